@@ -1,7 +1,7 @@
-"""Found by Spark by its name: with it `spark.read.format("rookery")` needs no registration.
+"""Registers `spark.read.format("rookery")`: Spark finds this package by its name.
 
-Spark imports every `pyspark_*` package whenever a source is looked up, and one that fails hides all
-others. So this one imports pyspark alone. Its methods import the rest.
+Spark imports every `pyspark_*` package whenever it looks up a source. A package that fails to
+import hides all others. So this module imports only pyspark; its methods import the rest.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class DefaultSource(DataSource):
-    """The format `rookery`: topics of a log, read and written straight in its store.
+    """The format `rookery`: topics of a log, read from and written to its store directly.
 
     Its methods raise `ConfigError` if an option or the schema cannot be used.
     """
@@ -32,7 +32,8 @@ class DefaultSource(DataSource):
         super().__init__(options)
         from rookery.spark.gcfreeze import settle  # noqa: PLC0415 (see above)
 
-        # Spark makes one in a process of its own for every `load`, and collects garbage then.
+        # Spark creates an instance in a separate process for every `load`, and collects garbage
+        # there.
         settle()
 
     @classmethod
@@ -41,18 +42,18 @@ class DefaultSource(DataSource):
         return "rookery"
 
     def schema(self) -> StructType:
-        """Return the columns as Spark's Kafka source has them."""
+        """Return the columns, as in Spark's Kafka source."""
         return self._given().schema()
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """Return what reads a batch."""
+        """Return the reader of a batch."""
         options = self._given().of_reader(schema)
         from rookery.spark.batchread import batch_reader  # noqa: PLC0415 (the sink needs none)
 
         return batch_reader(options)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
-        """Return what reads a stream."""
+        """Return the reader of a stream."""
         given = self._given()
         options = given.of_reader(schema, is_stream=True)
         try:
@@ -62,7 +63,7 @@ class DefaultSource(DataSource):
         return StreamReader(options)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:  # noqa: FBT001
-        """Return what writes a batch."""
+        """Return the writer of a batch."""
         from rookery.spark.batchwrite import batch_writer  # noqa: PLC0415 (readers need none)
 
         return batch_writer(*self._given().of_writer(schema), overwrite=overwrite)
@@ -72,7 +73,7 @@ class DefaultSource(DataSource):
         schema: StructType,
         overwrite: bool,  # noqa: FBT001
     ) -> DataSourceStreamWriter:
-        """Return what writes a stream."""
+        """Return the writer of a stream."""
         from rookery.spark.streamwrite import stream_writer  # noqa: PLC0415 (readers need none)
 
         return stream_writer(*self._given().of_writer(schema), overwrite=overwrite)

@@ -1,4 +1,4 @@
-"""Rookery: a Kafka-compatible streaming platform whose log lives in object storage."""
+"""Rookery: a Kafka-compatible streaming platform that stores its log in object storage."""
 
 from importlib import import_module
 
@@ -16,7 +16,7 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> object:
-    """Import a public name when it is first used: commands shall not pay for Arrow."""
+    """Import a public name on first use, so that commands do not load Arrow."""
     if name not in _HOMES:
         raise AttributeError(f"module 'rookery' has no attribute {name!r}")
     return getattr(import_module(f"rookery.consumer.{_HOMES[name]}"), name)

@@ -1,6 +1,6 @@
-"""Time and chance as ports, so that tests can move the one and fix the other.
+"""Ports for time and randomness, so that tests can control both.
 
-Nothing else in the package asks the operating system for the time or for random bytes.
+No other module in the package asks the operating system for the time or for random bytes.
 """
 
 from __future__ import annotations
@@ -12,31 +12,33 @@ import sys
 import time
 from typing import Final, NewType, Protocol
 
-# Not the module's own: who has seeded that gets his numbers, whatever threads of ours do.
+# Not the module-level generator: an application that seeds it must get a reproducible sequence,
+# regardless of our threads.
 _CHANCE = random.SystemRandom()
 
 Time = NewType("Time", int)
 """Wall time: milliseconds since 1970-01-01 UTC, as in Kafka's timestamps."""
 
 stopwatch: Final = time.perf_counter
-"""Seconds for a measurement that is only reported. No decision may depend on it."""
+"""Seconds for measurements that are only reported. No decision may depend on them."""
 
 
 def loop_seconds() -> float:
     """Return the time of the running event loop: the clock that its timers and timeouts use.
 
-    A deadline that ends in a timer is computed from it; any other asks its `Clock`. A test moves
-    it by running on a loop of virtual time.
+    Compute a deadline from this clock if a timer enforces it; otherwise use a `Clock`. A test
+    controls this clock by running on a loop with virtual time.
     """
     return asyncio.get_running_loop().time()
 
 
 class Clock(Protocol):
-    """What time it is, and how much of it has passed.
+    """Wall time, monotonic time and boot time.
 
-    The answers are not comparable: wall time may jump (someone sets the clock), the others start
-    anywhere but never go back. Timestamps are wall time; deadlines are monotonic. What would be
-    unsafe to believe after the machine has slept is timed by boot time.
+    The three clocks are not comparable. Wall time may jump when the system clock is set. The other
+    two start at an arbitrary value and never decrease. Timestamps use wall time; deadlines use
+    monotonic time. Use boot time for anything that is unsafe to trust after the machine was
+    suspended.
     """
 
     def now_ms(self) -> Time:
@@ -50,7 +52,7 @@ class Clock(Protocol):
 
 
 class Random(Protocol):
-    """Where unpredictable values come from."""
+    """A source of unpredictable values."""
 
     def token(self, size: int) -> bytes:
         """Return that many bytes, fit for nonces, salts and ids."""
@@ -74,7 +76,8 @@ class SystemClock:
 
     def boottime_ms(self) -> int:
         """Return monotonic time that also passes while the machine is suspended."""
-        # Elsewhere the monotonic clock of the C library counts sleep; Python's own may not.
+        # On other platforms CLOCK_MONOTONIC of the C library counts suspended time; Python's may
+        # not.
         clock = time.CLOCK_BOOTTIME if sys.platform == "linux" else time.CLOCK_MONOTONIC
         return time.clock_gettime_ns(clock) // 1_000_000
 

@@ -1,4 +1,4 @@
-"""What can go wrong, told apart by what the caller does next; and Kafka's error codes."""
+"""Exceptions, grouped by how the caller should react, and Kafka's error codes."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from enum import IntEnum
 
 
 class Error(Exception):
-    """Everything that Rookery raises on purpose."""
+    """The base class of every error that Rookery raises deliberately."""
 
     def __init__(self, reason: str = "", *, name: str = "") -> None:
-        """Say what went wrong.
+        """Build the message from the reason and the name.
 
         Args:
             reason: what went wrong.
-            name: the file, setting or other thing that it went wrong with; the text begins so.
+            name: the file, setting or other item that is affected; it becomes the message's prefix.
         """
         super().__init__(f"{name}: {reason}" if name else reason)
         self.reason = reason
@@ -21,11 +21,11 @@ class Error(Exception):
 
 
 class ProtocolError(Error):
-    """The peer broke the rules of the wire: close the connection."""
+    """The peer violated the wire protocol: close the connection."""
 
 
 class ApiError(Error):
-    """The request cannot be granted: answer with its code."""
+    """The request cannot be granted: respond with this error code."""
 
     def __init__(self, code: ErrorCode, reason: str = "", *, name: str = "") -> None:
         self.text = f"{name}: {reason}" if name else reason
@@ -36,44 +36,44 @@ class ApiError(Error):
 
 
 class Conflict(Error):  # noqa: N818 (the name says what happened; the base says it is an error)
-    """Someone else changed it first: read again, then retry."""
+    """A concurrent change came first: read again, then retry."""
 
 
 class Gone(Conflict):
-    """What was prepared is not there any more, and nothing was done: prepare it again."""
+    """The prepared item no longer exists and nothing was changed: prepare it again."""
 
 
 class Unavailable(Error):  # noqa: N818
-    """A broker, store or log is out of reach: retry later."""
+    """A broker, store or log is unreachable: retry later."""
 
 
 class Corrupt(Error):  # noqa: N818
-    """A checksum or a format is wrong: never retry; the text names what and where."""
+    """A checksum or a format is wrong: do not retry; the message names the item and the place."""
 
     def __init__(self, reason: str, *, name: str = "", object_id: int | None = None) -> None:
-        """Say what is wrong; `object_id` is the damaged object, if the text has no name for it."""
+        """Build the message; `object_id` is the damaged object, if the text does not name it."""
         super().__init__(reason, name=name)
         self.object_id = object_id
 
 
 class ConfigError(Error):
-    """A setting must be changed by the user; the text, or `name`, names it."""
+    """The user must change a setting; the message or `name` identifies it."""
 
 
 class ErrorCode(IntEnum):
-    """Kafka's error codes: number, whether a retry can help, and what it means."""
+    """Kafka's error codes: the number, whether the error is retriable, and its meaning."""
 
     retriable: bool
     sentence: str
 
-    # The defaults are for type checkers, who see a look-up by number as a call of this.
+    # The defaults are for type checkers, which treat a look-up by number as a call of this method.
     def __new__(
         cls,
         value: int,
         retriable: bool = False,  # noqa: FBT001, FBT002 (a column of the table below)
         sentence: str = "",
     ) -> ErrorCode:
-        """Make a member whose value is the number alone."""
+        """Create a member whose value is only the number."""
         member = int.__new__(cls, value)
         member._value_ = value
         member.retriable = retriable
@@ -82,13 +82,13 @@ class ErrorCode(IntEnum):
 
     @property
     def stale_metadata(self) -> bool:
-        """Tell whether a client must refresh its metadata before it tries again."""
+        """Return whether a client must refresh its metadata before it retries."""
         return self in _STALE_METADATA
 
     @classmethod
     def _missing_(cls, value: object) -> ErrorCode | None:
-        # A newer peer may know more codes, and a proxy must pass them on. The wire carries 16
-        # bits, so there can never be more than 65 536 of these.
+        # A newer peer may send unknown codes, and a proxy must forward them. The wire carries 16
+        # bits, so at most 65 536 members can be created.
         if not isinstance(value, int) or not -32768 <= value <= 32767:
             return None
         member = int.__new__(cls, value)
@@ -460,7 +460,7 @@ class ErrorCode(IntEnum):
     )
 
 
-# What Kafka's own clients treat as "my view of the cluster is old" (InvalidMetadataException).
+# Codes that Kafka's own clients treat as stale metadata (InvalidMetadataException).
 _STALE_METADATA = frozenset(
     {
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
@@ -481,7 +481,7 @@ _STALE_METADATA = frozenset(
 
 
 def code_of(error: BaseException) -> ErrorCode:
-    """Return the code that a client is answered with when a request fails with this error."""
+    """Return the error code for the response to a request that failed with this error."""
     match error:
         case ApiError():
             return error.code

@@ -1,4 +1,4 @@
-"""The interface of kafkars, now kafkarrow, over our own stream.
+"""The interface of kafkars (now kafkarrow), implemented on Rookery's ordered stream.
 
     manager = ConsumerManager(
         {"bootstrap.servers": "localhost:9092"},
@@ -8,22 +8,24 @@
     while not manager.is_live():
         table = manager.poll(timeout_ms=100)
 
-The public names and the positions of arguments are those of kafkarrow; `cutoff_ms`, which kafkars
-had in the third position, is a keyword. What differs is what kafkars promised and did not keep: up
-to the end that a partition had at the start, rows come in the order of time over all partitions,
-whichever broker is slow; memory is bounded in bytes beside rows; `is_live` is true when everything
-has been returned, not when it has been seen; nothing is joined or committed.
+The public names and the positions of arguments are those of kafkarrow. `cutoff_ms`, which kafkars
+took as the third positional argument, is keyword-only.
 
-A partition that has reached its end holds no rows back. So rows that arrive later come at once, in
-the order in which they arrive.
+This implementation keeps guarantees that kafkars documented but did not keep. Up to the end that
+each partition had at the start, rows are ordered by time across all partitions, even if one broker
+is slow. Memory is bounded in bytes as well as in rows. `is_live` becomes true when all rows have
+been returned, not when they have been seen. The manager never joins a group and never commits.
 
-What happens at the edges:
+A partition that has reached its end does not hold back the others. Rows that arrive later are
+therefore returned immediately, in order of arrival.
+
+Edge cases:
 
 - a partition without a commit is read from its beginning (`from_committed`);
-- a time after the last record means: from the end on, so the partition is live at once;
-- a topic that does not exist, one that is named twice, and no topic at all are errors at once;
-- a topic without records is live at once;
-- a record without a time bears Kafka's own -1, and comes behind the one before it.
+- a time after the last record starts at the end, so the partition is live immediately;
+- an unknown topic, a topic that is named twice, and an empty topic list raise immediately;
+- a topic without records is live immediately;
+- a record without a timestamp has Kafka's -1, and is ordered after the record before it.
 """
 
 from __future__ import annotations
@@ -62,8 +64,8 @@ __version__: Final = version("rookery")
 BATCH_SIZE: Final = 10_000
 MAX_BATCH_SIZE: Final = 100_000_000
 HELD_BATCHES: Final = 5
-"""So many batches of rows are held at most, or one batch of Kafka's of each partition, which the
-order needs in any case."""
+"""The maximum number of batches of rows held in memory. More are held if one Kafka batch of each
+partition exceeds this, because ordering requires it."""
 
 _TIME: Final = pa.timestamp("ms", tz="UTC")
 _MESSAGE: Final[dict[str, tuple[pa.DataType, bool]]] = {
@@ -86,21 +88,21 @@ _STATE: Final[dict[str, tuple[pa.DataType, bool]]] = {
     "is_paused": (pa.bool_(), False),
 }
 MESSAGE_SCHEMA: Final = pa.schema([pa.field(name, *how) for name, how in _MESSAGE.items()])
-"""What `poll` returns."""
+"""The schema of the batches that `poll` returns."""
 PARTITION_STATE_SCHEMA: Final = pa.schema([pa.field(name, *how) for name, how in _STATE.items()])
-"""What `partition_state` returns."""
+"""The schema of the batch that `partition_state` returns."""
 _NO_TIME: Final = pa.scalar(-1, pa.int64()).cast(_TIME)
 
 
 @dataclass(frozen=True, slots=True)
 class SourceTopic:
-    """A topic, and where its reading begins."""
+    """A topic and its start position."""
 
     name: str
     policy: str = "latest"
     """earliest, latest, committed, relative_time or absolute_time."""
     time_ms: int | None = None
-    """So long ago, or milliseconds since 1970."""
+    """The age in milliseconds (relative_time), or milliseconds since 1970 (absolute_time)."""
 
     def __post_init__(self) -> None:
         if self.policy not in _POLICIES:
@@ -117,31 +119,31 @@ class SourceTopic:
 
     @staticmethod
     def from_earliest(name: str) -> SourceTopic:
-        """Begin where the log begins."""
+        """Start at the log start offset."""
         return SourceTopic(name, "earliest")
 
     @staticmethod
     def from_latest(name: str) -> SourceTopic:
-        """Begin where the log ends now."""
+        """Start at the current log end."""
         return SourceTopic(name, "latest")
 
     @staticmethod
     def from_committed(name: str) -> SourceTopic:
-        """Begin where the group `group.id` has got to; without a commit, at the beginning."""
+        """Start at the committed offset of the group `group.id`, or at the log start if none."""
         return SourceTopic(name, "committed")
 
     @staticmethod
     def from_relative_time(name: str, time_ms: int) -> SourceTopic:
-        """Begin with what is at most so many milliseconds old."""
+        """Start at the first record that is at most the given number of milliseconds old."""
         return SourceTopic(name, "relative_time", time_ms)
 
     @staticmethod
     def from_absolute_time(name: str, time_ms: int) -> SourceTopic:
-        """Begin with what is not older than a moment, in milliseconds since 1970."""
+        """Start at the first record that is not older than a time in milliseconds since 1970."""
         return SourceTopic(name, "absolute_time", time_ms)
 
     def position(self) -> Position:
-        """Return it as the stream understands it."""
+        """Return the start position in the form that the stream accepts."""
         time_ms = self.time_ms or 0
         match self.policy:
             case "earliest":
@@ -160,15 +162,15 @@ _POLICIES: Final = ("earliest", "latest", "committed", "relative_time", "absolut
 
 
 class AnySourceTopic(Protocol):
-    """A source topic of any library with these attributes, as kafkarrow's own."""
+    """A source topic of any library that has these attributes, such as kafkarrow's."""
 
     @property
     def name(self) -> str:
-        """The topic."""
+        """The topic's name."""
 
     @property
     def policy(self) -> str:
-        """Where its reading begins."""
+        """The start policy."""
 
     @property
     def time_ms(self) -> int | None:
@@ -177,31 +179,31 @@ class AnySourceTopic(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class PartitionInfo:
-    """How one partition stands."""
+    """The state of one partition."""
 
     topic: str
     partition: int
     replay_start_offset: int
     replay_end_offset: int
-    """Where it ended when the manager was made."""
+    """The end offset when the manager was created."""
     consumed_offset: int
-    """The next to be fetched."""
+    """The next offset to fetch."""
     released_offset: int
-    """The next to be returned by `poll`: all before it were."""
+    """The next offset that `poll` returns; all earlier offsets were returned."""
     low_water_mark_ms: int | None
-    """No row of it that is still to come orders before this time; None: it has not answered."""
+    """No future row of the partition orders before this time; None: no broker has answered yet."""
     held: int
-    """Rows that were decoded and not returned."""
+    """The number of rows that were decoded but not yet returned."""
     held_bytes: int
-    """All that it holds in memory, decoded or not."""
+    """The bytes that the partition holds in memory, decoded or not."""
     is_paused: bool
-    """Whether it is ahead of the others, and not asked for more."""
+    """Whether fetching is paused because the partition is ahead of the others."""
     is_live: bool
     """Whether every row up to `replay_end_offset`, or up to the cutoff, was returned."""
 
 
 class ConsumerManager:
-    """Rows of topics in the order of time, a batch for each `poll`."""
+    """Reads topics in order of time and returns one batch per `poll`."""
 
     def __init__(
         self,
@@ -211,17 +213,17 @@ class ConsumerManager:
         *,
         cutoff_ms: int | None = None,
     ) -> None:
-        """Connect and find out where every partition begins and ends.
+        """Connect and determine the start and end offset of every partition.
 
         Args:
-            config: librdkafka's keys; those without effect are ignored with one warning.
-            topics: which topics, and from where on; kafkarrow's objects and mappings do, too.
-            batch_size: the most rows that `poll` returns; None: `BATCH_SIZE`.
-            cutoff_ms: a time at which it counts as live, though there may be more rows by then.
+            config: librdkafka's keys; keys without effect are ignored with one warning.
+            topics: the topics with their starts; kafkarrow's objects and mappings also work.
+            batch_size: the maximum number of rows that `poll` returns; None: `BATCH_SIZE`.
+            cutoff_ms: a time at which the manager counts as live, even if more rows exist by then.
 
         Raises:
             ConfigError: a key, a topic or a number cannot be used.
-            ApiError: a topic does not exist, or may not be read.
+            ApiError: a topic does not exist, or access to it is denied.
             Unavailable: no broker can be reached.
         """
         batch_size = BATCH_SIZE if batch_size is None else batch_size
@@ -249,16 +251,16 @@ class ConsumerManager:
             batch_rows=batch_size,
             max_held_rows=HELD_BATCHES * batch_size,
             batch_wait=timedelta(0),
-            # A partition at its end does not hold back the rows of the others.
+            # A partition at its end must not hold back the rows of the others.
             max_idle=timedelta(0),
             max_transaction_wait=timedelta(0),
         ).open()
 
     def poll(self, timeout_ms: int) -> pa.RecordBatch:
-        """Return rows as soon as any may go; none if there are none within that time.
+        """Return rows as soon as any are released; an empty batch if the timeout expires first.
 
         Raises:
-            Error: a partition cannot be read; nothing is lost, and the next call tries again.
+            Error: a partition cannot be read; no row is lost, and the next call retries.
         """
         batch = self._stream.poll(timeout_ms)
         if batch is None:
@@ -269,18 +271,18 @@ class ConsumerManager:
         return pa.RecordBatch.from_arrays(columns, schema=MESSAGE_SCHEMA)
 
     def is_live(self) -> bool:
-        """Tell whether every row up to the captured end, or up to the cutoff, was returned."""
+        """Return whether every row up to the captured end, or up to the cutoff, was returned."""
         if not self._is_live:
             self._is_live = self._has_passed_cutoff or self._stream.is_live
         return self._is_live
 
     def partitions(self) -> list[PartitionInfo]:
-        """Tell how every partition stands, in the order of names and numbers."""
+        """Return the state of every partition, sorted by topic and partition number."""
         rows = self._stream.partitions().to_pylist()
         return sorted((self._info(row) for row in rows), key=lambda one: (one.topic, one.partition))
 
     def partition_state(self) -> pa.RecordBatch:
-        """Tell the same as columns."""
+        """Return the state of every partition as columns."""
         rows = [
             {
                 "topic": one.topic,
@@ -298,7 +300,7 @@ class ConsumerManager:
         return pa.RecordBatch.from_pylist(rows, PARTITION_STATE_SCHEMA)
 
     def low_water_mark(self) -> int | None:
-        """Return the time up to which all rows may be returned; None if one has not answered."""
+        """Return the time up to which all rows can be returned; None until all have answered."""
         marks = [one.low_water_mark_ms for one in self.partitions() if not one.is_live]
         if any(mark is None for mark in marks):
             return None
@@ -307,15 +309,15 @@ class ConsumerManager:
     get_priming_watermark = low_water_mark
 
     def held_message_count(self) -> int:
-        """Return how many rows were decoded and not returned."""
+        """Return the number of rows that were decoded but not yet returned."""
         return sum(one.held for one in self.partitions())
 
     def paused_partition_count(self) -> int:
-        """Return how many partitions are ahead of the others, and not asked for more."""
+        """Return the number of partitions paused because they are ahead of the others."""
         return sum(one.is_paused for one in self.partitions())
 
     def close(self) -> None:
-        """Close all connections; nothing is committed."""
+        """Close all connections without committing."""
         self._stream.close()
 
     def __enter__(self) -> Self:
@@ -331,7 +333,8 @@ class ConsumerManager:
 
     @property
     def _has_passed_cutoff(self) -> bool:
-        # Rows go in the order of time: behind one at the cutoff, all before it have gone.
+        # Rows are released in order of time: once the frontier reaches the cutoff, all rows before
+        # the cutoff have been returned.
         frontier = self._stream.frontier
         return self._cutoff_ms is not None and frontier is not None and frontier >= self._cutoff_ms
 
@@ -354,12 +357,12 @@ class ConsumerManager:
 
 
 def get_message_schema() -> pa.Schema:
-    """Return the schema of what `poll` returns."""
+    """Return the schema of the batches that `poll` returns."""
     return MESSAGE_SCHEMA
 
 
 def get_partition_state_schema() -> pa.Schema:
-    """Return the schema of what `partition_state` returns."""
+    """Return the schema of the batch that `partition_state` returns."""
     return PARTITION_STATE_SCHEMA
 
 
@@ -367,7 +370,7 @@ def validate_source_topic(topic: AnySourceTopic | Mapping[str, Any]) -> None:
     """Check a source topic.
 
     Raises:
-        ValueError: its policy is not known, or its time does not fit the policy.
+        ValueError: its policy is unknown, or its time does not fit the policy.
     """
     try:
         _source(topic)
@@ -376,7 +379,7 @@ def validate_source_topic(topic: AnySourceTopic | Mapping[str, Any]) -> None:
 
 
 def _source(topic: AnySourceTopic | Mapping[str, Any]) -> SourceTopic:
-    """Return a topic as ours; a time that its policy does not use is left out, as in kafkarrow."""
+    """Convert to our type; like kafkarrow, ignore a time that the policy does not use."""
     if isinstance(topic, SourceTopic):
         return topic
     if isinstance(topic, Mapping):
@@ -402,7 +405,7 @@ def _check(sources: Sequence[SourceTopic]) -> None:
 def _commits(
     settings: ClientSettings, group: str, sources: Sequence[SourceTopic]
 ) -> dict[str, Position]:
-    """Look up how far a group has read; it is neither joined nor changed by that."""
+    """Look up a group's committed offsets without joining or changing the group."""
     wanted = [source.name for source in sources if source.policy == "committed"]
     if not wanted:
         return {}
@@ -420,7 +423,7 @@ def _commits(
                 found[name] = Offsets(offsets)
             return found
 
-    thread = LoopThread("rookery-kafkars")  # whoever calls may have a loop that runs already
+    thread = LoopThread("rookery-kafkars")  # the caller may already have a running event loop
     try:
         return thread.run(look())
     finally:

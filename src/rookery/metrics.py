@@ -1,13 +1,14 @@
-"""Numbers about ourselves, kept in memory and told in Prometheus' text format (version 0.0.4).
+"""In-process metrics, exposed in Prometheus' text format (version 0.0.4).
 
-A metric is a module constant where it is counted, named `rookery_<folder>_<what>_<unit>`:
+Define a metric as a constant in the module that updates it. Name it
+`rookery_<folder>_<what>_<unit>`:
 
     REQUESTS = metrics.counters("rookery_broker_requests_total", "Requests by API.", ("api",))
     ...
     REQUESTS.labels("Produce").inc()
 
-On a hot path keep the child that `labels` returns. Counting is one attribute's change, without a
-lock: the interpreter does not switch threads within it.
+On a hot path, keep the child that `labels` returns. An update changes one attribute and takes no
+lock, because the interpreter does not switch threads within it.
 """
 
 from __future__ import annotations
@@ -22,41 +23,41 @@ from typing import Final, Generic, Protocol, TypeAlias, TypeVar
 log = logging.getLogger(__name__)
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
-"""What an HTTP answer with `Registry.expose` calls itself."""
+"""The content type of an HTTP response that carries `Registry.expose`."""
 
 SECONDS: Final = (
     *(0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05),
     *(0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0),
 )
-"""Bounds for how long something took: from a cached answer to a broken disk."""
+"""Histogram bounds for durations, from a cached response to a broken disk."""
 BYTES: Final = tuple(float(64 << shift) for shift in range(0, 22, 2))
-"""Bounds for sizes: 64 B to 64 MiB, each four times the last."""
+"""Histogram bounds for sizes: 64 B to 64 MiB, each four times the previous one."""
 COUNTS: Final = tuple(float(1 << shift) for shift in range(0, 17, 2))
-"""Bounds for how many: 1 to 65 536."""
+"""Histogram bounds for counts: 1 to 65 536."""
 
 MAX_CHILDREN: Final = 1000
-"""Sets of label values that a metric keeps apart unless it says otherwise."""
+"""The default limit for the sets of label values that a metric tracks separately."""
 OTHER: Final = "other"
-"""The value of every label of the child that counts for those above that bound."""
+"""The label value of the child that counts everything above that limit."""
 
 _BLOCK_LINES: Final = 500
-# Dashboards know some metrics of any process by names that begin with its own prefix.
+# Dashboards expect standard process metrics under names that start with `process_`.
 _NAME = re.compile(r"(rookery(_[a-z][a-z0-9]*){2,}|process(_[a-z]+)+)")
 _LABEL = re.compile(r"[a-z][a-z0-9_]*")
 
 
 class Child(Protocol):
-    """One number (or histogram) that is told under its metric's name."""
+    """One number or histogram that is exposed under its metric's name."""
 
     def lines(self, name: str, labels: str) -> Iterator[str]:
-        """Yield the samples; `labels` is the inner text of the braces, or empty."""
+        """Yield the samples; `labels` is the text between the braces, or empty."""
 
 
 T = TypeVar("T", bound=Child)
 
 
 class Counter:
-    """Something that only grows."""
+    """A value that only increases."""
 
     __slots__ = ("value",)
 
@@ -64,7 +65,7 @@ class Counter:
         self.value: float = 0
 
     def inc(self, amount: float = 1) -> None:
-        """Count one, or so many."""
+        """Increase the counter by 1 or by `amount`."""
         self.value += amount
 
     def lines(self, name: str, labels: str) -> Iterator[str]:
@@ -73,7 +74,7 @@ class Counter:
 
 
 class Gauge:
-    """Something that goes up and down; set, or asked for when it is told."""
+    """A value that goes up and down; it is set, or read from a function when it is exposed."""
 
     __slots__ = ("_read", "value")
 
@@ -82,61 +83,62 @@ class Gauge:
         self._read: Callable[[], float] | None = None
 
     def set(self, value: float) -> None:
-        """Say what it is now."""
+        """Set the current value."""
         self.value = value
 
     def inc(self, amount: float = 1) -> None:
-        """Add one, or so many."""
+        """Increase the value by 1 or by `amount`."""
         self.value += amount
 
     def dec(self, amount: float = 1) -> None:
-        """Take one away, or so many."""
+        """Decrease the value by 1 or by `amount`."""
         self.value -= amount
 
     def follow(self, read: Callable[[], float] | None) -> None:
-        """Ask a function whenever the value is told; None goes back to the value that was set."""
+        """Read the value from a function at exposition; None restores the value that was set."""
         self._read = read
 
     def lines(self, name: str, labels: str) -> Iterator[str]:
-        """Yield the one sample, or none if the function that knows it fails."""
+        """Yield the one sample, or none if the function fails."""
         value = self.value
         if self._read is not None:
             try:
                 value = self._read()
             except Exception:
-                # Whoever looks at the metrics now wants the other numbers all the more.
+                # One failing gauge must not hide the other metrics, which are needed most during a
+                # fault.
                 log.exception("cannot read the gauge %s", name, extra={"metric": name})
                 return
         yield _sample(name, labels, value)
 
 
 MetricReading: TypeAlias = tuple[Counter | Gauge, Callable[[], float]]
-"""A metric whose value is read elsewhere when the metrics are reported, and what reads it."""
+"""A metric and the function that supplies its value when the metrics are reported."""
 
 
 class Histogram:
-    """How values are spread over fixed buckets, their number and their sum."""
+    """A distribution of values over fixed buckets, with their count and sum."""
 
     __slots__ = ("bounds", "counts", "sum")
 
     def __init__(self, bounds: Sequence[float]) -> None:
         self.bounds = bounds
-        # One more than there are bounds: what is above the last.
+        # One more than there are bounds: the last bucket is for values above all bounds.
         self.counts = [0] * (len(bounds) + 1)
         self.sum: float = 0
 
     @property
     def count(self) -> int:
-        """How many values were observed."""
+        """The number of observed values."""
         return sum(self.counts)
 
     def observe(self, value: float) -> None:
-        """Count a value; a value equal to a bound lies within it."""
+        """Count a value; a value equal to a bound belongs to that bound's bucket."""
         self.counts[bisect_left(self.bounds, value)] += 1
         self.sum += value
 
     def lines(self, name: str, labels: str) -> Iterator[str]:
-        """Yield the buckets, each with all that lies below it, then sum and count."""
+        """Yield the cumulative buckets, then the sum and the count."""
         prefix = f"{name}_bucket{{{labels}," if labels else f"{name}_bucket{{"
         below = 0
         for bound, count in zip((*self.bounds, math.inf), self.counts, strict=True):
@@ -147,9 +149,9 @@ class Histogram:
 
 
 class Family(Generic[T]):
-    """A metric with labels: a child for each set of their values, up to a bound.
+    """A metric with labels: one child for each set of label values, up to a limit.
 
-    What comes when the bound is reached shares one child, whose labels are all `other`.
+    When the limit is reached, new label values share one child whose labels are all `other`.
     """
 
     __slots__ = ("_children", "_make", "_max_children", "_texts", "names")
@@ -170,13 +172,13 @@ class Family(Generic[T]):
         return self._add(values) if child is None else child
 
     def remove(self, *values: str) -> None:
-        """Tell a child no more, since what it counted is gone; whoever holds it counts in vain."""
+        """Stop exposing a child; updates through a reference to it no longer have any effect."""
         self._children.pop(values, None)
         self._texts.pop(values, None)
 
     def lines(self, name: str) -> Iterator[str]:
         """Yield the samples of all children."""
-        # A copy, since a gauge's function may make a child.
+        # Iterate over a copy, because a gauge's function may create a child.
         for values, child in list(self._children.items()):
             yield from child.lines(name, self._texts[values])
 
@@ -194,7 +196,7 @@ class Family(Generic[T]):
 
 
 class Registry:
-    """The metrics of a program, each by its name."""
+    """The metrics of a program by name."""
 
     __slots__ = ("_metrics",)
 
@@ -202,18 +204,18 @@ class Registry:
         self._metrics: dict[str, tuple[str, Callable[[], Iterator[str]]]] = {}
 
     def counter(self, name: str, meaning: str) -> Counter:
-        """Declare a counter; its name ends in `_total`."""
+        """Declare a counter; its name must end in `_total`."""
         return self._declare_one("counter", name, meaning, Counter())
 
     def counters(
         self, name: str, meaning: str, labels: Sequence[str], max_children: int = MAX_CHILDREN
     ) -> Family[Counter]:
-        """Declare counters by labels; the name ends in `_total`."""
+        """Declare counters with labels; the name must end in `_total`."""
         family = Family(Counter, labels, max_children)
         return self._declare_family("counter", name, meaning, family)
 
     def gauge(self, name: str, meaning: str, read: Callable[[], float] | None = None) -> Gauge:
-        """Declare a gauge, which may ask a function."""
+        """Declare a gauge, optionally with a function that supplies its value."""
         gauge = self._declare_one("gauge", name, meaning, Gauge())
         gauge.follow(read)
         return gauge
@@ -221,11 +223,11 @@ class Registry:
     def gauges(
         self, name: str, meaning: str, labels: Sequence[str], max_children: int = MAX_CHILDREN
     ) -> Family[Gauge]:
-        """Declare gauges by labels."""
+        """Declare gauges with labels."""
         return self._declare_family("gauge", name, meaning, Family(Gauge, labels, max_children))
 
     def histogram(self, name: str, meaning: str, bounds: Sequence[float] = SECONDS) -> Histogram:
-        """Declare a histogram over ascending bounds."""
+        """Declare a histogram with ascending bounds."""
         histogram = Histogram(_checked_bounds(name, bounds))
         return self._declare_one("histogram", name, meaning, histogram)
 
@@ -237,13 +239,13 @@ class Registry:
         bounds: Sequence[float] = SECONDS,
         max_children: int = MAX_CHILDREN,
     ) -> Family[Histogram]:
-        """Declare histograms by labels."""
+        """Declare histograms with labels."""
         bounds = _checked_bounds(name, bounds)
         family = Family(lambda: Histogram(bounds), labels, max_children)
         return self._declare_family("histogram", name, meaning, family)
 
     def blocks(self) -> Iterator[str]:
-        """Yield the text piece by piece, each some whole lines and none that takes long to make."""
+        """Yield the text in blocks of whole lines, each small enough to build quickly."""
         for head, lines in list(self._metrics.values()):
             block = [head]
             for line in lines():
@@ -255,7 +257,7 @@ class Registry:
                 yield "\n".join([*block, ""])
 
     def expose(self) -> str:
-        """Return all metrics as Prometheus reads them."""
+        """Return all metrics in Prometheus' text format."""
         return "".join(self.blocks())
 
     def _declare_one(self, kind: str, name: str, meaning: str, child: T) -> T:
@@ -306,7 +308,7 @@ def _escape(text: str) -> str:
 
 
 REGISTRY: Final = Registry()
-"""What a program tells of itself; the functions below declare in it."""
+"""The registry of this program; the functions below declare metrics in it."""
 
 counter = REGISTRY.counter
 counters = REGISTRY.counters

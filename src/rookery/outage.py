@@ -8,25 +8,25 @@ from rookery.errors import Error
 
 
 class Outage:
-    """What is known of one dependency: whether it fails, since how many calls."""
+    """The state of one dependency: whether it fails, and the number of failed calls."""
 
     def __init__(self, log: logging.Logger, subject: str) -> None:
-        """Begin without an outage.
+        """Start without an outage.
 
         Args:
-            log: gets a line when an outage begins, when its cause changes, and when it ends.
-            subject: names what fails, as the beginning of a sentence.
+            log: receives a line when an outage begins, when its cause changes, and when it ends.
+            subject: names the dependency; it is the first part of each log line.
         """
         self._log = log
         self._subject = subject
         self._kind: type[BaseException] | None = None
         self.failures = 0
-        """Failures of the outage that lasts; 0 if there is none."""
+        """The number of failures in the current outage; 0 if there is none."""
 
     def fail(self, error: BaseException) -> None:
-        """Count a failure; errors of one class are taken for one cause."""
+        """Count a failure; errors of the same class are treated as the same cause."""
         if type(error) is not self._kind:
-            # An error of another class than ours is a bug: its origin is worth the lines.
+            # An error that is not a Rookery error is a bug, so its traceback is logged.
             origin = None if isinstance(error, Error) else error
             self._log.warning(
                 "%s fails: %s",
@@ -39,7 +39,7 @@ class Outage:
         self.failures += 1
 
     def end(self) -> None:
-        """Note that a call succeeded."""
+        """Record a successful call."""
         if self.failures:
             self._log.info(
                 "%s works again after %d failures",

@@ -11,7 +11,7 @@ from contextlib import suppress
 import pytest
 
 from rookery.broker import broker as broker_module
-from rookery.broker.process.serve import BrokerInfo, serve
+from rookery.broker.serve import BrokerInfo, serve
 from rookery.broker.settings import BrokerSettings
 from rookery.service import process
 from rookery.service.process import OK, StopRequest

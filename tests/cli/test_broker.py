@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from rookery.broker.process.serve import BrokerInfo
+from rookery.broker.serve import BrokerInfo
 from rookery.cli import main as cli
 from rookery.cli.commands.broker import _tell
 

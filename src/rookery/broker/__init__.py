@@ -1,1 +1,1 @@
-"""The broker: Kafka's APIs over the cluster's state and the log."""
+"""The broker: implements the Kafka APIs on top of the cluster state and the log."""

@@ -1,4 +1,4 @@
-"""Changes of settings, as AlterConfigs and IncrementalAlterConfigs ask for them."""
+"""Config changes requested by AlterConfigs and IncrementalAlterConfigs."""
 
 from __future__ import annotations
 
@@ -24,12 +24,13 @@ from rookery.errors import ApiError, ErrorCode
 _OTHERS: Final = {8: "a broker's loggers"}
 
 
-# Each time another change has come first, so that many administrators change one resource at once.
+# The number of attempts when concurrent changes to the same resource win the race. It allows for
+# many administrators that change one resource concurrently.
 _TRIES: Final = 20
 
 
 class Resource(Protocol):
-    """What both requests say of a resource."""
+    """The fields of a resource that both requests have in common."""
 
     resource_type: int
     resource_name: str
@@ -37,11 +38,11 @@ class Resource(Protocol):
 
 R = TypeVar("R", bound=Resource)
 Wanted = Callable[[R, Mapping[str, str]], Mapping[str, str | None]]
-"""Works out a resource's settings from the request and the settings it has."""
+"""Computes a resource's new settings from the request and its current settings."""
 
 
 class Result(NamedTuple):
-    """Whether one resource was changed."""
+    """The outcome of a change to one resource."""
 
     error: ErrorCode
     text: str | None = None
@@ -55,10 +56,10 @@ _CHANGED_MEANWHILE: Final = Result(
 async def alter(
     call: Call, resources: Sequence[R], wanted: Wanted[R], *, validate_only: bool
 ) -> list[Result]:
-    """Change all resources that can be changed, each as a whole.
+    """Change every resource that can be changed; each change is atomic.
 
-    New settings are worked out from those that are there. If another broker changes them at the
-    same time, they are worked out anew.
+    New settings are computed from the current ones. If another broker changes them concurrently,
+    they are computed again.
     """
     counts = Counter((one.resource_type, one.resource_name) for one in resources)
     results = [_CHANGED_MEANWHILE] * len(resources)
@@ -125,10 +126,10 @@ def _check(call: Call, resource: Resource, values: Mapping[str, str | None]) -> 
 
 
 def settings_of(call: Call, resource_type: int, name: str) -> dict[str, str]:
-    """Return the settings that a resource has of its own.
+    """Return the settings that are set on the resource itself, without inherited ones.
 
     Raises:
-        ApiError: there is no such resource, or none whose settings can be changed.
+        ApiError: the resource does not exist, or its settings cannot be changed.
     """
     if resource_type == TOPIC_RESOURCE:
         topic = call.state.topics.by_name.get(name)
@@ -150,7 +151,7 @@ def settings_of(call: Call, resource_type: int, name: str) -> dict[str, str]:
     if name != ALL_BROKERS:
         if name not in map(str, call.state.brokers.nodes):
             raise _no_own_settings()
-        # Tools take back what a single broker does not have.
+        # Tools delete settings of a single broker although it has none.
         return {}
     return call.state.broker_configs.get(ALL_BROKERS, {})
 
@@ -163,6 +164,6 @@ def _no_own_settings() -> ApiError:
 
 
 def unserved(resource_type: int) -> ApiError:
-    """Make the error of a resource type that has no settings here."""
+    """Return the error for a resource type that has no settings in this cluster."""
     what = _OTHERS.get(resource_type, f"resources of type {resource_type}")
     return ApiError(ErrorCode.INVALID_REQUEST, f"{what} have no settings in this cluster")

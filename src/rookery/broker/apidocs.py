@@ -1,4 +1,4 @@
-"""Writes docs/apis.md from the routes: `python -m rookery.broker.apidocs docs/apis.md`."""
+"""Generates docs/apis.md from the routes: `python -m rookery.broker.apidocs docs/apis.md`."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ others change in memory, and refuses Produce.
 
 
 def page() -> str:
-    """Return the whole page."""
+    """Return the text of the page."""
     return _HEAD + "".join(_row(key, route) for key, route in routes().items())
 
 

@@ -1,4 +1,4 @@
-"""Puts the parts together: start, serve, drain, stop."""
+"""Wires the parts of the broker: start, serve, drain, stop."""
 
 from __future__ import annotations
 
@@ -50,18 +50,19 @@ log = logging.getLogger(__name__)
 
 STALLS: Final = StallMetrics("broker")
 
-# How often offsets are looked for that nobody uses (Kafka's offsets.retention.check.interval.ms).
+# The interval of the check for expired offsets (Kafka's offsets.retention.check.interval.ms).
 _OFFSETS_INTERVAL_MS: Final = 600_000
 _CLAIMS_INTERVAL_MS: Final = 1_000
-# A broker that has left answers until no request has come for a while, but no longer than this.
+# A broker that has left the cluster answers until no request has arrived for _QUIET_SECONDS, but no
+# longer than _SEND_ON_SECONDS.
 _SEND_ON_SECONDS: Final = 1.0
 _QUIET_SECONDS: Final = 0.15
-# A call that has waited less is not what keeps a start.
+# A call that has waited less than this is not reported as the cause of a slow start.
 _WAIT_MS: Final = 1_000
 
 
 class Broker:
-    """One broker: made, then started, then stopped; in one event loop."""
+    """One broker, which is created, started and stopped in one event loop."""
 
     def __init__(
         self,
@@ -75,11 +76,11 @@ class Broker:
         Raises:
             ConfigError: a setting cannot be used.
         """
-        # A client that asks for a topic would otherwise have it made.
+        # Otherwise a client that asks for a topic could create it.
         settings = replace(settings, auto_create_topics=False) if settings.read_only else settings
         self.settings = settings
         self.failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        """Has an exception when the broker cannot go on."""
+        """Gets an exception when the broker cannot continue."""
         self._clock = clock or SystemClock()
         self._random = random or SystemRandom()
         self.tail = Tail(settings.tail_bytes)
@@ -135,7 +136,7 @@ class Broker:
 
     @cached_property
     def stalls(self) -> StallWatch:
-        """What the broker depends on and gets no answer from."""
+        """Watches for dependencies that do not answer."""
         backing, least_ms = self.backing, self.settings.stall_timeout_ms
         return StallWatch(backing.dependencies, least_ms, STALLS, backing.probes)
 
@@ -171,7 +172,7 @@ class Broker:
         return hidden | hidden_when_read_only() if self.settings.read_only else hidden
 
     def waits_for(self) -> str:
-        """Return what a start that has not ended waits for."""
+        """Return the dependency or step that a start in progress waits for."""
         stuck = [
             (stall.ms, f"{calls.name}: {stall}")
             for calls in self.backing.dependencies.values()
@@ -182,7 +183,7 @@ class Broker:
         return f"reading the cluster log, at entry {self.replica.state.applied}"
 
     async def stop(self) -> None:
-        """Leave the cluster, send clients to the other brokers, then close."""
+        """Leave the cluster, redirect clients to the other brokers, then close."""
         self.is_stopping = True
         grace_ms = self.settings.drain_timeout_ms
         end_ms = self._clock.monotonic_ms() + grace_ms
@@ -201,7 +202,7 @@ class Broker:
         self.node_lock.close()
 
     async def abandon(self) -> None:
-        """Close what a start that failed or was cancelled has opened."""
+        """Close everything that a failed or cancelled start has opened."""
         await asyncio.gather(*(listener.stop(grace_ms=0) for listener in self.listeners))
         await self.member.close()
         await self.replica.close()
@@ -209,7 +210,7 @@ class Broker:
         self.node_lock.close()
 
     async def _hand_over(self) -> None:
-        """Commit what is in flight, then leave: the others lead and coordinate from now on."""
+        """Commit batches in flight, then leave; other brokers lead and coordinate from now on."""
         handover = self.services.handover = asyncio.Event()
         await self.member.leave(self._finish)
         self.services.is_draining = True
@@ -222,9 +223,9 @@ class Broker:
         await self.medium.finish()
 
     async def _send_clients_on(self) -> None:
-        """Answer for a moment which brokers clients find their partitions at.
+        """Continue for a moment to report the new leaders of partitions to clients.
 
-        A client that finds the port closed instead waits before it tries again, up to ten seconds.
+        A client that finds the port closed instead waits up to ten seconds before it retries.
         """
         end = loop_seconds() + _SEND_ON_SECONDS
         seen = -1
@@ -239,7 +240,7 @@ class Broker:
         settings = self.settings
         dispatcher, budget = Dispatcher(self.services), Budget(settings.request_bytes)
         answers = AnswerBudget(settings.answer_bytes, settings.unread_timeout_ms)
-        # The own port first: it is the one that clients are told.
+        # The broker's own port comes first: it is the advertised one.
         for name, text in (("listen", settings.listen), ("bootstrap", settings.bootstrap)):
             if not text:
                 continue
@@ -257,12 +258,12 @@ class Broker:
 
     @property
     def listener(self) -> Listener:
-        """The broker's own port, which clients are told."""
+        """The listener on the broker's own port, which is advertised to clients."""
         return self.listeners[0]
 
     @property
     def journal(self) -> Journal | None:
-        """The journal under way; None if this broker writes to none."""
+        """The current journal; None if this broker does not write to one."""
         return self.medium.journal
 
     def _open_node_lock(self) -> None:
@@ -272,10 +273,11 @@ class Broker:
         )
 
     def _joined(self, numbers: Numbers) -> None:
-        """Write under the name of a new incarnation from now on.
+        """Write as a new incarnation from now on.
 
         Raises:
-            Conflict: journals of that incarnation exist, so the cluster log is not this folder's.
+            Conflict: journals of that incarnation exist, so the cluster log does not belong to this
+                folder.
         """
         self.medium = self.backing.flush_target(numbers)
         self.services.writer.use(self.medium)
@@ -286,10 +288,10 @@ class Broker:
         log.info("broker %d serves on port %d", self.services.node_id, self.listener.port)
 
     async def _lost(self) -> None:
-        """Release what belongs to an incarnation that is given up.
+        """Release the resources of an incarnation that has ended.
 
         Raises:
-            ConfigError: another process has this broker's place.
+            ConfigError: another process has taken this broker's node id.
         """
         node_id = self.services.node_id
         self.identity.check_free(node_id)
@@ -327,7 +329,7 @@ class Broker:
         return self.replica.state.broker_configs.get(resource_key(GROUP_RESOURCE, group_id), {})
 
     async def _round(self) -> None:
-        """Be the caretaker for a moment."""
+        """Run one round of maintenance if this broker keeps the caretaker."""
         if self.membership.keeps_caretaker:
             done = await self.caretaker.round()
             self.caretaking.take(done.as_json())
@@ -339,7 +341,7 @@ class Broker:
         return maintenance is not None and await maintenance.agrees(snapshot)
 
     async def _look_after(self) -> None:
-        """See that a medium that failed is tried again."""
+        """Renew the claim on the node id, and retry a flush target that has failed."""
         if self.member.is_alive:
             self.identity.hold(self.services.node_id)
             await self.medium.look_after()
@@ -349,7 +351,7 @@ class Broker:
             self.waiting.report(applied.grown)
 
     def _jumped(self) -> None:
-        """Catch up on what listeners would have heard: clients look again, and so do we."""
+        """Reset everything that depends on events that the replica skipped; clients reconnect."""
         self.member.look()
         self.groups.drop_all()
         self.waiting.report_all()

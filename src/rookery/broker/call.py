@@ -60,25 +60,25 @@ class Services:
     producer_ids: ProducerIds
     groups: GroupCoordinator
     opening: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(1))
-    """Held while a compressed batch is opened: what it becomes can be a thousand times larger."""
+    """Held while a compressed batch is decompressed, which can make it a thousand times larger."""
     hidden: frozenset[int] = frozenset()
-    """APIs that cannot be served over what the log lies in, by key."""
+    """The keys of APIs that this broker does not serve."""
     rules: TopicCache[Rules] = field(default_factory=lambda: TopicCache(rules_of))
-    """What topics demand of batches, and their settings in force."""
+    """The rules for batches of each topic, with its effective settings."""
     descriptions: TopicCache[MetadataResponseTopic] = field(
         default_factory=lambda: TopicCache(describe)
     )
-    """Topics as Metadata describes them."""
+    """Topic descriptions for Metadata."""
     telemetry: Telemetry = field(default_factory=Telemetry)
     node_id: int = -1
     registration: LiveBroker | None = None
-    """This broker as it registered last."""
+    """This broker's latest registration."""
     handover: asyncio.Event | None = None
-    """While this broker leaves, produces wait for it; then other brokers lead all partitions."""
+    """Produce requests wait for it while this broker leaves; then other brokers lead everything."""
     is_draining: bool = False
-    """Whether this broker has left the cluster, and sends clients to the others."""
+    """Whether this broker has left the cluster and redirects clients to the others."""
     requests: int = 0
-    """Requests that have come."""
+    """The number of requests received."""
 
     @property
     def state(self) -> State:
@@ -87,17 +87,17 @@ class Services:
 
     @property
     def brokers(self) -> list[LiveBroker]:
-        """The brokers that clients may be sent to: the live ones, or this one if there is none.
+        """The brokers to advertise: the live ones, or this one if there are none.
 
-        As with Kafka, the last broker to leave still names itself. librdkafka drops all its
-        addresses when it reads an empty list, and does not recover when brokers come back.
+        As in Kafka, the last broker to leave still advertises itself. librdkafka drops all its
+        addresses when it receives an empty list, and does not recover when brokers come back.
         """
         live = list(self.state.brokers.by_node.values())
         return live or ([self.registration] if self.registration is not None else [])
 
 
 class Call:
-    """One request: who asks, in which version, and the broker's parts."""
+    """One request: its connection, its header, and the broker's services."""
 
     __slots__ = ("connection", "header", "services")
 
@@ -108,7 +108,7 @@ class Call:
 
     @property
     def version(self) -> int:
-        """The version that the client speaks."""
+        """The API version of the request."""
         return self.header.api_version
 
     @property
@@ -121,11 +121,11 @@ Req = TypeVar("Req", bound=Message)
 Res = TypeVar("Res", bound=Message)
 
 Handle = Callable[[Call, Req], "Awaitable[Res | None] | Res | None"]
-"""Answers a request; None if no answer is wanted."""
+"""Handles a request; returns None if there is no response."""
 
 
 class Route(NamedTuple):
-    """An API, the versions that are served, the function that serves them, and its traits."""
+    """An API, the served versions, its handler, and the handler's properties."""
 
     api: Api[Any, Any]
     versions: range
@@ -149,15 +149,15 @@ def handles(
     touches: tuple[Access, ...],
     is_served_read_only: bool = False,
 ) -> Callable[[Handle[Req, Res]], Handle[Req, Res]]:
-    """Let a function answer an API.
+    """Register a function as the handler of an API.
 
     Args:
-        api: which one.
-        versions: those that are served; None for all.
+        api: the API.
+        versions: the served versions; None for all.
         mutates: whether a request can change the cluster's state or the log.
         touches: the operations that a client needs, and on which resources.
-        is_served_read_only: whether a read-only broker serves it although it mutates, because
-            what it changes is kept in memory there or because it is refused by other means.
+        is_served_read_only: whether a read-only broker serves it although it mutates, because the
+            changes stay in memory there or because it is refused by other means.
     """
 
     def note(function: Handle[Req, Res]) -> Handle[Req, Res]:

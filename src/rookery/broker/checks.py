@@ -1,9 +1,10 @@
-"""What a topic demands of a producer's batches, beyond their being whole.
+"""Checks a producer's batches against the topic's settings, after they are known to be intact.
 
-Most is told by a batch's header. Records, which are known to be whole unless they are compressed,
-are looked at only where a setting asks for it: keys in a compacted topic, a bound on old times, a
-codec of the topic's own, or that compressed ones are opened and checked, too; and where the header
-cannot be right about the highest time. Some clients leave that at -1, and Kafka sets it then.
+Most checks need only the batch header. Records are known to be intact unless they are compressed.
+They are inspected only where a setting requires it: keys in a compacted topic, a limit on old
+timestamps, the topic's own codec, or validation of compressed batches. They are also inspected if
+the maximum timestamp in the header cannot be right. Some clients leave it at -1, and Kafka then
+sets it.
 """
 
 from __future__ import annotations
@@ -25,20 +26,20 @@ from rookery.records.record import BatchContents
 PRODUCER: Final = "producer"
 UNCOMPRESSED: Final = "uncompressed"
 _ZSTD: Final = 4
-# Attributes that ask for a second look: zstd has its own bit among the codecs.
+# Attributes that need further checks; zstd has its own bit among the codecs.
 _UNUSUAL: Final = batches.TRANSACTIONAL | _ZSTD
 _ZSTD_SINCE: Final = 7
-# What a batch may become when it is opened, or twice its topic's max.message.bytes if that is more.
+# The maximum size of a decompressed batch; twice the topic's max.message.bytes if that is more.
 _OPEN_BYTES: Final = 32 * 1024 * 1024
-# More records than this are not named one by one.
+# The maximum number of records reported individually.
 _MAX_NAMED: Final = 100
 
 Fault = tuple[int, str]
-"""A record, counted from the batch's first, and what is wrong with it."""
+"""The index of a record in its batch, and the reason why it is invalid."""
 
 
 class BadRecords(ApiError):  # noqa: N818 (as its base)
-    """A batch is refused for the sake of some of its records."""
+    """A batch is refused because some of its records are invalid."""
 
     def __init__(self, code: ErrorCode, text: str, faults: list[Fault]) -> None:
         super().__init__(code, text)
@@ -46,18 +47,18 @@ class BadRecords(ApiError):  # noqa: N818 (as its base)
 
 
 class Rules(NamedTuple):
-    """What a topic's settings mean for every batch, ready for use."""
+    """A topic's settings, prepared for the checks of each batch."""
 
     max_bytes: int
     after_max_ms: int
     is_plain: bool
-    """Whether no setting asks for a look at the records."""
+    """Whether no setting requires an inspection of the records."""
     only_opens: bool
-    """Whether at most one does: that compressed records are checked, too."""
+    """Whether no setting but the validation of compressed batches requires an inspection."""
     configs: TopicConfigs
 
     def wants_look(self, header: BatchHeader) -> bool:
-        """Whether `adapt` has to see this batch."""
+        """Return whether `adapt` must process this batch."""
         return (
             not self.only_opens
             or header.max_timestamp < header.base_timestamp
@@ -65,7 +66,7 @@ class Rules(NamedTuple):
         )
 
     def admits(self, header: BatchHeader, latest_ms: int) -> bool:
-        """Whether a batch is fine by what its header says; if not, `check` tells."""
+        """Return whether the header passes; if not, `check` raises the reason."""
         return not (
             header.attributes & _UNUSUAL
             or header.batch_length > self.max_bytes - batches.OVERHEAD
@@ -73,10 +74,10 @@ class Rules(NamedTuple):
         )
 
     def check(self, header: BatchHeader, version: int, latest_ms: int) -> None:
-        """Refuse a batch by what its header says.
+        """Refuse a batch based on its header.
 
         Raises:
-            ApiError: with the code that Kafka answers.
+            ApiError: with the error code that Kafka returns.
         """
         if header.attributes & batches.CODEC_MASK == _ZSTD and version < _ZSTD_SINCE:
             raise ApiError(
@@ -97,9 +98,9 @@ class Rules(NamedTuple):
 
 
 def rules_of(state: State, topic: Topic) -> Rules:
-    """Work out the rules of a topic; `TopicCache` keeps them."""
+    """Compute the rules of a topic; `TopicCache` caches them."""
     settings = configs.resolve(state, topic)
-    # Where the broker sets the time, that of the producer does not matter.
+    # If the broker sets the timestamp, the producer's timestamp does not matter.
     is_append_time = settings.is_append_time
     only_opens = (
         settings.compression_type == PRODUCER
@@ -116,10 +117,10 @@ def rules_of(state: State, topic: Topic) -> Rules:
 
 
 def adapt(data: memoryview, settings: TopicConfigs, now_ms: int) -> memoryview:
-    """Check the records of a batch, and give them the topic's codec; may take long.
+    """Check the records of a batch, and apply the topic's codec; can be slow.
 
     Raises:
-        ApiError: with the code that Kafka answers.
+        ApiError: with the error code that Kafka returns.
     """
     header = batches.parse(data)
     contents = _check_records(data, header, settings, now_ms)

@@ -1,4 +1,4 @@
-"""Subscriptions to metrics of clients (KIP-714): their settings, and which clients they match."""
+"""Client metrics subscriptions (KIP-714): their settings, and which clients they match."""
 
 from __future__ import annotations
 
@@ -36,20 +36,20 @@ PROPERTIES: Final = (
     "client_instance_id", "client_id", "client_software_name", "client_software_version",
     "client_source_address", "client_source_port",
 )  # fmt: skip
-"""What patterns can be about."""
+"""The client properties that patterns can match."""
 
 Client = Mapping[str, str]
 """The properties of a client."""
 
 
 class WantedMetrics(NamedTuple):
-    """What the subscriptions want of one client."""
+    """The metrics and the push interval requested from one client."""
 
     metrics: list[str]
     interval_ms: int
 
     def subscription_id(self, instance_id: bytes) -> int:
-        """Return a number that is the same on every broker, and changes with what is wanted."""
+        """Return a number that is equal on all brokers and changes with the subscription."""
         text = f"{','.join(self.metrics)};{self.interval_ms};".encode() + instance_id
         number = checksum(text, 0)
         return number - (1 << 32) if number >> 31 else number
@@ -65,7 +65,7 @@ def subscriptions(state: State) -> dict[str, dict[str, str]]:
 
 
 def properties_of(call: Call, instance_id: bytes) -> Client:
-    """Return the properties of the client that asks."""
+    """Return the properties of the calling client."""
     session = call.connection.session
     peer = call.connection.transport_info("peername")
     host, port = peer[:2] if isinstance(peer, tuple) else ("", "")
@@ -81,7 +81,7 @@ def properties_of(call: Call, instance_id: bytes) -> Client:
 
 
 def wanted_of(state: State, client: Client) -> WantedMetrics:
-    """Return what is wanted of a client, by all subscriptions that match it together."""
+    """Return the union of all subscriptions that match a client."""
     metrics: set[str] = set()
     interval_ms = DEFAULT_INTERVAL_MS
     for configs in subscriptions(state).values():
@@ -96,12 +96,12 @@ def _matches(configs: Mapping[str, str], client: Client) -> bool:
     try:
         patterns = _patterns(configs.get(_MATCH, ""))
     except ApiError:
-        return False  # stored by a release that knew other patterns
+        return False  # stored by a release that supported other patterns
     return all(pattern.matches(client.get(name, "")) for name, pattern in patterns)
 
 
 def check_room(state: State, name: str) -> None:
-    """Refuse one subscription too many.
+    """Refuse a new subscription if the maximum number is reached.
 
     Raises:
         ApiError: POLICY_VIOLATION.
@@ -114,10 +114,10 @@ def check_room(state: State, name: str) -> None:
 
 
 def check(values: Mapping[str, str | None]) -> dict[str, str]:
-    """Check the settings of a subscription; return them.
+    """Validate the settings of a subscription and return them.
 
     Raises:
-        ApiError: with the code and the words of Kafka.
+        ApiError: with Kafka's error code and message.
     """
     checked: dict[str, str] = {}
     for name, value in values.items():

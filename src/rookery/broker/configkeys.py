@@ -1,8 +1,8 @@
-"""The tables of settings: every key of a topic, and what a broker tells of itself.
+"""The tables of settings: every topic setting, and the settings that a broker reports.
 
-Names, types, defaults and bounds are Kafka's, so that its tools and its users find what they know.
-Those "kept for tools" are stored and described, and nothing else: there is nothing here that they
-could turn (no index files, no followers).
+Names, types, defaults and limits are Kafka's, so that its tools and users find them unchanged.
+Settings "kept for tools" are stored and described but have no effect, since what they configure
+does not exist here (index files, followers).
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ MAX_INT: Final = 2**31 - 1
 _WEEK_MS: Final = 7 * 24 * 60 * 60 * 1000
 
 Check = Callable[[str], str | None]
-"""Says what is wrong with a value whose type is right, or None."""
+"""Returns the error of a value that has the right type, or None."""
 
 
 class ConfigKind(IntEnum):
-    """Types of values, numbered as in DescribeConfigs."""
+    """Value types, numbered as in DescribeConfigs."""
 
     BOOLEAN = 1
     STRING = 2
@@ -39,7 +39,7 @@ class ConfigKey(NamedTuple):
     doc: str
     check: Check | None = None
     synonym: str = ""
-    """The broker's setting that topics inherit it from."""
+    """The broker setting from which topics inherit the default."""
 
 
 class BrokerKey(NamedTuple):
@@ -50,9 +50,9 @@ class BrokerKey(NamedTuple):
     default: str | None
     doc: str
     is_dynamic: bool = False
-    """Whether it can be changed while brokers run, for all of them at once."""
+    """Whether it can be changed at run time, for all brokers together."""
     topic_key: ConfigKey | None = None
-    """The topics' setting that inherits from it."""
+    """The topic setting that inherits from it."""
 
 
 def _at_least(low: float) -> Check:
@@ -93,7 +93,7 @@ def _throttled(text: str) -> str | None:
 
 
 def split(text: str) -> list[str]:
-    """Split a value of the list type; empty text is an empty list."""
+    """Split a list value; empty text is an empty list."""
     return [part.strip() for part in text.split(",")] if text.strip() else []
 
 
@@ -294,11 +294,11 @@ _OWN: Final = (
     BrokerKey("queued.max.request.bytes", _L, None, "Memory for requests not answered yet."),
 )
 
-# Kafka has these in hours too, and those have the default; we know milliseconds only.
+# In Kafka the default is on the variant in hours. Here only milliseconds are supported.
 _NO_DEFAULT: Final = frozenset(
     {"log.flush.interval.ms", "log.retention.ms", "log.roll.jitter.ms", "log.roll.ms"}
 )
-# Apply decides by the topic's own setting alone whose clock counts, so this one is not inherited.
+# Apply uses only the topic's own setting to choose the clock, so this one is not inherited.
 _NOT_INHERITED: Final = frozenset({"log.message.timestamp.type"})
 
 GROUP_KEYS: Final[dict[str, ConfigKey]] = {
@@ -322,7 +322,7 @@ GROUP_KEYS: Final[dict[str, ConfigKey]] = {
         ),
     )
 }
-"""Settings of a group; `synonym` is the broker's setting that holds for all other groups."""
+"""Group settings; `synonym` is the broker setting that applies to all other groups."""
 
 BROKER_KEYS: Final[dict[str, BrokerKey]] = {
     key.name: key

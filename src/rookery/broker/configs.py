@@ -37,16 +37,16 @@ from rookery.errors import ApiError, ConfigError, ErrorCode
 from rookery.store.open import name_of
 
 ALL_BROKERS: Final = ""
-"""The name under which settings of all brokers are kept."""
+"""The resource name of the settings for all brokers."""
 MAX_CONFIG_BYTES: Final = 16 * 1024
-"""What the settings of one resource may take up: every broker keeps them in memory."""
+"""The maximum size of one resource's settings, since every broker keeps them in memory."""
 
 _GZIP_AUTO: Final = ("gzip", "-1")
 _BOUNDS: Final = {ConfigKind.INT: MAX_INT, ConfigKind.LONG: MAX_LONG}
 
 
 class ConfigSource(IntEnum):
-    """Where a value comes from, numbered as in DescribeConfigs."""
+    """The source of a value, numbered as in DescribeConfigs."""
 
     TOPIC = 1
     BROKER = 2
@@ -58,7 +58,7 @@ class ConfigSource(IntEnum):
 
 
 class Synonym(NamedTuple):
-    """A place where a setting is made; the first one is in force. One without name is not shown."""
+    """A source of a setting; the first one is effective. One without a name is not reported."""
 
     name: str
     value: str | None
@@ -67,14 +67,14 @@ class Synonym(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class TopicConfigs:
-    """A topic's settings in force, ready for use; times in milliseconds, -1 for no bound."""
+    """A topic's effective settings, parsed; times in milliseconds, -1 for no limit."""
 
     is_deleted: bool
-    """cleanup.policy names 'delete'."""
+    """Whether cleanup.policy includes 'delete'."""
     is_compacted: bool
     compression_type: str
     compression_level: int | None
-    """For the codec that `compression_type` names; None: the codec's own choice."""
+    """The level for the codec in `compression_type`; None for the codec's default."""
     file_delete_delay_ms: int
     max_message_bytes: int
     timestamp_after_max_ms: int
@@ -92,7 +92,7 @@ class TopicConfigs:
 
 
 def resolve(state: State, topic: Topic) -> TopicConfigs:
-    """Work out the settings in force for a topic; `TopicCache` keeps them."""
+    """Compute the effective settings of a topic; `TopicCache` caches them."""
     values = {
         key.name: synonyms(key, topic.configs, state.broker_configs)[0].value or ""
         for key in TOPIC_KEYS.values()
@@ -125,13 +125,13 @@ def resolve(state: State, topic: Topic) -> TopicConfigs:
 def synonyms(
     key: ConfigKey, own: Mapping[str, str], brokers: Mapping[str, Mapping[str, str]]
 ) -> list[Synonym]:
-    """List where a topic's setting is made, the place that is in force first."""
+    """Return the sources of a topic setting, the effective one first."""
     found = [Synonym(key.name, own[key.name], ConfigSource.TOPIC)] if key.name in own else []
     inherited = brokers.get(ALL_BROKERS, {}).get(key.synonym)
     if inherited is not None:
         found.append(Synonym(key.synonym, inherited, ConfigSource.ALL_BROKERS))
     inherits = BROKER_KEYS.get(key.synonym)
-    # Kafka tells a default only where a broker's setting has one.
+    # Kafka reports a default only if the broker setting has one.
     shown = key.synonym if inherits is not None and inherits.default is not None else ""
     return [*found, Synonym(shown, key.default, ConfigSource.DEFAULT)]
 
@@ -139,7 +139,7 @@ def synonyms(
 def broker_synonyms(
     key: BrokerKey, facts: Mapping[str, str | None], brokers: Mapping[str, Mapping[str, str]]
 ) -> list[Synonym]:
-    """List where a broker's setting is made, the place that is in force first."""
+    """Return the sources of a broker setting, the effective one first."""
     found = []
     dynamic = brokers.get(ALL_BROKERS, {}).get(key.name)
     if dynamic is not None:
@@ -155,7 +155,7 @@ def broker_synonyms(
 def group_synonyms(
     key: ConfigKey, own: Mapping[str, str], settings: BrokerSettings
 ) -> list[Synonym]:
-    """List where a group's setting is made, the place that is in force first."""
+    """Return the sources of a group setting, the effective one first."""
     found = [Synonym(key.name, own[key.name], ConfigSource.GROUP)] if key.name in own else []
     fact = _group_facts(settings)[key.synonym]
     if fact != key.default:
@@ -171,7 +171,7 @@ def _group_facts(settings: BrokerSettings) -> dict[str, str]:
 
 
 def facts(settings: BrokerSettings, node_id: int, address: str) -> dict[str, str | None]:
-    """Return what a broker's own settings say, under Kafka's names."""
+    """Return the broker's start-up settings under Kafka's names."""
     return {
         "advertised.listeners": f"PLAINTEXT://{address}",
         "auto.create.topics.enable": _text(flag=settings.auto_create_topics),
@@ -191,7 +191,7 @@ def facts(settings: BrokerSettings, node_id: int, address: str) -> dict[str, str
 
 
 def log_dir(settings: BrokerSettings) -> str:
-    """Return the store of the log, without its secrets, or the absolute path of its folder."""
+    """Return the store's URL without its secrets, or the absolute path of the log folder."""
     folder = Path(settings.log_dir.partition(",")[0] or settings.data).absolute()
     return name_of(settings.store) or str(folder)
 
@@ -203,7 +203,7 @@ def _text(*, flag: bool) -> str:
 def _check_values(
     kind: str, keys: Mapping[str, ConfigKey], values: Mapping[str, str | None]
 ) -> dict[str, str]:
-    """Check each setting of a topic or group by itself."""
+    """Validate each setting of a topic or group individually."""
     checked: dict[str, str] = {}
     for name, value in values.items():
         key = keys.get(name)
@@ -216,10 +216,10 @@ def _check_values(
 
 
 def check_topic(values: Mapping[str, str | None]) -> dict[str, str]:
-    """Check a topic's settings, all together; return them.
+    """Validate a topic's settings, individually and in combination; return them.
 
     Raises:
-        ApiError: INVALID_CONFIG, with the name and what is wrong.
+        ApiError: INVALID_CONFIG, with the name and the reason.
     """
     checked = _check_values("topic", TOPIC_KEYS, values)
     _check_together(checked)
@@ -227,10 +227,10 @@ def check_topic(values: Mapping[str, str | None]) -> dict[str, str]:
 
 
 def check_brokers(values: Mapping[str, str | None]) -> dict[str, str]:
-    """Check settings that shall hold for all brokers; return them.
+    """Validate settings for all brokers; return them.
 
     Raises:
-        ApiError: INVALID_CONFIG, with the name and what is wrong.
+        ApiError: INVALID_CONFIG, with the name and the reason.
     """
     checked: dict[str, str] = {}
     for name, value in values.items():
@@ -247,10 +247,10 @@ def check_brokers(values: Mapping[str, str | None]) -> dict[str, str]:
 
 
 def check_group(values: Mapping[str, str | None], settings: BrokerSettings) -> dict[str, str]:
-    """Check a group's settings, together with those that it inherits; return them.
+    """Validate a group's settings together with the inherited ones; return them.
 
     Raises:
-        ApiError: INVALID_CONFIG, with the name and what is wrong.
+        ApiError: INVALID_CONFIG, with the name and the reason.
     """
     checked = _check_values("group", GROUP_KEYS, values)
     session_ms, heartbeat_ms = (
@@ -266,10 +266,10 @@ def check_group(values: Mapping[str, str | None], settings: BrokerSettings) -> d
 
 
 def parse_defaults(text: str) -> dict[str, str]:
-    """Read what topics inherit: Kafka's names and values, with commas between.
+    """Parse the defaults that topics inherit: Kafka's names and values, separated by commas.
 
     Raises:
-        ConfigError: one of them is no such setting, or its value cannot be.
+        ConfigError: a name is unknown or a value is invalid.
     """
     values: dict[str, str | None] = {}
     for part in split(text):
@@ -282,7 +282,7 @@ def parse_defaults(text: str) -> dict[str, str]:
 
 
 def _check_value(name: str, key: ConfigKey, value: str) -> str:
-    """Return a value in its one form, as Kafka describes it."""
+    """Return a value in its canonical form, as Kafka describes it."""
     text = value.strip()
     try:
         is_typed = _is_typed(key.kind, text)
@@ -303,7 +303,7 @@ def _check_value(name: str, key: ConfigKey, value: str) -> str:
 def _is_typed(kind: ConfigKind, text: str) -> bool:
     match kind:
         case ConfigKind.INT | ConfigKind.LONG:
-            # Python reads "1_000" and other scripts' digits as numbers; Kafka does not.
+            # Python parses "1_000" and digits of other scripts as numbers; Kafka does not.
             return (
                 text.isascii() and "_" not in text and -_BOUNDS[kind] <= int(text) <= _BOUNDS[kind]
             )
@@ -333,33 +333,33 @@ def _check_size(values: Mapping[str, str]) -> None:
 
 
 def invalid(text: str) -> ApiError:
-    """Make the error of a setting that cannot be."""
+    """Return the error for an invalid setting."""
     return ApiError(ErrorCode.INVALID_CONFIG, text)
 
 
 T = TypeVar("T")
 
-# Values of deleted topics that are kept until somebody looks for them.
+# The number of values of deleted topics that are kept before they are removed.
 _MAX_DELETED: Final = 16
 
 
 class TopicCache(Generic[T]):
-    """One value for each topic, of the topic's present version."""
+    """One value per topic, for its current version."""
 
     __slots__ = ("_make", "_values", "_versions")
 
     def __init__(self, make: Callable[[State, Topic], T]) -> None:
-        """Begin empty.
+        """Start empty.
 
         Args:
-            make: works out a topic's value from what its version stands for.
+            make: computes a topic's value from the state that its version identifies.
         """
         self._make = make
         self._values: dict[int | None, T] = {}
         self._versions: dict[bytes, int] = {}
 
     def __len__(self) -> int:
-        """Return how many values are kept."""
+        """Return the number of cached values."""
         return len(self._values)
 
     def of(self, state: State, topic: Topic) -> T:

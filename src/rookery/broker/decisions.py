@@ -1,6 +1,6 @@
-"""Has the cluster decide on an administrator's changes: events in, outcomes back.
+"""Proposes an administrator's changes to the cluster: events in, outcomes out.
 
-Changes of topics are logged, by the broker that was asked for them.
+The broker that received the request logs changes to topics.
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ TIMED_OUT: Final = Outcome(ErrorCode.REQUEST_TIMED_OUT)
 
 
 async def decide(call: Call, events: Sequence[Message], timeout_ms: int = 0) -> list[Outcome]:
-    """Return what became of each event; of those not known in time, REQUEST_TIMED_OUT.
+    """Return the outcome of each event; REQUEST_TIMED_OUT for those not known in time.
 
     Raises:
-        Error: the cluster's log is out of reach, or this broker is fenced.
+        Error: the cluster log is unreachable, or this broker is fenced.
     """
     outcomes: list[Outcome] = []
     clock = call.services.clock
     ends_ms = clock.monotonic_ms() + (timeout_ms if timeout_ms > 0 else _DEFAULT_TIMEOUT_MS)
-    # Said before, since a topic that is deleted has no name afterwards.
+    # Computed first, since a deleted topic has no name afterwards.
     words = [_describe(call.state, event) for event in events]
-    # One part after the other: an entry takes what waits together, and others wait too.
+    # One part at a time: an entry contains everything that waits, and other proposals wait too.
     for part in divide(events):
         future = call.services.replica.propose(part)
-        # Not cancelled when time is up: what is proposed may well happen.
+        # Not cancelled on timeout: the proposal may still be applied.
         await asyncio.wait([future], timeout=max(ends_ms - clock.monotonic_ms(), 0) / 1000)
         if not future.done():
             outcomes += [TIMED_OUT] * (len(events) - len(outcomes))

@@ -1,4 +1,4 @@
-"""A frame in, an answer out: the only place that turns an error into a refusal."""
+"""Dispatches request frames to handlers; the only place that turns errors into error responses."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class _Served(NamedTuple):
 
 
 class _Work:
-    """A request that was started."""
+    """A request in progress."""
 
     __slots__ = ("call", "framed", "meter", "request", "route", "started")
 
@@ -48,7 +48,7 @@ class _Work:
         self.started = self.meter.start()
 
     def finish(self, answer: Message | None) -> Answer:
-        """Count the request out and write its answer."""
+        """Record the request as finished and encode its response."""
         self.meter.finish(self.started, answer)
         if answer is None:
             return None
@@ -56,7 +56,7 @@ class _Work:
         return response_frame(self.route.api, header.api_version, header.correlation_id, answer)
 
     def later(self, answer: asyncio.Future[Message | None]) -> asyncio.Future[Answer]:
-        """Turn the future of a message into that of its frame, without a task."""
+        """Convert the future of a message into a future of its frame, without a task."""
         self.framed = answer.get_loop().create_future()
         answer.add_done_callback(self._settle)
         return self.framed
@@ -74,7 +74,7 @@ class _Work:
             self.framed.set_exception(failure)
 
     async def wait(self, answer: Awaitable[Message | None]) -> Answer:
-        """Wait for the message, then write it."""
+        """Wait for the message, then encode it."""
         try:
             result = await answer
         except Exception as error:  # noqa: BLE001 (a request may fail; the broker does not)
@@ -85,10 +85,10 @@ class _Work:
         return self.finish(result)
 
     def refuse(self, error: BaseException) -> Message | None:
-        """Answer with the code that fits the error."""
+        """Return a response with the error code for the exception."""
         if isinstance(error, IncarnationFenced) and self.call.services.is_draining:
-            # Few APIs have a code for a broker that has left. Clients repeat all of them elsewhere
-            # when the connection ends.
+            # Few APIs have an error code for a broker that has left. Clients retry all of them on
+            # another broker when the connection closes.
             self.call.connection.close()
             return None
         return _refuse(self.route, self.request, error)
@@ -108,7 +108,7 @@ class Dispatcher:
                 self._served[key, version] = _Served(route, meter)
 
     def __call__(self, connection: Connection, frame: Frame) -> Answer | Awaitable[Answer]:
-        """Start a request; what it raises closes the connection."""
+        """Start a request; an exception closes the connection."""
         key, version, correlation_id = peek(frame)
         served = self._served.get((key, version))
         if served is None:
@@ -131,20 +131,20 @@ class Dispatcher:
             raise ProtocolError(
                 f"API {key} version {version} is not served here; ask ApiVersions for what is"
             )
-        # Asked in a version that we do not know, we say in version 0 which ones we do.
+        # For an unsupported version, the supported ones are returned in version 0.
         response = API_VERSIONS.refuse(ApiVersionsRequest(), ErrorCode.UNSUPPORTED_VERSION)
         return response_frame(API_VERSIONS, 0, correlation_id, response)
 
 
 def _refuse(route: Route, request: Any, error: BaseException) -> Message:
-    """Answer with the code that fits the error; what nobody expected goes to the log."""
+    """Return an error response; log unexpected errors."""
     code = code_of(error)
     if code is ErrorCode.UNKNOWN_SERVER_ERROR:
         log.error("%s failed: %r", route.api.name, error, exc_info=error)
     else:
         log.debug("%s refused: %s", route.api.name, error)
     if route.api.is_one_way(request):
-        # The client would take an answer for that of its next request.
+        # The client would take a response for that of its next request.
         raise ProtocolError(f"{route.api.name} without an answer failed: {error}")
     response: Message = route.api.refuse(request, code)
     return response

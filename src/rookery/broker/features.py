@@ -1,4 +1,4 @@
-"""Features that the whole cluster works at: what ApiVersions tells and UpdateFeatures changes."""
+"""Cluster-wide features: advertised by ApiVersions, changed by UpdateFeatures."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from rookery.cluster.state.state import FEATURE_LEVEL, State
 
 
 class Feature(NamedTuple):
-    """A feature, the levels that this program knows, and the one that is in force."""
+    """A feature, the range of levels this release supports, and the current level."""
 
     name: str
     lowest: int
@@ -17,13 +17,13 @@ class Feature(NamedTuple):
 
 
 OWN: Final = "rookery.version"
-"""The level of the rules by which the cluster's log is applied."""
+"""The version of the rules for applying the cluster log."""
 _TRANSACTIONS: Final = Feature("transaction.version", 1, 2, 2)
-"""Kafka's own: by 2 clients know that every transaction gets an epoch of its own (KIP-890)."""
+"""Kafka's feature: at 2, clients bump the epoch for every transaction (KIP-890)."""
 _GROUPS: Final = Feature("group.version", 0, 1, 1)
-"""Kafka's own: by 1 clients know that groups of the consumer protocol are served (KIP-848)."""
+"""Kafka's feature: at 1, clients know that the consumer protocol is served (KIP-848)."""
 
 
 def features(state: State) -> list[Feature]:
-    """List the features of the cluster."""
+    """Return the features of the cluster."""
     return [Feature(OWN, 1, FEATURE_LEVEL, state.feature_level), _TRANSACTIONS, _GROUPS]

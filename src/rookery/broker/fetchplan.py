@@ -1,7 +1,7 @@
-"""What one look of a fetch at the state and the memory finds, for every partition it reads.
+"""One look of a fetch at the state and the memory, for every partition it reads.
 
-Everything that a look finds comes from one version of the state. Records that memory has are taken
-at once; what must be read from disk is noted.
+All results of a look come from one version of the state. Records in memory are taken immediately;
+partitions that must be read from disk are noted.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from rookery.wire.messages.fetch import (
     PartitionData,
 )
 
-# What one answer holds at most, whatever the client says (Kafka's fetch.max.bytes of the broker).
+# The maximum size of a response, whatever the client allows (Kafka's broker fetch.max.bytes).
 MAX_BYTES: Final = 55 * 1024 * 1024
 _NONE: Final = ErrorCode.NONE
-# Kafka answers these with an empty list of aborted transactions, and other errors with none.
+# For these Kafka returns an empty list of aborted transactions, for other errors null.
 _UNKNOWN: Final = frozenset({ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION})
 
 EXAMINED: Final = metrics.counter(
@@ -48,21 +48,21 @@ class WantedPartition(NamedTuple):
     limit: int
     is_first: bool
     until: int
-    """Where readers of committed records have to stop."""
+    """The end for readers of committed records."""
     aborted: array[int]
-    """Which transactions those readers have to skip, as of the same version of the state."""
+    """The aborted transactions those readers must skip, from the same version of the state."""
     least: int
-    """Bytes that must be read whatever the limit: the first batch is within one row."""
+    """The bytes that must be read regardless of the limit: the first batch is within one row."""
 
     def refuse(self, code: ErrorCode) -> None:
-        """Answer with an error, as Kafka does: without watermarks."""
+        """Answer with an error and without watermarks, as Kafka does."""
         answer = self.answer
         answer.error_code = code
         answer.high_watermark = answer.last_stable_offset = answer.log_start_offset = -1
         answer.aborted_transactions = None
 
     def give(self, records: TailSlice) -> None:
-        """Put records into the answer, and which were aborted, if the client wants to know."""
+        """Add records to the response, with the aborted transactions if the client wants them."""
         answer = self.answer
         answer.records = Parts(records.parts)
         if answer.aborted_transactions is not None:
@@ -72,7 +72,7 @@ class WantedPartition(NamedTuple):
             ]
 
     def available(self, limit: int) -> int:
-        """Return about how many bytes there are from the offset on, no more than the limit."""
+        """Return the approximate number of bytes from the offset on, at most the limit."""
         size = 0
         bases, sizes = self.partition.base_offsets, self.partition.sizes
         for index in range(self.partition.row_of(self.offset), len(sizes)):
@@ -85,7 +85,7 @@ class WantedPartition(NamedTuple):
 
 
 class FetchPlan:
-    """One look, and what it has found."""
+    """One look and its results."""
 
     __slots__ = (
         "_idle", "answers", "call", "cold", "endpoints", "has_error", "is_doubtful", "left",
@@ -99,17 +99,17 @@ class FetchPlan:
         self.session = session
         self.answers: list[tuple[WatchedPartition, PartitionData]] = []
         self.sightings: list[StatePartition] = []
-        """Where the partitions are that the session does not follow yet."""
+        """The partitions that the session does not follow yet."""
         self._idle: list[WatchedPartition] = []
         self.cold: list[WantedPartition] = []
         self.sent: list[tuple[bytes, int, int]] = []
-        """Topic id, records and bytes of what memory had."""
+        """Topic id, records and bytes of each read from memory."""
         self.endpoints: dict[int, NodeEndpoint] = {}
         self.left = min(request.max_bytes, MAX_BYTES, call.connection.answers.room())
         self.size = 0
         self.has_error = False
         self.is_doubtful = False
-        """Something is refused that a newer state might grant."""
+        """Whether an error may be caused by an outdated state."""
         self._look_at_all()
         if session.id:
             session.follow(self.sightings)
@@ -166,7 +166,7 @@ class FetchPlan:
             self._take(answer, topic, watched)
 
     def _is_told(self, watched: WatchedPartition, partition: Partition) -> bool:
-        """Whether the client knows the partition's end and start."""
+        """Return whether the client knows the partition's end and start."""
         return (
             self.session.is_incremental
             and watched.high_watermark == partition.next_offset
@@ -183,7 +183,7 @@ class FetchPlan:
         records = self.call.services.reader.read_now(
             key, partition, watched.offset, limit, whole_first=is_first, until=until
         )
-        # Rows can go before they are read, so what depends on them is found out now.
+        # Rows can be removed before they are read, so values that depend on them are computed now.
         is_whole = records is None and is_first
         least = partition.sizes[partition.row_of(watched.offset)] if is_whole else 0
         wanted = WantedPartition(
@@ -191,7 +191,7 @@ class FetchPlan:
         )
         if records is None:
             self.cold.append(wanted)
-            # The first batch comes whole; its size is not known yet, but what bounds it is.
+            # The first batch is returned whole. Its size is not known yet, but its upper bound is.
             most = self._max_message_bytes(topic) if is_first else 0
             size = max(wanted.available(max(limit, 1)), min(least, most))
         else:
@@ -216,7 +216,7 @@ class FetchPlan:
         return answer
 
     def _send_on(self, watched: WatchedPartition, topic: Topic) -> None:
-        """Send the client on: this broker is stopping."""
+        """Redirect the client, since this broker is stopping."""
         answer = self._refuse(watched, ErrorCode.NOT_LEADER_OR_FOLLOWER)
         found = other_leader(self.call, topic, watched.index)
         if found is not None:

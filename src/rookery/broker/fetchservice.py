@@ -1,13 +1,13 @@
-"""What all fetches share: their sessions, their waits, and a bound on reads from disk.
+"""The state that all fetches share: sessions, waits, and a limit on reads from disk.
 
-A fetch session subscribes to its partitions once and stays subscribed between its fetches, so a
-wake costs what has changed and not what is subscribed to. Most partitions of a large session have
-nothing new. Once their reader knows all about them they are idle: no fetch looks at them until a
-commit changes them or the client names them.
+A fetch session subscribes to its partitions once and stays subscribed between its fetches. So the
+cost of a wake-up depends on the number of changes and not on the number of subscriptions. Most
+partitions of a large session have no new records. Once the reader is up to date, they are idle: no
+fetch looks at them until a commit changes them or the client names them.
 
-A commit wakes the fetches that wait for new records; nothing polls. A fetch that waits is one
-object and one timer, no task: thousands may wait. It wakes a turn of the loop after the commit,
-when the writer has put the new batches where readers find them.
+A commit wakes the fetches that wait for new records; there is no polling. A waiting fetch is one
+object and one timer, not a task, so thousands can wait. It wakes one loop iteration after the
+commit, when the writer has made the new batches visible to readers.
 """
 
 from __future__ import annotations
@@ -31,26 +31,26 @@ from rookery.service.fetchsessions import (
 )
 from rookery.wire.messages.fetch import FetchPartition
 
-# Partitions that are read from disk at the same time, for all clients together.
+# The maximum number of partitions read from disk concurrently, for all clients together.
 _READS_AT_ONCE: Final = 16
 
 
 class PartitionSubscriber(Protocol):
-    """What wants to know about changes of partitions."""
+    """An object that is notified about changes of partitions."""
 
     def partition_changed(self, key: Key) -> None:
-        """Note that a partition has grown, lost its oldest records or was deleted."""
+        """Handle that a partition has grown, lost its oldest records or was deleted."""
 
 
 class PartitionWatch:
-    """Subscriptions to partitions, and the fetches that wait."""
+    """Subscriptions to partitions, and the waiting fetches."""
 
     def __init__(self) -> None:
         self._by_key: dict[Key, dict[PartitionSubscriber, None]] = {}
         self.fetches: dict[FetchWait, None] = {}
 
     def __len__(self) -> int:
-        """Return the number of partitions that fetches wait for now."""
+        """Return the number of partitions that fetches currently wait for."""
         return sum(len(fetch.session.partitions) for fetch in self.fetches)
 
     @property
@@ -67,7 +67,7 @@ class PartitionWatch:
             subscribers[subscriber] = None
 
     def unsubscribe(self, keys: Iterable[Key], subscriber: PartitionSubscriber) -> None:
-        """Report changes of these partitions no longer."""
+        """Stop reporting changes of these partitions."""
         for key in keys:
             subscribers = self._by_key.get(key)
             if subscribers is not None:
@@ -91,13 +91,13 @@ class PartitionWatch:
         self.report(list(self._by_key))
 
     def hurry_all(self) -> None:
-        """End all waits: the broker stops."""
+        """End all waits, because the broker is stopping."""
         for fetch in list(self.fetches):
             fetch.hurry()
 
 
 class FetchWait:
-    """The wait of one fetch, for enough bytes or until its time is up."""
+    """The wait of one fetch, until there are enough bytes or its time is up."""
 
     __slots__ = ("_is_due", "_loop", "_missing", "_timer", "_waiting", "_wake", "session")
 
@@ -109,14 +109,14 @@ class FetchWait:
         seconds: float,
         wake: Callable[[], None],
     ) -> None:
-        """Wait from now on.
+        """Start to wait.
 
         Args:
             waiting: the waits of this broker.
-            session: what is fetched; it is subscribed to its partitions.
-            missing: bytes that must come before it is worth looking.
-            seconds: how long to wait for them.
-            wake: called once, in a turn of the loop of its own; not after `leave`.
+            session: the session of the fetch; it is subscribed to its partitions.
+            missing: the number of bytes that must arrive before a wake-up.
+            seconds: the maximum time to wait.
+            wake: called once, in its own loop iteration; not after `leave`.
         """
         self._waiting = waiting
         self.session = session
@@ -129,16 +129,16 @@ class FetchWait:
         session.waits[self] = None
 
     def add(self, size: int) -> None:
-        """Count bytes that were added to a partition; wake if they are enough.
+        """Count bytes that were added to a partition; wake if there are enough.
 
-        Nothing added means that the partition has lost records or is deleted.
+        A size of 0 or less means that the partition has lost records or was deleted.
         """
         self._missing -= size
         if self._missing <= 0 or size <= 0:
             self.hurry()
 
     def hurry(self) -> None:
-        """Wake, whatever is there."""
+        """Wake regardless of the number of bytes."""
         if not self._is_due:
             self._is_due = True
             self.leave()
@@ -159,14 +159,14 @@ class WatchedPartition(SessionPartition):
     def __init__(self, topic: TopicKey, part: FetchPartition) -> None:
         super().__init__(topic, part)
         self.key: Key | None = None
-        """What the session is subscribed to, if it is."""
+        """The key that the session is subscribed to; None without a subscription."""
         self.partition: Partition | None = None
         self.size_bytes = 0
-        """The size of the partition when it was last looked at or last changed."""
+        """The size of the partition when it was last read or last changed."""
 
 
 class StatePartition(NamedTuple):
-    """The partition of the state that belongs to a watched one."""
+    """A watched partition and its counterpart in the state."""
 
     watched: WatchedPartition
     key: Key
@@ -189,7 +189,7 @@ class WatchingSession(FetchSession[WatchedPartition]):
     ) -> None:
         super().__init__(session_id, partitions, now_ms, uses_ids=uses_ids)
         self.waits: dict[FetchWait, None] = {}
-        """The fetches of this session that wait."""
+        """The waiting fetches of this session."""
         self._waiting = waiting
         self._followed: dict[Key, WatchedPartition] = {}
 
@@ -201,7 +201,7 @@ class WatchingSession(FetchSession[WatchedPartition]):
         return watched
 
     def follow(self, sightings: Iterable[StatePartition]) -> None:
-        """Subscribe to partitions that are not followed yet; not once the session is closed."""
+        """Subscribe to partitions that are not followed yet, unless the session is closed."""
         if self.is_closed:
             return
         for watched, key, partition in sightings:
@@ -214,7 +214,7 @@ class WatchingSession(FetchSession[WatchedPartition]):
             watched.size_bytes = partition.size_bytes
 
     def partition_changed(self, key: Key) -> None:
-        """Make a partition active again; wake a fetch that waits, if there is enough."""
+        """Mark a partition as active again; wake a waiting fetch if there are enough bytes."""
         watched = self._followed.get(key)
         partition = watched.partition if watched is not None else None
         if watched is None or partition is None:
@@ -274,7 +274,7 @@ class _Factory:
 
 
 class FetchService:
-    """The shared side of fetches; one for each broker."""
+    """The shared part of all fetches; one instance per broker."""
 
     def __init__(
         self,
@@ -284,14 +284,14 @@ class FetchService:
         clock: Clock,
         random: Random,
     ) -> None:
-        """Begin without sessions.
+        """Start without sessions.
 
         Args:
-            waiting: the fetches that wait, and the subscriptions of sessions.
+            waiting: the waiting fetches and the subscriptions of sessions.
             reader: reads the log.
-            replica: knows where records are stored now, if a read finds them moved.
-            clock: ages sessions.
-            random: draws the ids of sessions.
+            replica: provides the current location of records if a read finds them moved.
+            clock: used for the age of sessions.
+            random: used to draw session ids.
         """
         self.sessions = WatchingSessions(waiting, clock, random)
         self.reader = SureReader(reader, replica)
@@ -300,7 +300,7 @@ class FetchService:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        """Run what a fetch has left to do, and keep the task alive until it ends."""
+        """Run the rest of a fetch as a task, and keep a reference to it until it ends."""
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)

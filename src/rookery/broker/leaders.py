@@ -1,4 +1,4 @@
-"""Whom a client shall ask instead, while this broker is leaving (KIP-951)."""
+"""The leader to redirect a client to while this broker is leaving (KIP-951)."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ class Leader(NamedTuple):
 
 
 def other_leader(call: Call, topic: Topic, index: int) -> Leader | None:
-    """Return who leads a partition, if that is another broker.
+    """Return the leader of a partition if it is another broker.
 
-    Who will lead it after this broker is not told. A client believes in the highest epoch that it
-    has heard of, and waits for ever for one that does not come because this broker was killed on
-    its way out, and then came back.
+    The future leader after this broker's departure is never reported. A client trusts the highest
+    epoch that it has seen. If this broker were killed while leaving and came back, the client would
+    wait forever for that epoch.
     """
     partition = topic.partitions[index]
     broker = call.state.brokers.by_node.get(partition.leader)

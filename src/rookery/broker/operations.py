@@ -1,6 +1,6 @@
-"""What a caller may do, as the bits that Metadata and the describe calls tell (KIP-430).
+"""Authorized operations, as the bits in Metadata and describe responses (KIP-430).
 
-As long as there are no access rules, everybody may do everything.
+There are no ACLs, so every client can do everything.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Final
 from rookery.security.access import Operation
 
 NO_AUTHORIZER: Final = "No Authorizer is configured."
-"""What requests about access rules are refused with."""
+"""The error message for requests about ACLs."""
 
 
 def _bits(*operations: Operation) -> int:

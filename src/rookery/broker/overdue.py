@@ -1,8 +1,8 @@
-"""Ends transactions that are open for too long, and forgets transactional ids that nobody uses.
+"""Aborts transactions that are open for too long, and expires unused transactional ids.
 
-The broker that the hash gives an id looks after it. How long a transaction has been open is timed
-on this broker's own monotonic clock from when it was first seen here, and what is proposed names
-what was seen: it is void if that has changed. So a broker that slept, or has taken over just now,
+The broker that the hash selects is responsible for an id. The age of a transaction is timed on this
+broker's monotonic clock from when it was first seen here. A proposal contains the state that was
+seen, and it is void if that has changed. So a broker that was suspended, or has just taken over,
 ends nothing too early.
 """
 
@@ -23,14 +23,14 @@ from rookery.wire.message import Message
 
 log = logging.getLogger(__name__)
 
-# Others want room in the entry too; what is left comes next time.
+# Other proposals need room in the entry too; the rest follows in the next run.
 _AT_ONCE: Final = 200
-# Ids are forgotten after days: looking for them this often is enough.
+# Ids expire after days, so this interval is sufficient.
 _IDLE_EVERY_MS: Final = 60_000
 
 
 class Overdue:
-    """What this broker knows of open transactions, by its own clock."""
+    """Tracks open transactions, timed by this broker's clock."""
 
     def __init__(
         self,
@@ -39,13 +39,13 @@ class Overdue:
         settings: BrokerSettings,
         is_clock_sound: Callable[[], bool],
     ) -> None:
-        """Know nothing yet.
+        """Start without knowledge of transactions.
 
         Args:
-            replica: what is looked at and proposed to.
-            clock: the monotonic one times transactions, the other one idle ids.
-            settings: how long ids are kept.
-            is_clock_sound: whether this process's clock may decide on anything.
+            replica: read for transactions, and receives the proposals.
+            clock: its monotonic time is used for transactions, its wall-clock time for idle ids.
+            settings: contains the expiration time of ids.
+            is_clock_sound: returns whether this process's clock can be trusted.
         """
         self._replica = replica
         self._clock = clock
@@ -55,11 +55,11 @@ class Overdue:
         self._looked_ms = clock.monotonic_ms()
 
     async def look(self) -> list[str]:
-        """Abort what is open for too long; return which transactional ids it was."""
+        """Abort transactions that are open for too long; return their transactional ids."""
         due = self._due()
         if not due:
             return []
-        # It may have ended without our having read of it.
+        # They may have ended in entries that were not read here yet.
         await self._replica.barrier()
         due = self._due()[:_AT_ONCE]
         events = [TransactionExpired(transactional_id=one.id, started=one.started) for one in due]
@@ -77,7 +77,7 @@ class Overdue:
         return aborted
 
     async def forget(self) -> int:
-        """Forget ids that nobody has used for long; return how many."""
+        """Expire ids that were unused for too long; return their number."""
         now_ms = self._clock.monotonic_ms()
         if now_ms - self._looked_ms < _IDLE_EVERY_MS or not self._is_clock_sound():
             return 0
@@ -93,7 +93,7 @@ class Overdue:
         return sum(outcome.error is ErrorCode.NONE for outcome in outcomes)
 
     def _due(self) -> list[Transaction]:
-        """Find what is open for too long, and note since when we know of the others."""
+        """Return the transactions open for too long; record when others were first seen."""
         now_ms = self._clock.monotonic_ms()
         seen, self._seen = self._seen, {}
         due = []

@@ -1,4 +1,4 @@
-"""Producer ids for this broker's clients, taken from the cluster's in runs."""
+"""Producer ids for this broker's clients, allocated from the cluster in blocks."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _RUN: Final = 1000
 
 
 class ProducerIds:
-    """Hands out ids that nobody else has or had."""
+    """Hands out unique producer ids."""
 
     def __init__(self, replica: Replica) -> None:
         self._replica = replica

@@ -1,4 +1,4 @@
-"""What a user can set of a broker."""
+"""The user settings of a broker."""
 
 from __future__ import annotations
 
@@ -11,103 +11,103 @@ from rookery.log.settings import CareSettings, CompactionSettings, RewriteSettin
 from rookery.model.location import Location
 from rookery.store.prices import Prices
 
-# With durability "os" a power cut can take the end of the cluster log and leave journals. Up to
+# With durability "os", a power failure can lose the end of the cluster log but keep journals. Up to
 # this many incarnations then have numbers that were used before.
 _REGISTRATIONS: Final = 100
 
 
 @dataclass(frozen=True, slots=True)
 class BrokerSettings:
-    """One broker process, or several on a host that share a folder."""
+    """The settings of one broker process, or of several on a host that share a folder."""
 
     data: str = "rookery-data"
-    """The folder of the log and of the cluster's log; brokers of one host may share it."""
+    """The folder of the log and the cluster log; brokers of one host can share it."""
     store: str = field(default="", metadata={"secret": True})
     """The object store of the log, for brokers on many hosts, such as s3://bucket/prefix; the data
-    folder is not used then."""
+    folder is then not used."""
     cluster: str = field(default="", metadata={"secret": True})
-    """Where these brokers agree, such as etcd://host:2379; if empty, in the store itself."""
+    """The cluster log of these brokers, such as etcd://host:2379; if empty, it is in the store."""
     log_dir: str = ""
-    """A data directory of Kafka's (its log.dirs, with commas between) that is served in place; our
-    own data folder is not used then."""
+    """A Kafka data directory (its log.dirs, separated by commas) that is served in place; our own
+    data folder is then not used."""
     read_only: bool = False
-    """Serve the log directory without writing anything into it."""
+    """Serve the log directory without writing to it."""
     defaults: str = ""
-    """What topics inherit that say nothing themselves, under Kafka's names and with commas between,
+    """Defaults for topics without their own settings, under Kafka's names and separated by commas,
     such as log.retention.ms=3600000; for a log directory."""
     confirm_retention: bool = False
-    """Let retention delete what was in the log directory when it was opened: old segments, idle
-    groups' offsets, and files that Kafka marked as deleted."""
+    """Allow retention to delete data that was in the log directory when it was opened: old
+    segments, offsets of idle groups, and files that Kafka marked as deleted."""
     offsets_topic_partitions: int = field(default=50, metadata={"min": 1, "max": 10_000})
-    """Partitions of __consumer_offsets, if it has to be made in a log directory."""
+    """The partitions of __consumer_offsets, if it must be created in a log directory."""
     transactions_topic_partitions: int = field(default=50, metadata={"min": 1, "max": 10_000})
-    """Partitions of __transaction_state, if it has to be made in a log directory."""
+    """The partitions of __transaction_state, if it must be created in a log directory."""
     namespace: str = "default"
-    """What the keys of this cluster's segments begin with."""
+    """The key prefix of this cluster's segments."""
     inline_bytes: int = field(default=-1, metadata={"min": -1, "max": 65_536})
-    """Flushes up to this size ride in the cluster log's entry; -1 takes 64 KiB, but none in etcd,
-    which would be the only place that has them."""
+    """Flushes up to this size are stored in the cluster log's entry; -1 means 64 KiB, but 0 with
+    etcd, which would hold the only copy."""
     upload_bytes: int = field(default=8_388_608, metadata={"min": 65_536, "max": 268_435_456})
-    """A flush to the store takes no more than this into one object."""
+    """The maximum size of one object that a flush writes to the store."""
     uploads: int = field(default=8, metadata={"min": 1, "max": 256})
-    """Flushes to the store at the same time."""
+    """The maximum number of concurrent flushes to the store."""
     flush_interval_ms: int = field(default=25, metadata={"min": 0, "max": 60_000})
-    """While one flush is under way, the next small one begins after this long: requests cost."""
+    """The delay before the next small flush while one is in progress, since requests cost money."""
     listen: str = "127.0.0.1:9092"
-    """Where clients connect; port 0 lets the system choose."""
+    """The address for clients; port 0 lets the system choose."""
     advertise: str = ""
-    """The address that clients are told, if it is not the one listened on."""
+    """The advertised address, if it differs from the one listened on."""
     bootstrap: str = ""
-    """A further address, shared with other brokers of this host, where clients may begin."""
+    """An additional bootstrap address that brokers of this host share."""
     node_id: int = field(default=-1, metadata={"min": -1, "max": 2**31 - 1})
-    """This broker's number; -1 takes the lowest that is free."""
+    """This broker's node id; -1 uses the lowest free one."""
     rack: str = ""
-    """Where the broker stands, for clients that care."""
+    """The broker's rack, for rack-aware clients."""
     workers: int = field(default=1, metadata={"min": 1, "max": 256})
-    """Processes: each is a broker, on the ports that follow that of `listen`, which they share."""
+    """The number of processes: brokers on the ports after that of `listen`, which they share."""
     http_listen: str = "127.0.0.1:9644"
-    """Metrics and health over HTTP; empty for none. Workers take this port and the next ones."""
+    """The HTTP address of metrics and health; empty for none. Workers use consecutive ports."""
     durability: Literal["disk", "os"] = "disk"
-    """What an acknowledged record has survived: a sync to disk, or (as Kafka) a write to the OS."""
+    """When a record is acknowledged: after a sync to disk, or (as in Kafka) a write to the OS."""
     auto_create_topics: bool = True
-    """Whether asking for an unknown topic makes it."""
+    """Whether a request for an unknown topic creates it."""
     partitions: int = field(default=1, metadata={"min": 1, "max": 10_000})
-    """Partitions of a topic whose creator does not say (Kafka's num.partitions)."""
+    """The default number of partitions of a topic (Kafka's num.partitions)."""
     tail_bytes: int = field(default=268_435_456, metadata={"min": 0})
     """Memory for the newest batches."""
     cache_bytes: int = field(default=268_435_456, metadata={"min": 0})
-    """Memory for what is read from disk."""
+    """Memory for blocks read from disk."""
     request_bytes: int = field(default=536_870_912, metadata={"min": 1_048_576})
-    """Memory for requests that are not answered yet, of all clients together."""
+    """Memory for unanswered requests of all clients together."""
     answer_bytes: int = field(default=268_435_456, metadata={"min": 1_048_576})
-    """Memory for answers that are not read yet, of all clients together."""
+    """Memory for responses that clients have not read yet, of all clients together."""
     unread_timeout_ms: int = field(default=30_000, metadata={"min": 1})
-    """How long a client may leave its answers unread while that memory is short."""
+    """How long a client can leave responses unread while that memory is exhausted."""
     max_connections: int = field(default=10_000, metadata={"min": 1})
-    """Clients at the same time."""
+    """The maximum number of client connections."""
     session_timeout_ms: int = field(default=10_000, metadata={"min": 1})
-    """After this long without an entry the others expire a broker; much sooner, after two beats and
-    a half, if nothing listens at its address."""
+    """The time without an entry after which the others expire a broker; if nothing listens at its
+    address, two and a half beats are enough."""
     beat_interval_ms: int = field(default=1_000, metadata={"min": 1})
-    """How often a broker that writes nothing else shows that it lives."""
+    """The interval at which a broker without other writes sends a heartbeat."""
     stall_timeout_ms: int = field(default=5_000, metadata={"min": 1})
-    """Readiness and the log report a store, cluster log or disk without an answer for this long."""
+    """How long a store, cluster log or disk can fail to answer before it is reported as stalled."""
     upkeep_interval_ms: int = field(default=10_000, metadata={"min": 1})
-    """How often retention and the log's other upkeep run."""
+    """The interval of retention and other log maintenance."""
     snapshot_entries: int = field(default=10_000, metadata={"min": 1})
-    """A snapshot of the cluster's state is written after so many entries of its log."""
+    """The number of cluster log entries after which a snapshot of the state is written."""
     snapshot_bytes: int = field(default=67_108_864, metadata={"min": 1})
-    """… or after so many bytes of them: a restart has to read what comes after the snapshot."""
+    """… or the number of bytes: a restart must replay all entries after the snapshot."""
     delete_delay_ms: int = field(default=60_000, metadata={"min": 0})
-    """How long an object that nothing lives in stays until it is condemned, and then until it is
-    deleted: for readers that are still at it."""
+    """How long an unreferenced object stays until it is condemned, and then until it is deleted, so
+    that current readers can finish."""
     orphan_interval_ms: int = field(default=600_000, metadata={"min": 1})
-    """How often objects are looked for that were written but never committed."""
+    """The interval of the search for objects that were written but never committed."""
     caretaker: Literal["process", "inline", "off"] = "process"
-    """Where the log's upkeep runs: in a child process, in this one, or in no process of this
-    broker's."""
+    """Where log maintenance runs: in a child process, in this process, or in no process of this
+    broker."""
     rewrite: RewriteSettings = field(default_factory=RewriteSettings)
-    """How batches are brought into larger objects and segments."""
+    """How batches are merged into larger objects and segments."""
     compaction: CompactionSettings = field(default_factory=CompactionSettings)
     """How topics with cleanup.policy=compact are compacted."""
     classic_groups: ClassicSettings = field(default_factory=ClassicSettings)
@@ -115,24 +115,24 @@ class BrokerSettings:
     consumer_groups: ConsumerSettings = field(default_factory=ConsumerSettings)
     """Groups whose partitions the broker assigns (group.protocol=consumer)."""
     group_lag_partitions: int = field(default=10_000, metadata={"min": 0, "max": 1_000_000})
-    """How many partitions of groups have a lag metric; the rest is counted as omitted."""
+    """The maximum number of group partitions with a lag metric; others are counted as omitted."""
     prices: Prices = field(default_factory=Prices)
-    """What the store asks for, for the metrics."""
+    """The prices of the store, for the cost metrics."""
     producer_expiration_ms: int = field(default=86_400_000, metadata={"min": 1})
-    """After so long an idle producer is forgotten (Kafka's producer.id.expiration.ms)."""
+    """The time after which an idle producer expires (Kafka's producer.id.expiration.ms)."""
     offsets_retention_ms: int = field(default=604_800_000, metadata={"min": 1})
-    """After so long without members a group's offsets are forgotten (Kafka's
+    """How long the offsets of a group without members are kept (Kafka's
     offsets.retention.minutes)."""
     transaction_max_timeout_ms: int = field(default=900_000, metadata={"min": 1})
-    """The longest that a producer may let a transaction be open (Kafka's
+    """The longest transaction timeout that a producer can request (Kafka's
     transaction.max.timeout.ms)."""
     transactional_id_expiration_ms: int = field(default=604_800_000, metadata={"min": 1})
-    """After so long an idle transactional id is forgotten (Kafka's
+    """The time after which an idle transactional id expires (Kafka's
     transactional.id.expiration.ms)."""
     drain_timeout_ms: int = field(default=4_000, metadata={"min": 0})
     """How long a stopping broker waits for requests in flight."""
     log_level: Literal["debug", "info", "warning", "error"] = "info"
-    """What is worth a line in the log."""
+    """The lowest level of messages in the log."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "store", Location(self.store))
@@ -140,7 +140,7 @@ class BrokerSettings:
 
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> BrokerSettings:
-        """Return settings from what `dataclasses.asdict` makes of them, for a child process."""
+        """Return settings from the output of `dataclasses.asdict`, for a child process."""
         nested = {
             "rewrite": RewriteSettings(**values["rewrite"]),
             "compaction": CompactionSettings(**values["compaction"]),
@@ -151,7 +151,7 @@ class BrokerSettings:
         return cls(**(values | nested))
 
     def member(self) -> MemberSettings:
-        """Return how the broker is a member of the cluster."""
+        """Return the broker's settings as a member of the cluster."""
         return MemberSettings(
             beat_ms=self.beat_interval_ms,
             leave_ms=max(self.drain_timeout_ms, 1_000) // 2,
@@ -160,7 +160,7 @@ class BrokerSettings:
         )
 
     def care(self) -> CareSettings:
-        """Return what the caretaker goes by."""
+        """Return the settings of the caretaker."""
         return CareSettings(
             snapshot_entries=self.snapshot_entries,
             snapshot_bytes=self.snapshot_bytes,

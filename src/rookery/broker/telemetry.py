@@ -1,8 +1,8 @@
-"""Metrics that clients push (KIP-714): who may push when, and the newest numbers for `/metrics`.
+"""Metrics pushed by clients (KIP-714): throttling, and the latest values for `/metrics`.
 
-Clients ask what is wanted of them, then push it once an interval, to any broker. What is kept is
-bounded: clients, numbers of one client, numbers of all. A client that stays away for three
-intervals is forgotten, with its numbers.
+Clients ask for their subscription, then push once per interval, to any broker. The stored data is
+limited: the number of clients, the series per client, and all series. A client that is absent for
+three intervals is removed with its series.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from rookery.broker.clientmetrics import WantedMetrics
 
 MAX_BYTES: Final = 1024 * 1024
-"""What one push may hold, compressed (Kafka's telemetry.max.bytes)."""
+"""The maximum compressed size of one push (Kafka's telemetry.max.bytes)."""
 MAX_POINTS: Final = 5000
-"""Numbers of one push that are looked at."""
+"""The maximum number of data points read from one push."""
 _MAX_CLIENTS: Final = 10_000
 _MAX_CLIENT_SERIES: Final = 500
 _MAX_SERIES: Final = 10_000
@@ -34,7 +34,7 @@ _ASKS_AGAIN: Final = frozenset(
     {ErrorCode.UNKNOWN_SUBSCRIPTION_ID, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE}
 )
 
-# So many as there can be numbers, so that none is counted as "other".
+# As many children as series, so that none is counted as "other".
 VALUES: Final = metrics.gauges(
     "rookery_client_metric_value",
     "The newest value of gauges and sums that clients push; sums add up while this broker runs.",
@@ -55,7 +55,7 @@ Series = tuple[str, str, str, str]
 
 
 class ClientInstance:
-    """One client that pushes metrics, or may do so."""
+    """One client that pushes metrics or can do so."""
 
     __slots__ = (
         "client_id", "has_asked", "id", "interval_ms", "is_terminating", "last_error", "last_ms",
@@ -67,18 +67,18 @@ class ClientInstance:
         self.client_id = client_id
         self.interval_ms = 0
         self.has_asked = False
-        """Whether it has asked what is wanted since its last push."""
+        """Whether it has asked for its subscription since its last push."""
         self.last_ms = -1
-        """When its last request was accepted."""
+        """The time of its last accepted request."""
         self.last_push_ms = -1
         self.is_terminating = False
         self.last_error = ErrorCode.NONE
         self.series: dict[Series, None] = {}
 
     def may_ask(self, now_ms: int) -> bool:
-        """Note a request for subscriptions, if it is time for one."""
+        """Record a request for the subscription, unless it is too early."""
         is_early = self.last_ms >= 0 and now_ms - self.last_ms < self.interval_ms
-        # A client that has to ask again, since its push was refused, may do so at once.
+        # A client whose push was refused can ask again immediately.
         if is_early and self.last_error not in _ASKS_AGAIN:
             return False
         self.last_ms = now_ms
@@ -86,7 +86,7 @@ class ClientInstance:
         return True
 
     def may_push(self, now_ms: int) -> bool:
-        """Note a push, if it is the first after a request for subscriptions, or time for one."""
+        """Record a push if it is the first after a subscription request or not too early."""
         is_first = self.last_push_ms < 0 or self.has_asked
         if not is_first and now_ms - self.last_push_ms < self.interval_ms:
             return False
@@ -96,10 +96,10 @@ class ClientInstance:
 
 
 class Telemetry:
-    """The clients of one broker that take part."""
+    """The clients of one broker that push metrics."""
 
     def __init__(self) -> None:
-        # The one that was heard of least recently comes first.
+        # Ordered by last use, the least recently used first.
         self._clients: OrderedDict[bytes, ClientInstance] = OrderedDict()
         self._series = 0
         self._expired_ms = 0
@@ -110,10 +110,10 @@ class Telemetry:
     def ask(
         self, instance_id: bytes, client_id: str, wanted: WantedMetrics, now_ms: int
     ) -> ClientInstance:
-        """Note that a client asks what is wanted of it.
+        """Record that a client asks for its subscription.
 
         Raises:
-            ApiError: THROTTLING_QUOTA_EXCEEDED: it has asked or pushed just now.
+            ApiError: THROTTLING_QUOTA_EXCEEDED: its interval is not over.
         """
         client = self._client(instance_id, client_id, wanted, now_ms)
         if not client.may_ask(now_ms):
@@ -130,7 +130,7 @@ class Telemetry:
         *,
         is_last: bool,
     ) -> ClientInstance:
-        """Note that a client pushes.
+        """Record that a client pushes.
 
         Raises:
             ApiError: INVALID_REQUEST after its last push, THROTTLING_QUOTA_EXCEEDED.
@@ -147,7 +147,7 @@ class Telemetry:
         return client
 
     def keep(self, client: ClientInstance, points: Iterable[Point]) -> None:
-        """Keep the newest numbers of a client."""
+        """Store the latest values of a client."""
         instance = uuid_text(client.id)
         for name, attributes, value, is_delta in points:
             _PUSHED.inc()
@@ -165,7 +165,7 @@ class Telemetry:
             gauge.set(gauge.value + value if is_delta else value)
 
     def expire(self, now_ms: int) -> None:
-        """Forget clients that have stayed away."""
+        """Remove clients that were absent for too long."""
         self._expired_ms = now_ms
         for client in list(self._clients.values()):
             patience_ms = max(_PATIENCE * client.interval_ms, _LEAST_PATIENCE_MS)

@@ -1,4 +1,4 @@
-"""A topic as Metadata describes it: its partitions, their leaders and replicas."""
+"""A topic's description for Metadata: its partitions, their leaders and replicas."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from rookery.wire.messages.metadata import MetadataResponsePartition, MetadataRe
 def describe(state: State, topic: Topic) -> MetadataResponseTopic:
     """Describe a topic and all its partitions."""
     by_leader = replicas_by_leader(topic, state.brokers.nodes)
-    nobody: list[int] = []  # one for all: there may be ten thousand partitions
+    nobody: list[int] = []  # shared, since there may be ten thousand partitions
     return MetadataResponseTopic(
         error_code=ErrorCode.NONE,
         name=topic.name,
@@ -38,12 +38,12 @@ def describe(state: State, topic: Topic) -> MetadataResponseTopic:
 
 
 def replicas(topic: Topic, leader: int, nodes: Sequence[int]) -> list[int]:
-    """List as many replicas as were asked for, the leader first.
+    """Return as many replicas as were requested, the leader first.
 
-    Durability is the store's, and any broker serves any partition, so these are just the live
-    brokers in turn. If there are fewer than were asked for, they are listed again: tools that
-    compare the replication factor with the one they asked for are content, none sees a replica
-    that is missing, and a made-up broker id would look like one that is down.
+    The store provides durability, and any broker serves any partition, so these are the live
+    brokers in turn. If there are fewer than requested, they are repeated. Tools that compare the
+    replication factor with the requested one then find it, and no replica seems missing. An
+    invented broker id would look like a broker that is down.
     """
     if not nodes or leader not in nodes:
         return []
@@ -52,5 +52,5 @@ def replicas(topic: Topic, leader: int, nodes: Sequence[int]) -> list[int]:
 
 
 def replicas_by_leader(topic: Topic, nodes: Sequence[int]) -> dict[int, list[int]]:
-    """List the replicas of partitions by their leader: few lists for many partitions."""
+    """Return the replicas by leader: few lists for many partitions."""
     return {leader: replicas(topic, leader, nodes) for leader in (-1, *nodes)}

@@ -1,4 +1,4 @@
-"""Topics as clients make them: what a name and a number must be like."""
+"""Validation of new topics: names, partitions and replication factors."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from rookery.model.topicname import RESERVED_TOPICS
 
 MAX_NAME: Final = 249
 MAX_PARTITIONS: Final = 10_000
-"""Partitions that one request may bring: each costs memory on every broker."""
+"""The maximum number of partitions per request, since each costs memory on every broker."""
 MAX_REPLICATION_FACTOR: Final = 100
-"""Only described, never made, but it makes every answer about the topic longer."""
+"""It is only reported, never used, but makes every response about the topic longer."""
 _NAME: Final = re.compile(r"[a-zA-Z0-9._-]+")
 
 
@@ -37,7 +37,7 @@ def check_name(name: str) -> None:
 
 
 def check_reserved(name: str) -> None:
-    """Refuse to make a topic whose name is Kafka's own.
+    """Refuse to create a topic with a name that Kafka reserves.
 
     Raises:
         ApiError: INVALID_REQUEST, as Kafka answers for `__cluster_metadata`.
@@ -49,7 +49,7 @@ def check_reserved(name: str) -> None:
 
 
 def check_partitions(count: int) -> None:
-    """Refuse a number of partitions that nobody can want."""
+    """Refuse a number of partitions that is out of range."""
     if not 1 <= count <= MAX_PARTITIONS:
         raise ApiError(
             ErrorCode.INVALID_PARTITIONS, f"{count} partitions: from 1 to {MAX_PARTITIONS}"
@@ -57,7 +57,7 @@ def check_partitions(count: int) -> None:
 
 
 def check_alike(topics: Topics, name: str) -> None:
-    """Refuse a name that differs by '.' and '_' alone from that of another topic.
+    """Refuse a name that differs from that of another topic only by '.' and '_'.
 
     Raises:
         ApiError: INVALID_TOPIC_EXCEPTION, with the other name.
@@ -77,10 +77,10 @@ def new_topic(
     replication_factor: int = -1,
     configs: Mapping[str, str | None] | None = None,
 ) -> TopicCreated:
-    """Make the event that makes a topic; -1 stands for the broker's default.
+    """Return the event that creates a topic; -1 means the broker's default.
 
     Raises:
-        ApiError: there can be no such topic.
+        ApiError: the topic is invalid.
     """
     check_name(name)
     check_reserved(name)

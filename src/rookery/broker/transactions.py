@@ -1,7 +1,7 @@
-"""What the handlers of transactions share: events in, Kafka's codes out.
+"""Shared by the handlers of transactions: proposes events, returns Kafka's error codes.
 
-Any broker can serve any transaction, since all that is decided is decided when it is applied. Who
-looks after timeouts is a hint like a partition's leader.
+Any broker can serve any transaction, since all decisions are made when events are applied. The
+broker responsible for timeouts is a hint, like a partition's leader.
 """
 
 from __future__ import annotations
@@ -26,22 +26,22 @@ from rookery.cluster.state.txns import Transaction, TransactionOwner
 from rookery.errors import ApiError, Error, ErrorCode
 from rookery.wire.message import Message
 
-# An entry is bounded, and others want room in it too.
+# The size of an entry is limited, and other proposals need room in it too.
 _PLACES: Final = 4_000
 
 
 async def decide(call: Call, event: Message) -> Any:
-    """Have an event applied; return its outcome's value.
+    """Propose an event; return the value of its outcome.
 
     Raises:
-        ApiError: it was refused, as the cluster log has it; or (NOT_COORDINATOR,
-            COORDINATOR_NOT_AVAILABLE) this broker is fenced, or the log is out of reach.
+        ApiError: the event was refused when it was applied; or (NOT_COORDINATOR,
+            COORDINATOR_NOT_AVAILABLE) this broker is fenced, or the log is unreachable.
     """
     return checked(await _outcome(call.services.replica.propose([event])))
 
 
 async def _outcome(future: Awaitable[list[Outcome]]) -> Outcome:
-    """Wait for one outcome; what fails is told in words that transactional clients know."""
+    """Wait for one outcome; convert failures into errors that transactional clients know."""
     try:
         [outcome] = await future
     except ApiError:
@@ -59,21 +59,21 @@ def checked(outcome: Outcome) -> Any:
 
 
 def told(error: ApiError, *, knows_fenced: bool) -> ApiError:
-    """Return an error as the client knows it: older ones have no word for being fenced."""
+    """Convert an error for the client: older ones do not know PRODUCER_FENCED."""
     if error.code is ErrorCode.PRODUCER_FENCED and not knows_fenced:
         return ApiError(ErrorCode.INVALID_PRODUCER_EPOCH, error.text)
     return error
 
 
 def check_id(transactional_id: str | None) -> str:
-    """Refuse a transactional id without a name."""
+    """Refuse an empty transactional id."""
     if not transactional_id:
         raise ApiError(ErrorCode.INVALID_REQUEST, "the transactional id is empty")
     return transactional_id
 
 
 def owned(call: Call, transactional_id: str, writer: TransactionOwner) -> Transaction:
-    """Find a transactional id whose producer this is, as far as the log is applied here.
+    """Return the transactional id's state if this producer owns it, as applied here.
 
     Raises:
         ApiError: INVALID_PRODUCER_ID_MAPPING or PRODUCER_FENCED.
@@ -87,7 +87,7 @@ def owned(call: Call, transactional_id: str, writer: TransactionOwner) -> Transa
 
 
 def parts(places: Sequence[TransactionPlace]) -> Iterator[list[TransactionPlace]]:
-    """Divide partitions into as many as an event may name; of none, there is one part."""
+    """Split partitions into parts that fit into an event; an empty list gives one empty part."""
     for start in range(0, max(len(places), 1), _PLACES):
         yield list(places[start : start + _PLACES])
 
@@ -95,10 +95,10 @@ def parts(places: Sequence[TransactionPlace]) -> Iterator[list[TransactionPlace]
 async def commit_offsets(
     call: Call, who: CommitAuthor, event: TransactionOffsetsCommitted
 ) -> list[ErrorCode]:
-    """Let a group's offsets be part of a transaction; return what became of each.
+    """Add a group's offsets to a transaction; return the result of each.
 
     Raises:
-        ApiError: the committer may not, or the group's coordinator is another broker.
+        ApiError: the commit is refused, or the group's coordinator is another broker.
     """
     replica = call.services.replica
 
@@ -108,7 +108,7 @@ async def commit_offsets(
         )
         if code is not ErrorCode.NONE:
             raise ApiError(code, f"a commit for group {who.group_id!r}")
-        # A commit of nothing still says that the group is part of the transaction.
+        # An empty commit still makes the group part of the transaction.
         some = list(offset_parts(event.offsets)) or [[]]
         return [replica.propose([_part(event, seat.epoch, offsets)]) for offsets in some]
 

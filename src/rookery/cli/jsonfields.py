@@ -1,4 +1,4 @@
-"""The fields of JSON values that nobody has declared: found by a look at some of them."""
+"""Infers the fields of JSON values without a declared schema, from a sample of the values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Go through several partitions at once: the next fetch is under way while one is worked on."""
+"""Iterates over several partitions: the next fetch runs while the current one is processed."""
 
 from __future__ import annotations
 

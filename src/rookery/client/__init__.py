@@ -1,6 +1,6 @@
 """A small asyncio client for any Kafka cluster; the guide is docs/guide/client.md.
 
-The names here are what most programs need; each module of the package has more.
+This package exports the names that most programs need. Each module has more.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Look after a cluster: its topics, their partitions, configs and records, and its brokers."""
+"""Cluster administration: topics, their partitions, configs and records, and brokers."""
 
 from __future__ import annotations
 
@@ -43,12 +43,12 @@ from rookery.wire.messages.describe_cluster import DESCRIBE_CLUSTER, DescribeClu
 
 T = TypeVar("T")
 
-_DEFAULTS_FROM = 4  # the first CreateTopics in which -1 means the broker's default
+_DEFAULTS_FROM = 4  # the first CreateTopics version in which -1 means the broker's default
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewTopic:
-    """A topic to be created."""
+    """A topic to create."""
 
     name: str
     partitions: int = -1
@@ -58,7 +58,7 @@ class NewTopic:
     configs: Mapping[str, str] = field(default_factory=dict)
     """Settings such as `retention.ms`."""
     assignments: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
-    """Brokers of each partition, the preferred leader first; instead of the two numbers above."""
+    """The brokers of each partition, the preferred leader first; replaces the two numbers above."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +72,7 @@ class ClusterDescription:
 
 
 class Admin:
-    """Changes and describes; each call returns when it is done or raises why it is not."""
+    """Changes and describes the cluster; each call returns when it is done, or raises."""
 
     def __init__(self, router: Router) -> None:
         self._router = router
@@ -95,7 +95,7 @@ class Admin:
         """Create topics and wait until every one of their partitions has a leader.
 
         Raises:
-            ApiError: one was refused, for example by TOPIC_ALREADY_EXISTS; others may exist now.
+            ApiError: one was rejected, e.g. with TOPIC_ALREADY_EXISTS; others may exist now.
         """
         topics, tries = list(topics), _Tries()
         deadline = self._router.retrier.deadline(timeout_ms)
@@ -125,7 +125,7 @@ class Admin:
         """Delete topics with all their records.
 
         Raises:
-            ApiError: one was refused; others may be gone.
+            ApiError: one was rejected; others may have been deleted.
         """
         names, tries = list(names), _Tries()
 
@@ -151,10 +151,10 @@ class Admin:
     async def create_partitions(
         self, topic: str, total: int, timeout_ms: int | None = None
     ) -> None:
-        """Let a topic grow to that many partitions in all; keys will map to other ones.
+        """Increase a topic's partitions to the given total; keys will map to other partitions.
 
         Raises:
-            ApiError: INVALID_PARTITIONS if it has as many already.
+            ApiError: INVALID_PARTITIONS if it already has that many or more.
         """
         tries = _Tries()
 
@@ -180,7 +180,7 @@ class Admin:
         """Delete the records before an offset of each partition; LATEST (-1) deletes all.
 
         Returns:
-            where each partition now begins.
+            the new log start offset of each partition.
         """
         deadline = self._router.retrier.deadline(timeout_ms)
 
@@ -219,7 +219,7 @@ class Admin:
     async def describe_topics(
         self, names: Iterable[str], timeout_ms: int | None = None
     ) -> dict[str, TopicView]:
-        """Return each topic's id, partitions, leaders and replicas, fresh from a broker."""
+        """Return each topic's id, partitions, leaders and replicas, with fresh metadata."""
         deadline = self._router.retrier.deadline(timeout_ms)
         metadata, names = self._router.metadata, list(names)
         for name in names:
@@ -258,7 +258,7 @@ class Admin:
         return await self._router.ask_controller(what, ask, deadline)
 
     async def _wait_usable(self, name: str, timeout_ms: int, partitions: int = 1) -> None:
-        """Wait until a topic's partitions have leaders: brokers learn of it one by one."""
+        """Wait until a topic's partitions have leaders; brokers learn of the topic one by one."""
         deadline = self._router.retrier.deadline(timeout_ms)
         metadata = self._router.metadata
 
@@ -274,7 +274,7 @@ class Admin:
 
 
 class _Tries:
-    """The tries of one change: what an earlier one has done, or may have done, counts."""
+    """The tries of one change; an earlier try may have succeeded without our knowing."""
 
     def __init__(self) -> None:
         self._is_in_doubt = False
@@ -288,7 +288,7 @@ class _Tries:
         request: Request,
         timeout_ms: int,
     ) -> Response:
-        """Send a request and return the answer."""
+        """Send a request and return the response."""
         try:
             return await link.call(api, version, request, timeout_ms)
         except Unavailable:
@@ -296,9 +296,9 @@ class _Tries:
             raise
 
     def settles(self, name: str, code: ErrorCode, done: ErrorCode) -> bool:
-        """Tell whether something is done: by this try, or by an earlier one (`done` says so)."""
+        """Return whether a change is done; the code `done` means that an earlier try did it."""
         if code is ErrorCode.REQUEST_TIMED_OUT:
-            # The broker did not wait for the end; the controller goes on all the same.
+            # The broker did not wait for completion, but the controller continues.
             self._is_in_doubt = True
         is_done = code is ErrorCode.NONE or (
             code is done and (self._is_in_doubt or name in self._done)
@@ -314,7 +314,7 @@ def _check(code: ErrorCode, what: str, message: str | None) -> None:
 
 
 def _check_there(code: ErrorCode, what: str, message: str | None) -> None:
-    """Check, but do not wait for a topic to appear that is to be changed."""
+    """Check a code, but do not wait for a missing topic to appear."""
     if code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
         raise Hopeless(code, f"{what}: there is no such topic")
     _check(code, what, message)

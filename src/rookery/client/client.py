@@ -1,4 +1,4 @@
-"""The client's front: one object for everything, and its life from first use to close."""
+"""The client: one object for all functions, from first use to close."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from rookery.records.record import Record
 
 
 class Client:
-    """A connection to a Kafka cluster, of whatever make.
+    """A connection to any Kafka-compatible cluster.
 
         async with Client("127.0.0.1:9092") as client:
             await client.create_topic("birds", partitions=10)
@@ -35,13 +35,14 @@ class Client:
             async for record in client.read("birds", partition=0):
                 print(record.offset, record.value)
 
-    Its parts can be used by themselves: `admin` for topics, configs and the cluster, `groups` for
-    consumer groups and their offsets, `offsets` for what partitions hold, `fetcher` for raw batches
-    of many partitions, `diagnostics` for disks, transactions and producers, and `producer()` for
-    producers with settings of their own. `rookery.client.views` combines their answers.
+    Its parts can be used directly: `admin` for topics, configs and the cluster, `groups` for
+    consumer groups and their offsets, `offsets` for the offsets of partitions, `fetcher` for raw
+    batches of many partitions, `diagnostics` for disks, transactions and producers, and
+    `producer()` for producers with their own settings. `rookery.client.views` combines their
+    results.
 
-    All calls raise an `ApiError` for what the cluster refuses, and `Unavailable` when the deadline
-    passes first; retries in between are the client's own affair.
+    All calls raise `ApiError` if the cluster rejects a request, and `Unavailable` when the deadline
+    expires. The client retries in between.
     """
 
     def __init__(
@@ -52,16 +53,16 @@ class Client:
         clock: Clock | None = None,
         random: Random | None = None,
     ) -> None:
-        """Be ready to connect; nothing is sent before the first call.
+        """Create a client; it connects on the first call.
 
         Args:
-            settings: all of them, or only the bootstrap addresses.
-            producer: how `produce` works.
-            clock: the time; the system's own unless given.
-            random: chance; the system's own unless given.
+            settings: all settings, or only the bootstrap addresses.
+            producer: the settings of `produce`.
+            clock: the clock; the system's by default.
+            random: the random source; the system's by default.
 
         Raises:
-            ConfigError: a setting is wrong; the text names it.
+            ConfigError: a setting is wrong; the message names it.
         """
         if isinstance(settings, str):
             settings = ClientSettings(bootstrap=settings)
@@ -102,16 +103,16 @@ class Client:
         partition: int | None = None,
         timestamp: int = -1,
     ) -> RecordLocation:
-        """Store one record and wait until it is safe; return where it is.
+        """Store one record and wait until it is acknowledged; return its location.
 
-        Many at once go faster through `producer`, whose `send` does not wait for each.
+        For many records, `producer` is faster, because its `send` does not wait for each.
 
         Args:
-            topic: where to.
+            topic: the topic.
             value: the record's content; None marks a key as deleted in a compacted topic.
-            key: what decides the partition; records of one key stay in order.
-            headers: names and values that travel along.
-            partition: which one, whatever the key.
+            key: determines the partition; records with the same key stay in order.
+            headers: names and values that are stored with the record.
+            partition: the partition, regardless of the key.
             timestamp: in milliseconds since 1970; -1 for now.
         """
         if self._default_producer is None:
@@ -121,7 +122,7 @@ class Client:
         return await delivery.wait()
 
     def producer(self, settings: ProducerSettings | None = None) -> Producer:
-        """Make a producer; it is closed with the client, or earlier by its own `close`."""
+        """Create a producer; it is closed with the client, or earlier by its own `close`."""
         made = Producer(self.router, settings or self._producer_settings, self.clock, self.random)
         self._producers = [old for old in self._producers if not old.is_closed]
         self._producers.append(made)
@@ -136,21 +137,21 @@ class Client:
         follow: bool = False,
         settings: FetchSettings | None = None,
     ) -> AsyncGenerator[Record, None]:
-        """Go through the records of a partition.
+        """Iterate over the records of a partition.
 
         Args:
-            topic: which topic.
-            partition: which of its partitions.
-            offset: where to begin: a number, EARLIEST or LATEST.
-            follow: go on with records that come later, for ever; otherwise it ends where the
-                partition ended at the beginning.
-            settings: how much to read at once, and what to see of transactions.
+            topic: the topic.
+            partition: the partition number.
+            offset: where to start: a number, EARLIEST or LATEST.
+            follow: continue with new records, without end; otherwise stop at the end that the
+                partition had at the start.
+            settings: the read size and the isolation level.
         """
         place = TopicPartition(topic, partition)
         return self.fetcher.read(place, offset, follow=follow, settings=settings)
 
     async def topic(self, name: str, timeout_ms: int | None = None) -> TopicView:
-        """Look at a topic: its id, partitions, leaders and replicas."""
+        """Return a topic's id, partitions, leaders and replicas."""
         deadline = self.router.retrier.deadline(timeout_ms)
         return await self.router.retrier.run(
             f"look at topic {name!r}", deadline, lambda: self.metadata.topic(name, deadline)
@@ -161,7 +162,7 @@ class Client:
     ) -> None:
         """Create a topic and wait until it can be used; -1 means the broker's default.
 
-        `admin.create_topics` can set configs and replicas as well.
+        `admin.create_topics` can also set configs and replicas.
         """
         await self.admin.create_topic(name, partitions, replication_factor)
 
@@ -170,10 +171,10 @@ class Client:
         await self.admin.delete_topics([name])
 
     async def close(self) -> None:
-        """Deliver what producers still hold, within their deadline, then close everything.
+        """Flush all producers within their deadlines, then close everything.
 
         Raises:
-            Error: a record that nobody awaited was not delivered.
+            Error: a record whose delivery was not awaited was not delivered.
         """
         try:
             results = await asyncio.gather(

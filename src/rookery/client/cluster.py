@@ -1,4 +1,4 @@
-"""The map of a cluster at one moment: its brokers, and each topic's partitions and leaders."""
+"""A snapshot of cluster metadata: brokers, topics, partitions and leaders."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ NO_NODE: Final = -1
 
 @dataclass(frozen=True, slots=True)
 class PartitionView:
-    """A partition: who leads it, and who holds copies."""
+    """A partition with its leader and replicas."""
 
     partition: int
     leader: int
     """The leader's broker id; -1 while there is none."""
     leader_epoch: int
-    """Which leadership that is; -1 if the broker did not tell."""
+    """The leader's epoch; -1 if the broker did not report it."""
     replicas: tuple[int, ...] = ()
     isr: tuple[int, ...] = ()
     offline_replicas: tuple[int, ...] = ()
@@ -39,7 +39,7 @@ class TopicView:
 
     name: str
     id: bytes
-    """Sixteen bytes; all zero if the broker knows no topic ids."""
+    """Sixteen bytes; all zero if the broker has no topic ids."""
     partitions: Mapping[int, PartitionView]
     is_internal: bool = False
 
@@ -51,7 +51,7 @@ class TopicView:
 
 @dataclass(frozen=True, slots=True)
 class ClusterView:
-    """Everything that brokers have told of the cluster."""
+    """All metadata that brokers have reported."""
 
     cluster_id: str | None = None
     controller_id: int = NO_NODE
@@ -59,7 +59,7 @@ class ClusterView:
     topics: Mapping[str, TopicView] = field(default_factory=dict)
 
     def with_answer(self, response: MetadataResponse) -> ClusterView:
-        """Return the map with what a broker answered; topics it did not name stay."""
+        """Return the snapshot updated with a response; topics that it does not name are kept."""
         nodes = {
             broker.node_id: Node(broker.node_id, broker.host, broker.port, broker.rack)
             for broker in response.brokers
@@ -81,7 +81,7 @@ class ClusterView:
         )
 
     def with_leader(self, place: TopicPartition, leader: int, epoch: int) -> ClusterView:
-        """Return the map with a leader that an answer hinted at (KIP-951), if it is newer."""
+        """Return the snapshot with a leader hint from a response (KIP-951), if it is newer."""
         topic = self.topics.get(place.topic)
         old = topic.partitions.get(place.partition) if topic else None
         if topic is None or old is None or epoch <= old.leader_epoch or leader not in self.nodes:
@@ -91,11 +91,11 @@ class ClusterView:
         return replace(self, topics={**self.topics, place.topic: grown})
 
     def with_nodes(self, nodes: list[Node]) -> ClusterView:
-        """Return the map with brokers that an answer named."""
+        """Return the snapshot with the brokers named in a response."""
         return replace(self, nodes={**self.nodes, **{node.id: node for node in nodes}})
 
     def _newer(self, topic: TopicView) -> TopicView:
-        """Keep leaders that are newer than the answer: a broker's own map may be behind."""
+        """Keep leaders that are newer than the response: a broker's metadata may be outdated."""
         known = self.topics.get(topic.name)
         if known is None or known.id != topic.id or topic.id == ZERO:
             return topic

@@ -1,4 +1,4 @@
-"""Settings of topics and brokers: read them, change some of them."""
+"""Reads and changes the settings of topics and brokers."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ T = TypeVar("T")
 
 
 class ResourceType(IntEnum):
-    """What has settings; the numbers are Kafka's."""
+    """The kinds of resources with settings; the numbers are Kafka's."""
 
     TOPIC = 2
     BROKER = 4
@@ -38,7 +38,7 @@ class ResourceType(IntEnum):
 
 
 class ConfigOperation(IntEnum):
-    """What to do with a setting."""
+    """The operation to apply to a setting."""
 
     SET = 0
     DELETE = 1
@@ -46,17 +46,17 @@ class ConfigOperation(IntEnum):
     SUBTRACT = 3
 
 
-# Where values come from that somebody set: not the broker's file (4), nor built in (5).
+# The sources of values that were set at run time: not the broker's file (4), and not built in (5).
 _SET_BY_HAND: Final = frozenset({1, 2, 3, 6, 7, 8})
 
 
 @dataclass(frozen=True, slots=True)
 class ConfigEntry:
-    """A setting as it is in force."""
+    """The effective value of a setting."""
 
     name: str
     value: str | None
-    """None if it is secret."""
+    """None if it is sensitive."""
     source: int
     """1 the topic, 2 the broker, 3 all brokers, 4 the broker's file, 5 built in; -1 unknown."""
     is_read_only: bool
@@ -64,20 +64,20 @@ class ConfigEntry:
 
     @property
     def is_own(self) -> bool:
-        """Whether somebody set it at run time, rather than it being a default."""
+        """Whether it was set at run time, rather than being a default."""
         return self.source in _SET_BY_HAND
 
 
 @dataclass(frozen=True, slots=True)
 class ConfigChange:
-    """One change of a setting that is more than a new value."""
+    """A change of a setting other than a new value."""
 
     operation: ConfigOperation
     value: str | None = None
 
 
 class Configs:
-    """Reads and changes settings; topics and groups through any broker, a broker's at itself."""
+    """Reads and changes settings; topics and groups through any broker, a broker's directly."""
 
     def __init__(self, router: Router) -> None:
         self._router = router
@@ -88,7 +88,7 @@ class Configs:
         """Return all settings of a topic (by name) or a broker (by id, as text).
 
         Raises:
-            ApiError: there is no such resource, or we may not see it.
+            ApiError: the resource does not exist, or access to it is denied.
         """
         resource = DescribeConfigsResource(resource_type=kind, resource_name=name)
 
@@ -111,17 +111,17 @@ class Configs:
         validate_only: bool = False,
         timeout_ms: int | None = None,
     ) -> None:
-        """Change some settings; the others stay as they are.
+        """Change the given settings and keep the others.
 
         Args:
-            kind: what has the settings.
+            kind: the kind of resource.
             name: the topic's name, or the broker's id as text (empty: all brokers).
-            changes: a new value, None for back to the default, or a `ConfigChange`.
-            validate_only: check, but change nothing.
+            changes: a new value, None to reset to the default, or a `ConfigChange`.
+            validate_only: validate, but change nothing.
             timeout_ms: for the whole call.
 
         Raises:
-            ApiError: INVALID_CONFIG, for example; then nothing was changed.
+            ApiError: for example INVALID_CONFIG; nothing was changed.
         """
         rows = [_change(key, change) for key, change in changes.items()]
         resource = AlterConfigsResource(resource_type=kind, resource_name=name, configs=rows)

@@ -1,8 +1,8 @@
-"""The open connections to a cluster's brokers: made when first needed, shared, replaced when lost.
+"""The connections to a cluster's brokers: opened on demand, shared, replaced when lost.
 
-A broker answers a connection's requests one after the other, so a fetch that waits for records
-holds back whatever comes behind it. Requests that must not wait for each other therefore have
-lanes: a broker may have one connection for each.
+A broker answers the requests of a connection one after the other, so a fetch that waits for records
+blocks all requests after it. Requests that must not block each other use different lanes: a broker
+may have one connection per lane.
 """
 
 from __future__ import annotations
@@ -29,33 +29,33 @@ from rookery.wire.message import Api, Request, Response
 
 log = logging.getLogger(__name__)
 
-# A login is renewed when this part of its time has passed (KIP-368).
+# A login is renewed after this fraction of its lifetime (KIP-368).
 _SESSION_PART: Final = 0.8
 _NEVER: Final = 2**62
 
 
 class Lane(Enum):
-    """Requests that wait for each other, and for no others."""
+    """Requests in the same lane wait for each other, and for no others."""
 
     QUESTIONS = "questions"
-    """What is answered at once."""
+    """Requests that are answered immediately."""
     PRODUCE = "produce"
-    """What waits for replicas."""
+    """Requests that wait for replicas."""
     FETCH = "fetch"
-    """What waits for records."""
+    """Requests that wait for records."""
     GROUP = "group"
-    """What waits for the other members of a group."""
+    """Requests that wait for the other members of a group."""
 
 
 class Link:
-    """One connection that is ready for use: versions are known, and we are logged in."""
+    """A connection that is ready for use: versions are negotiated and the login is complete."""
 
     def __init__(
         self, upstream: Upstream, versions: Versions, settings: ClientSettings, clock: Clock
     ) -> None:
         self._upstream = upstream
         self._client_id = settings.client_id
-        # A broker that wants a login hangs up on the first real request.
+        # A broker that requires a login closes the connection on the first real request.
         self._hint = "" if settings.sasl else "; if this listener wants a login, set `sasl`"
         self._clock = clock
         self._renew_at = _NEVER
@@ -69,12 +69,12 @@ class Link:
 
     @property
     def is_closed(self) -> bool:
-        """Whether the connection is gone."""
+        """Whether the connection is closed."""
         return self._upstream.is_closed
 
     @property
     def is_usable(self) -> bool:
-        """Whether new requests may be sent over it."""
+        """Whether it accepts new requests."""
         return (
             not self._upstream.is_closed
             and not self._is_retired
@@ -84,18 +84,18 @@ class Link:
     async def call(
         self, api: Api[Request, Response], version: int, request: Request, timeout_ms: int
     ) -> Response:
-        """Send a request in that version and return the answer.
+        """Send a request in that version and return the response.
 
         Raises:
-            Unavailable: no answer came; the link cannot be used any more.
+            Unavailable: there was no response; the link is closed.
         """
         try:
             answer = await self._upstream.call(api, version, request, timeout_ms)
             self._hint = ""
             return answer
         except Unavailable as error:
-            # Whoever is silent once is not asked again over the same connection: answers that
-            # come late would only keep others waiting.
+            # After a timeout the connection is not reused: late responses would only delay other
+            # requests.
             self.close()
             raise Unavailable(f"{error}{self._hint}") from error
         finally:
@@ -113,20 +113,20 @@ class Link:
             raise
 
     def expire_in(self, session_ms: int) -> None:
-        """Take no new requests some time before a login of that duration ends."""
+        """Accept no new requests from some time before a login of that duration ends."""
         self._renew_at = self._clock.monotonic_ms() + int(session_ms * _SESSION_PART)
 
     def retire(self) -> None:
-        """Take no new requests; close once those in flight are answered."""
+        """Accept no new requests; close after those in flight are answered."""
         self._is_retired = True
         self._close_if_done()
 
     def close(self) -> None:
-        """Close at once; requests in flight fail."""
+        """Close immediately; requests in flight fail."""
         self._upstream.close()
 
     async def wait_closed(self) -> None:
-        """Wait until the connection is gone."""
+        """Wait until the connection is closed."""
         await self._upstream.wait_closed()
 
     def _close_if_done(self) -> None:
@@ -135,7 +135,7 @@ class Link:
 
 
 class Connections:
-    """One link at most for each address and lane."""
+    """At most one link per address and lane."""
 
     def __init__(self, settings: ClientSettings, clock: Clock, random: Random) -> None:
         self._settings = settings
@@ -154,7 +154,7 @@ class Connections:
         Raises:
             Unavailable: the broker cannot be reached.
             ConfigError: its certificate is not trusted, or a setting cannot be used.
-            ApiError: it refuses our login, or speaks no version of ours.
+            ApiError: it rejects the login, or has no protocol version in common with us.
         """
         self._check_open()
         key = address, lane
@@ -168,7 +168,8 @@ class Connections:
             task = self._opening[key] = asyncio.create_task(self._open(key))
             task.add_done_callback(_retrieve)
         try:
-            # Others may wait for the same connection: who gives up must not spoil it for them.
+            # Other tasks may wait for the same connection: cancelling one must not cancel the
+            # others.
             return await asyncio.shield(task)
         except asyncio.CancelledError:
             if task.cancelled():
@@ -176,7 +177,7 @@ class Connections:
             raise
 
     def usable(self, addresses: Iterable[Address]) -> list[Address]:
-        """Return those addresses that questions can be sent to without connecting first."""
+        """Return the addresses that can be queried without connecting first."""
         found = []
         for address in addresses:
             link = self._links.get((address, Lane.QUESTIONS))
@@ -185,7 +186,7 @@ class Connections:
         return found
 
     async def close(self) -> None:
-        """Close all connections and wait until they are gone."""
+        """Close all connections and wait until they are closed."""
         self._is_closed = True
         tasks = list(self._opening.values())
         for task in tasks:
@@ -236,7 +237,7 @@ class Connections:
             raise
 
     async def _greet(self, upstream: Upstream) -> Link:
-        """Learn the broker's versions, and log in."""
+        """Negotiate versions with the broker and log in."""
         settings = self._settings
         timeout_ms = settings.connect_timeout_ms
         try:
@@ -254,13 +255,13 @@ class Connections:
         return link
 
     def _hint(self) -> str:
-        """Say what is wrong most often where a broker hangs up on its first request."""
+        """Return the most likely cause if a broker closes the connection on the first request."""
         if self._settings.tls is None:
             return "if this listener speaks TLS, set `tls`"
         return "is this a listener that speaks TLS?"
 
 
 def _retrieve(task: asyncio.Task[Link]) -> None:
-    # All who waited may have given up; then nobody else looks at the error.
+    # All waiters may have been cancelled, so retrieve the error here.
     if not task.cancelled() and isinstance(error := task.exception(), Error):
         log.debug("no connection: %s", error)

@@ -1,4 +1,4 @@
-"""What operators look at: disk use, transactional ids and the producers of a partition."""
+"""Diagnostics for operators: disk use, transactional ids and the producers of a partition."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class LogDirDescription:
     total_bytes: int | None
     usable_bytes: int | None
     sizes: Mapping[TopicPartition, int]
-    """Bytes of each replica; replicas that are being moved here are left out."""
+    """The size of each replica in bytes; replicas that are being moved here are left out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ class TransactionListing:
 
 @dataclass(frozen=True, slots=True)
 class TransactionDescription:
-    """A transactional id, its producer and the transaction that is open."""
+    """A transactional id, its producer and its open transaction."""
 
     transactional_id: str
     state: str
@@ -71,7 +71,7 @@ class TransactionDescription:
 
 @dataclass(frozen=True, slots=True)
 class ProducerDescription:
-    """An idempotent or transactional producer as a partition's leader knows it."""
+    """An idempotent or transactional producer as known to a partition's leader."""
 
     producer_id: int
     producer_epoch: int
@@ -82,7 +82,7 @@ class ProducerDescription:
 
 
 class Diagnostics:
-    """Asks brokers, coordinators and leaders for their state; changes nothing."""
+    """Queries brokers, coordinators and leaders for their state; changes nothing."""
 
     def __init__(self, router: Router) -> None:
         self._router = router
@@ -116,7 +116,7 @@ class Diagnostics:
             ]
 
         answers = await self._ask_brokers("list transactions", ask, timeout_ms)
-        # Two brokers may both list an id whose coordinator moves.
+        # Two brokers may both list an id while its coordinator moves.
         by_id = {row.transactional_id: row for rows in answers.values() for row in rows}
         return [by_id[name] for name in sorted(by_id)]
 
@@ -158,7 +158,7 @@ class Diagnostics:
     async def describe_producers(
         self, places: Iterable[TopicPartition], timeout_ms: int | None = None
     ) -> dict[TopicPartition, tuple[ProducerDescription, ...]]:
-        """Return the producers that each partition's leader remembers."""
+        """Return the producers known to each partition's leader."""
         deadline = self._router.retrier.deadline(timeout_ms)
 
         async def ask(
@@ -185,7 +185,7 @@ class Diagnostics:
     async def _ask_brokers(
         self, what: str, ask: Callable[[Link, int], Awaitable[T]], timeout_ms: int | None
     ) -> dict[int, T]:
-        """Ask every broker of the cluster at the same time."""
+        """Query every broker of the cluster concurrently."""
         router = self._router
         deadline = router.retrier.deadline(timeout_ms)
 
@@ -208,7 +208,7 @@ def _check(code: ErrorCode, what: str, link: Link) -> None:
 
 
 def _known(number: int) -> int | None:
-    """Return a number of which Kafka says -1 if there is none."""
+    """Return a number, or None for Kafka's -1."""
     return None if number < 0 else number
 
 

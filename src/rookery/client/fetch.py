@@ -1,4 +1,4 @@
-"""Read records: many partitions at once, grouped by leader; or one partition as a stream."""
+"""Reads records from many partitions, grouped by leader, or from one partition as a stream."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ from rookery.wire.messages.fetch import (
     PartitionData,
 )
 
-_OLDEST: Final = 4  # the first with batches of magic 2
+_OLDEST: Final = 4  # the first version with batches of magic 2
 _LAST_BY_NAME: Final = 12
-# On top of what the broker may wait, for the way there and back.
+# The network time allowed in addition to the broker's wait.
 _WAY_MS: Final = 5_000
 
 
 class Isolation(IntEnum):
-    """What a reader sees of transactions."""
+    """Which records of transactions a reader sees."""
 
     READ_UNCOMMITTED = 0
     READ_COMMITTED = 1
@@ -48,14 +48,14 @@ class Isolation(IntEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchSettings:
-    """How much to read at once, and how long to wait for it."""
+    """How much to read per fetch, and how long to wait for it."""
 
     max_wait_ms: int = 500
-    """How long a broker may hold a fetch back that finds less than `min_bytes`."""
+    """How long a broker may delay a fetch that finds less than `min_bytes`."""
     min_bytes: int = 1
-    """With fewer bytes a broker waits."""
+    """A broker waits if it has fewer bytes."""
     max_bytes: int = 50 * 1024 * 1024
-    """For all partitions of one broker; the first batch comes whole even if it is larger."""
+    """For all partitions of one broker; the first batch is returned whole even if it is larger."""
     partition_max_bytes: int = 1024 * 1024
     """For one partition, likewise."""
     isolation: Isolation = Isolation.READ_UNCOMMITTED
@@ -63,7 +63,7 @@ class FetchSettings:
 
 
 class FetchedBatch(NamedTuple):
-    """One batch as a view into the answer: its header, and its bytes."""
+    """One batch as a view into the response: its header and its bytes."""
 
     header: BatchHeader
     data: memoryview
@@ -71,13 +71,13 @@ class FetchedBatch(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class FetchResult:
-    """What a fetch found in one partition."""
+    """The result of a fetch for one partition."""
 
     place: TopicPartition
     position: int
-    """The offset that was asked for."""
+    """The requested offset."""
     data: memoryview
-    """Whole batches, the first of which may begin below `position`, and a remainder."""
+    """Whole batches, the first of which may start below `position`, and a remainder."""
     high_watermark: int
     last_stable_offset: int
     log_start_offset: int
@@ -85,12 +85,12 @@ class FetchResult:
     """(producer id, first offset) of aborted transactions; only for READ_COMMITTED."""
 
     def batches(self) -> Iterator[FetchedBatch]:
-        """Go through the batches, checked, control batches included; nothing is copied."""
+        """Iterate over the verified batches, including control batches, without copying."""
         for header in batches.fetched(self.data):
             yield FetchedBatch(header, self.data[header.position : header.end])
 
     def records(self) -> Iterator[Record]:
-        """Go through the records from `position` on, without markers and aborted ones."""
+        """Iterate over the records from `position` on, without markers and aborted records."""
         skipped = AbortedProducers(self.aborted)
         for header in batches.fetched(self.data):
             if header.is_control:
@@ -102,35 +102,35 @@ class FetchResult:
 
     @property
     def next_offset(self) -> int:
-        """Where to go on reading, by what the batches say: who reads them has checked them."""
+        """The next offset to read, from batch headers; the code that reads them verifies them."""
         found = batches.outline(self.data)
         return max(self.position, found[-1].last_offset + 1) if found else self.position
 
 
 class AbortedProducers:
-    """Which producers' records do not count at the moment, while batches pass by in order."""
+    """Tracks which producers have an aborted transaction, while batches are passed in order."""
 
     def __init__(self, aborted: Sequence[tuple[int, int]]) -> None:
         self._coming = sorted(aborted, key=lambda row: row[1], reverse=True)
         self._producers: set[int] = set()
 
     def has(self, header: BatchHeader) -> bool:
-        """Tell whether a batch is of an aborted transaction."""
+        """Return whether a batch belongs to an aborted transaction."""
         while self._coming and self._coming[-1][1] <= header.last_offset:
             self._producers.add(self._coming.pop()[0])
         return header.is_transactional and header.producer_id in self._producers
 
     def on_control(self, header: BatchHeader, data: memoryview) -> None:
-        """Let a producer's records count again behind its abort marker."""
+        """End a producer's aborted transaction at its abort marker."""
         for record in records_of.read(data, header):
             if records_of.control(record).type is ControlRecordType.ABORT:
-                # The transaction may have been opened and aborted without a record of its own.
+                # The transaction may have been opened and aborted without any records.
                 self.has(header)
                 self._producers.discard(header.producer_id)
 
 
 class Fetcher:
-    """Reads from the leaders of partitions."""
+    """Reads from partition leaders."""
 
     def __init__(self, router: Router, offsets: OffsetQueries) -> None:
         self._router = router
@@ -142,14 +142,14 @@ class Fetcher:
         settings: FetchSettings | None = None,
         timeout_ms: int | None = None,
     ) -> dict[TopicPartition, FetchResult]:
-        """Read from an offset of each partition; every leader is asked at the same time.
+        """Read from an offset of each partition; all leaders are queried concurrently.
 
-        It returns when all leaders have answered: with records, or empty after `max_wait_ms`.
+        It returns when all leaders have answered, with records or empty after `max_wait_ms`.
 
         Raises:
-            ApiError: OFFSET_OUT_OF_RANGE, whose text tells what the partition holds; or another
-                refusal.
-            Unavailable: the time is up.
+            ApiError: OFFSET_OUT_OF_RANGE, with a message that names the partition's offsets; or
+                another error.
+            Unavailable: the deadline expired.
         """
         settings = settings or FetchSettings()
         deadline = self._router.retrier.deadline(timeout_ms)
@@ -184,9 +184,9 @@ class Fetcher:
         follow: bool = False,
         settings: FetchSettings | None = None,
     ) -> AsyncGenerator[Record, None]:
-        """Go through a partition's records from an offset on, or from EARLIEST or LATEST.
+        """Iterate over a partition's records from an offset, EARLIEST or LATEST.
 
-        It ends where the partition ended when reading began, or never if told to follow.
+        It ends at the end that the partition had at the start; with `follow`, it never ends.
         """
         settings = settings or FetchSettings()
         position = await self._offsets.resolve(place, offset)
@@ -197,7 +197,7 @@ class Fetcher:
             while upcoming is not None:
                 fetched = (await upcoming)[place]
                 position = fetched.next_offset
-                # The next fetch is under way while the caller works on this one.
+                # The next fetch is in flight while the caller processes this one.
                 upcoming = self._start(place, position, end, settings)
                 for record in fetched.records():
                     if end is None or record.offset < end:
@@ -284,7 +284,7 @@ class Fetcher:
         pending: dict[TopicPartition, int],
         done: dict[TopicPartition, FetchResult],
     ) -> Error | None:
-        """Keep what was found; return the problem to act upon, if there is one."""
+        """Store the results; return the problem to handle, if there is one."""
         problems: list[Error] = []
         for result in results:
             if isinstance(result, FetchResult):
@@ -298,7 +298,7 @@ class Fetcher:
         return next(iter(final or problems), None)
 
     async def _explain(self, positions: Mapping[TopicPartition, int], error: ApiError) -> ApiError:
-        """Say which partition it was, and what that partition holds."""
+        """Build an error that names the partition and its offsets."""
         start = await self._offsets.find(dict.fromkeys(positions, EARLIEST))
         end = await self._offsets.find(dict.fromkeys(positions, LATEST))
         for place, position in positions.items():
@@ -356,7 +356,7 @@ def _request(
 
 
 def _view(records: Records | None) -> memoryview:
-    # Several pieces are for writing; what was read is always one.
+    # Only requests consist of several parts; a response is always in one piece.
     assert not isinstance(records, Parts)  # noqa: S101 (for the type checker)
     return memoryview(records or b"")
 

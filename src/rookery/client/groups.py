@@ -1,4 +1,4 @@
-"""Consumer groups: how far they have read, who is in them, and an end to them."""
+"""Consumer groups: committed offsets, members, listing and deletion."""
 
 from __future__ import annotations
 
@@ -45,27 +45,27 @@ from rookery.wire.messages.offset_fetch import (
 
 T = TypeVar("T")
 
-# Later versions name topics by id, which a topic that is gone no longer has.
+# Later versions name topics by id, which is not available for a deleted topic.
 _LAST_BY_NAME = 9
 # Version 0 of both kept offsets in ZooKeeper.
 _OLDEST_COMMIT, _OLDEST_FETCH, _FETCH_ALL, _FETCH_GROUPS = 2, 1, 2, 8
-# From here on, members of the new groups can commit (KIP-848).
+# From this version on, members of KIP-848 groups can commit.
 _COMMIT_OF_MEMBERS = 9
 
 
 @dataclass(frozen=True, slots=True)
 class GroupListing:
-    """A group in brief."""
+    """A group as listed."""
 
     group_id: str
     state: str
     kind: str
-    """classic, consumer, share or streams; empty if the broker is too old to tell."""
+    """classic, consumer, share or streams; empty if the broker is too old to report it."""
     protocol_type: str
 
 
 class GroupAdmin:
-    """Asks groups' coordinators."""
+    """Queries group coordinators."""
 
     def __init__(self, router: Router) -> None:
         self._router = router
@@ -79,17 +79,17 @@ class GroupAdmin:
         member: tuple[str, int] | None = None,
         is_classic: bool = False,
     ) -> None:
-        """Store how far a group has read.
+        """Commit offsets for a group.
 
         Args:
-            group: which one.
-            offsets: the next one to read in each partition.
+            group: the group's name.
+            offsets: the next offset to read in each partition.
             timeout_ms: for the whole call.
-            member: the id and epoch of the member that commits; None: the group has none.
-            is_classic: whether it is one of a classic group, whose epoch is the generation.
+            member: the id and epoch of the committing member; None: the group has no members.
+            is_classic: whether the group is classic; the epoch is then the generation.
 
         Raises:
-            ApiError: an offset was refused; UNKNOWN_MEMBER_ID if the group has members.
+            ApiError: an offset was rejected; UNKNOWN_MEMBER_ID if the group has members.
         """
         request = _commit_request(group, offsets)
         lowest = _OLDEST_COMMIT
@@ -115,12 +115,12 @@ class GroupAdmin:
         stable: bool = False,
         timeout_ms: int | None = None,
     ) -> dict[TopicPartition, CommittedOffset]:
-        """Return how far a group has read; partitions without an offset are left out.
+        """Return a group's committed offsets; partitions without one are left out.
 
         Args:
-            group: which one.
-            places: the partitions wanted; None: all that the group has offsets for.
-            stable: wait for transactions that are about to change an offset.
+            group: the group's name.
+            places: the requested partitions; None: all that the group has offsets for.
+            stable: wait for pending transactional commits.
             timeout_ms: for the whole call.
         """
         topics = None if places is None else _topics(places)
@@ -142,7 +142,7 @@ class GroupAdmin:
     async def delete_offsets(
         self, group: str, places: Iterable[TopicPartition], timeout_ms: int | None = None
     ) -> None:
-        """Forget a group's offsets in some partitions.
+        """Delete a group's offsets in the given partitions.
 
         Raises:
             ApiError: GROUP_SUBSCRIBED_TO_TOPIC, if a member still reads the topic.
@@ -181,14 +181,14 @@ class GroupAdmin:
             answers = await asyncio.gather(
                 *(self._list_on(node, request_ms) for node in view.nodes.values())
             )
-            # A group that moves meanwhile may be told of twice.
+            # A group that moves in the meantime may be listed twice.
             found = {row.group_id: row for answer in answers for row in answer}
             return [found[name] for name in sorted(found)]
 
         return await self._router.retrier.run("list groups", deadline, attempt)
 
     async def describe(self, group: str, timeout_ms: int | None = None) -> GroupDescription:
-        """Tell who is in a group and what each member reads, whichever protocol it follows.
+        """Describe a group's members and their assignments, for either group protocol.
 
         Raises:
             ApiError: GROUP_ID_NOT_FOUND.
@@ -207,7 +207,7 @@ class GroupAdmin:
         """Delete a group and its offsets.
 
         Raises:
-            ApiError: NON_EMPTY_GROUP if it has members, GROUP_ID_NOT_FOUND if there is none.
+            ApiError: NON_EMPTY_GROUP if it has members, GROUP_ID_NOT_FOUND if it does not exist.
         """
 
         async def ask(link: Link, request_ms: int) -> None:
@@ -305,7 +305,7 @@ def _committed(
 
 
 async def _describe_consumer(link: Link, group: str, timeout_ms: int) -> GroupDescription | None:
-    """Describe a group of the new protocol (KIP-848); None if it is not one."""
+    """Describe a KIP-848 group; None if the group is of another kind."""
     version = link.versions.choose(CONSUMER_GROUP_DESCRIBE)
     request = ConsumerGroupDescribeRequest(group_ids=[group], include_authorized_operations=False)
     answer = await link.call(CONSUMER_GROUP_DESCRIBE, version, request, timeout_ms)
@@ -325,6 +325,6 @@ async def _describe_classic(link: Link, group: str, timeout_ms: int) -> GroupDes
     row = answer.groups[0]
     _check(row.error_code, f"describe group {group!r}", link)
     if row.group_state == "Dead":
-        # How versions below 6 say that there is no such group.
+        # Versions below 6 report a missing group like this.
         _check(ErrorCode.GROUP_ID_NOT_FOUND, f"describe group {group!r}", link)
     return from_classic(row)

@@ -1,4 +1,4 @@
-"""The way of batches to one broker: requests of what is ready there, five in flight at most."""
+"""Sends batches to one broker, with a limited number of requests in flight."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ from rookery.wire.messages.produce import (
 
 log = logging.getLogger(__name__)
 
-_OLDEST: Final = 3  # the first with batches of magic 2
+_OLDEST: Final = 3  # the first version with batches of magic 2
 _ZSTD_FROM: Final = 7
 _LAST_BY_NAME: Final = 12
 _MIN_REQUEST_MS: Final = 1_000
 
 
 class BrokerLane:
-    """The way to one broker."""
+    """Sends the batches of all partitions that one broker leads."""
 
     def __init__(
         self,
@@ -61,16 +61,16 @@ class BrokerLane:
 
     @property
     def tasks(self) -> list[asyncio.Task[None]]:
-        """Everything that runs for this lane."""
+        """All running tasks of this lane."""
         return [self._task, *self._requests]
 
     def offer(self, queue: PartitionQueue) -> None:
-        """Take note of a queue that has a batch for this broker."""
+        """Register a queue that has a batch for this broker."""
         self._ready[queue.place] = queue
         self._wake.set()
 
     async def confirm(self) -> None:
-        """Wait until the broker has read all that was sent: it answers in order."""
+        """Wait until the broker has read everything sent; it answers in order."""
         link = self._link
         if link is not None and not link.is_closed:
             version = link.versions.choose(API_VERSIONS)
@@ -100,10 +100,10 @@ class BrokerLane:
                 self._send_ready(link)
 
     async def _get_link(self) -> Link | None:
-        """Return the link to use; None if the old one must be emptied before there is another."""
+        """Return the link to use; None if the old one must drain before a new one is opened."""
         if self._link is not None and self._link.is_usable:
             return self._link
-        # Two connections at once could swap two batches of a partition.
+        # Two connections at the same time could reorder two batches of a partition.
         if self._requests:
             return None
         address = self._router.metadata.node(self._node_id).address
@@ -123,7 +123,7 @@ class BrokerLane:
         self._outcomes.news.set()
 
     def _send_ready(self, link: Link) -> None:
-        """Fill requests from what is ready, as many as may be in flight."""
+        """Send requests with the ready batches, up to the in-flight limit."""
         while self._ready and len(self._requests) < self._settings.max_in_flight:
             batches = self._collect()
             if not batches:
@@ -133,7 +133,7 @@ class BrokerLane:
             task.add_done_callback(self._on_request_done)
 
     def _collect(self) -> list[tuple[PartitionQueue, ProducerBatch]]:
-        """Take one batch from each ready queue, up to the size of a request."""
+        """Take one batch from each ready queue, up to the maximum request size."""
         room, now = self._settings.max_request_bytes, self._clock.monotonic_ms()
         taken: list[tuple[PartitionQueue, ProducerBatch]] = []
         for place, queue in list(self._ready.items()):
@@ -256,7 +256,7 @@ class BrokerLane:
             self._outcomes.give_up(queue, [batch], _refusal(link, queue, answer))
 
     def _learn(self, place: TopicPartition, answer: PartitionProduceResponse) -> None:
-        """Take the new leader from the answer, or else ask for it."""
+        """Take the new leader from the response, or else refresh the metadata."""
         metadata, hint = self._router.metadata, answer.current_leader
         is_news = hint is not None and metadata.learn_leader(
             place, hint.leader_id, hint.leader_epoch
@@ -266,15 +266,15 @@ class BrokerLane:
 
 
 def _log_failure(task: asyncio.Task[None]) -> None:
-    # A defect must not stay in the dark; what it leaves behind fails at its deadline.
+    # Log unexpected errors; the affected batches fail at their deadline.
     if not task.cancelled() and (error := task.exception()) is not None:
         log.error("%s failed in an unforeseen way", task.get_name(), exc_info=error)
 
 
 def _is_worth_a_retry(code: ErrorCode, queue: PartitionQueue, batch: ProducerBatch) -> bool:
     if code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
-        # Behind a batch that failed, this is what must come. For the first in line it means that
-        # the broker has lost what it had acknowledged: that must be told.
+        # After a failed batch, this error is expected. For the first batch in line it means that
+        # the broker has lost acknowledged data, which must be reported.
         return not queue.is_first(batch)
     return code.retriable
 

@@ -1,8 +1,9 @@
-"""How to reach a cluster, in the words of librdkafka's configuration.
+"""Translates librdkafka's configuration keys to client settings.
 
-A key is translated, ignored or refused. Ignored are keys of librdkafka that cannot change what is
-read: buffers, group membership, commits, logging, and everything for producers. One warning names
-them all. Refused are keys that librdkafka does not know, and security that cannot be honoured.
+A key is translated, ignored or rejected. Keys that cannot change which records are read are
+ignored: buffers, group membership, commits, logging, and everything for producers. One warning
+names them all. Keys that librdkafka does not know, and security settings that cannot be applied,
+are rejected.
 """
 
 from __future__ import annotations
@@ -92,10 +93,10 @@ _IGNORED: Final = frozenset(
 
 
 def client_settings(config: Mapping[str, object]) -> ClientSettings:
-    """Read how to reach the cluster, in the words of librdkafka.
+    """Convert a librdkafka configuration to client settings.
 
     Raises:
-        ConfigError: a key is not known here, or its value cannot be used.
+        ConfigError: a key is unknown, or its value cannot be used.
     """
     values = config_text(config)
     _check_keys(values)
@@ -119,7 +120,7 @@ def client_settings(config: Mapping[str, object]) -> ClientSettings:
 
 
 def config_text(config: Mapping[str, object]) -> dict[str, str]:
-    """Return a configuration under librdkafka's first names, all values as text."""
+    """Return a configuration with librdkafka's primary key names and all values as text."""
     return {
         _ALIASES.get(key, key): str(value).lower() if isinstance(value, bool) else str(value)
         for key, value in config.items()

@@ -1,4 +1,4 @@
-"""Log in to a broker: SaslHandshake, then the mechanism's messages in SaslAuthenticate."""
+"""Logs in to a broker: SaslHandshake, then the mechanism's messages in SaslAuthenticate."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ _MAX_ROUNDS = 8
 async def log_in(
     upstream: Upstream, versions: Versions, sasl: Sasl, random: Random, timeout_ms: int
 ) -> int:
-    """Prove who we are; return for how many milliseconds it holds, or 0 for ever.
+    """Authenticate; return the session's lifetime in milliseconds, or 0 for unlimited.
 
     Raises:
-        ApiError: the broker does not offer the mechanism, or refuses us.
-        ProtocolError: the broker's side of the exchange makes no sense.
+        ApiError: the broker does not offer the mechanism, or rejects the login.
+        ProtocolError: the broker's messages violate the mechanism.
     """
-    # Version 0 would be followed by bare tokens without Kafka's frames; every broker since 1.0
-    # has version 1.
+    # After version 0, bare tokens would follow without Kafka's frames. Every broker since 1.0 has
+    # version 1.
     handshake = versions.choose(SASL_HANDSHAKE, lowest=1)
     answer = await upstream.call(
         SASL_HANDSHAKE, handshake, SaslHandshakeRequest(mechanism=sasl.mechanism), timeout_ms
@@ -58,7 +58,7 @@ async def _exchange(
         )
         if answer.error_code is not ErrorCode.NONE:
             raise _refused(upstream, sasl, answer.error_code, answer.error_message)
-        # Salting a password may take a second of CPU: the event loop must not stand still.
+        # Salting a password may take a second of CPU time, which must not block the event loop.
         token = await asyncio.to_thread(exchange.respond, bytes(answer.auth_bytes))
         if exchange.is_done:
             return answer.session_lifetime_ms

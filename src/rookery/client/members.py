@@ -1,4 +1,4 @@
-"""Who is in a consumer group, in one form for both of Kafka's group protocols."""
+"""Consumer group members, in one form for both Kafka group protocols."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rookery.wire.protocols.consumer import read_assignment
 
 @dataclass(frozen=True, slots=True)
 class MemberDescription:
-    """A member and what it reads."""
+    """A member and its assigned partitions."""
 
     member_id: str
     instance_id: str | None
@@ -35,7 +35,7 @@ class GroupDescription:
 
 
 def from_consumer(row: consumer_group_describe.DescribedGroup) -> GroupDescription:
-    """Describe a group of the new protocol."""
+    """Describe a group of the new protocol (KIP-848)."""
     members = tuple(
         MemberDescription(
             member.member_id,
@@ -54,7 +54,7 @@ def from_consumer(row: consumer_group_describe.DescribedGroup) -> GroupDescripti
 
 
 def from_classic(row: describe_groups.DescribedGroup) -> GroupDescription:
-    """Describe a group of the old protocol."""
+    """Describe a group of the classic protocol."""
     members = tuple(
         MemberDescription(
             member.member_id,
@@ -74,7 +74,7 @@ def _assigned(data: bytes) -> tuple[TopicPartition, ...]:
     try:
         assignment = read_assignment(data)
     except ProtocolError:
-        return ()  # some other language's own; the group is none of our making
+        return ()  # another client's own format
     return tuple(
         TopicPartition(topic.topic, number)
         for topic in assignment.assigned_partitions

@@ -1,4 +1,4 @@
-"""Keeps the map of the cluster: asks for what is missing, and again for what has proved old."""
+"""The cluster metadata cache: fetches missing entries and refreshes stale ones."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from rookery.wire.messages.metadata import (
 
 
 class PartitionLeader(NamedTuple):
-    """A partition, and the broker to ask about it."""
+    """A partition and the broker that leads it."""
 
     place: TopicPartition
     node: Node
@@ -34,22 +34,22 @@ class PartitionLeader(NamedTuple):
 
 
 class Metadata:
-    """The map of the cluster and its age."""
+    """The cached cluster metadata and its age."""
 
     def __init__(self, settings: ClientSettings, connections: Connections, clock: Clock) -> None:
         self._settings = settings
         self._connections = connections
         self._clock = clock
         self._asked_at: dict[str, int] = {}
-        # When each topic that no broker knows was first missed.
+        # When each unknown topic was first missed.
         self._missed_at: dict[str, int] = {}
-        # Why the last answer did not tell of a topic.
+        # Why the last response did not describe a topic.
         self._refusals: dict[str, ErrorCode] = {}
         self._refreshing: dict[frozenset[str] | None, asyncio.Task[ClusterView]] = {}
         self.view = ClusterView()
 
     async def refresh(self, topics: Iterable[str] | None, deadline: Deadline) -> ClusterView:
-        """Ask for some topics' part of the map, or for all of it (None); return the map.
+        """Request metadata of some topics, or of all topics (None); return the metadata.
 
         Raises:
             Unavailable: no broker answered.
@@ -62,15 +62,15 @@ class Metadata:
         return await asyncio.shield(task)
 
     async def fetch_all(self, deadline: Deadline) -> ClusterView:
-        """Ask for all topics; the map then has no others."""
+        """Request all topics and discard all others."""
         self.view = replace(self.view, topics={})
         return await self.refresh(None, deadline)
 
     async def topic(self, name: str, deadline: Deadline) -> TopicView:
-        """Return a topic from the map; ask for it if it is missing or old.
+        """Return a topic; request it if it is missing or stale.
 
         Raises:
-            ApiError: UNKNOWN_TOPIC_OR_PARTITION, or the topic may not be used.
+            ApiError: UNKNOWN_TOPIC_OR_PARTITION, or access to the topic is denied.
         """
         if not self._is_fresh(name):
             await self.refresh([name], deadline)
@@ -83,10 +83,10 @@ class Metadata:
     async def locate(
         self, places: Iterable[TopicPartition], deadline: Deadline
     ) -> list[PartitionLeader]:
-        """Find the leaders of some partitions.
+        """Find the leaders of partitions.
 
         Raises:
-            ApiError: there is no such partition, or it has no leader at the moment.
+            ApiError: a partition does not exist, or has no leader at the moment.
         """
         places = list(places)
         missing = {place.topic for place in places if not self._has(place)}
@@ -98,7 +98,7 @@ class Metadata:
         """Return a broker by its id.
 
         Raises:
-            Unavailable: the map does not have it.
+            Unavailable: the broker is not in the metadata.
         """
         found = self.view.nodes.get(number)
         if found is None:
@@ -106,7 +106,7 @@ class Metadata:
         return found
 
     def leader(self, place: TopicPartition) -> Node | None:
-        """Return the partition's leader if the map has it and the topic's entry is not old."""
+        """Return the partition's leader if it is known and the topic's entry is not stale."""
         topic = self.view.topics.get(place.topic)
         view = topic.partitions.get(place.partition) if topic else None
         if view is None or not self._is_fresh(place.topic):
@@ -114,21 +114,21 @@ class Metadata:
         return self.view.nodes.get(view.leader)
 
     def forget(self, topic: str) -> None:
-        """Ask anew before the topic's entry is used again."""
+        """Mark the topic's entry as stale."""
         self._asked_at.pop(topic, None)
 
     def forget_all(self) -> None:
-        """Ask anew before any entry is used again."""
+        """Mark all entries as stale."""
         self._asked_at.clear()
 
     def learn_leader(self, place: TopicPartition, leader: int, epoch: int) -> bool:
-        """Take a broker's hint who leads now (KIP-951); tell whether it was news."""
+        """Apply a broker's leader hint (KIP-951); return whether it was newer."""
         old = self.view
         self.view = old.with_leader(place, leader, epoch)
         return self.view is not old
 
     def learn_nodes(self, nodes: list[Node]) -> None:
-        """Take a broker's word for where others are."""
+        """Add brokers that a response named."""
         if nodes:
             self.view = self.view.with_nodes(nodes)
 
@@ -136,7 +136,7 @@ class Metadata:
         """Return a link to any broker.
 
         Raises:
-            Unavailable: none can be reached; the text has the reason for each.
+            Unavailable: none can be reached; the message has the reason for each.
         """
         problems: list[Unavailable] = []
         for address in self._candidates():
@@ -150,10 +150,10 @@ class Metadata:
     def _on_refreshed(self, wanted: frozenset[str] | None, task: asyncio.Task[ClusterView]) -> None:
         del self._refreshing[wanted]
         if not task.cancelled():
-            task.exception()  # all who waited may have given up; then nobody else looks at it
+            task.exception()  # all waiters may have been cancelled, so retrieve it here
 
     def _candidates(self) -> list[Address]:
-        """List where to ask: open connections, then known brokers, then where we began."""
+        """List the addresses to query: open connections, then known brokers, then bootstrap."""
         known = [node.address for node in self.view.nodes.values()]
         every = list(dict.fromkeys([*known, *self._settings.addresses]))
         return list(dict.fromkeys([*self._connections.usable(every), *every]))
@@ -200,7 +200,7 @@ class Metadata:
                 self._missed_at.setdefault(name, now)
 
     def _check(self, name: str) -> None:
-        """Raise why a topic was not told of, if it was not."""
+        """Raise the error that the last response had for a topic, if any."""
         code = self._refusals.get(name, ErrorCode.NONE)
         if code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
             raise self._unknown(name)
@@ -208,11 +208,11 @@ class Metadata:
             raise ApiError(code, f"topic {name!r}: {code.sentence}")
 
     def find(self, place: TopicPartition) -> PartitionLeader:
-        """Find a partition's leader on the map as it is.
+        """Find a partition's leader in the cached metadata.
 
         Raises:
-            ApiError: there is no such partition, or it has no leader at the moment.
-            Unavailable: the leader is not on the map.
+            ApiError: the partition does not exist, or has no leader at the moment.
+            Unavailable: the leader is not in the metadata.
         """
         self._check(place.topic)
         topic = self.view.topics.get(place.topic)
@@ -227,7 +227,7 @@ class Metadata:
         return PartitionLeader(place, self.node(view.leader), topic.id, view.leader_epoch)
 
     def _unknown(self, name: str) -> ApiError:
-        """Make the error for a topic that no broker knows: worth a retry at first, not for long."""
+        """Return the error for an unknown topic: retriable at first, then permanent."""
         now = self._clock.monotonic_ms()
         waited = now - self._missed_at.setdefault(name, now)
         text = f"topic {name!r} does not exist; create it first, or check its name"
@@ -239,7 +239,7 @@ class Metadata:
 
 def _asked(topics: frozenset[str] | None, version: int) -> list[MetadataRequestTopic] | None:
     if topics is None:
-        # An empty list is how version 0 asks for all.
+        # Version 0 requests all topics with an empty list.
         return [] if version == 0 else None
     return [MetadataRequestTopic(name=name) for name in sorted(topics)]
 

@@ -1,4 +1,4 @@
-"""Offsets: where partitions begin and end, what was written when, how far groups have read."""
+"""Looks up offsets of partitions: log start, log end, and offsets by time."""
 
 from __future__ import annotations
 
@@ -20,22 +20,22 @@ from rookery.wire.messages.list_offsets import (
     ListOffsetsTopic,
 )
 
-# From which version on each special place can be asked for (KIP-734, KIP-405, KIP-1005).
+# The version from which each special timestamp is supported (KIP-734, KIP-405, KIP-1005).
 _SINCE: Final = {MAX_TIMESTAMP: 7, -4: 8, -5: 9, -6: 11}
 
 
 @dataclass(frozen=True, slots=True)
 class ListedOffset:
-    """An offset that was found; -1 if no record is that young."""
+    """The offset found; -1 if no record is that recent."""
 
     offset: int
     timestamp: int = -1
-    """The record's, in milliseconds; -1 for a start or an end."""
+    """The record's timestamp in milliseconds; -1 for a log start or end."""
     leader_epoch: int = -1
 
 
 class OffsetQueries:
-    """Asks leaders for offsets."""
+    """Requests offsets from leaders."""
 
     def __init__(self, router: Router) -> None:
         self._router = router
@@ -52,7 +52,7 @@ class OffsetQueries:
         Args:
             specs: EARLIEST, LATEST, MAX_TIMESTAMP, or a time in milliseconds: the first record
                 that is not older.
-            committed: LATEST means before the first transaction that is still open.
+            committed: LATEST means the last stable offset.
             timeout_ms: for the whole call.
         """
         deadline = self._router.retrier.deadline(timeout_ms)
@@ -74,13 +74,13 @@ class OffsetQueries:
         return await self._router.ask_leaders(f"list offsets of {names}", specs, ask, deadline)
 
     async def resolve(self, place: TopicPartition, offset: int) -> int:
-        """Turn EARLIEST, LATEST and the like into a number; numbers stay."""
+        """Resolve EARLIEST, LATEST and other special values; return other offsets unchanged."""
         if offset >= 0:
             return offset
         return (await self.find({place: offset}))[place].offset
 
     async def end(self, place: TopicPartition, *, committed: bool = False) -> int:
-        """Return the offset that the next record will get, or the last stable one."""
+        """Return the offset of the next record, or the last stable offset."""
         return (await self.find({place: LATEST}, committed=committed))[place].offset
 
 

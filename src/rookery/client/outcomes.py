@@ -1,4 +1,4 @@
-"""What becomes of batches: stored, to be tried again, or given up; told to queue and waiters."""
+"""The outcomes of batches (stored, retried or given up), reported to queues and waiters."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rookery.errors import Error
 
 
 class Outcomes:
-    """Where all results of one producer come together."""
+    """Collects all results of one producer."""
 
     def __init__(
         self,
@@ -20,24 +20,24 @@ class Outcomes:
         clock: Clock,
         on_settled: Callable[[ProducerBatch, Error | None], None],
     ) -> None:
-        """Begin with nothing.
+        """Create it without results.
 
         Args:
             retrier: for the pauses between tries.
             clock: for the same.
-            on_settled: told of each batch when it is decided what became of it.
+            on_settled: called with each batch when its outcome is final.
         """
         self._retrier = retrier
         self._clock = clock
         self._on_settled = on_settled
         self.news = asyncio.Event()
-        """Set when there may be something to send."""
+        """Set when there may be a batch to send."""
         self.retried_batches = 0
 
     def store(
         self, queue: PartitionQueue, batch: ProducerBatch, offset: int, append_time: int
     ) -> None:
-        """Tell that a batch is stored."""
+        """Report that a batch is stored."""
         queue.on_stored(batch)
         batch.succeed(offset, append_time)
         self._on_settled(batch, None)
@@ -48,14 +48,14 @@ class Outcomes:
         queue.on_failed(batch, self._retry_at(queue))
 
     def give_up(self, queue: PartitionQueue, batches: list[ProducerBatch], error: Error) -> None:
-        """Fail batches for good."""
+        """Fail batches permanently."""
         for batch in batches:
             queue.on_given_up(batch)
             batch.fail(error)
             self._on_settled(batch, error)
 
     def pause(self, queue: PartitionQueue) -> None:
-        """Let a queue rest before its next try; the pauses grow."""
+        """Pause a queue before its next try; the pauses grow."""
         queue.retry_at = self._retry_at(queue)
 
     def _retry_at(self, queue: PartitionQueue) -> int:

@@ -1,8 +1,8 @@
-"""Which partition a record goes to: by its key as Java's producer does it, else by turns.
+"""Chooses a record's partition: by its key like Java's producer, else sticky.
 
-Keys are hashed with MurmurHash2 (32 bits, Kafka's seed), so records with a key land where any other
-Kafka client would put them. Records without a key stick to one partition until its batch is full
-(KIP-480): fewer and larger batches for the same records.
+Keys are hashed with MurmurHash2 (32 bits, Kafka's seed), so records with a key go to the same
+partition as with any other Kafka client. Records without a key stay in one partition until its
+batch is full (KIP-480), which makes fewer and larger batches.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def partition_of(key: bytes, count: int) -> int:
 
 
 class StickyPartitions:
-    """The partition of each topic that records without a key go to at the moment."""
+    """The current partition of each topic for records without a key."""
 
     def __init__(self, random: Random) -> None:
         self._random = random
@@ -34,7 +34,7 @@ class StickyPartitions:
         Args:
             topic: the topic's name.
             available: the partitions to choose from; not empty.
-            has_room: tells whether the batch that fills in a partition can take the record.
+            has_room: returns whether a partition's filling batch has room for the record.
         """
         current = self._current.get(topic)
         if current is None or current not in available or not has_room(current):

@@ -1,10 +1,10 @@
-"""A producer: records in, batches out, in order and each once.
+"""A producer that batches records and stores them in order, exactly once.
 
     async with client.producer(ProducerSettings(compression="zstd")) as producer:
         delivery = await producer.send("birds", Record(b"corvus", b"jackdaw"))
         stored = await delivery.wait()
 
-Waiting for each delivery is slow; `flush` waits for all of them at once.
+Waiting for each delivery is slow; `flush` waits for all of them together.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ from rookery.records.record import Record
 
 
 class Producer:
-    """Gathers records by partition and sends them; make one with `Client.producer`.
+    """Batches records by partition and sends them; created with `Client.producer`.
 
-    Unless told otherwise it is idempotent: whatever breaks on the way, a record that was reported
-    as delivered is stored exactly once, and the records of a partition in the order of `send`.
+    By default it is idempotent: despite failures, a record that is reported as delivered is stored
+    exactly once, and the records of a partition are stored in the order of `send`.
     """
 
     def __init__(
@@ -51,7 +51,7 @@ class Producer:
         self._is_started = False
         self._is_closed = False
         self.delivered_records = 0
-        """Records that are stored by now."""
+        """The number of records stored so far."""
 
     async def __aenter__(self) -> Self:
         return self
@@ -71,27 +71,27 @@ class Producer:
 
     @property
     def buffered_bytes(self) -> int:
-        """Bytes of records whose delivery is not decided."""
+        """The bytes of records whose outcome is not known yet."""
         return self._buffered
 
     @property
     def retried_batches(self) -> int:
-        """How many times a batch had to be sent again."""
+        """The number of times a batch was sent again."""
         return self._sender.outcomes.retried_batches
 
     async def send(self, topic: str, record: Record, partition: int | None = None) -> Delivery:
-        """Hand over a record; return its delivery, which can be waited for or left to `flush`.
+        """Add a record; return its delivery, which can be awaited or left to `flush`.
 
-        It waits only while the topic is not known yet or the buffer is full.
+        It waits only while the topic is unknown or the buffer is full.
 
         Args:
-            topic: where to.
+            topic: the topic.
             record: key, value, headers, and a timestamp or -1 for now.
-            partition: which one; None: by the key, or any if there is no key.
+            partition: the partition; None: by the key, or any if there is no key.
 
         Raises:
             ApiError: the topic or partition does not exist, or the record is too large.
-            Unavailable: the buffer stayed full, or the cluster out of reach, until the deadline.
+            Unavailable: the buffer stayed full, or the cluster unreachable, until the deadline.
         """
         self._check_open()
         size = record_size(record)
@@ -109,11 +109,11 @@ class Producer:
         return delivery
 
     async def flush(self, timeout_ms: int | None = None) -> None:
-        """Send everything now and wait until all of it is decided.
+        """Send everything now and wait until all outcomes are known.
 
         Raises:
-            Error: a record was not delivered, and nobody had awaited it: the first such error.
-            Unavailable: the time is up; what is on its way stays on its way.
+            Error: the first error of a record whose delivery was not awaited.
+            Unavailable: the deadline expired; records in flight stay in flight.
         """
         deadline = self._router.retrier.deadline(timeout_ms or self._settings.delivery_timeout_ms)
         waiting = [batch.settled for batch in self._unsettled]
@@ -128,7 +128,7 @@ class Producer:
             raise failure
 
     async def close(self, timeout_ms: int | None = None) -> None:
-        """Flush, then stop; what is not delivered by the deadline fails.
+        """Flush, then stop; records that are not delivered by the deadline fail.
 
         Raises:
             Error: as `flush` does.
@@ -171,7 +171,7 @@ class Producer:
         )
 
     async def _wait_for_room(self, size: int) -> None:
-        """Wait in line until others' records have been delivered."""
+        """Wait until enough other records have been delivered."""
         timeout_ms = self._router.settings.call_timeout_ms
         try:
             async with asyncio.timeout(timeout_ms / 1000):
@@ -189,7 +189,7 @@ class Producer:
     def _append(
         self, view: TopicView, record: Record, size: int, partition: int | None
     ) -> tuple[Delivery, bool]:
-        """Put a record into its batch; tell also whether that is full now."""
+        """Add a record to its batch; also return whether the batch is now full."""
         if record.timestamp < 0:
             record = Record(record.key, record.value, record.headers, self._clock.now_ms())
         number = self._choose(view, record.key, size) if partition is None else partition
@@ -232,7 +232,7 @@ class Producer:
         self._let_in()
 
     def _let_in(self) -> None:
-        """Let those who wait for room look again."""
+        """Wake the callers that wait for room."""
         waiters, self._waiters = self._waiters, deque()
         for waiter in waiters:
             if not waiter.done():

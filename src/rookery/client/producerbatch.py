@@ -1,16 +1,17 @@
-"""Records on their way: batches that fill, and each partition's queue of them.
+"""Record batches while they fill and are sent, and each partition's queue of them.
 
-The law of a partition's queue, which keeps records in order and each of them once:
+These rules keep the records of a partition in order and store each of them once:
 
-- A batch gets its sequence when it is first sent and keeps it over all retries, so that a broker
-  which has it already says so instead of storing it again (KIP-98).
-- After a failure nothing is sent until everything in flight has been answered; then it goes on with
-  the oldest batch, alone, until that is stored. Likewise the first batch of an epoch goes alone:
-  a broker without a memory of a producer takes any sequence from it.
-- In flight are five batches at most, to one broker: it remembers no more, and two would race.
-- A batch that is given up leaves a gap in the sequences. What is behind it starts over in a new
-  epoch (KIP-360), but only what was never sent or surely refused: a batch whose fate is unknown
-  is given up, too, because in a new epoch it could be stored twice.
+- A batch gets its sequence when it is first sent and keeps it over all retries. A broker that has
+  already stored it reports a duplicate instead of storing it again (KIP-98).
+- After a failure nothing is sent until everything in flight has been answered. Sending then resumes
+  with the oldest batch, alone, until it is stored. The first batch of an epoch also goes alone,
+  because a broker without state for a producer accepts any sequence from it.
+- At most five batches are in flight, all to one broker. A broker remembers no more than five, and
+  batches to two brokers would race.
+- A batch that is given up leaves a gap in the sequences. Later batches start over in a new epoch
+  (KIP-360), but only those that were never sent or were certainly rejected. A batch whose outcome
+  is unknown is given up, too, because in a new epoch it could be stored twice.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from rookery.model.partition import TopicPartition
 from rookery.records import batch as batches
 from rookery.records.record import BatchSettings, Record, build
 
-# Lengths, deltas and attributes of a record take this much at most, besides its own bytes.
+# The maximum size of a record's lengths, deltas and attributes, in addition to its own bytes.
 _RECORD_OVERHEAD: Final = 32
 _HEADER_OVERHEAD: Final = 10
 _LAST_EPOCH: Final = 32767
@@ -34,18 +35,18 @@ _LAST_TIMESTAMP: Final = 2**62
 
 
 class RecordLocation(NamedTuple):
-    """Where a record was stored."""
+    """The location of a stored record."""
 
     topic: str
     partition: int
     offset: int
-    """-1 if the broker did not tell: with acks=0, or when it had the batch for long already."""
+    """-1 if the broker did not report it: with acks=0, or for an old duplicate."""
     timestamp: int
-    """Milliseconds; the broker's time where the topic wants that, else the record's."""
+    """Milliseconds; the broker's time if the topic uses LogAppendTime, otherwise the record's."""
 
 
 class Delivery:
-    """A record's delivery: wait for it to learn where the record is, or why it is not there."""
+    """A record's delivery; wait for it to get the record's location, or the error."""
 
     __slots__ = ("_batch", "_index", "_timestamp")
 
@@ -56,19 +57,19 @@ class Delivery:
 
     @property
     def is_done(self) -> bool:
-        """Whether it is decided what became of the record."""
+        """Whether the outcome is known."""
         return self._batch.settled.done()
 
     async def wait(self) -> RecordLocation:
-        """Wait until it is decided, and return where the record is.
+        """Wait for the outcome and return the record's location.
 
         Raises:
-            ApiError: the broker refused the record's batch.
+            ApiError: the broker rejected the record's batch.
             Unavailable: it could not be delivered in time.
         """
         batch = self._batch
         batch.is_observed = True
-        # One who gives up waiting must not spoil it for the others.
+        # Shielded: cancelling one waiter must not cancel the others.
         base, append_time = await asyncio.shield(batch.settled)
         offset = base + self._index if base >= 0 else -1
         time = append_time if append_time >= 0 else self._timestamp
@@ -76,7 +77,7 @@ class Delivery:
 
 
 class ProducerBatch:
-    """Records that travel together."""
+    """Records that are sent together."""
 
     __slots__ = (
         "attempts", "count", "data", "deadline_at", "is_full", "is_observed", "opened_at", "order",
@@ -99,27 +100,28 @@ class ProducerBatch:
         self.settled: asyncio.Future[tuple[int, int]] = asyncio.get_running_loop().create_future()
 
     def add(self, record: Record, size: int) -> Delivery:
-        """Put a record in; return its delivery."""
+        """Add a record; return its delivery."""
         self.records.append(record)
         self.size += size
         self.count += 1
         return Delivery(self, self.count - 1, record.timestamp)
 
     def succeed(self, base_offset: int, append_time: int) -> None:
-        """Tell all who wait where the records are."""
+        """Report the records' location to all waiters."""
         if not self.settled.done():
             self.settled.set_result((base_offset, append_time))
 
     def fail(self, error: Error) -> None:
-        """Tell all who wait why the records are not there."""
+        """Report the error to all waiters."""
         if not self.settled.done():
             self.settled.set_exception(error)
-            # Somebody may wait for each record, or nobody: `flush` tells of what nobody saw.
+            # Mark the exception as retrieved: there may be no waiter. `flush` reports errors that
+            # were not observed.
             self.settled.exception()
 
 
 class PartitionQueue:
-    """The batches of one partition, from the one that fills to those in flight."""
+    """The batches of one partition, from the one that is filling to those in flight."""
 
     def __init__(self, place: TopicPartition, settings: ProducerSettings) -> None:
         self.place = place
@@ -141,16 +143,16 @@ class PartitionQueue:
 
     @property
     def is_idle(self) -> bool:
-        """Whether there is nothing on its way."""
+        """Whether no batch is waiting or in flight."""
         return not (self.waiting or self.in_flight or self._failed)
 
     @property
     def needs_producer_id(self) -> bool:
-        """Whether a producer id must be had before anything can be sent."""
+        """Whether a producer id is required before anything can be sent."""
         return self._has_sequences and self.producer_id < 0
 
     def append(self, record: Record, size: int, now_ms: int) -> tuple[Delivery, bool]:
-        """Add a record to the batch that fills; tell also whether a new batch was begun."""
+        """Add a record to the filling batch; also return whether a new batch was started."""
         is_new = not self.has_room(size)
         if is_new:
             deadline_at = now_ms + self._settings.delivery_timeout_ms
@@ -162,14 +164,14 @@ class PartitionQueue:
         return delivery, is_new
 
     def has_room(self, size: int) -> bool:
-        """Tell whether there is a batch that fills and can take that many bytes."""
+        """Return whether the filling batch has room for that many bytes."""
         if not self.waiting:
             return False
         last = self.waiting[-1]
         return not last.is_full and last.size + size <= self._settings.batch_bytes
 
     def ready_at(self) -> int | None:
-        """Return when the first batch may go; None if that is not a matter of time."""
+        """Return when the first batch can be sent; None if time alone does not decide it."""
         if not self.waiting or self._failed or len(self.in_flight) >= self._window():
             return None
         head = self.waiting[0]
@@ -180,12 +182,12 @@ class PartitionQueue:
         return max(self.retry_at, head.opened_at + self._settings.linger_ms)
 
     def is_ready(self, now_ms: int) -> bool:
-        """Tell whether the first batch may go now."""
+        """Return whether the first batch can be sent now."""
         at = self.ready_at()
         return at is not None and at <= now_ms
 
     def take(self, node: int) -> ProducerBatch | None:
-        """Take the first batch for a request to that broker, ready for the wire."""
+        """Take the first batch, encoded, for a request to that broker."""
         if self.ready_at() is None or (self.in_flight and self.node != node):
             return None
         if self._gap is not None and self.waiting[0].order > self._gap:
@@ -205,7 +207,7 @@ class PartitionQueue:
         return batch
 
     def on_stored(self, batch: ProducerBatch) -> None:
-        """Go on: the batch is stored."""
+        """Continue after a batch that was stored."""
         self.in_flight.remove(batch)
         self._is_confirmed = True
         self.tries = self.retry_at = 0
@@ -220,7 +222,7 @@ class PartitionQueue:
         self._settle()
 
     def on_given_up(self, batch: ProducerBatch) -> None:
-        """Go on without the batch."""
+        """Continue without a batch that was given up."""
         if batch in self.in_flight:
             self.in_flight.remove(batch)
         if batch.sequence >= 0:
@@ -229,13 +231,13 @@ class PartitionQueue:
         self._settle()
 
     def is_first(self, batch: ProducerBatch) -> bool:
-        """Tell whether everything before the batch has been stored, none of it in doubt."""
+        """Return whether everything before the batch is known to be stored."""
         if self._gap is not None and self._gap < batch.order:
             return False
         return not any(other.order < batch.order for other in (*self.in_flight, *self._failed))
 
     def drop_expired(self, now_ms: int) -> list[ProducerBatch]:
-        """Take out what has run out of time and is not in flight; the caller gives it up."""
+        """Remove expired batches that are not in flight; the caller gives them up."""
         if self.in_flight or not self.waiting or self.waiting[0].deadline_at > now_ms:
             return []
         in_doubt = self.waiting[0].attempts > 0
@@ -247,26 +249,26 @@ class PartitionQueue:
         return dropped
 
     def drop_all(self) -> list[ProducerBatch]:
-        """Take out everything that is not in flight."""
+        """Remove all batches that are not in flight."""
         dropped = [*self._failed, *self.waiting]
         self._failed = []
         self.waiting.clear()
         return dropped
 
     def restart(self, producer_id: int, producer_epoch: int) -> None:
-        """Begin to count for another producer id."""
+        """Restart the sequences for another producer id."""
         self.producer_id, self.producer_epoch = producer_id, producer_epoch
         self._next_sequence, self._gap, self._is_confirmed = 0, None, False
         for batch in self.waiting:
             self._renumber(batch)
 
     def _window(self) -> int:
-        # Without sequences a broker cannot tell what comes too early.
+        # Without sequences a broker cannot detect batches that arrive out of order.
         keeps_order = self._has_sequences or not self._settings.acks
         return self._settings.max_in_flight if keeps_order and self._is_confirmed else 1
 
     def _settle(self) -> None:
-        """Put what failed back to the front, once nothing is in flight."""
+        """Put failed batches back to the front, once no batch is in flight."""
         if not self.in_flight and self._failed:
             self._failed.sort(key=lambda batch: batch.order)
             self.waiting.extendleft(reversed(self._failed))
@@ -305,10 +307,10 @@ class PartitionQueue:
 
 
 def record_size(record: Record) -> int:
-    """Return how many bytes a record takes at most in a batch.
+    """Return the maximum number of bytes that a record takes in a batch.
 
     Raises:
-        TypeError: a part of the record is not bytes; found here, it is the caller's to mend.
+        TypeError: a part of the record is not bytes; checked here, where the caller can fix it.
         ApiError: INVALID_TIMESTAMP.
     """
     key, value, headers, timestamp, _ = record

@@ -1,7 +1,7 @@
-"""When to try again, how long to wait before, and when to give up.
+"""Retries: which errors to retry, how long to pause, and when to give up.
 
-A call has one deadline, whatever it does within: look for a leader, connect, send, wait, retry. An
-error says by its kind whether another try can help; when the time is up, the last one is the cause.
+A call has one deadline for everything it does: find a leader, connect, send, wait, retry. The type
+of an error determines whether a retry can help. At the deadline, the last error is the cause.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 
 class Deadline:
-    """A moment by which something must be done."""
+    """The time by which something must be done."""
 
     __slots__ = ("_clock", "at_ms", "timeout_ms")
 
@@ -29,20 +29,20 @@ class Deadline:
 
     @property
     def left_ms(self) -> int:
-        """How much time is left; 0 if none."""
+        """The time left; 0 if none."""
         return max(0, self.at_ms - self._clock.monotonic_ms())
 
     def cap(self, ms: int) -> int:
-        """Return a time that ends with the deadline at the latest; never less than 1."""
+        """Return a duration that ends at the deadline at the latest; at least 1."""
         return max(1, min(ms, self.left_ms))
 
 
 class Hopeless(ApiError):  # noqa: N818 (it is an ApiError, told apart here only)
-    """A code that a retry could mend at first, but has been met for too long by now."""
+    """An error that is retriable at first, but has persisted for too long."""
 
 
 def may_retry(error: Error) -> bool:
-    """Tell whether the same thing, done again, may succeed."""
+    """Return whether a retry may succeed."""
     if isinstance(error, Hopeless):
         return False
     if isinstance(error, ApiError):
@@ -51,14 +51,14 @@ def may_retry(error: Error) -> bool:
 
 
 def is_stale(error: Error) -> bool:
-    """Tell whether the error says that our map of the cluster may be old."""
+    """Return whether the error means that the cluster metadata may be stale."""
     if isinstance(error, ApiError):
         return error.code.stale_metadata
     return isinstance(error, Unavailable)
 
 
 class ClientRetrier:
-    """Tries things again, with growing pauses, until a deadline."""
+    """Retries with growing pauses until a deadline."""
 
     def __init__(self, settings: ClientSettings, clock: Clock, random: Random) -> None:
         self._settings = settings
@@ -66,13 +66,13 @@ class ClientRetrier:
         self._random = random
 
     def deadline(self, timeout_ms: int | None = None) -> Deadline:
-        """Make a deadline from now on; without a time, the one of the settings."""
+        """Return a deadline from now on; without a time, the timeout of the settings."""
         return Deadline(self._clock, timeout_ms or self._settings.call_timeout_ms)
 
     def backoff_ms(self, tries: int) -> float:
-        """Return the pause after that many tries in vain (1 or more)."""
+        """Return the pause after that many failed tries (1 or more)."""
         first, longest = self._settings.retry_backoff_ms, self._settings.retry_backoff_max_ms
-        # The power is bounded, too: a long outage means thousands of tries.
+        # The exponent is bounded, too: a long outage means thousands of tries.
         pause = min(longest, first * 2 ** min(tries - 1, 20))
         return self._random.jitter(max(first, pause))
 
@@ -83,17 +83,17 @@ class ClientRetrier:
         attempt: Callable[[], Awaitable[T]],
         on_error: Callable[[Error], None] | None = None,
     ) -> T:
-        """Call `attempt` until it succeeds, fails for good, or the time is up.
+        """Call `attempt` until it succeeds, fails permanently, or the deadline expires.
 
         Args:
             what: what is being tried, for the message.
             deadline: when to give up.
             attempt: one try; it is cancelled at the deadline.
-            on_error: told of each error that is going to be retried.
+            on_error: called with each error that will be retried.
 
         Raises:
-            Unavailable: the time is up; the cause is the last error.
-            Error: whatever `attempt` raised that no retry can mend.
+            Unavailable: the deadline expired; the cause is the last error.
+            Error: an error of `attempt` that is not retriable.
         """
         tries, last = 0, None
         while True:

@@ -1,4 +1,4 @@
-"""Sends requests to the broker that must answer them, again and elsewhere if need be."""
+"""Routes requests to the responsible broker, with retries."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from rookery.wire.messages.find_coordinator import (
 T = TypeVar("T")
 
 GROUP, TRANSACTION = 0, 1
-"""What a coordinator coordinates (FindCoordinator's key types)."""
+"""The key types of FindCoordinator."""
 
 _MOVED = frozenset(
     {
@@ -35,7 +35,7 @@ _MOVED = frozenset(
 
 
 class Router:
-    """Knows who must be asked, and asks until a deadline."""
+    """Finds the responsible broker and sends requests until a deadline."""
 
     def __init__(
         self,
@@ -53,7 +53,7 @@ class Router:
     async def ask_any(
         self, what: str, ask: Callable[[Link, int], Awaitable[T]], deadline: Deadline
     ) -> T:
-        """Ask any broker. `ask` is given a link and how many milliseconds it may take."""
+        """Query any broker; `ask` gets a link and its timeout in milliseconds."""
 
         async def attempt() -> T:
             link = await self.metadata.link()
@@ -64,7 +64,7 @@ class Router:
     async def ask_node(
         self, what: str, number: int, ask: Callable[[Link, int], Awaitable[T]], deadline: Deadline
     ) -> T:
-        """Ask one broker, by its id."""
+        """Query one broker, by its id."""
 
         async def attempt() -> T:
             if number not in self.metadata.view.nodes:
@@ -77,7 +77,7 @@ class Router:
     async def ask_controller(
         self, what: str, ask: Callable[[Link, int], Awaitable[T]], deadline: Deadline
     ) -> T:
-        """Ask the controller, or whoever the map says will pass it on to the controller."""
+        """Query the controller, or the broker that forwards to the controller."""
 
         async def attempt() -> T:
             link = await self._controller(deadline)
@@ -99,9 +99,9 @@ class Router:
         kind: int = GROUP,
         lane: Lane = Lane.QUESTIONS,
     ) -> T:
-        """Ask the coordinator of a group (or of a transactional id).
+        """Query the coordinator of a group (or of a transactional id).
 
-        It is looked up first, and again if it has moved.
+        The coordinator is looked up first, and again if it has moved.
         """
 
         async def attempt() -> T:
@@ -125,14 +125,14 @@ class Router:
         ],
         deadline: Deadline,
     ) -> dict[TopicPartition, T]:
-        """Ask each partition's leader; those that fail are asked again, the others are kept.
+        """Query each partition's leader; partitions that fail are retried, results are kept.
 
-        `ask` is given a link, the partitions that this broker leads, and its time; it returns what
-        became of each.
+        `ask` gets a link, the partitions that this broker leads, and its timeout. It returns the
+        result of each partition.
 
         Raises:
-            ApiError: a partition's error that no retry can mend.
-            Unavailable: the time is up.
+            ApiError: a partition's error that is not retriable.
+            Unavailable: the deadline expired.
         """
         pending = list(dict.fromkeys(places))
         done: dict[TopicPartition, T] = {}
@@ -157,7 +157,7 @@ class Router:
         """Return the coordinator of a group (or of a transactional id).
 
         Raises:
-            ApiError: there is none at the moment, or we may not know.
+            ApiError: there is none at the moment, or access is denied.
         """
         found = self._coordinators.get((kind, key))
         if found is not None:
@@ -170,7 +170,7 @@ class Router:
         return node
 
     def request_ms(self, deadline: Deadline) -> int:
-        """Return how long one request may take."""
+        """Return the timeout of one request."""
         return deadline.cap(self.settings.request_timeout_ms)
 
     async def _controller(self, deadline: Deadline) -> Link:
@@ -182,7 +182,7 @@ class Router:
         try:
             return await self.connections.get(node.address)
         except Unavailable:
-            # The map may be old; any broker can tell.
+            # The metadata may be stale; any broker can refresh it.
             await self.metadata.refresh([], deadline)
             raise
 
@@ -203,19 +203,19 @@ class Router:
                 self.metadata.forget(place.topic)
 
     def on_error(self, error: Error) -> None:
-        """Look anew at the whole map after a broker was out of reach."""
+        """Mark all metadata as stale after a broker was unreachable."""
         if isinstance(error, Unavailable):
             self.metadata.forget_all()
 
 
 def by_node(located: Iterable[PartitionLeader]) -> list[list[PartitionLeader]]:
-    """Put the partitions of each broker together, and of each topic within."""
+    """Group partitions by broker, sorted by topic within."""
     rows = sorted(located, key=lambda row: (row.node.id, row.place))
     return [list(group) for _, group in groupby(rows, key=lambda row: row.node)]
 
 
 def by_topic(located: Iterable[PartitionLeader]) -> list[tuple[str, bytes, list[PartitionLeader]]]:
-    """Put the partitions of each topic together, as requests want them; they must be sorted."""
+    """Group partitions by topic, as requests need them; they must be sorted."""
     return [
         (topic, topic_id, list(group))
         for (topic, topic_id), group in groupby(
@@ -228,7 +228,7 @@ def _gather(
     answers: Iterable[Mapping[TopicPartition, T | ApiError] | BaseException],
     done: dict[TopicPartition, T],
 ) -> Error | None:
-    """Keep what succeeded; return the worst problem, the ones that no retry mends first."""
+    """Store results; return the worst problem, those that are not retriable first."""
     problems: list[Error] = []
     for answer in answers:
         if isinstance(answer, Error):

@@ -1,8 +1,8 @@
-"""Finds what is ready and where it must go; each broker's lane carries it there.
+"""Finds batches that are ready and their leaders, and passes them to each broker's lane.
 
-One task looks which partitions are ready and who leads them, and one for each broker makes requests
-of what is ready there. A request in flight is a task of its own, so there are five at most for
-each broker, however many records there are.
+One task finds the ready partitions and their leaders. One task per broker builds requests from the
+batches that are ready there. Each request in flight is a task, so there are at most five per
+broker, regardless of the number of records.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ log = logging.getLogger(__name__)
 
 
 class Sender:
-    """Routes what is ready; owns the queues and the lanes."""
+    """Routes ready batches; owns the queues and the lanes."""
 
     def __init__(
         self,
@@ -38,13 +38,13 @@ class Sender:
         clock: Clock,
         on_settled: Callable[[ProducerBatch, Error | None], None],
     ) -> None:
-        """Be ready to start.
+        """Create a sender that is not started.
 
         Args:
             router: for metadata, connections and retries.
             settings: the producer's.
             clock: for deadlines.
-            on_settled: told of each batch when it is decided what became of it.
+            on_settled: called with each batch when its outcome is final.
         """
         self._router = router
         self._settings = settings
@@ -52,7 +52,7 @@ class Sender:
         self.outcomes = Outcomes(router.retrier, clock, on_settled)
         self.is_flushing = False
         self._queues: dict[TopicPartition, PartitionQueue] = {}
-        # Those of the queues that may have something on its way.
+        # The queues that may have batches waiting or in flight.
         self._busy: dict[TopicPartition, PartitionQueue] = {}
         self._lanes: dict[int, BrokerLane] = {}
         self._task: asyncio.Task[None] | None = None
@@ -62,15 +62,15 @@ class Sender:
         self._producer: tuple[int, int] | None = None
 
     def start(self) -> None:
-        """Begin to work."""
+        """Start the sender."""
         self._task = asyncio.create_task(self._run(), name="rookery-producer")
 
     def wake(self) -> None:
-        """Look again what is ready."""
+        """Check again which batches are ready."""
         self.outcomes.news.set()
 
     def queue(self, place: TopicPartition) -> PartitionQueue:
-        """Return a partition's queue, to put something into it."""
+        """Return a partition's queue, to append to it."""
         found = self._queues.get(place)
         if found is None:
             found = self._queues[place] = PartitionQueue(place, self._settings)
@@ -80,12 +80,12 @@ class Sender:
         return found
 
     async def confirm(self) -> None:
-        """Wait until brokers have read what was sent without an answer (acks=0)."""
+        """Wait until brokers have read batches sent without acknowledgement (acks=0)."""
         for lane in list(self._lanes.values()):
             await lane.confirm()
 
     async def stop(self) -> None:
-        """End all tasks; what is still on its way fails."""
+        """End all tasks; batches in flight fail."""
         lanes = [task for lane in self._lanes.values() for task in lane.tasks]
         tasks = [*lanes, *self._side_tasks.values()]
         if self._task is not None:
@@ -100,7 +100,7 @@ class Sender:
             try:
                 pause_ms = self._dispatch()
             except Exception:
-                # A defect here must not leave everybody waiting without a word.
+                # An unexpected error here must not leave callers waiting silently.
                 log.exception("the producer cannot go on")
                 raise
             try:
@@ -110,7 +110,7 @@ class Sender:
                 pass
 
     def _dispatch(self) -> int | None:
-        """Give what is ready to the lanes; return how long nothing else will be."""
+        """Pass ready batches to the lanes; return the time until the next batch is ready."""
         now = self._clock.monotonic_ms()
         soonest: int | None = None
         lost: set[TopicPartition] = set()
@@ -130,7 +130,7 @@ class Sender:
     def _dispatch_one(
         self, queue: PartitionQueue, now: int, lost: set[TopicPartition]
     ) -> int | None:
-        """Give one queue to its leader's lane if it is ready; return when to look again."""
+        """Pass one queue to its leader's lane if it is ready; return when to check again."""
         if expired := queue.drop_expired(now):
             self.outcomes.give_up(
                 queue, expired, _too_late(queue, self._settings.delivery_timeout_ms)
@@ -173,7 +173,7 @@ class Sender:
         self.wake()
 
     async def _get_producer_id(self) -> None:
-        """Ask for a producer id, for all queues that have none."""
+        """Request a producer id for all queues that have none."""
         deadline = self._router.retrier.deadline(self._settings.delivery_timeout_ms)
         try:
             producer_id, epoch = await self._router.ask_any(
@@ -190,7 +190,7 @@ class Sender:
         self._producer = producer_id, epoch
 
     async def _find_leaders(self, lost: set[TopicPartition]) -> None:
-        """Ask for leaders; fail what can never have one."""
+        """Request leaders; fail batches that can never have one."""
         metadata = self._router.metadata
         deadline = self._router.retrier.deadline(self._router.settings.request_timeout_ms)
         try:

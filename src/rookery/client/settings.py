@@ -1,4 +1,4 @@
-"""What a user may choose about the client and its producers; plain values only."""
+"""The settings of the client and its producers, as plain values."""
 
 from __future__ import annotations
 
@@ -13,60 +13,60 @@ from rookery.records.compression import Codec, named
 from rookery.security.tls import ClientTls
 
 ACKS_NONE: Final = 0
-"""Send and forget: the fastest, and nobody will know what was lost."""
+"""No acknowledgement: the fastest, but lost records are not detected."""
 ACKS_LEADER: Final = 1
-"""The leader has it; a leader that dies right then takes it along."""
+"""The leader acknowledges; records are lost if it fails before they are replicated."""
 ACKS_ALL: Final = -1
-"""Every in-sync replica has it."""
+"""All in-sync replicas acknowledge."""
 
 MAX_IN_FLIGHT: Final = 5
-"""Batches of a producer and partition whose sequences a broker remembers (KIP-98)."""
+"""The number of batches per producer and partition whose sequences a broker remembers (KIP-98)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sasl:
-    """Who we are to brokers that ask for a name and a password."""
+    """The credentials for brokers that require a login."""
 
     mechanism: str
     """PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512."""
     username: str
     """The user's name."""
     password: str = field(repr=False)
-    """The user's password; with PLAIN it crosses the wire as it is, so use TLS."""
+    """The user's password; PLAIN sends it unencrypted, so use TLS."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientSettings:
-    """How to reach a cluster, and how patient to be with it."""
+    """How to connect to a cluster, and its timeouts."""
 
     bootstrap: str
-    """`host:port` of one broker or more, with commas between; the rest is found through them."""
+    """`host:port` of one or more brokers, separated by commas; the others are discovered."""
     client_id: str = "rookery"
     """The name under which brokers log and meter our requests."""
     tls: ClientTls | None = None
-    """How to speak TLS; None for plain listeners."""
+    """The TLS settings; None for plaintext listeners."""
     sasl: Sasl | None = None
-    """How to log in; None for listeners that do not ask."""
+    """The login; None for listeners that do not require one."""
     call_timeout_ms: int = 60_000
-    """The deadline of a whole call, all its retries included."""
+    """The deadline of a whole call, including all retries."""
     request_timeout_ms: int = 30_000
-    """How long to wait for one answer before trying elsewhere."""
+    """How long to wait for one response before trying elsewhere."""
     connect_timeout_ms: int = 10_000
-    """For connecting to one broker, logging in included."""
+    """For connecting to one broker, including the login."""
     retry_backoff_ms: int = 100
-    """The pause before the first retry; it doubles from one to the next."""
+    """The pause before the first retry; it doubles with each retry."""
     retry_backoff_max_ms: int = 1_000
     """The longest pause."""
     metadata_max_age_ms: int = 300_000
-    """The age at which the map of the cluster is asked for again."""
+    """The age at which cluster metadata is refreshed."""
     unknown_topic_ms: int = 3_000
-    """How long a topic that no broker knows is waited for; a new one takes a moment to be seen."""
+    """How long to wait for an unknown topic; a new topic takes a moment to appear."""
     max_frame_bytes: int = 104_857_600
-    """The largest answer that is read."""
+    """The largest response that is accepted."""
     kept_bytes: int = 64 * 1024 * 1024
-    """Memory of large answers that is kept for the next ones, by all connections together."""
+    """The memory of large responses that all connections together keep for reuse."""
     max_versions: Mapping[int, int] = field(default_factory=dict)
-    """The highest version to use, by API key: to try how old brokers are spoken to."""
+    """The highest version to use, by API key, to test compatibility with old brokers."""
 
     def __post_init__(self) -> None:
         parse_addresses(self.bootstrap, "bootstrap")
@@ -82,28 +82,28 @@ class ClientSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProducerSettings:
-    """How records are gathered, packed and sent."""
+    """How records are batched, compressed and sent."""
 
     acks: int = ACKS_ALL
-    """`ACKS_ALL`, `ACKS_LEADER` or `ACKS_NONE`: who must have a batch before it counts."""
+    """`ACKS_ALL`, `ACKS_LEADER` or `ACKS_NONE`: which replicas must acknowledge a batch."""
     is_idempotent: bool | None = None
-    """Whether a retry can never be stored twice; None: yes if `acks` is `ACKS_ALL`."""
+    """Whether retries never store a record twice; None: yes if `acks` is `ACKS_ALL`."""
     compression: str = "none"
     """none, gzip, snappy, lz4 or zstd."""
     compression_level: int | None = None
-    """The codec's own level; None: its default."""
+    """The codec's level; None: its default."""
     linger_ms: int = 5
     """How long a batch waits for more records."""
     batch_bytes: int = 64 * 1024
-    """The size at which a batch is sent at once; a larger record has a batch of its own."""
+    """The size at which a batch is sent immediately; a larger record gets its own batch."""
     max_request_bytes: int = 1024 * 1024
-    """The size of one request, and of the largest record."""
+    """The maximum size of one request, and of one record."""
     buffer_bytes: int = 32 * 1024 * 1024
-    """Bytes of records not yet delivered, at which `send` waits."""
+    """The number of undelivered bytes at which `send` waits."""
     max_in_flight: int = MAX_IN_FLIGHT
-    """Requests to one broker at the same time."""
+    """The maximum number of concurrent requests to one broker."""
     delivery_timeout_ms: int = 120_000
-    """How long a record may take to be delivered, all retries included."""
+    """The maximum time to deliver a record, including all retries."""
 
     def __post_init__(self) -> None:
         self._check_acks()
@@ -128,7 +128,7 @@ class ProducerSettings:
 
     def _check_codec(self) -> None:
         try:
-            # A library that is missing or a level that is wrong shows here, not in the stream.
+            # A missing library or a wrong level must fail here, not while sending.
             self.codec.compress(b"rookery", self.compression_level)
         except ConfigError:
             raise

@@ -1,13 +1,13 @@
-"""A producer of transactions: whole batches, written one after the other, that count together.
+"""A transactional producer that writes whole batches sequentially and commits them together.
 
     writer = TransactionalWriter(client, "copy-7")
-    await writer.start()          # fences who had the id before, and ends what they left
+    await writer.start()          # fences earlier producers with the id, aborts their transactions
     await writer.begin([place])
     batches = await writer.write(place, rows)
     await writer.commit()
 
-It is for bulk: who writes has the rows at hand, as Arrow, and waits for each batch. Without an id
-it is merely idempotent: nothing is written twice by it, but what it has written counts at once.
+It is for bulk writes: the caller has the rows as Arrow data and waits for each batch. Without a
+transactional id it is only idempotent: no row is written twice, but rows are visible immediately.
 """
 
 from __future__ import annotations
@@ -58,21 +58,21 @@ _PRODUCE_VERSION: Final = 11
 _PRODUCE_LOWEST: Final = 7
 _SEQUENCES: Final = 1 << 31
 _TOO_LARGE: Final = frozenset({ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE})
-# Before compression; a request of more than 100 MiB would be hung up on.
+# Before compression; a broker closes the connection on a request of more than 100 MiB.
 _MAX_RECORD_BYTES: Final = 64 * 1024 * 1024
 
 _Ask = Callable[[Link, int], Awaitable[None]]
 
 
 class StoredBatch(NamedTuple):
-    """A batch that is stored."""
+    """A stored batch."""
 
     base_offset: int
     records: int
 
 
 class TooLarge(ApiError):  # noqa: N818 (as its base)
-    """One record alone is more than its topic takes."""
+    """A single record exceeds the topic's maximum size."""
 
     def __init__(self, row: int, text: str) -> None:
         super().__init__(ErrorCode.MESSAGE_TOO_LARGE, text)
@@ -91,15 +91,15 @@ class TransactionalWriter:
         codec: Codec = NONE,
         max_batch_bytes: int = 1_000_000,
     ) -> None:
-        """Write nothing yet.
+        """Create a writer that has not started.
 
         Args:
-            client: of the cluster that is written to.
-            transactional_id: of this writer's life after life; None: no transactions.
-            timeout_ms: the coordinator aborts what stays open for longer.
+            client: a client of the target cluster.
+            transactional_id: stable across restarts of this writer; None: no transactions.
+            timeout_ms: the coordinator aborts transactions that stay open for longer.
             codec: compresses batches.
-            max_batch_bytes: the size of a batch; a larger record has one of its own. Where a topic
-                takes less, batches become smaller.
+            max_batch_bytes: the size of a batch; a larger record gets its own batch. If a topic's
+                limit is lower, batches become smaller.
         """
         self._router = client.router
         self._id = transactional_id
@@ -112,11 +112,11 @@ class TransactionalWriter:
         self._is_open = False
 
     async def start(self) -> None:
-        """Get a producer id; whoever had our transactional id can write no more.
+        """Get a producer id, which fences every earlier producer with our transactional id.
 
         Raises:
-            ApiError: the cluster refuses it.
-            Unavailable: it is out of reach.
+            ApiError: the cluster rejects the request.
+            Unavailable: the cluster cannot be reached.
         """
         request = InitProducerIdRequest(
             transactional_id=self._id, transaction_timeout_ms=self._timeout_ms
@@ -140,11 +140,11 @@ class TransactionalWriter:
         self._is_open = False
 
     async def begin(self, places: Iterable[TopicPartition]) -> None:
-        """Begin a transaction that writes to some partitions.
+        """Begin a transaction that writes to the given partitions.
 
         Raises:
-            ApiError: another writer has our id by now, or we may not write there.
-            Unavailable: the cluster is out of reach.
+            ApiError: another writer has taken over our id, or access is denied.
+            Unavailable: the cluster cannot be reached.
         """
         if self._id is None:
             return
@@ -169,12 +169,12 @@ class TransactionalWriter:
     async def write(
         self, place: TopicPartition, rows: pa.RecordBatch | pa.Table
     ) -> list[StoredBatch]:
-        """Write rows to a partition; return where each batch is.
+        """Write rows to a partition; return the location of each batch.
 
         Raises:
-            TooLarge: of one row, by its number; the transaction must be aborted.
-            ApiError: they are refused; likewise.
-            Unavailable: it is not known whether all are there; likewise.
+            TooLarge: one row, given by its number, is too large; abort the transaction.
+            ApiError: rows are rejected; likewise.
+            Unavailable: it is not known whether all rows are stored; likewise.
         """
         written: list[StoredBatch] = []
         done = 0
@@ -188,8 +188,8 @@ class TransactionalWriter:
         return written
 
     async def _store(self, place: TopicPartition, batch: bytearray, row: int) -> StoredBatch | None:
-        """Store a batch that begins with a row; None if the next ones have to be smaller."""
-        stamp_into(batch, 0, -1)  # whoever stores it knows its offset
+        """Store a batch that starts at a row; None if the next batches must be smaller."""
+        stamp_into(batch, 0, -1)  # the broker assigns the offset
         records = parse(batch).record_count
         try:
             offset = await self._send(place, bytes(batch))
@@ -223,16 +223,16 @@ class TransactionalWriter:
         offsets: Mapping[TopicPartition, CommittedOffset | int],
         member: tuple[str, int] | None = None,
     ) -> None:
-        """Have a group's offsets count with the transaction that was begun, or not at all.
+        """Commit a group's offsets atomically with the current transaction.
 
         Args:
-            group: who has read up to them.
-            offsets: the next one to read in each partition.
-            member: the id and epoch of the group's member that did; None: it has none.
+            group: the group's name.
+            offsets: the next offset to read in each partition.
+            member: the id and epoch of the group's member; None: the group has no members.
 
         Raises:
-            ApiError: they are refused; the transaction must be aborted.
-            Unavailable: it is not known whether they were taken; likewise.
+            ApiError: the offsets are rejected; abort the transaction.
+            Unavailable: it is not known whether the offsets were accepted; likewise.
         """
         if self._id is None:
             raise ConfigError("transactional_id: offsets can be sent in a transaction only")
@@ -299,16 +299,17 @@ class TransactionalWriter:
         )
 
     async def commit(self) -> None:
-        """Make all that was written since `begin` count.
+        """Commit everything that was written since `begin`.
 
         Raises:
-            ApiError: another writer has our id by now, or the time was up; nothing counts.
-            Unavailable: it is not known whether it counts.
+            ApiError: another writer has taken over our id, or the transaction timed out; nothing is
+                committed.
+            Unavailable: it is not known whether the transaction is committed.
         """
         await self._end(is_committed=True)
 
     async def abort(self) -> None:
-        """Have nothing of it count."""
+        """Abort the transaction."""
         if self._is_open:
             await self._end(is_committed=False)
 
@@ -335,12 +336,12 @@ class TransactionalWriter:
         await self._router.ask_coordinator(what, self._id or "", ask, deadline, TRANSACTION)
 
     async def _send(self, place: TopicPartition, batch: bytes) -> int:
-        """Send a batch until it is stored once; return its offset."""
+        """Send a batch until it is stored exactly once; return its offset."""
 
         async def ask(
             link: Link, located: list[PartitionLeader], timeout_ms: int
         ) -> Mapping[TopicPartition, int | ApiError]:
-            del located  # it is the one place
+            del located  # there is only one partition
             version = link.versions.choose(
                 PRODUCE, lowest=_PRODUCE_LOWEST, highest=_PRODUCE_VERSION
             )
@@ -366,7 +367,7 @@ class TransactionalWriter:
 def _encoded(
     rows: pa.RecordBatch | pa.Table, row: int, writing: WriteSettings
 ) -> Iterator[bytearray]:
-    """Yield batches of the rows from one on."""
+    """Yield batches of the rows from a given row on."""
     try:
         for batch in encode(rows.slice(row), writing):
             yield batch

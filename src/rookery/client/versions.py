@@ -1,4 +1,4 @@
-"""Which version of each API to speak with a broker: the highest that both sides know."""
+"""Chooses the version of each API: the highest that both sides support."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ _BODY_AT: Final = 4
 
 
 class Versions:
-    """What one broker speaks."""
+    """The API versions of one broker."""
 
     def __init__(
         self, broker: str, ranges: Mapping[int, tuple[int, int]], highest: Mapping[int, int]
     ) -> None:
-        """Keep the broker's answer.
+        """Store the broker's versions.
 
         Args:
             broker: its name, for messages.
@@ -41,10 +41,10 @@ class Versions:
     def choose(
         self, api: Api[Request, Response], *, lowest: int = 0, highest: int | None = None
     ) -> int:
-        """Return the highest version that both sides know, within the caller's bounds.
+        """Return the highest version that both sides support, within the caller's bounds.
 
         Raises:
-            ApiError: UNSUPPORTED_VERSION; the text names the broker and both ranges.
+            ApiError: UNSUPPORTED_VERSION; the message names the broker and both ranges.
         """
         ours_low = max(api.versions.start, lowest)
         ours_high = min(api.versions.stop - 1, self._highest.get(api.key, 0x7FFF))
@@ -66,17 +66,17 @@ class Versions:
         return chosen
 
     def offers(self, api: Api[Request, Response]) -> bool:
-        """Tell whether the broker has the API at all."""
+        """Return whether the broker supports the API at all."""
         return api.key in self._ranges
 
 
 async def negotiate(
     upstream: Upstream, client_id: str, highest: Mapping[int, int], timeout_ms: int
 ) -> Versions:
-    """Ask a broker what it speaks, in the newest version that it understands.
+    """Request a broker's API versions, in the newest version that it understands.
 
     Raises:
-        ApiError: the broker will not tell.
+        ApiError: the broker does not report its versions.
     """
     newest = min(API_VERSIONS.versions.stop - 1, highest.get(API_VERSIONS.key, 0x7FFF))
     response = await _ask(upstream, client_id, newest, timeout_ms)
@@ -89,7 +89,7 @@ async def negotiate(
 
 
 def _offered(response: ApiVersionsResponse, newest: int) -> int:
-    """Return the version to ask again in; brokers before Kafka 2.4 do not say which, so 0."""
+    """Return the version for the second request; brokers before Kafka 2.4 name none, so 0."""
     for row in response.api_keys:
         if row.api_key == API_VERSIONS.key:
             return min(newest - 1, row.max_version)
@@ -103,7 +103,7 @@ async def _ask(
         client_software_name="rookery", client_software_version=_own_version()
     )
     parts = request_frame(API_VERSIONS, version, 0, client_id, request)
-    # Not `call`: an answer to an unknown version has the form of version 0.
+    # Not `call`: the response to an unknown version has the format of version 0.
     frame = await upstream.forward([memoryview(parts[0])[4:], *parts[1:]], timeout_ms)
     return _read(version, frame)
 

@@ -1,1 +1,1 @@
-"""The cluster log: one totally ordered log of all that brokers must agree on."""
+"""The cluster log: one totally ordered log of everything that brokers must agree on."""

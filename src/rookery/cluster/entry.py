@@ -1,9 +1,9 @@
-"""An entry of the cluster log: who wrote it, what happened, and small data that rides along.
+"""An entry of the cluster log: its writer, its events, and a small payload.
 
-An entry knows its writer (incarnation and sequence), so that one which is appended twice, or too
-late, can be told and made void; and it carries the writer's digest of the state that it had
-applied, so that replicas which differ find out. It names the cluster: what a process wrote that
-had another one's log open, which was deleted and made anew at the same place, is void.
+An entry identifies its writer by incarnation and sequence, so that a duplicate or late entry is
+recognised and void. It carries the writer's digest of the state that the writer had applied, so
+that diverging replicas are detected. It also names the cluster. If a log was deleted and recreated
+at the same place, entries from a process that still had the old log open are void.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ EVENTS: Final[dict[int, type[Message]]] = {
 
 
 class Entry(Message, versions=range(1), flexible=0):
-    """What one append brings."""
+    """The contents of one append."""
 
     incarnation: i64  # 0: a process that has none yet
     sequence: i64
@@ -44,7 +44,7 @@ class Entry(Message, versions=range(1), flexible=0):
 
 
 class EventBytes(Message):
-    """One event: its key, the version it is written in, and its bytes."""
+    """One event: its key, the version of its encoding, and its bytes."""
 
     key: i16
     version: i16
@@ -52,7 +52,7 @@ class EventBytes(Message):
 
 
 class EntryAuthor(NamedTuple):
-    """Who appends an entry, and when."""
+    """The writer of an entry, with its position and clock."""
 
     incarnation: int
     sequence: int
@@ -66,7 +66,7 @@ class EntryAuthor(NamedTuple):
 def write_entry(
     writer: EntryAuthor, events: Iterable[Message], payload: Sequence[Buffer] = ()
 ) -> bytes:
-    """Write an entry; events are written in their newest version."""
+    """Encode an entry; events use their newest version."""
     entry = Entry(
         incarnation=writer.incarnation,
         sequence=writer.sequence,
@@ -81,10 +81,10 @@ def write_entry(
 
 
 def read_entry(number: int, data: Buffer) -> Entry:
-    """Read an entry.
+    """Decode an entry.
 
     Raises:
-        Corrupt: the bytes are no entry.
+        Corrupt: the bytes are not an entry.
     """
     try:
         return decode(Entry, VERSION, data)
@@ -93,10 +93,10 @@ def read_entry(number: int, data: Buffer) -> Entry:
 
 
 def read_events(number: int, entry: Entry) -> list[Message]:
-    """Read an entry's events.
+    """Decode an entry's events.
 
     Raises:
-        Corrupt: an event cannot be read, or is newer than this program.
+        Corrupt: an event cannot be decoded, or this program does not know its version.
     """
     return [_read_event(number, event) for event in entry.events]
 

@@ -1,12 +1,12 @@
-"""This process as a member of the cluster: it registers, beats, notices its expiry and leaves.
+"""Cluster membership of this process: it registers, sends heartbeats, detects expiry and leaves.
 
     join ──► alive ──► leave
       ▲        │
       └────────┘  expired by another member, replaced, or nearly out of object ids
 
-A member has one incarnation after another, and only entries of a live one count. A member learns
-of its expiry when it reads the cluster log, also after the log was out of reach. An eager member
-then rejoins by itself; any other one rejoins with its next `join`.
+A member has a sequence of incarnations, and only entries of a live incarnation count. A member
+learns of its expiry by reading the cluster log, also after the log was unreachable. An eager
+member then rejoins automatically; any other member rejoins with its next `join`.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ async def _do_nothing() -> None:
 
 
 class ClusterMember:
-    """The membership of one process, under one incarnation after another."""
+    """The membership of one process, across its successive incarnations."""
 
     def __init__(
         self,
@@ -45,13 +45,13 @@ class ClusterMember:
         registration: Registration,
         settings: MemberSettings | None = None,
     ) -> None:
-        """Be no member yet; `join` registers.
+        """Start unregistered; `join` registers.
 
         Args:
             replica: this process's copy of the state.
-            clock: times the silence after which a beat is due.
-            registration: returns the event for a new incarnation; called before each try.
-            settings: differ by role.
+            clock: measures the time since the last entry, after which a heartbeat is due.
+            registration: returns the event for a new incarnation; called before each attempt.
+            settings: the settings for this member's role.
         """
         self._replica = replica
         self._clock = clock
@@ -65,37 +65,37 @@ class ClusterMember:
         self._last_entry_ms = clock.monotonic_ms()
         self._outage = Outage(log, "the heartbeat")
         self.trouble = ""
-        """Why the last beat failed; empty while beats succeed."""
+        """Why the last heartbeat failed; empty while heartbeats succeed."""
         self.check: Callable[[], Awaitable[None]] = _do_nothing
-        """Called before each `join` and each beat; what it raises prevents both."""
+        """Called before each `join` and each heartbeat; an exception from it prevents both."""
         self.when_lost: Callable[[], Awaitable[None]] = _do_nothing
-        """Called once for each incarnation that is given up, before the next one registers."""
+        """Called once for each incarnation that is abandoned, before the next one registers."""
         self.when_joined: Callable[[Numbers], None] = lambda _: None
         """Called once for each incarnation; a `Conflict` means that it cannot be used."""
         self.when_failed: Callable[[Exception], None] = lambda _: None
-        """Called if an eager member cannot rejoin for another reason than an outage."""
+        """Called if an eager member cannot rejoin for a reason other than an outage."""
 
     @property
     def is_alive(self) -> bool:
-        """Whether the owner can write under the present incarnation, as far as the log was read."""
+        """Whether the owner can write under the current incarnation, as of the last entry read."""
         return self._numbers is not None and self._is_registered
 
     def next_id(self) -> int:
-        """Return a new object id of the incarnation that is present at the time of the call.
+        """Return a new object id of the current incarnation.
 
         Raises:
-            Unavailable: there is none, or it has used up its ids.
+            Unavailable: there is no incarnation, or it has used up its ids.
         """
         if self._numbers is None:
             raise Unavailable("this process is not a member of the cluster; it joins (again) first")
         return self._numbers()
 
     async def join(self) -> Numbers:
-        """Register, unless the present incarnation is alive; return its object ids.
+        """Register, unless the current incarnation is alive; return its object ids.
 
         Raises:
-            Unavailable: the cluster log is out of reach. If the registration is in the log all
-                the same, that incarnation writes nothing and expires.
+            Unavailable: the cluster log is unreachable. If the registration reached the log
+                anyway, that incarnation writes nothing and expires.
         """
         async with self._joining:
             await self.check()
@@ -109,7 +109,7 @@ class ClusterMember:
             return self._numbers
 
     async def join_patiently(self) -> Numbers:
-        """Join, however long the cluster log is out of reach."""
+        """Join, retrying for as long as the cluster log is unreachable."""
         outage = Outage(log, "the registration")
         while True:
             try:
@@ -122,13 +122,13 @@ class ClusterMember:
                 return numbers
 
     def look(self) -> None:
-        """Have an eager member rejoin if it must, unless it does so already."""
+        """Start the rejoin of an eager member if it is needed and not yet under way."""
         is_free = self._rejoining is None or self._rejoining.done()
         if self._settings.is_eager and is_free and self._is_lost and not self._is_closed:
             self._rejoining = asyncio.create_task(self._rejoin())
 
     async def leave(self, finish: Callable[[], Awaitable[None]] = _do_nothing) -> None:
-        """Leave in order, if the cluster log answers in time; the member ends in any case.
+        """Leave the cluster cleanly, if the cluster log responds in time; always stop the member.
 
         Args:
             finish: the last work under this incarnation.
@@ -145,7 +145,7 @@ class ClusterMember:
             log.warning("could not leave the cluster in order: %s", error)
 
     async def close(self) -> None:
-        """End beats and rejoining; others expire this member unless it leaves."""
+        """Stop heartbeats and rejoining; unless this member leaves, other members expire it."""
         self._is_closed = True
         tasks = [task for task in (self._rejoining, self._beating) if task is not None]
         for task in tasks:
@@ -158,12 +158,12 @@ class ClusterMember:
 
     @property
     def _is_lost(self) -> bool:
-        """Whether there is an incarnation that must be given up."""
+        """Whether there is an incarnation that must be abandoned."""
         numbers = self._numbers
         return numbers is not None and (not self._is_registered or numbers.is_nearly_spent)
 
     async def _register(self) -> Numbers:
-        # Only now: a process that never writes follows the log without this listener.
+        # Not earlier: a process that never writes follows the log without this listener.
         self._replica.unlisten(self._applied)
         self._replica.listen(self._applied)
         tries = self._settings.max_registrations
@@ -193,7 +193,7 @@ class ClusterMember:
             self.look()
 
     async def _beat_on(self) -> None:
-        """Beat whenever this member has been silent for an interval, one beat at a time."""
+        """Send a heartbeat whenever this member was silent for an interval, one at a time."""
         interval_ms = wait_ms = self._settings.beat_ms
         while self._replica.failure is None:
             await asyncio.sleep(wait_ms / 1000)

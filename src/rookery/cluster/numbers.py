@@ -1,4 +1,4 @@
-"""The object ids that a member of the cluster can give to what it stores."""
+"""The object ids that a member of the cluster can assign to the objects it stores."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Final
 from rookery.errors import Unavailable
 from rookery.formats.keys import NUMBER_LIMIT, STORED, object_id
 
-# Numbers left at which a member should register again, to have fresh ones.
+# When this many numbers are left, a member should register again to get new ones.
 _RESERVE: Final = 100_000
 
 
 class Numbers:
-    """The object ids of one incarnation in the store, each given once."""
+    """The object ids of one incarnation in the store; each is returned once."""
 
     def __init__(self, incarnation: int) -> None:
         self.incarnation = incarnation
@@ -29,5 +29,5 @@ class Numbers:
 
     @property
     def is_nearly_spent(self) -> bool:
-        """Whether it is time to get a new incarnation."""
+        """Whether a new incarnation is needed soon."""
         return self.last >= NUMBER_LIMIT - _RESERVE

@@ -19,7 +19,7 @@ _BACKENDS: Final = "rookery.cluster.backends"
 
 
 class ClusterLogBackend(Protocol):
-    """What a module in `cluster/backends` offers."""
+    """The interface of a module in `cluster/backends`."""
 
     def traits(self, url: str) -> ClusterLogTraits:
         """Return the traits of the log that the URL names, without opening it."""
@@ -36,7 +36,7 @@ def open_log(url: str, *, durability: Durability = "disk") -> ClusterLog:
     Raises:
         ConfigError: the URL or the durability cannot be used.
         Unavailable: the log is out of reach.
-        Corrupt: what lies there is not a cluster log that this version can read.
+        Corrupt: the data there is not a cluster log that this version can read.
     """
     if durability not in get_args(Durability):
         raise ConfigError(f'durability {durability!r}: choose "disk" or "os"')
@@ -64,7 +64,7 @@ def _backend(url: str) -> ClusterLogBackend:
 
 
 class WatchedLog:
-    """Passes every call on. `wait` is not counted: it has no answer until there is an entry."""
+    """Forwards every call. `wait` is not counted: it completes only when there is an entry."""
 
     def __init__(self, cluster_log: ClusterLog, calls: PendingCalls) -> None:
         self._log = cluster_log

@@ -1,4 +1,4 @@
-"""Events that wait to be written, and what fits into one entry."""
+"""Proposed events that wait to be written, and their packing into entries."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from rookery.wire.codec import encode_bytes
 from rookery.wire.message import Message
 
 MAX_EVENT_BYTES: Final = 384 * 1024
-"""The events of one entry; well below the log's limit for the whole entry."""
+"""The limit for the events of one entry; well below the log's limit for the whole entry."""
 PART_BYTES: Final = 128 * 1024
-"""The events of one part of a divided list: other proposals share the entry with it."""
+"""The limit for one part of a divided list: other proposals share the entry with it."""
 _PART_EXTENTS: Final = 500
 _EXTENT_BYTES: Final = 80
 _EVENT_BYTES: Final = 64
 
 
 class Proposal:
-    """Events that go into one entry together, and the future that gets their outcomes.
+    """Events that go into the same entry, and the future that receives their outcomes.
 
     Raises:
-        ValueError: no entry can hold them.
+        ValueError: they do not fit into an entry.
     """
 
     __slots__ = ("event_bytes", "events", "extents", "future", "payload", "payload_bytes")
@@ -47,7 +47,7 @@ class Proposal:
         self.future: asyncio.Future[list[Outcome]] = asyncio.get_running_loop().create_future()
 
     def fail(self, error: Exception) -> None:
-        """Report an error, unless the waiter has an answer or was cancelled."""
+        """Report an error, unless the future is already done or cancelled."""
         if not self.future.done():
             self.future.set_exception(error)
 
@@ -68,7 +68,7 @@ def take_next(queue: deque[Proposal]) -> list[Proposal]:
 
 
 def merge(proposals: Sequence[Proposal]) -> tuple[list[Message], list[Buffer]]:
-    """Concatenate events and payloads; positions in the payload are moved accordingly."""
+    """Concatenate events and payloads, adjusting positions in the payload."""
     events: list[Message] = []
     payload: list[Buffer] = []
     size = 0
@@ -85,10 +85,10 @@ def merge(proposals: Sequence[Proposal]) -> tuple[list[Message], list[Buffer]]:
 
 
 def divide(events: Sequence[Message]) -> Iterator[list[Message]]:
-    """Divide events into parts that are each small enough for one entry, in their order.
+    """Divide events into parts that each fit into one entry, preserving their order.
 
     Raises:
-        ValueError: one event alone is larger than an entry.
+        ValueError: a single event is larger than an entry.
     """
     part: list[Message] = []
     size = extents = 0
@@ -110,7 +110,7 @@ def divide(events: Sequence[Message]) -> Iterator[list[Message]]:
 
 
 def size_of(event: Message) -> int:
-    """Return an upper bound of the bytes that an event takes in an entry."""
+    """Return an upper bound for the size of an event in an entry."""
     if isinstance(event, BatchesCommitted):
         return len(event.extents) * _EXTENT_BYTES + _EVENT_BYTES
     assert event.VERSIONS is not None  # noqa: S101 (events have versions)
@@ -118,7 +118,7 @@ def size_of(event: Message) -> int:
 
 
 def _extents(event: Message) -> int:
-    """Return how much of an entry's limit for extents an event takes."""
+    """Return how much of an entry's extent limit an event uses."""
     if isinstance(event, BatchesCommitted):
         return len(event.extents)
     return len(event.runs) if isinstance(event, SinkPartStaged) else 1

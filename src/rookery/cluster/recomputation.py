@@ -1,4 +1,4 @@
-"""The state as the cluster log gives it, computed anew beside the one that is in use."""
+"""Recomputes the state from the cluster log, independently of the state in use."""
 
 from __future__ import annotations
 

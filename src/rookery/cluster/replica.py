@@ -1,8 +1,8 @@
 """This process's copy of the state: it follows the log, applies it, and proposes entries.
 
-One append is in flight at a time and carries everything that waits. An entry's outcome is known
-when it is applied, never before; an answer of the log that gets lost is found again by reading,
-since entries know their writer.
+At most one append is in flight, and it carries all queued proposals. The outcome of an entry is
+known only when the entry is applied. If the log's response to an append is lost, the replica finds
+the entry by reading, because entries identify their writer.
 
     propose ──► queue ──► one entry ──► log.append ──┐
                                                      ▼
@@ -38,10 +38,11 @@ from rookery.wire.message import Message
 
 log = logging.getLogger(__name__)
 
-# Digests of so many entries are kept for comparing with what other writers had seen.
+# The digests of this many entries are kept, to compare them with other writers' digests.
 _DIGESTS: Final = 4096
 _RETRY_SECONDS: Final = (0.01, 0.05, 0.2, 0.5, 1.0)
-# After this many tries waiters get an error; the entry is tried on, since it may be in the log.
+# After this many attempts the waiters get an error. The append is still retried, because the entry
+# may be in the log.
 _PATIENT_TRIES: Final = 5
 
 APPEND_SECONDS: Final = metrics.histogram(
@@ -52,11 +53,11 @@ Listener = Callable[[EntryOutcome, Entry], None]
 
 
 class IncarnationFenced(Conflict):
-    """This incarnation counts no longer: another process took its place, or it was too slow."""
+    """This incarnation is no longer valid: another process replaced it, or it was too slow."""
 
 
 class _Dispute:
-    """A writer whose state differs from ours, although ours is the one that the log gives."""
+    """A writer whose state differs from ours, although ours matches the log."""
 
     __slots__ = ("_answer", "_seen")
 
@@ -65,12 +66,12 @@ class _Dispute:
         self._answer: int | None = None
 
     def answer(self, number: int, entry: Entry) -> None:
-        """Note an entry of ours that shows the writer that it differs from us."""
+        """Record the first entry of ours that lets the writer detect the difference."""
         if self._answer is None and entry.seen >= self._seen:
             self._answer = number
 
     def is_upheld(self, entry: Entry) -> bool:
-        """Whether the writer goes on although it has read our answer."""
+        """Whether the writer continues although it has read our entry."""
         return self._answer is not None and entry.seen >= self._answer
 
 
@@ -83,13 +84,13 @@ class Replica:
         clock: Clock,
         load_snapshot: LoadSnapshot | None = None,
     ) -> None:
-        """Begin with an empty state; `open` brings it up to date.
+        """Start with an empty state; `open` brings it up to date.
 
         Args:
-            cluster_log: what is followed.
+            cluster_log: the log to follow.
             clock: stamps the entries.
-            load_snapshot: finds the newest snapshot, for a start and for catching up with a log
-                that was trimmed: then it is told the entry that it must stand after, at least.
+            load_snapshot: loads the newest snapshot, at start and after the log was trimmed. Its
+                argument is the lowest entry that the snapshot must cover.
         """
         self.state = State()
         self.incarnation = self._sequence = 0
@@ -107,25 +108,25 @@ class Replica:
         self._is_open = False
         self._disputes: dict[int, _Dispute] = {}
         self.failure: Exception | None = None
-        """Why this replica has stopped for good; None while it works."""
+        """Why this replica has stopped permanently; None while it works."""
         self.log_bytes = 0
-        """Bytes of the entries that were applied here: what a restart would have to read."""
+        """The size of the entries that were applied here, which a restart would have to read."""
         self.opened_at = 0
-        """The entry of the snapshot that `open` began with: all behind it had to be read."""
+        """The entry of the snapshot that `open` started from: all later entries had to be read."""
         self._outage = Outage(log, "the cluster log")
         self.trouble = ""
-        """Why the cluster log was out of reach the last time; empty while it is not."""
+        """Why the cluster log was last unreachable; empty while it is reachable."""
         self.when_jumped: Callable[[], None] = lambda: None
-        """Called when the state was replaced by a snapshot's: what was in flight is not known."""
+        """Called when a snapshot replaced the state: outcomes of entries in flight are unknown."""
         self.when_failed: Callable[[Exception], None] = lambda _: None
-        """Called once if the replica has stopped; the process must end."""
-        # Called with events before they are proposed; it may propose what they need.
+        """Called once if the replica stops; the process must exit."""
+        # Called with events before they are proposed; it may propose events that they depend on.
         self.before_propose: Callable[[Sequence[Message]], None] = lambda _: None
 
     async def open(self, *, follow: bool = True) -> None:
-        """Start from the newest snapshot, apply what the log has beyond it, then follow it.
+        """Start from the newest snapshot, apply the log after it, then follow the log.
 
-        Who does not follow reads on by `barrier`, and with what it proposes itself.
+        Without `follow`, the replica advances only on `barrier` and with its own proposals.
         """
         found = await self._load_snapshot(0) if self._load_snapshot else None
         self._use(found or self.state)
@@ -136,7 +137,7 @@ class Replica:
             self._follower = asyncio.create_task(self._follow())
 
     async def close(self) -> None:
-        """Stop following; what waits is told that it is not known."""
+        """Stop following; pending proposals fail with `Unavailable`."""
         for task in (self._follower, self._appender, self._barrier):
             if task is not None:
                 task.cancel()
@@ -144,55 +145,54 @@ class Replica:
         self._fail_all(Unavailable("the broker stops"))
 
     def listen(self, listener: Listener) -> None:
-        """Have a listener called after every entry that was applied."""
+        """Register a listener that is called after every applied entry."""
         self._listeners.append(listener)
 
     def unlisten(self, listener: Listener) -> None:
-        """Have it called no more."""
+        """Remove a listener."""
         self._listeners = [one for one in self._listeners if one != listener]
 
     @property
     def waiting(self) -> int:
-        """How many proposals are not in an entry yet."""
+        """The number of proposals that are not in an entry yet."""
         return len(self._queue)
 
     def digest_at(self, number: int) -> int | None:
-        """Return this process's digest of the state after a recent entry; None if it is older."""
+        """Return this process's digest after a recent entry; None if the entry is too old."""
         return self._digests.get(number)
 
     async def lag(self) -> int:
-        """Return how many entries of the log are not applied here yet.
+        """Return the number of log entries that are not applied here yet.
 
         Raises:
-            Unavailable: the log is out of reach.
+            Unavailable: the log is unreachable.
         """
         return max(0, await self._log.head() - self.state.applied)
 
     async def register(self, event: Message) -> int:
-        """Join the cluster, or join it again; return the new incarnation."""
+        """Join or rejoin the cluster; return the new incarnation."""
         self.incarnation = self._sequence = 0
-        # What is in flight is of a dead incarnation: void, and not known as ours when applied.
+        # Entries in flight belong to a dead incarnation: they are void, and not recognised as ours.
         self._fail_all(IncarnationFenced("this broker joins the cluster again"))
         number = await self._append_as_stranger([event])
         self.incarnation = number
         return number
 
     async def create_cluster(self, event: Message) -> None:
-        """Write the log's first entry, if nobody has."""
+        """Write the log's first entry, if there is none."""
         await self._append_as_stranger([event])
 
     def propose(
         self, events: Sequence[Message], payload: Sequence[Buffer] = ()
     ) -> asyncio.Future[list[Outcome]]:
-        """Put events into the next entry; the future has their outcomes once it is applied.
+        """Put events into the next entry; the future returns their outcomes once it is applied.
 
-        Positions of a `Committed` without object are positions in the payload given here.
+        Positions of a `BatchesCommitted` without an object are positions in the payload given here.
 
-        The future fails with Fenced if this incarnation counts no longer, and with Unavailable if
-        it is not known what became of the entry.
+        The future fails with IncarnationFenced, or with Unavailable if the outcome is unknown.
 
         Raises:
-            ValueError: no entry can hold them; `propose_all` divides a list of events.
+            ValueError: they do not fit into an entry; `propose_all` divides a list of events.
         """
         self.before_propose(events)
         proposal = Proposal(events, payload)
@@ -205,25 +205,25 @@ class Replica:
         return proposal.future
 
     def propose_all(self, events: Sequence[Message]) -> asyncio.Future[list[Outcome]]:
-        """Propose a list of any length, divided by bytes; the future has all outcomes in order.
+        """Propose a list of any length, divided by size; the future returns all outcomes in order.
 
-        Each part goes into one entry. The order is kept, also against proposals made before and
-        after this call. The list is NOT atomic: a part may count while another one does not. If
-        one part fails, the future fails with the first error once every part is settled.
+        Each part goes into one entry. The order is preserved, also relative to proposals made
+        before and after this call. The list is NOT atomic: one part may count while another does
+        not. If a part fails, the future fails with the first error once every part is settled.
 
         Raises:
-            ValueError: one event alone is larger than an entry; nothing was proposed.
+            ValueError: a single event is larger than an entry; nothing was proposed.
         """
         return asyncio.ensure_future(_join([self.propose(part) for part in [*divide(events)]]))
 
     async def barrier(self) -> None:
-        """Return when all is applied that was in the log when this was called.
+        """Return when every entry that was in the log at the time of the call is applied.
 
-        One look at the log's head serves all who came before it began.
+        One request for the log's head serves all callers that arrived before it started.
         """
         running = self._barrier
         if running is not None and not running.done():
-            # That one may have looked before we were called: wait for the next.
+            # The running request may have read the head before this call: wait for the next one.
             await asyncio.wait([running])
         if self._barrier is None or self._barrier.done():
             self._barrier = asyncio.create_task(self._reach_head())
@@ -241,7 +241,7 @@ class Replica:
         while self.failure is None:
             try:
                 head = await self._log.wait(self.state.applied)
-                # Our own appends wake us too; they are applied from memory.
+                # Our own appends also wake this task; they are applied from memory.
                 if head > self.state.applied:
                     await self._catch_up()
             except Unavailable as error:
@@ -253,9 +253,9 @@ class Replica:
                 return
 
     async def _catch_up(self, until: int | None = None) -> None:
-        """Read and apply until there is no more, or up to an entry.
+        """Read and apply to the end of the log, or up to a given entry.
 
-        Any error but Unavailable stops the replica, whichever task has met it.
+        Any error except Unavailable stops the replica, whichever task encounters it.
         """
         async with self._reading:
             with self._stops_on_error():
@@ -271,7 +271,7 @@ class Replica:
             if not entries:
                 return
             for number, data in entries:
-                # Our own entries are applied from memory meanwhile.
+                # Our own entries may have been applied from memory in the meantime.
                 if number != self.state.applied + 1:
                     continue
                 self.log_bytes += len(data)
@@ -294,7 +294,7 @@ class Replica:
             raise
 
     async def _jump(self, trimmed: EntriesTrimmed) -> None:
-        """Go on from a snapshot: the log was trimmed beyond what we have applied."""
+        """Continue from a snapshot: the log was trimmed beyond the last applied entry."""
         found = await self._load_snapshot(trimmed.floor) if self._load_snapshot else None
         if found is None or found.applied < trimmed.floor:
             raise Corrupt(f"{trimmed}, but there is none; run `rookery recover`")
@@ -321,10 +321,10 @@ class Replica:
         for listener in self._listeners:
             listener(applied, entry)
 
-    # Comparing digests: docs/designs/0011-digests-and-upgrades.md says why this is enough.
+    # Digest comparison: docs/designs/0011-digests-and-upgrades.md explains why it is sufficient.
 
     def _differs(self, entry: Entry) -> bool:
-        """Whether an entry's writer had another state than we had after the same entry."""
+        """Whether the entry's writer had a different state than ours after the same entry."""
         own = self._digests.get(entry.seen)
         if own is None or self.state.is_foreign(entry):
             return False
@@ -333,18 +333,18 @@ class Replica:
         return own != entry.digest
 
     async def _look_into(self, number: int, entry: Entry) -> None:
-        """Find out which of the two is wrong; stop if it is this process.
+        """Find out which of the two states is wrong; stop if it is ours.
 
-        The log decides: the state is computed from it anew. A writer that is wrong finds that out
-        in the same way, and stops. One that goes on although it has read an entry of ours applies
-        the log by other rules; the younger of the two processes stops then.
+        The log decides: the state is recomputed from it. A writer whose state is wrong detects
+        that in the same way and stops. A writer that continues after reading an entry of ours
+        applies the log by different rules; then the younger of the two processes stops.
 
         Raises:
             Corrupt: this process must stop.
         """
         writer = entry.incarnation
         if (dispute := self._disputes.get(writer)) is None:
-            # A replica that opens computes its state from the log anyway.
+            # A replica that is opening has just computed its state from the log.
             if self._is_open:
                 logged = await recompute(self._log, self._load_snapshot, entry.seen)
                 if logged.applied > self.state.applied:
@@ -440,7 +440,7 @@ class Replica:
             return
 
     async def _reach(self, number: int) -> None:
-        """Apply up to an entry that is known to be in the log, however long that takes."""
+        """Apply up to an entry that is known to be in the log, retrying indefinitely."""
         attempt = 0
         while self.state.applied < number:
             try:
@@ -451,20 +451,21 @@ class Replica:
                 attempt += 1
 
     async def _wait_after(self, error: Unavailable, attempt: int) -> None:
-        """Wait before the next try; after a few, waiters get the error while we go on."""
+        """Wait before the next attempt; after a few attempts, report the error to the waiters."""
         self.trouble = str(error)
         await asyncio.sleep(_RETRY_SECONDS[min(attempt, len(_RETRY_SECONDS) - 1)])
         if attempt + 1 >= _PATIENT_TRIES:
             self._tell_all(Unavailable(f"the cluster log is out of reach: {error}"))
 
     async def _is_settled(self, entry: Entry) -> bool:
-        """Look for our own entry in the log, after its append failed.
+        """Look for our own entry in the log after its append failed.
 
-        The state decides, not what is in flight: a jump by snapshot gives up waiters, but the next
-        entry must not be written before this one has counted, or all that follow are void.
+        The state decides, not the proposals in flight. A jump to a snapshot abandons the waiters,
+        but the next entry must not be written before this one has counted; otherwise all later
+        entries are void.
 
         Raises:
-            Fenced: it has not counted, and will not.
+            IncarnationFenced: the entry has not counted and never will.
         """
         try:
             await self._catch_up()
@@ -476,7 +477,7 @@ class Replica:
         return last is None or last >= entry.sequence
 
     async def _append_as_stranger(self, events: list[Message]) -> int:
-        """Append what a process says before it has an incarnation."""
+        """Append events before this process has an incarnation."""
         number = await self._log.append(write_entry(_writer(self._entry(0, 0)), events))
         await self._catch_up(number)
         return number
@@ -510,7 +511,7 @@ class Replica:
         self._in_flight.clear()
 
     def _tell_all(self, error: Exception) -> None:
-        """Give up what waits, and tell those in flight that it is not known what becomes of it."""
+        """Drop queued proposals and fail those in flight, whose outcome is unknown."""
         waiting = [*self._queue, *(one for many in self._in_flight.values() for one in many)]
         self._queue.clear()
         for proposal in waiting:

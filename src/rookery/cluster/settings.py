@@ -1,4 +1,4 @@
-"""Settings of members of the cluster."""
+"""Settings of cluster members."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemberSettings:
-    """How a member behaves."""
+    """The timing and retry behaviour of a member."""
 
     beat_ms: int = 3_000
-    """A member beats after this long without an entry of its own."""
+    """A member sends a heartbeat after this long without an entry of its own."""
     retry_ms: int = 1_000
-    """The pause between two registrations while the cluster log is out of reach."""
+    """The pause between registration attempts while the cluster log is unreachable."""
     leave_ms: int = 5_000
-    """How long a member tries to leave in order."""
+    """How long a member tries to leave cleanly."""
     max_registrations: int = 1
-    """How many incarnations to register until the owner can use one."""
+    """The maximum number of incarnations to register until the owner can use one."""
     is_eager: bool = False
-    """Whether the member rejoins as soon as it must; else it waits for the next `join`."""
+    """Whether the member rejoins immediately when needed; otherwise the next `join` does it."""

@@ -1,11 +1,11 @@
-"""Settings from files, environment and flags, into the settings classes of the parts.
+"""Loads settings from files, environment and flags into settings classes.
 
-A part's settings class is a frozen dataclass of plain values, each with a docstring. From it come:
+A settings class is a frozen dataclass of plain values, each with a docstring. It defines:
 
 - its keys in a TOML file: `http-listen` (or `http_listen`) in the table `[broker]`,
 - its variables: `ROOKERY_BROKER_HTTP_LISTEN`,
 - its flags: `--http-listen`, with the docstring as help.
 
-Flags win over the environment, that over files, those over defaults: see
+Flags override the environment, which overrides files, which override defaults: see
 `docs/guide/configuration.md`.
 """

@@ -1,4 +1,4 @@
-"""The docstrings of a class's fields: the string literals below them, which Python forgets."""
+"""Reads the docstrings of a class's fields: the string literals below them, which Python drops."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ def field_docs(cls: type) -> Mapping[str, str]:
 
 @cache
 def _module_docs(module: str) -> Mapping[str, Mapping[str, str]]:
-    """Read a module's source once: the docstrings of all its classes, by their full names."""
+    """Read a module's source once; return the docstrings of all its classes, by qualified name."""
     file = getattr(sys.modules.get(module), "__file__", None)
     if file is None:
         return {}
     try:
-        # Not by `inspect.getsource`, which would parse all of it for every class.
+        # `inspect.getsource` is not used, because it would parse the whole file for every class.
         tree = ast.parse(Path(file).read_bytes())
     except (OSError, SyntaxError, ValueError):
         return {}

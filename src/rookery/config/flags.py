@@ -1,4 +1,4 @@
-"""Flags of a command: one for each setting, with the field's docstring as help."""
+"""Command-line flags: one for each setting, with the field's docstring as help."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ if TYPE_CHECKING:
 
 
 def add_flags(parser: argparse.ArgumentParser, cls: type[DataclassInstance]) -> None:
-    """Give a parser a flag for each setting of a class; `load` reads them."""
+    """Add a flag to a parser for each setting of a class; `load` reads them."""
     group = parser.add_argument_group("settings")
     for setting in settings_of(cls):
         _add_flag(group, setting)
 
 
 def read_flags(parsed: Mapping[str, object]) -> dict[str, object]:
-    """Return the values of the flags of `add_flags` from what was parsed."""
+    """Return the values of the flags of `add_flags` from the parsed arguments."""
     return {name: value for name, value in parsed.items() if name.startswith(DEST_PREFIX)}
 
 
 def _add_flag(group: argparse._ArgumentGroup, setting: Setting) -> None:
-    # Values stay text here: `load` checks them, and tells of all sources in the same words.
+    # Values stay text here: `load` checks them, with the same messages for all sources.
     words = _help(setting)
     if setting.kind.is_switch:
         action = argparse.BooleanOptionalAction
-        # Its `default` would be shown by the action itself, as it sees fit.
+        # The action itself would show its `default` in its own format.
         group.add_argument(
             setting.flag, dest=setting.dest, action=action, default=argparse.SUPPRESS, help=words
         )
@@ -50,5 +50,5 @@ def _help(setting: Setting) -> str:
         value = setting.kind.to_toml(setting.default)
         default = f"default: {value if isinstance(value, str) else toml_text(value)}"
     text = f"{setting.doc} ({default})" if default else setting.doc
-    # argparse takes percent signs for its own.
+    # argparse interprets percent signs.
     return text.strip().replace("%", "%%")

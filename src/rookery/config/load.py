@@ -1,6 +1,6 @@
-"""Loading settings: each value from the strongest source that gives it, checked, with its place.
+"""Loads settings: each value from the source with the highest precedence, checked, with its place.
 
-This package is the only one that looks at the environment, and this is where it does.
+This package is the only one that reads the environment, and it does so here.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ if TYPE_CHECKING:
 T = TypeVar("T", bound="DataclassInstance")
 
 DEFAULT: Final = "default"
-"""The source of a value that nobody gave."""
+"""The source of a value that was not set."""
 DEFAULT_FILE: Final = Path("rookery.toml")
-"""Read if it is there and no other file is named."""
+"""Read if it exists and no other file is named."""
 FILE_VARIABLE: Final = "ROOKERY_CONFIG"
 """Names the file, if no flag does."""
 
 
 @dataclass(frozen=True, slots=True)
 class LoadedSettings(Generic[T]):
-    """Settings, and where each value came from."""
+    """Settings, and the source of each value."""
 
     settings: T
     section: str
@@ -45,7 +45,7 @@ class LoadedSettings(Generic[T]):
     sources: Mapping[Setting, str]
     """For people: `default`, `rookery.toml:3`, `variable X` or `flag --x`."""
     warnings: tuple[str, ...] = ()
-    """What the user should be told, though it is no error."""
+    """Warnings for the user, which are not errors."""
 
 
 def load(  # noqa: PLR0913, PLR0917 (one for each source)
@@ -57,19 +57,19 @@ def load(  # noqa: PLR0913, PLR0917 (one for each source)
     sections: Collection[str] = (),
     more: Sequence[Given] = (),
 ) -> LoadedSettings[T]:
-    """Load a part's settings; flags win over the environment, that over files, a later file first.
+    """Load settings; flags override the environment, which overrides files, and later files win.
 
     Args:
         cls: the settings class.
-        section: the part's name: its table in files, and in the names of its variables.
+        section: the name of its table in files, and in the names of its variables.
         flags: the values of the flags of `add_flags`, as `read_flags` returns them.
         environ: the environment; by default the process's own.
         files: TOML files, all of which must exist.
-        sections: all that a file may hold; if given, other tables are refused.
-        more: what another kind of file gives; it wins over TOML files.
+        sections: all tables that a file may hold; if given, other tables are rejected.
+        more: values from another kind of file; they override TOML files.
 
     Raises:
-        ConfigError: something is wrong; all of it is told, with the place where it stands.
+        ConfigError: the settings are invalid; the text lists all problems with their places.
     """
     environ = os.environ if environ is None else environ
     settings, problems = settings_of(cls), Problems()
@@ -95,7 +95,7 @@ def config_files(
     environ: Mapping[str, str] | None = None,
     default: Path = DEFAULT_FILE,
 ) -> list[Path]:
-    """Find the files to load: those that are named, or that of ROOKERY_CONFIG, or the default."""
+    """Find the files to load: the named ones, that of ROOKERY_CONFIG, or the default."""
     environ = os.environ if environ is None else environ
     if not named and environ.get(FILE_VARIABLE):
         named = [environ[FILE_VARIABLE]]
@@ -142,14 +142,14 @@ def _refusal(section: str, given: Given) -> str:
 def _build(
     cls: type[T], section: str, values: Mapping[Setting, object], sources: Mapping[Setting, str]
 ) -> T:
-    """Make the settings; if the class refuses a value, say where that came from."""
+    """Create the settings; if the class rejects a value, report the value's source."""
     try:
         return build(cls, {setting.path: value for setting, value in values.items()})
     except ConfigError as error:
         named = [one for one in sources if one.path[-1] == error.name]
         if not named:
             raise ConfigError(f"{section}: {error}") from error
-        # A name may be that of several, in classes within classes: then tell all their places.
+        # Several settings in nested classes can share a name: then report all their places.
         places = ", ".join(f"{one.key}: {sources[one]}" for one in named)
         if len(named) == 1:
             places = sources[named[0]]

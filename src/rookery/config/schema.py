@@ -1,4 +1,4 @@
-"""A settings class as a list of its settings, with the names they go by outside."""
+"""Lists the settings of a settings class, with their external names."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ if TYPE_CHECKING:
 T = TypeVar("T", bound="DataclassInstance")
 
 DEST_PREFIX = "setting "
-"""What the names of flags' values begin with among parsed arguments."""
+"""The prefix of flag values among parsed arguments."""
 NO_DEFAULT = object()
-"""In the place of a default: the user must say."""
+"""Replaces a default: the user must set the value."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Setting:
-    """One value that a user may choose.
+    """One value that a user can set.
 
-    In a field's `metadata`: `secret` (never shown), `min` and `max` (of numbers), and
-    `setting: False` for what users may not choose.
+    In a field's `metadata`: `secret` (never shown), `min` and `max` (of numbers), and `setting:
+    False` for fields that users cannot set.
     """
 
     path: tuple[str, ...]
-    """The names of the fields that lead to it; more than one if its class is within another."""
+    """The names of the fields that lead to it; more than one in a nested class."""
     kind: ValueKind
     default: object
     doc: str
@@ -40,7 +40,7 @@ class Setting:
 
     @property
     def key(self) -> str:
-        """Its key in the file: dotted if it lies in a table of its own."""
+        """Its key in the file: dotted if it is in a nested table."""
         return ".".join(name.replace("_", "-") for name in self.path)
 
     @property
@@ -50,7 +50,7 @@ class Setting:
 
     @property
     def dest(self) -> str:
-        """The name of its flag's value among parsed arguments, apart from all others."""
+        """The name of its flag's value among parsed arguments, distinct from all others."""
         return DEST_PREFIX + ".".join(self.path)
 
     def variable(self, section: str) -> str:
@@ -58,7 +58,7 @@ class Setting:
         return re.sub("[-.]", "_", "_".join(("ROOKERY", section, *self.path)).upper())
 
     def shown(self, value: object) -> str:
-        """Return a value as an error message may show it."""
+        """Return a value as error messages may show it."""
         return "a secret value" if self.is_secret else repr(value)
 
 
@@ -81,7 +81,7 @@ def settings_of(cls: type[DataclassInstance]) -> tuple[Setting, ...]:
 
 
 def build(cls: type[T], values: dict[tuple[str, ...], object]) -> T:
-    """Make the settings object from values by path."""
+    """Create the settings object from values by path."""
     hints = get_type_hints(cls)
     arguments: dict[str, object] = {}
     for field in _fields(cls):
@@ -96,7 +96,7 @@ def build(cls: type[T], values: dict[tuple[str, ...], object]) -> T:
 def _walk(
     cls: type[DataclassInstance], above: tuple[str, ...], example: object
 ) -> Iterator[Setting]:
-    """List the settings of a class; those of an example, if there is one, are the defaults."""
+    """List the settings of a class; an example, if given, provides the defaults."""
     hints, docs = get_type_hints(cls), field_docs(cls)
     for field in _fields(cls):
         hint, path = hints[field.name], (*above, field.name)

@@ -1,7 +1,7 @@
-"""The tables that a configuration file may hold: one for each server, and the clusters by name.
+"""The tables that a configuration file can hold: one for each server, and the named clusters.
 
 A server is a package with a module `serve`. Its settings have the table of the package's name:
-`rookery/broker/process/serve.py` reads `[broker]`.
+`rookery/broker/serve.py` reads `[broker]`.
 """
 
 from __future__ import annotations

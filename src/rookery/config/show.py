@@ -1,4 +1,4 @@
-"""Showing settings and where they came from, as a file that could be loaded, or for scripts."""
+"""Shows settings with their sources, as a loadable file or for scripts."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ if TYPE_CHECKING:
 T = TypeVar("T", bound="DataclassInstance")
 
 MASK: Final = "********"
-"""Shown in the place of a secret, whatever its length."""
+"""Shown in place of a secret, regardless of its length."""
 
 
 def print_config(loaded: LoadedSettings[T]) -> str:
-    """Return the settings as TOML, with a comment after each that says where it came from.
+    """Return the settings as TOML, with the source of each in a comment.
 
-    Read back it gives the same settings, but for secrets.
+    Loading the text yields the same settings, except for secrets.
     """
     tables: dict[tuple[str, ...], list[str]] = {(): []}
     for setting, value in loaded.values.items():
@@ -45,7 +45,7 @@ def config_as_json(loaded: LoadedSettings[T]) -> dict[str, dict[str, dict[str, T
 def _line(setting: Setting, value: object, source: str) -> str:
     shown = _shown(setting, value)
     key = setting.path[-1].replace("_", "-")
-    # TOML has no word for nothing; the empty text is ours.
+    # TOML has no null; the empty text represents it.
     return f"{key} = {toml_text('' if shown is None else shown)}  # {_one_line(source)}"
 
 
@@ -58,5 +58,5 @@ def _shown(setting: Setting, value: object) -> Toml | None:
 
 
 def _one_line(source: str) -> str:
-    # A file's name may hold anything, but a comment ends with its line.
+    # A file name can hold any character, but a comment ends with its line.
     return "".join(letter if letter.isprintable() else "?" for letter in source)

@@ -1,4 +1,4 @@
-"""Where values come from: TOML files, the environment, flags. Each value knows its place."""
+"""The sources of values: TOML files, the environment, flags. Each value knows its place."""
 
 from __future__ import annotations
 
@@ -20,38 +20,38 @@ _KEY = re.compile(r"\s*([\w\-.\"' \t]+?)\s*=")
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """A value as someone gave it, not looked at yet."""
+    """A value as given by a source, not yet checked."""
 
     setting: Setting
     value: object
     is_text: bool
-    """Whether it is the text of a variable or flag, or else a value of TOML's."""
+    """Whether it is the text of a variable or flag; otherwise it is a TOML value."""
     source: str
-    """Where it stands, for people: `rookery.toml:3`, `variable X` or `flag --x`."""
+    """Its place, for people: `rookery.toml:3`, `variable X` or `flag --x`."""
 
 
 class Problems:
-    """What is wrong, gathered so that the user learns all of it at once."""
+    """Collects all problems, so that the user sees them together."""
 
     def __init__(self) -> None:
         self._found: list[str] = []
 
     def add(self, problem: str) -> None:
-        """Note one more."""
+        """Add a problem."""
         self._found.append(problem)
 
     def check(self) -> None:
-        """Stop here if there are any.
+        """Raise an error if there are problems.
 
         Raises:
-            ConfigError: there are; its text has a line for each.
+            ConfigError: there are problems; its text has a line for each.
         """
         if self._found:
             raise ConfigError("\n".join(self._found))
 
 
 def from_flags(settings: Sequence[Setting], flags: Mapping[str, object]) -> Iterator[Given]:
-    """Yield what the command line gives, by `Setting.dest`."""
+    """Yield the values of the command line, by `Setting.dest`."""
     for setting in settings:
         value = flags.get(setting.dest)
         if value is not None:
@@ -61,7 +61,7 @@ def from_flags(settings: Sequence[Setting], flags: Mapping[str, object]) -> Iter
 def from_environment(
     settings: Sequence[Setting], section: str, environ: Mapping[str, str]
 ) -> Iterator[Given]:
-    """Yield what the environment gives."""
+    """Yield the values of the environment."""
     for setting in settings:
         name = setting.variable(section)
         if name in environ:
@@ -71,9 +71,9 @@ def from_environment(
 def misspelt_variables(
     settings: Sequence[Setting], section: str, environ: Mapping[str, str]
 ) -> Iterator[str]:
-    """Yield a warning for each variable that looks like one of ours but is not.
+    """Yield a warning for each variable that resembles a setting's but is unknown.
 
-    Only a warning: others (Kubernetes, for a service of our name) make variables with our prefix.
+    Only a warning: others, such as Kubernetes for a service named rookery, use the same prefix.
     """
     known = [setting.variable(section) for setting in settings]
     prefix = re.sub("[-.]", "_", f"ROOKERY_{section}_".upper())
@@ -85,10 +85,10 @@ def misspelt_variables(
 
 
 class TomlFile:
-    """A file that was read, and knows on which lines its keys stand."""
+    """A parsed file with the line numbers of its keys."""
 
     def __init__(self, path: Path) -> None:
-        """Read it.
+        """Read the file.
 
         Raises:
             ConfigError: it cannot be read, or is not TOML.
@@ -102,7 +102,7 @@ class TomlFile:
         self._lines: dict[tuple[str, ...], int] | None = None
 
     def check_sections(self, sections: Collection[str], problems: Problems) -> None:
-        """Note every table that belongs to no part."""
+        """Add a problem for every unknown table."""
         for name in self._root:
             if name not in sections:
                 place = self._place((_normal(name),))
@@ -111,7 +111,7 @@ class TomlFile:
     def given(
         self, settings: Sequence[Setting], section: str, problems: Problems
     ) -> Iterator[Given]:
-        """Yield what the section gives, which may lie in another; note what is no setting."""
+        """Yield the values of a section, which can be nested; add a problem per unknown key."""
         by_path = {setting.path: setting for setting in settings}
         above, table = self._table(section)
         if not isinstance(table, dict):
@@ -121,13 +121,13 @@ class TomlFile:
             yield Given(by_path[path], value, is_text=False, source=self._place((*above, *path)))
 
     def names(self, section: str) -> list[str]:
-        """Return the tables that lie in a section."""
+        """Return the tables in a section."""
         _, table = self._table(section)
         inner = table if isinstance(table, dict) else {}
         return sorted(name for name, value in inner.items() if isinstance(value, dict))
 
     def _table(self, section: str) -> tuple[tuple[str, ...], object]:
-        """Find a section, and the keys that lead there."""
+        """Find a section, and the keys that lead to it."""
         keys = section.split(".")
         found: object = self._root
         for key in keys:
@@ -163,7 +163,7 @@ class TomlFile:
     def _place(self, path: tuple[str, ...]) -> str:
         if self._lines is None:
             self._lines = _find_lines(self._text)
-        # A key within an inline table stands on the line of the table.
+        # A key within an inline table has the line of the table.
         for count in range(len(path), 0, -1):
             if line := self._lines.get(path[:count]):
                 return f"{self._path}:{line}"
@@ -187,8 +187,8 @@ def _read(path: Path) -> str:
 def _find_lines(text: str) -> dict[tuple[str, ...], int]:
     """Find the line of every key.
 
-    By eye rather than by grammar, since the parser does not tell: a key within a text of several
-    lines would be taken for one. It is only for people.
+    This is a heuristic, since the parser does not report lines: text within a multi-line string can
+    be mistaken for a key. The line is only shown to people.
     """
     lines: dict[tuple[str, ...], int] = {}
     above: tuple[str, ...] = ()

@@ -1,4 +1,4 @@
-"""What a setting may be: from text (environment, flags) or TOML to its type, and back to TOML."""
+"""The types of settings: conversion from text (environment, flags) or TOML, and back to TOML."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ _INT = re.compile(r"[+-]?[0-9]+(_[0-9]+)*")
 _FLOAT = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?")
 
 Toml: TypeAlias = "str | int | float | bool | list[Toml]"
-"""A value as it stands in a TOML file or in JSON."""
+"""A value in a TOML file or in JSON."""
 
 
 class BadValue(ValueError):  # noqa: N818 (caught here, and told as a ConfigError)
-    """The value is not what the setting may be."""
+    """The value is not valid for the setting."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,19 +32,19 @@ class ValueKind:
     """A type that a setting can have."""
 
     allowed: str
-    """What may be written, in words: ends a sentence that begins with "must be"."""
+    """The allowed values, as the end of a sentence that begins with "must be"."""
     from_text: Callable[[str], object]
-    """Read an environment variable or a flag; raises `BadValue`."""
+    """Parse an environment variable or a flag; raises `BadValue`."""
     from_toml: Callable[[object], object]
-    """Take over what a TOML file holds; raises `BadValue`."""
+    """Convert a value of a TOML file; raises `BadValue`."""
     to_toml: Callable[[object], Toml]
     """Undo `from_toml`."""
     is_switch: bool = False
-    """Whether its flag stands for itself, with `--no-` for the opposite."""
+    """Whether its flag takes no value, with `--no-` for the opposite."""
     choices: tuple[str, ...] = ()
-    """What may be chosen, if it is a choice."""
+    """The allowed choices, if it is a choice."""
     may_be_unset: bool = False
-    """Whether it may be None, which is written as an empty text."""
+    """Whether it can be None, which is written as an empty text."""
 
 
 def kind_of(hint: object, minimum: float | None = None, maximum: float | None = None) -> ValueKind:
@@ -71,11 +71,11 @@ def kind_of(hint: object, minimum: float | None = None, maximum: float | None = 
 
 
 def toml_text(value: Toml) -> str:
-    """Write a value as TOML does."""
+    """Format a value as TOML."""
     if isinstance(value, list):
         return f"[{', '.join(map(toml_text, value))}]"
     if isinstance(value, str):
-        # JSON's strings are TOML's but for this one character.
+        # JSON strings are valid TOML except for this one character.
         return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
     return json.dumps(value)
 
@@ -94,7 +94,7 @@ def _number(is_whole: bool, minimum: float | None, maximum: float | None) -> Val
         is_number = isinstance(value, int if is_whole else (int, float))
         if not is_number or isinstance(value, bool) or not isinstance(value, (int, float)):
             raise BadValue
-        if not low <= value <= high or value in {math.inf, -math.inf}:  # NaN is not in between
+        if not low <= value <= high or value in {math.inf, -math.inf}:  # NaN is out of range, too
             raise BadValue
         return value if is_whole else float(value)
 
@@ -127,7 +127,7 @@ def _boolean(value: object) -> bool:
 def _string(value: object) -> str:
     if not isinstance(value, str):
         raise BadValue
-    # A variable's bytes that are no UTF-8 come as surrogates, and nobody could write them down.
+    # Bytes of a variable that are not UTF-8 become surrogates, which cannot be written.
     if not value.isprintable() and any("\ud800" <= letter <= "\udfff" for letter in value):
         raise BadValue
     return value
@@ -140,7 +140,7 @@ def _path(value: object) -> Path:
     try:
         return Path(text).expanduser()
     except RuntimeError:
-        raise BadValue from None  # the home of a user that does not exist
+        raise BadValue from None  # the home of a nonexistent user
 
 
 _SIMPLE: Final[dict[type, ValueKind]] = {
@@ -165,7 +165,7 @@ def _choice(values: dict[str, object]) -> ValueKind:
         return values[text]
 
     def take(value: object) -> object:
-        # A number that may be chosen may be written as one, but `true` is not 1.
+        # A numeric choice can be written as a number, but `true` is not 1.
         if isinstance(value, bool) or not isinstance(value, (str, int)):
             raise BadValue
         chosen = choose(str(value))

@@ -8,41 +8,41 @@ from collections.abc import Sequence
 from rookery.records.kernel import Buffer
 
 def locate(data: Buffer, begin: int, until: int, partition: int, table: Buffer, /) -> int:
-    """Note where the records of batches lie that are not compressed; return how many.
+    """Record the locations of the records in uncompressed batches; return their number.
 
-    It returns -1 for whatever is not plain: compressed, malformed or of another format. What it
-    is then is for the decoder of `rookery.records.columns` to say.
+    It returns -1 for batches that are compressed, malformed or of another format. The decoder of
+    `rookery.records.columns` then determines which of these applies.
 
     Args:
-        data: whole batches; it must stay where it is while the addresses are used.
-        begin: the first offset wanted.
-        until: the offset before which records are wanted.
-        partition: the number that rows shall bear.
-        table: with room for every record; a row's order is left to be said.
+        data: whole batches; the memory must not move while the addresses are used.
+        begin: the first requested offset.
+        until: the end offset (exclusive).
+        partition: the partition number to store in the rows.
+        table: with room for every record; the rows' order is not set.
 
     Raises:
         ValueError: the table does not consist of whole rows.
     """
 
 def unpack(lines: Buffer, columns: Sequence[Buffer], /) -> None:
-    """Bring the numbers of rows that lie anywhere into columns.
+    """Copy the numbers of rows at arbitrary addresses into columns.
 
     Args:
-        lines: the rows' addresses, as int64; whoever owns the memory must live meanwhile.
-        columns: eight, each with exactly the room: int32 for partitions and sizes, else int64.
+        lines: the rows' addresses, as int64; the memory must stay alive during the call.
+        columns: eight, of exactly the needed size: int32 for partitions and sizes, else int64.
 
     Raises:
-        ValueError: there are others, or they have not the room.
+        ValueError: the number of columns or the size of one is wrong.
     """
 
 def gather(addresses: Buffer, sizes: Buffer, out: Buffer, /) -> None:
-    """Copy bytes that lie anywhere one behind the other.
+    """Copy byte strings at arbitrary addresses into one contiguous buffer.
 
     Args:
-        addresses: where each piece lies, as int64; whoever owns the memory must live meanwhile.
-        sizes: how long each is, as int32; below zero means that there is none.
-        out: where to; it must have exactly the room.
+        addresses: the address of each string, as int64; the memory must stay alive.
+        sizes: the size of each, as int32; a negative size means that there is none.
+        out: the destination; it must have exactly the needed size.
 
     Raises:
-        ValueError: there are fewer addresses than sizes, or `out` has another size than needed.
+        ValueError: there are fewer addresses than sizes, or `out` has the wrong size.
     """

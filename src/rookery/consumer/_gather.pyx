@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, freethreading_compatible=False
-"""Find records in batches, and copy bytes that lie anywhere. The contract is `_gather.pyi`."""
+"""Find records in batches, and copy bytes from any address. The contract is `_gather.pyi`."""
 
 from cpython.buffer cimport (
     PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer,
@@ -140,7 +140,7 @@ cdef struct Rows:
 cdef Py_ssize_t locate_batch(
     const uint8_t* p, Py_ssize_t size, int64_t begin, int64_t until, Py_ssize_t row, Rows* to
 ) noexcept nogil:
-    """Note where the records of one batch lie; return the next row, or -1."""
+    """Record the locations of one batch's records; return the next row, or -1."""
     cdef int64_t base = get_i64(p), base_time = get_i64(p + 27), max_time = get_i64(p + 35)
     cdef int32_t last_delta = get_i32(p + 23), count = get_i32(p + 57), delta = 0, length = 0
     cdef int32_t key_size = 0, value_size = 0
@@ -150,7 +150,8 @@ cdef Py_ssize_t locate_batch(
     cdef int64_t* one = to.table + row * WIDTH
     if p[16] != 2 or attributes & (CODECS | CONTROL) or count < 0 or base < 0:
         return -1
-    # Deltas are added below: what is far from any time or offset is left to the other decoder.
+    # Deltas are added below and could overflow. Implausible times and offsets are left to the other
+    # decoder.
     if not -(<int64_t>1 << 60) < base_time < <int64_t>1 << 60 or base > <int64_t>1 << 60:
         return -1
     while count > 0:

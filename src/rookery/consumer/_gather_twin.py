@@ -1,4 +1,4 @@
-"""Find records in batches, and copy bytes, in plain Python; see `_gather.pyi`."""
+"""Find records in batches and copy bytes, in pure Python; see `_gather.pyi`."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _SMALLEST: Final = 6
 
 
 def gather(addresses: Buffer, sizes: Buffer, out: Buffer, /) -> None:
-    """Copy bytes that lie anywhere one behind the other."""
+    """Copy byte strings at arbitrary addresses into one contiguous buffer."""
     places = memoryview(addresses).cast("B").cast("q")
     lengths = memoryview(sizes).cast("B").cast("i")
     room = memoryview(out).cast("B")
@@ -38,7 +38,7 @@ def gather(addresses: Buffer, sizes: Buffer, out: Buffer, /) -> None:
 
 
 def unpack(lines: Buffer, columns: Sequence[Buffer], /) -> None:
-    """Bring the numbers of rows that lie anywhere into columns."""
+    """Copy the numbers of rows at arbitrary addresses into columns."""
     places = memoryview(lines).cast("B").cast("q")
     if len(columns) != WIDTH:
         raise ValueError(f"{len(columns)} columns, not {WIDTH}")
@@ -61,7 +61,7 @@ def _numbers(table: Buffer) -> memoryview[int]:
 
 
 class _Broken(Exception):  # noqa: N818 (it does not leave this module)
-    """The batch is not plain."""
+    """The batch is compressed, malformed or of another format."""
 
 
 class _Found(NamedTuple):
@@ -74,7 +74,7 @@ class _Found(NamedTuple):
 
 
 def locate(data: Buffer, begin: int, until: int, partition: int, table: Buffer, /) -> int:
-    """Note where the records of batches lie that are not compressed; return how many, or -1."""
+    """Record the locations of the records in uncompressed batches; return their number, or -1."""
     out = _numbers(table)
     view = memoryview(data).cast("B")
     start = np.frombuffer(view, np.uint8).ctypes.data if len(view) else 0

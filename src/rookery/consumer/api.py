@@ -1,4 +1,4 @@
-"""The three ways to read topics in the order of time: `read`, `replay` and `follow`.
+"""The three functions that read topics in order of time: `read`, `replay` and `follow`.
 
     import rookery
 
@@ -7,9 +7,9 @@
     for batch in rookery.replay("localhost:9092", "orders", start=timedelta(hours=1)):
         print(batch.num_rows, batch.checkpoint.to_json())
 
-All three return an `OrderedStream`. The cluster is any Kafka by its bootstrap addresses, with
-`ClientSettings` for TLS and logins; or Rookery's own objects with no broker in between, by a URL
-of their store or a `ClusterAddress`.
+All three return an `OrderedStream`. The cluster is either any Kafka cluster, given by bootstrap
+addresses or by `ClientSettings` (for TLS and logins), or Rookery's own objects. Objects are read
+without a broker; they are given by the URL of their store or by a `ClusterAddress`.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from rookery.consumer.stream import OrderedStream, StreamSubscription
 from rookery.direct.place import ClusterAddress
 
 Cluster: TypeAlias = str | ClientSettings | ClusterAddress
-"""Bootstrap addresses, settings of a client, or where a log lies."""
+"""Bootstrap addresses, client settings, or the location of a log."""
 Topics: TypeAlias = str | Sequence[str] | re.Pattern[str] | Mapping[str, Position]
-"""One topic, several, a pattern that whole names match, or a start for each."""
+"""One topic, several, a pattern that must match whole names, or a start position per topic."""
 
 
 def read(
@@ -38,17 +38,17 @@ def read(
     end: Positions = "now",
     **options: Unpack[StreamOptions],
 ) -> OrderedStream:
-    """Read what is there: from the earliest row to where the partitions end now.
+    """Read the existing rows: from the earliest row to the current end of each partition.
 
     Args:
-        cluster: whose topics.
-        topics: which; of equal times, the one named first comes first.
-        start: where to begin.
-        end: where to end.
+        cluster: the cluster to read from.
+        topics: the topics; rows with equal times are ordered by the order of this list.
+        start: the start position.
+        end: the end position.
         **options: the fields of `StreamSettings`.
 
     Raises:
-        ConfigError: something cannot be used; the text names it.
+        ConfigError: an argument cannot be used; the message names it.
     """
     return OrderedStream(cluster, _subscription(topics, start, end), settings_of(options))
 
@@ -62,18 +62,18 @@ def replay(
     then: Literal["stop", "live"] = "stop",
     **options: Unpack[StreamOptions],
 ) -> OrderedStream:
-    """Read from a start to an end; then stop, or stay and hand out what comes.
+    """Read from a start to an end, then stop or continue with live rows.
 
     Args:
-        cluster: whose topics.
-        topics: which.
-        start: where to begin.
-        end: where to end, or with `then="live"` where the replay counts as over.
-        then: what follows.
-        **options: the fields of `StreamSettings`; `speed=1` replays as fast as it was written.
+        cluster: the cluster to read from.
+        topics: the topics to read.
+        start: the start position.
+        end: the end position; with `then="live"`, the position at which the replay is complete.
+        then: whether to stop at the end or to continue with live rows.
+        **options: the fields of `StreamSettings`; `speed=1` replays at the original speed.
 
     Raises:
-        ConfigError: something cannot be used; the text names it.
+        ConfigError: an argument cannot be used; the message names it.
     """
     wanted = _subscription(topics, start, end, is_live=then == "live")
     return OrderedStream(cluster, wanted, settings_of(options))
@@ -86,16 +86,16 @@ def follow(
     start: Positions = "latest",
     **options: Unpack[StreamOptions],
 ) -> OrderedStream:
-    """Hand out rows as they come, without end.
+    """Return rows as they arrive, without end.
 
     Args:
-        cluster: whose topics.
-        topics: which.
-        start: where to begin.
+        cluster: the cluster to read from.
+        topics: the topics to read.
+        start: the start position.
         **options: the fields of `StreamSettings`.
 
     Raises:
-        ConfigError: something cannot be used; the text names it.
+        ConfigError: an argument cannot be used; the message names it.
     """
     wanted = _subscription(topics, start, "now", is_live=True)
     return OrderedStream(cluster, wanted, settings_of(options))

@@ -1,4 +1,4 @@
-"""The thread in which a stream's connections live, and its end by whatever way."""
+"""The thread that runs a stream's connections, and its shutdown."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 
 class Background(LoopThread):
-    """An event loop in a thread of its own, with a source and tasks that end with it."""
+    """An event loop in its own thread; its source and tasks are closed with it."""
 
     def __init__(self) -> None:
         super().__init__("rookery-consumer")
@@ -27,10 +27,10 @@ class Background(LoopThread):
         self._pid = os.getpid()
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run a coroutine there; wait for it and return what it returns.
+        """Run a coroutine on the loop, wait for it and return its result.
 
         Raises:
-            Misuse: the stream is closed, or was meanwhile.
+            Misuse: the stream is closed, or was closed while the coroutine ran.
         """
         if self._is_over:
             work.close()
@@ -41,24 +41,24 @@ class Background(LoopThread):
             raise Misuse("the stream was closed meanwhile; make another one") from None
 
     async def own(self, source: RowSource) -> None:
-        """Close a source in the end."""
+        """Register the source that `end` closes."""
         self._source = source
 
     async def spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        """Run a task until the end."""
+        """Start a task that `end` cancels."""
         task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
     def end(self) -> None:
-        """Close everything, and wait for it unless this is the very thread."""
-        # A process that was forked has none of its parent's threads, and no right to its sockets.
+        """Close everything; wait for it unless called from the loop's own thread."""
+        # A forked process has none of its parent's threads and must not use its sockets.
         if self._is_over or os.getpid() != self._pid:
             return
         self._is_over = True
         self.interrupt()
         if threading.current_thread() is self._thread:
-            # The garbage collector may run anywhere, here too.
+            # The garbage collector may call this from any thread, including this one.
             self._ending = asyncio.ensure_future(self._end_and_stop())
             return
         try:

@@ -1,7 +1,8 @@
-"""Where a stream stands: enough to go on exactly behind the last row that was handed out.
+"""A stream's position: enough to resume exactly after the last row that was returned.
 
-An offset alone would not do: the order of rows, and which of them are late, follow from the
-highest time seen in each partition, so that is kept beside it (its clock).
+An offset alone is not enough. The order of rows, and which rows are late, depend on the highest
+time seen in each partition. A checkpoint therefore stores that time (the partition's clock) with
+each offset.
 """
 
 from __future__ import annotations
@@ -18,24 +19,24 @@ from rookery.model.partition import TopicPartition
 
 VERSION: Final = 1
 NO_TIME: Final = -(1 << 62)
-"""The clock of a partition in which no time was seen yet."""
+"""The clock of a partition in which no time has been seen yet."""
 
 _RANGE: Final = r"\d{1,18}-\d{1,18}"
 _NOTE: Final = re.compile(rf"rookery-clock=(-?\d{{1,19}})(?:;passed=({_RANGE}(?:,{_RANGE})*))?")
-# Brokers refuse notes of more than 4096 bytes, unless they are told otherwise.
+# Brokers reject commit metadata of more than 4096 bytes by default.
 _MAX_NOTE: Final = 4_000
 
 
 class PartitionMark(NamedTuple):
-    """Where one partition stands."""
+    """The position in one partition."""
 
     offset: int
-    """The least offset that was not handed out."""
+    """The lowest offset that was not returned."""
     clock: int = NO_TIME
-    """The highest time of the rows before it."""
+    """The highest time of the rows before the offset."""
     passed: tuple[tuple[int, int], ...] = ()
-    """With a lateness allowance: offsets behind it that were handed out all the same, each as
-    the first and the one behind the last."""
+    """With a lateness allowance: ranges of later offsets that were already returned, as pairs of
+    first offset and end (exclusive)."""
 
     def to_list(self) -> list[Any]:
         """Return it as plain values."""
@@ -44,14 +45,14 @@ class PartitionMark(NamedTuple):
 
     @classmethod
     def of_list(cls, found: list[Any]) -> PartitionMark:
-        """Read what `to_list` returned."""
+        """Parse the result of `to_list`."""
         offset, clock, *rest = found
         passed = tuple((int(begin), int(end)) for begin, end in (rest[0] if rest else ()))
         return cls(int(offset), int(clock), passed)
 
     @classmethod
     def of_commit(cls, committed: CommittedOffset) -> PartitionMark:
-        """Return where a partition stands by what a group has committed, whoever did it."""
+        """Return the position that a group has committed, by any client."""
         note = _NOTE.fullmatch(committed.metadata)
         if note is None:
             return cls(committed.offset)
@@ -60,9 +61,9 @@ class PartitionMark(NamedTuple):
         return cls(committed.offset, int(note[1]), passed)
 
     def to_commit(self) -> CommittedOffset:
-        """Return what a group commits: the offset, with the rest as its note.
+        """Return the commit: the offset, with the rest as commit metadata.
 
-        What has no room in a note is left out: rows that were passed come again.
+        Ranges that do not fit into the metadata are dropped, so their rows are returned again.
         """
         note = self._note
         if not self.has_room:
@@ -71,7 +72,7 @@ class PartitionMark(NamedTuple):
 
     @property
     def has_room(self) -> bool:
-        """Whether all of it goes into a commit."""
+        """Whether the whole mark fits into a commit."""
         return len(self._note) <= _MAX_NOTE
 
     @property
@@ -82,25 +83,25 @@ class PartitionMark(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """Where every partition of a stream stands, and what its order depends on."""
+    """The position in every partition of a stream, and the settings that its order depends on."""
 
     partitions: Mapping[TopicPartition, PartitionMark]
     topics: tuple[str, ...] = ()
     """In the order that breaks ties."""
     lateness_ms: int = 0
     max_time_ms: int | None = None
-    """The time above which a row is thought to be a mistake."""
+    """A row with a later time is treated as an error."""
     frontier_ms: int = NO_TIME
-    """The key's time of the last row handed out."""
+    """The time in the sort key of the last row that was returned."""
     rows: int = 0
-    """How many rows were handed out since the first start."""
+    """The number of rows that were returned since the first start."""
     version: int = field(default=VERSION)
     stays: Mapping[TopicPartition, int] = field(default_factory=dict, compare=False, repr=False)
-    """Which stay of each partition in this stream it tells of; a partition that was taken by the
-    group and given back has another. It is not written down."""
+    """The assignment of each partition that the checkpoint belongs to. A partition that the group
+    revoked and assigned again has a new number. This field is not serialised."""
 
     def to_json(self) -> str:
-        """Return it as text, for a file or a column of one's own."""
+        """Return the checkpoint as JSON, to store in a file or column."""
         return json.dumps(self.to_dict(), separators=(",", ":"))
 
     def to_dict(self) -> dict[str, Any]:
@@ -120,10 +121,10 @@ class Checkpoint:
 
     @classmethod
     def from_json(cls, text: str) -> Checkpoint:
-        """Read what `to_json` wrote.
+        """Parse the result of `to_json`.
 
         Raises:
-            ConfigError: it is not a checkpoint, or one of a later version.
+            ConfigError: the text is not a checkpoint, or has a later version.
         """
         try:
             found = json.loads(text)
@@ -133,10 +134,10 @@ class Checkpoint:
 
     @classmethod
     def from_dict(cls, found: Mapping[str, Any]) -> Checkpoint:
-        """Read what `to_dict` returned.
+        """Parse the result of `to_dict`.
 
         Raises:
-            ConfigError: it is not a checkpoint, or one of a later version.
+            ConfigError: the mapping is not a checkpoint, or has a later version.
         """
         try:
             if found["version"] != VERSION:
@@ -161,7 +162,7 @@ class Checkpoint:
             raise ConfigError(f"not a checkpoint: {type(error).__name__} {error}") from None
 
     def commits(self) -> dict[TopicPartition, CommittedOffset]:
-        """Return what a group commits: the offsets, with the rest as their notes."""
+        """Return the commits: offsets, with the rest as commit metadata."""
         return {place: mark.to_commit() for place, mark in self.partitions.items()}
 
     def offsets(self) -> dict[TopicPartition, int]:

@@ -1,8 +1,8 @@
-"""What can go wrong with a stream, each with the coordinates of the row or partition it is about.
+"""The errors of a stream, each with the coordinates of the row or partition at fault.
 
-They are told apart by what the caller does next, as all errors of ours: each is one of the classes
-in `rookery.errors`. A fault is raised when the stream can go no further without the partition at
-fault; all rows before it have been handed out, and asking again tries again from the same place.
+Like all Rookery errors, each is one of the classes in `rookery.errors`, which differ in what the
+caller does next. A fault is raised when the stream cannot continue without the partition at fault.
+All rows before it have been returned, and the next call retries from the same position.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from rookery.model.partition import TopicPartition
 
 
 class PartitionFault(Error):  # noqa: N818 (the name says what happened)
-    """Something is wrong with one partition, at an offset."""
+    """One partition failed at an offset."""
 
     def __init__(self, place: TopicPartition, offset: int, text: str) -> None:
         super().__init__(f"{place.text}, offset {offset}: {text}")
@@ -29,7 +29,7 @@ class PartitionFault(Error):  # noqa: N818 (the name says what happened)
 
 
 class OffsetTruncated(PartitionFault):
-    """Retention passed the reader: rows that were wanted are gone."""
+    """Retention overtook the reader: requested rows were deleted."""
 
     def __init__(self, place: TopicPartition, wanted: int, earliest: int) -> None:
         super().__init__(
@@ -44,7 +44,7 @@ class OffsetTruncated(PartitionFault):
 
 
 class LogTruncated(PartitionFault):
-    """An unclean election cut the log below what was read: rows handed out exist no more."""
+    """An unclean election truncated the log below the read position: returned rows are lost."""
 
     def __init__(self, place: TopicPartition, position: int, end: int) -> None:
         super().__init__(
@@ -61,7 +61,7 @@ class CorruptBatch(PartitionFault, Corrupt):
 
 
 class TopicGone(PartitionFault):
-    """The topic is gone, or was created anew under its name."""
+    """The topic was deleted, or was deleted and created again."""
 
 
 class RecordTooLarge(PartitionFault, ConfigError):  # noqa: N818 (the name says what happened)
@@ -69,7 +69,7 @@ class RecordTooLarge(PartitionFault, ConfigError):  # noqa: N818 (the name says 
 
 
 class LateRow(PartitionFault):
-    """A row came after its time, and `late="raise"` was asked for."""
+    """A row arrived late, and `late="raise"` is set."""
 
     def __init__(self, place: TopicPartition, offset: int, lateness_ms: int) -> None:
         super().__init__(
@@ -79,15 +79,15 @@ class LateRow(PartitionFault):
 
 
 class MissingTimestamp(PartitionFault):
-    """A row has no time, and `missing_timestamp="raise"` was asked for."""
+    """A row has no time, and `missing_timestamp="raise"` is set."""
 
 
 class Undecodable(PartitionFault):
-    """A key or value cannot be decoded, and `on_decode_error="raise"` was asked for."""
+    """A key or value cannot be decoded, and `on_decode_error="raise"` is set."""
 
 
 class OutOfMemory(ConfigError):  # noqa: N818 (the name says what happened)
-    """What must be held at once is more than `memory` allows."""
+    """The rows that must be held at the same time need more than `memory` allows."""
 
     def __init__(self, needed: int, memory: int, places: Sequence[TopicPartition]) -> None:
         some = ", ".join(place.text for place in places[:5])
@@ -102,7 +102,7 @@ class OutOfMemory(ConfigError):  # noqa: N818 (the name says what happened)
 
 
 class Unheard(Unavailable):
-    """Partitions that the merge waits for have not answered within the deadline."""
+    """Partitions that the merge waits for did not answer within the deadline."""
 
     def __init__(self, places: Sequence[TopicPartition], deadline_ms: int, why: str) -> None:
         some = ", ".join(place.text for place in places[:5])
@@ -111,4 +111,4 @@ class Unheard(Unavailable):
 
 
 class Misuse(Error):  # noqa: N818 (the name says what happened)
-    """The stream is used in a way that it cannot be: two threads, after a fork, after its end."""
+    """The stream is used from two threads, after a fork, or after it was closed."""

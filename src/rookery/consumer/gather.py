@@ -1,4 +1,4 @@
-"""Records found in batches, and Arrow columns made of byte strings that lie anywhere in memory."""
+"""Locates records in batches, and builds Arrow columns from strings anywhere in memory."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ if TYPE_CHECKING:
 else:
     _gather = load("rookery.consumer._gather", "rookery.consumer._gather_twin")
 
-# A view holds strings up to this size itself, and of longer ones where they lie.
+# A view stores strings up to this size inline, and the location of longer ones.
 _INLINE = 12
 
 
 def locate(data: Buffer, rows: int, begin: int, until: int, partition: int) -> Table | None:
-    """Find the records of batches, `rows` at most; None if they are not plain.
+    """Find the records of batches, at most `rows`; return None if a batch is not plain.
 
     Args:
-        data: whole batches; whoever holds the result must hold it, too.
-        rows: how many records they have at most.
-        begin: the first offset wanted.
-        until: the offset before which records are wanted.
-        partition: the number that rows shall bear.
+        data: whole batches; it must stay alive as long as the result.
+        rows: the maximum number of records.
+        begin: the first requested offset.
+        until: the end offset (exclusive).
+        partition: the partition number to store in the rows.
     """
     table = empty(rows)
     count = _gather.locate(data, begin, until, partition, table.data)
@@ -38,7 +38,7 @@ def locate(data: Buffer, rows: int, begin: int, until: int, partition: int) -> T
 
 
 def put(table: Table, column: int, strings: Array) -> None:
-    """Note where the strings of a `binary_view` column lie; it must not be a slice."""
+    """Record the locations of the strings of a `binary_view` column; it must not be a slice."""
     count = len(strings)
     valid, views, *data = strings.buffers()
     if views is None or not count:
@@ -65,7 +65,7 @@ def put(table: Table, column: int, strings: Array) -> None:
 
 
 class RowNumbers(NamedTuple):
-    """The numbers of rows, each kind by itself."""
+    """The numbers of rows as separate columns."""
 
     offsets: Numbers
     times: Numbers
@@ -75,7 +75,7 @@ class RowNumbers(NamedTuple):
     values: Strings
 
     def at(self, rows: Numbers | slice) -> RowNumbers:
-        """Return some of the rows."""
+        """Return the given rows."""
         offsets, times, orders, partitions, keys, values = self
         return RowNumbers(
             offsets[rows],
@@ -88,7 +88,7 @@ class RowNumbers(NamedTuple):
 
 
 def unpack(lines: Numbers) -> RowNumbers:
-    """Bring rows that lie anywhere into columns."""
+    """Copy rows at arbitrary addresses into columns."""
     wide, narrow = 8 * len(lines), 4 * len(lines)
     offsets, times, orders = (fresh(wide).view(np.int64) for _ in range(3))
     partitions = fresh(narrow).view(np.int32)
@@ -101,7 +101,7 @@ def unpack(lines: Numbers) -> RowNumbers:
 
 
 def binary(strings: Strings) -> Array:
-    """Copy strings into a column; together they must be below 2 GiB."""
+    """Copy strings into a column; their total size must be below 2 GiB."""
     sizes = strings.sizes
     count = len(sizes)
     is_null = sizes < 0

@@ -1,4 +1,4 @@
-"""What an open stream consists of, and how it comes by its partitions: once, or as a group says."""
+"""The parts of an open stream, and how partitions are added: once, or by group assignment."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ log = logging.getLogger(__name__)
 
 
 class OpenStream:
-    """The source, the feed, the engine, and the tasks that bring partitions to it."""
+    """The source, the feed, the engine, and the tasks that add partitions to it."""
 
     def __init__(
         self,
@@ -97,7 +97,7 @@ class OpenStream:
             self.background.run(self.background.spawn(self._discover()))
 
     async def _be_member(self) -> None:
-        """Read what the group's coordinator assigns."""
+        """Read the partitions that the group assigns."""
         if not isinstance(self._source, KafkaSource):
             raise ConfigError("group: groups need a broker; keep checkpoints instead")
         group, protocol = self._settings.group or "", self._settings.group_protocol
@@ -119,7 +119,8 @@ class OpenStream:
 
     async def _on_given(self, places: Sequence[TopicPartition]) -> None:
         marks = await self._source.committed(self._settings.group or "", places)
-        # What has come since is read from its beginning, whatever the start.
+        # Partitions created since the stream was opened are read from the beginning, whatever the
+        # start.
         added = [one for one in places if one not in self._first and one not in marks]
         ranges = await self._opening.ranges(places, {**await self._beginnings(added), **marks})
         await self._tell(self._settings.on_assigned, places)
@@ -141,7 +142,7 @@ class OpenStream:
             self.shelves.fail(error)
 
     async def _discover(self) -> None:
-        """Look for partitions that were added, and read them from their beginning."""
+        """Look for new partitions, and read them from the beginning."""
         while True:
             await asyncio.sleep(max(self._settings.discover.total_seconds(), 0.01))
             try:
@@ -165,7 +166,7 @@ class OpenStream:
         return {place: PartitionMark(offset) for place, offset in first.items()}
 
     def finish(self) -> None:
-        """Let everything go."""
+        """Close everything."""
         self.background.end()
         if self.shelves.spill is not None:
             self.shelves.spill.close()
@@ -189,7 +190,7 @@ async def _made(
 def _check_resumed(
     resumes: Checkpoint, settings: StreamSettings, topics: tuple[str, ...] | list[str]
 ) -> None:
-    """Refuse to go on with another order: rows would be lost or come twice."""
+    """Reject a checkpoint with another order: rows would be lost or duplicated."""
     if resumes.lateness_ms != ms(settings.lateness):
         raise ConfigError(
             f"lateness: the checkpoint was made with {resumes.lateness_ms} ms; resume with that"

@@ -1,4 +1,4 @@
-"""Where to begin and where to end: words, times, offsets and checkpoints."""
+"""Start and end positions: words, times, offsets and checkpoints."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Word: TypeAlias = Literal["earliest", "latest", "now", "committed"]
 
 @dataclass(frozen=True, slots=True)
 class Offsets:
-    """Offsets by topic and partition; partitions that are not named begin at the earliest."""
+    """Offsets by topic and partition; partitions that are not named start at the earliest."""
 
     by_partition: Mapping[tuple[str, int], int]
 
@@ -28,30 +28,30 @@ class Offsets:
 
 
 Position: TypeAlias = Word | datetime | timedelta | Offsets | Checkpoint
-"""One end of what is read; a timedelta means so long ago."""
+"""A start or end position; a timedelta is relative to now, into the past."""
 Positions: TypeAlias = Position | Mapping[str, Position]
-"""One for all topics, or one for each by its name."""
+"""One position for all topics, or one per topic name."""
 
 _WORDS: Final = frozenset({"earliest", "latest", "now", "committed"})
 
 
 @dataclass(frozen=True, slots=True)
 class Spec:
-    """A position as sources understand it: exactly one of these is set."""
+    """A position as sources understand it; exactly one field is set."""
 
     offset: int | None = None
     """A number, EARLIEST or LATEST."""
     time_ms: int | None = None
-    """The first record that is not older."""
+    """The first record that is not older than this time."""
     is_committed: bool = False
-    """How far the group has read."""
+    """The group's committed offset."""
 
 
 def spec(position: Position, place: TopicPartition, now_ms: int) -> Spec:
-    """Return what a position means for one partition.
+    """Resolve a position for one partition.
 
     Raises:
-        ConfigError: it means nothing.
+        ConfigError: the position is not valid.
     """
     if isinstance(position, str):
         return _of_word(position)
@@ -87,16 +87,16 @@ def start_ms(position: Position, now_ms: int) -> int | None:
 
 
 def to_ms(moment: datetime) -> int:
-    """Return a moment in milliseconds since 1970.
+    """Return a time in milliseconds since 1970.
 
     Raises:
-        ConfigError: it has no time zone, so it is not known which moment it is.
+        ConfigError: it has no time zone, so it is ambiguous.
     """
     if moment.tzinfo is None:
         raise ConfigError(
             f"{moment.isoformat()} has no time zone; say which, such as datetime(…, tzinfo=UTC)"
         )
-    # Integers, since a float has no milliseconds left in some thousand years.
+    # Integer arithmetic, since a float loses milliseconds for years far in the future.
     since = moment - datetime.fromtimestamp(0, moment.tzinfo)
     return since // timedelta(milliseconds=1)
 

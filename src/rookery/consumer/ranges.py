@@ -1,4 +1,4 @@
-"""From what a user names to partitions with a start and an end, asked of the source at once."""
+"""Resolves a user's topics and positions to partitions with a start and an end offset."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from rookery.model.partition import TopicPartition
 
 @dataclass(frozen=True, slots=True)
 class StreamSubscription:
-    """Which topics are read, from where to where."""
+    """The topics to read, with start and end positions."""
 
     topics: tuple[str, ...]
     pattern: re.Pattern[str] | None
     start: Positions
     end: Positions
     is_live: bool = False
-    """Whether it goes on behind the end."""
+    """Whether the stream continues after the end."""
 
     def __post_init__(self) -> None:
         if self.pattern is None and not self.topics:
@@ -38,28 +38,28 @@ class StreamSubscription:
 
     @property
     def resumes(self) -> Checkpoint | None:
-        """The checkpoint that the stream begins at, if it is one."""
+        """The checkpoint that the stream resumes at, if the start is one."""
         return self.start if isinstance(self.start, Checkpoint) else None
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionRange:
-    """What is read of one partition."""
+    """The range of one partition to read."""
 
     place: TopicPartition
     start: int
     end: int
-    """Where the partition ended when it was asked, or where it was told to."""
+    """The end of the partition when it was looked up, or the requested end."""
     min_time_ms: int | None = None
     end_time_ms: int = ENDLESS
     mark: PartitionMark | None = None
-    """Where it stood, if it is resumed."""
+    """The position to resume at, if any."""
     high_watermark: int = -1
     last_stable_offset: int = -1
 
 
 class RangeResolver:
-    """Asks a source for the ranges of partitions."""
+    """Looks up the ranges of partitions."""
 
     def __init__(
         self, source: RowSource, wanted: StreamSubscription, settings: StreamSettings, now_ms: int
@@ -70,11 +70,11 @@ class RangeResolver:
         self._now_ms = now_ms
 
     async def places(self) -> list[TopicPartition]:
-        """Return the partitions there are, in the order that breaks ties.
+        """Return the existing partitions, in the order that breaks ties.
 
         Raises:
-            ApiError: a topic that is named does not exist.
-            Unavailable: the source is out of reach.
+            ApiError: a named topic does not exist.
+            Unavailable: the source cannot be reached.
         """
         found = await self._source.topics(self._wanted.topics, self._wanted.pattern)
         return [TopicPartition(name, number) for name, many in found.items() for number in many]
@@ -84,15 +84,15 @@ class RangeResolver:
         places: Sequence[TopicPartition],
         marks: Mapping[TopicPartition, PartitionMark] | None = None,
     ) -> list[PartitionRange]:
-        """Return what is read of partitions.
+        """Return the ranges of partitions to read.
 
         Args:
-            places: which.
-            marks: where some of them stand, whatever the start.
+            places: the partitions.
+            marks: positions that take precedence over the start.
 
         Raises:
-            ConfigError: a position means nothing.
-            ApiError, Unavailable: as the source's.
+            ConfigError: a position is not valid.
+            ApiError, Unavailable: raised by the source.
         """
         starts = {place: self._start(place) for place in places}
         ends = {place: self._end(place) for place in places}
@@ -158,7 +158,7 @@ class RangeResolver:
 
 
 def _asked(specs: dict[TopicPartition, Spec]) -> dict[TopicPartition, int]:
-    """Return what the source must look up; numbers need no asking."""
+    """Return the positions that the source must look up; offsets need no lookup."""
     found: dict[TopicPartition, int] = {}
     for place, one in specs.items():
         if one.time_ms is not None:
@@ -166,19 +166,19 @@ def _asked(specs: dict[TopicPartition, Spec]) -> dict[TopicPartition, int]:
         elif one.offset is not None and one.offset < 0:
             found[place] = one.offset
         elif one.is_committed:
-            found[place] = -2  # where a group begins that has committed nothing
+            found[place] = -2  # the start of a group without commits
     return found
 
 
 def _younger(specs: dict[TopicPartition, Spec]) -> dict[TopicPartition, int]:
-    """Return the times that must be looked up; where the log ends is asked for anyway."""
+    """Return the times that must be looked up; the log end is looked up anyway."""
     return {place: max(one.time_ms, 0) for place, one in specs.items() if one.time_ms is not None}
 
 
 def _start(spec: Spec, found: int | None, end: int) -> int:
     if spec.offset is not None and spec.offset >= 0:
         return spec.offset
-    # No record is that young: begin where the next one will be.
+    # No record is that recent: start at the next one to be written.
     return end if found is None or found < 0 else found
 
 

@@ -1,4 +1,4 @@
-"""What a user may choose about a stream; plain values, checked before anything is opened."""
+"""The settings of a stream: plain values, checked before any connection is opened."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 
 MIB: Final = 1024 * 1024
 ANY_ROWS: Final = 1 << 62
-"""As many rows as there are."""
+"""No limit on the number of rows."""
 
 DecoderSpec: TypeAlias = "str | Decoder | Callable[[pa.Array[Any]], pa.Array[Any]]"
-"""The name of a decoder that needs no settings, one that is open, or a function of one's own."""
+"""The name of a decoder that needs no settings, an open decoder, or a function."""
 Decoders: TypeAlias = "DecoderSpec | Mapping[str, DecoderSpec]"
-"""One for all topics, or one for each by its name."""
+"""One decoder for all topics, or one per topic name."""
 Rebalanced: TypeAlias = "Callable[[Sequence[TopicPartition]], object]"
-"""Told of partitions that a group gives or takes, in a thread of its own; it should soon return."""
+"""Called with assigned or revoked partitions, in its own thread; it should return soon."""
 
 COLUMNS: Final = (
     "key",
@@ -41,20 +41,20 @@ COLUMNS: Final = (
     "raw_key",
     "raw_value",
 )
-"""What can be asked for; `raw_key` and `raw_value` are the bytes that were decoded."""
+"""The available columns; `raw_key` and `raw_value` are the bytes before decoding."""
 DEFAULT_COLUMNS: Final = ("key", "value", "topic", "partition", "offset", "timestamp")
 
 
 @dataclass(frozen=True, slots=True)
 class Spill:
-    """A folder for batches that do not fit into memory, and how much it may hold."""
+    """A folder for batches that do not fit into memory, and its maximum size."""
 
     folder: Path
     max_bytes: int
 
 
 class StreamOptions(TypedDict, total=False):
-    """The settings of `StreamSettings`, as keyword arguments."""
+    """The fields of `StreamSettings`, as keyword arguments."""
 
     order: Literal["timestamp", "partition", "none"]
     event_time: str
@@ -95,84 +95,84 @@ class StreamOptions(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamSettings:
-    """How a stream orders, bounds and shapes what it reads."""
+    """How a stream orders, limits and formats its rows."""
 
     order: Literal["timestamp", "partition", "none"] = "timestamp"
-    """By time over all partitions; or one partition after the other; or as they come."""
+    """By time over all partitions, one partition after the other, or in order of arrival."""
     event_time: str = "record"
-    """Where a row's time is: `record`, `header:<name>`, or a path into the decoded value or key
-    such as `value.created_at`."""
+    """The source of a row's time: `record`, `header:<name>`, or a path into the decoded value or
+    key such as `value.created_at`."""
     lateness: timedelta = timedelta(0)
-    """How much disorder within a partition is put right, at the price of holding rows back."""
+    """How much disorder within a partition is corrected, at the cost of holding rows back."""
     late: Literal["flag", "drop", "side", "raise"] = "flag"
-    """What becomes of rows that come after their time."""
+    """How late rows are handled."""
     max_idle: timedelta = timedelta(milliseconds=500)
-    """Live: how long an empty partition is waited for."""
+    """Live: how long to wait for an empty partition."""
     max_transaction_wait: timedelta = timedelta(seconds=60)
-    """Live: how long an open transaction is waited for."""
+    """Live: how long to wait for an open transaction."""
     max_time: timedelta = timedelta(days=1)
-    """How far a row's time may lie beyond the stream's start before it counts as a mistake."""
+    """How far a row's time may be after the stream's start before it is treated as an error."""
     missing_timestamp: Literal["previous", "raise", "drop"] = "previous"
-    """What becomes of rows without a time: they take the place of the one before."""
+    """How rows without a time are handled: by default they take the time of the row before."""
     isolation: Literal["committed", "uncommitted"] = "committed"
     """Whether rows of open and aborted transactions are left out."""
     on_truncation: Literal["raise", "earliest"] = "raise"
-    """What to do when retention has passed the reader."""
+    """How to handle requested rows that retention has deleted."""
     on_corrupt: Literal["raise", "skip"] = "raise"
-    """What to do with a batch whose checksum is wrong."""
+    """How to handle a batch with a wrong checksum."""
     on_decode_error: Literal["raise", "null", "side"] = "raise"
-    """What to do with a key or value that cannot be decoded."""
+    """How to handle a key or value that cannot be decoded."""
     exact_start: bool = True
-    """Started by a time: leave out rows that are older, wherever they lie."""
+    """If the start is a time: leave out all older rows, whatever their offsets."""
     columns: tuple[str, ...] | None = None
-    """The columns wanted, in that order; others are not built. None: key, value, topic, partition,
-    offset, timestamp, and lateness if late rows are flagged."""
+    """The columns to build, in that order. None: key, value, topic, partition, offset, timestamp,
+    and lateness if late rows are flagged."""
     key: Decoders = "raw"
-    """How keys are decoded."""
+    """The decoders of keys."""
     value: Decoders = "raw"
-    """How values are decoded."""
+    """The decoders of values."""
     binary: Literal["binary", "large_binary", "binary_view"] = "binary"
-    """Arrow's type of keys and values that are bytes: views for polars and DuckDB, large ones for
-    batches that are put together to more than 2 GiB."""
+    """The Arrow type of undecoded keys and values: views for polars and DuckDB, large binary for
+    batches that are combined to more than 2 GiB."""
     memory: int = 256 * MIB
-    """The most bytes that are held, apart from one batch and from what was handed out."""
+    """The maximum number of bytes held, excluding one batch and the batches already returned."""
     spill: Spill | None = None
-    """Where batches go that do not fit into memory; None: that is an error."""
+    """Where to spill batches that do not fit into memory; None: raise an error instead."""
     max_held_rows: int | None = None
-    """The most rows that are decoded and held, unless one batch of Kafka's of each partition has
-    more; None: `memory` bounds them alone."""
+    """The maximum number of decoded rows held, unless one Kafka batch per partition is more. None:
+    only `memory` limits them."""
     batch_rows: int = 65_536
-    """The most rows of one batch."""
+    """The maximum number of rows of one batch."""
     batch_bytes: int = 16 * MIB
-    """About the most bytes of one batch."""
+    """The approximate maximum size of one batch in bytes."""
     batch_wait: timedelta = timedelta(milliseconds=50)
-    """How long rows that may go wait for more to fill a batch."""
+    """How long released rows wait for more rows to fill a batch."""
     max_batch_bytes: int = 256 * MIB
-    """The most that one compressed batch of Kafka's may grow to."""
+    """The maximum decompressed size of one Kafka batch."""
     max_rows: int | None = None
-    """Where to stop, in rows."""
+    """The number of rows after which to stop."""
     max_bytes: int | None = None
-    """Where to stop, in bytes of keys and values."""
+    """The number of bytes of keys and values after which to stop."""
     group: str | None = None
     """The consumer group whose offsets are read and committed."""
     group_protocol: Literal["auto", "consumer", "classic"] = "auto"
-    """Live: whether the coordinator assigns partitions (Kafka 4), or one member for all; auto: the
-    former, if the brokers know it."""
+    """Live: whether the coordinator assigns partitions (Kafka 4) or one member assigns for all.
+    auto: the coordinator, if the brokers support it."""
     commit: Literal["manual", "on_next"] = "manual"
-    """Whether asking for a batch commits the one before."""
+    """Whether requesting a batch commits the previous one."""
     on_assigned: Rebalanced | None = None
-    """Live, in a group: told of partitions before the first row of theirs is handed out."""
+    """Live, in a group: called with assigned partitions before their first row is returned."""
     on_revoked: Rebalanced | None = None
-    """Live, in a group: told of partitions after the last row of theirs was handed out; what was
-    processed may be committed in it. Others get them when it returns."""
+    """Live, in a group: called with revoked partitions after their last row was returned. It can
+    commit processed rows. Other members get the partitions after it returns."""
     speed: float | None = None
-    """Hand rows out as fast as they were written, times this; None: as fast as possible."""
+    """Replay speed relative to the original; None: as fast as possible."""
     progress: bool = False
-    """Show a bar on stderr."""
+    """Show a progress bar on stderr."""
     discover: timedelta = timedelta(seconds=30)
-    """Live: how often new partitions and topics are looked for."""
+    """Live: how often to look for new partitions and topics."""
     deadline: timedelta = timedelta(seconds=60)
-    """How long brokers may be out of reach before that is an error."""
+    """How long brokers may be unreachable before an error is raised."""
 
     def __post_init__(self) -> None:
         for one in fields(self):
@@ -190,21 +190,21 @@ class StreamSettings:
 
     @property
     def chosen(self) -> tuple[str, ...]:
-        """The columns that batches have."""
+        """The columns of batches."""
         if self.columns is not None:
             return self.columns
         return (*DEFAULT_COLUMNS, "lateness") if self.late == "flag" else DEFAULT_COLUMNS
 
     @property
     def is_committed(self) -> bool:
-        """Whether only rows of finished transactions are read."""
+        """Whether the isolation level is read-committed."""
         return self.isolation == "committed"
 
     def chunk_rows(self, partitions: int) -> int:
-        """Return how many rows of each partition may be decoded at once.
+        """Return how many rows of each partition may be decoded at a time.
 
-        One chunk of every partition, a batch that is ready, and the chunk that has filled it are
-        all that is ever decoded.
+        At most one chunk of every partition, one batch that is ready, and the chunk that filled it
+        are decoded at any time.
         """
         if self.max_held_rows is None:
             return ANY_ROWS
@@ -260,7 +260,7 @@ def settings_of(options: StreamOptions) -> StreamSettings:
 
 
 def ms(value: timedelta) -> int:
-    """Return whole milliseconds."""
+    """Return a duration in whole milliseconds."""
     return value // timedelta(milliseconds=1)
 
 

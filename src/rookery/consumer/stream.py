@@ -1,4 +1,4 @@
-"""The stream that users hold: iteration, Arrow in all its forms, state, and the way to its end."""
+"""The stream that users hold: iteration, Arrow conversions, state and closing."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ _ELSEWHERE: Final = "the stream is being read elsewhere; one reader at a time"
 
 
 class OrderedStream:
-    """Rows of many partitions as one stream of Arrow batches, in the order of time.
+    """Rows of many partitions as one stream of Arrow batches, in order of time.
 
-    It connects when it is first used, or by `open`. It belongs to one reader at a time, and ends
-    with `close`, a `with` block, or when nothing refers to it any more.
+    It connects on first use, or with `open`. It allows one reader at a time. It ends with `close`,
+    at the end of a `with` block, or when it is garbage-collected.
     """
 
     def __init__(
@@ -49,10 +49,10 @@ class OrderedStream:
         settings: StreamSettings,
         clock: Clock | None = None,
     ) -> None:
-        """Say what is wanted; `rookery.read`, `replay` and `follow` are easier to use.
+        """Create a stream; `rookery.read`, `replay` and `follow` are easier to use.
 
         Raises:
-            ConfigError: something cannot be used; the text names it.
+            ConfigError: an argument cannot be used; the message names it.
         """
         self._cluster = _checked(cluster, settings)
         self._wanted = wanted
@@ -60,7 +60,7 @@ class OrderedStream:
         self._clock = clock or SystemClock()
         self._made_at = int(self._clock.now_ms())
         self._pid = os.getpid()
-        # Reentrant, for an interrupt may have kept its owner from giving it back.
+        # Reentrant, since an interrupt may have prevented its owner from releasing it.
         self._lock = threading.RLock()
         self._background: Background | None = None
         self._opened: OpenStream | None = None
@@ -71,18 +71,18 @@ class OrderedStream:
     # Opening and closing.
 
     def open(self) -> Self:
-        """Connect, and find out what is to be read.
+        """Connect and resolve the partitions and positions to read.
 
         Raises:
             ConfigError: a position, decoder or setting cannot be used.
-            ApiError: a topic does not exist, or we may not read it.
-            Unavailable: the cluster is out of reach.
+            ApiError: a topic does not exist, or access to it is denied.
+            Unavailable: the cluster cannot be reached.
         """
         self._get()
         return self
 
     def close(self) -> None:
-        """Close all connections; nothing is committed by it."""
+        """Close all connections without committing."""
         self._is_closed = True
         self._interrupt()
         if self._opened is not None:
@@ -118,7 +118,7 @@ class OrderedStream:
             raise Misuse("the stream is closed; make another one")
         if self._opened is None:
             self._background = background = Background()
-            # Whoever interrupts says so first: it is seen here, or the background is ended.
+            # An interrupt sets its flag first: either it is seen here, or the background is ended.
             if self._is_interrupted(is_cancelled):
                 background.end()
             self._opened = OpenStream(
@@ -147,7 +147,7 @@ class OrderedStream:
         return batch
 
     def poll(self, timeout_ms: int = 0) -> Batch | None:
-        """Return the next batch, or None if none comes within that time, or ever (`is_finished`).
+        """Return the next batch, or None after the timeout or at the end (`is_finished`).
 
         Raises:
             Error: as iteration does.
@@ -172,7 +172,7 @@ class OrderedStream:
         return batch
 
     async def _keep(self, work: asyncio.Future[Batch | None]) -> None:
-        """Wait until a thread has returned; what it brings is for whoever asks next."""
+        """Wait until a thread has returned; keep its batch for the next call."""
         while not work.done():
             with suppress(asyncio.CancelledError, Exception):
                 await asyncio.shield(work)
@@ -182,7 +182,7 @@ class OrderedStream:
             self._opened.engine.made, self._last = batch, None
 
     def _interrupt(self) -> None:
-        """Have a thread return that waits for a batch, or for the stream to open."""
+        """Make a thread return that waits for a batch, or for the stream to open."""
         if self._opened is not None:
             self._opened.engine.is_interrupted = True
             with self._opened.shelves.lock:
@@ -201,7 +201,7 @@ class OrderedStream:
                 self._last.commit()
             self._last = None
             opened.engine.is_interrupted = False
-            # Likewise: it is seen here, or by the engine.
+            # Likewise, the interrupt is seen here or by the engine.
             if self._is_interrupted(is_cancelled):
                 return None
             opened.engine.make(wait_ms)
@@ -209,7 +209,8 @@ class OrderedStream:
             is_made = opened.engine.made is not None
         finally:
             self._lock.release()
-        # Nothing is called from here on, so that an interrupt comes before it is taken, or behind.
+        # No function is called from here on, so an interrupt occurs either before or after the
+        # batch is taken.
         self._last, opened.engine.made = opened.engine.made, None
         if is_made and self._last is None:
             raise Misuse(_ELSEWHERE)
@@ -219,11 +220,11 @@ class OrderedStream:
 
     @property
     def schema(self) -> pa.Schema:
-        """The columns that batches have."""
+        """The columns of batches."""
         return self._get().shape.schema
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """Yield plain record batches; rows that go aside are kept for `take_side`."""
+        """Yield plain record batches; late and rejected rows are kept for `take_side`."""
         for batch in self:
             self._side += [one for one in (batch.late, batch.rejected) if one is not None]
             yield batch.data
@@ -250,20 +251,20 @@ class OrderedStream:
         return frame
 
     def reader(self) -> pa.RecordBatchReader:
-        """Return an Arrow reader, for whatever takes one."""
+        """Return an Arrow reader."""
         return pa.RecordBatchReader.from_batches(self.schema, self.batches())
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
-        """Hand the stream over by Arrow's C interface: DuckDB, polars and pyarrow read it."""
+        """Export the stream through Arrow's C interface, for DuckDB, polars and pyarrow."""
         reader: Any = self.reader()
         return reader.__arrow_c_stream__(requested_schema)
 
     def __arrow_c_schema__(self) -> object:
-        """Tell the columns by Arrow's C interface."""
+        """Export the schema through Arrow's C interface."""
         return self.schema.__arrow_c_schema__()
 
     def take_side(self) -> list[pa.RecordBatch]:
-        """Return late and rejected rows of what was read as plain batches, and forget them."""
+        """Return and clear the late and rejected rows collected while reading plain batches."""
         side, self._side = self._side, []
         return side
 
@@ -271,31 +272,31 @@ class OrderedStream:
 
     @property
     def checkpoint(self) -> Checkpoint:
-        """Where the stream stands behind the last batch handed out."""
+        """The stream's position after the last batch returned."""
         return self._get().engine.checkpoint()
 
     @property
     def frontier(self) -> int | None:
-        """The time in milliseconds below which nothing comes that is not late; None at first."""
+        """The time in milliseconds below which only late rows can arrive; None at first."""
         frontier = self._get().engine.frontier
         return frontier if frontier >= 0 else None
 
     @property
     def is_finished(self) -> bool:
-        """Whether all was handed out."""
+        """Whether all rows were returned."""
         return self._get().engine.is_finished
 
     @property
     def is_live(self) -> bool:
-        """Whether every row was handed out that was there when the stream was opened."""
+        """Whether every row that existed when the stream was opened was returned."""
         return self._get().engine.has_caught_up
 
     def partitions(self) -> pa.Table:
-        """Tell how every partition stands."""
+        """Return the state of every partition."""
         return partition_table(self._get().engine)
 
     def progress(self) -> Progress:
-        """Tell how far the stream has come."""
+        """Return the progress of the stream."""
         return self._progress(self._get())
 
     def _progress(self, opened: OpenStream) -> Progress:

@@ -1,9 +1,10 @@
-"""What was made of a batch, and how far it was read, as one transaction: both count, or neither.
+"""Writes the results of a batch and commits its offsets in one transaction, atomically.
 
     async with transaction(writer, batch, [place]):
         await writer.write(place, rows)
 
-Whoever is killed in it goes on at the offsets of the last one that counts, and writes no row twice.
+A process that is killed inside it resumes at the offsets of the last committed transaction, so no
+row is written twice.
 """
 
 from __future__ import annotations
@@ -22,17 +23,17 @@ from rookery.model.partition import TopicPartition
 async def transaction(
     writer: TransactionalWriter, batch: Batch, places: Iterable[TopicPartition]
 ) -> AsyncIterator[TransactionalWriter]:
-    """Begin a transaction that ends with the block, and has the batch's checkpoint in it.
+    """Begin a transaction that commits with the block and includes the batch's checkpoint.
 
     Args:
-        writer: which has been started.
-        batch: whose rows are being processed; its stream must have a group.
-        places: the partitions that will be written to.
+        writer: a started writer.
+        batch: the batch that is being processed; its stream must have a group.
+        places: the partitions to write to.
 
     Raises:
         ConfigError: the stream has no group.
-        ApiError, Unavailable: as the writer's, or partitions were taken from us since the batch
-            came; nothing counts. The stream is past the batch: open it again to have it back.
+        ApiError, Unavailable: the writer failed, or partitions were revoked since the batch came.
+            Nothing is committed. The stream is past the batch: open it again to reread the batch.
     """
     commits = batch.committer
     if not isinstance(commits, Commits) or commits.group is None:

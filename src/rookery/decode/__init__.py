@@ -1,1 +1,1 @@
-"""Bytes to typed Arrow columns: JSON, Avro, Protobuf and others, with a reason for each bad row."""
+"""Decodes bytes to typed Arrow columns: JSON, Avro, Protobuf and others, with errors per row."""

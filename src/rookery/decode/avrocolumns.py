@@ -1,4 +1,4 @@
-"""Plans with what runs them: the compiled kernel where it was built, else fastavro."""
+"""Runs Avro plans: with the compiled kernel if it was built, otherwise with fastavro."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ _module: ModuleType = native.load("rookery.decode._avro", "rookery.decode.avrofa
 
 
 class Translation(Protocol):
-    """Turns values of one writer's schema into a column of one reader's."""
+    """Converts values of one writer's schema to a column of one reader's schema."""
 
     def run(self, column: Array) -> DecodeResult:
         """Decode a binary column without nulls."""
 
 
 def open_translation(writer: AvroType, reader: AvroType) -> Translation:
-    """Return what turns values of a writer's schema into a column of a reader's.
+    """Return the translation from a writer's schema to a reader's.
 
     Raises:
-        ConfigError: the reader's schema cannot be used; or there is neither kernel nor fastavro.
+        ConfigError: the reader's schema is unusable, or there is neither a kernel nor fastavro.
     """
     made = plan(writer, reader)
     if _module is avrofallback:
@@ -38,7 +38,7 @@ def open_translation(writer: AvroType, reader: AvroType) -> Translation:
 
 
 class KernelTranslation:
-    """Runs a plan by the compiled kernel."""
+    """Runs a plan with the compiled kernel."""
 
     def __init__(self, plan: AvroPlan, kernel: type[Any]) -> None:
         builders = [

@@ -1,11 +1,11 @@
-"""Avro where the kernel was not compiled: fastavro reads the bytes, and the plan places the values.
+"""Decodes Avro without the compiled kernel: fastavro reads bytes, and the plan places values.
 
-fastavro is given a schema that is made from the plan's nodes. Its values have the same bytes as the
-writer's, but are free of interpretation: strings are bytes, enums are numbers, a map is an array of
-entries, and each branch of a union is a record whose only field tells which branch it is.
+fastavro gets a schema that is built from the plan's nodes. Its values have the same bytes as the
+writer's, but without interpretation: strings are bytes, enums are numbers, and a map is an array of
+entries. Each branch of a union is a record whose only field identifies the branch.
 
-It is about fifty times slower than the kernel, and damage is found less often: numbers that are
-longer than they may be, a union's branch below zero and wrong sizes of blocks are not noticed.
+It is about fifty times slower than the kernel and detects less damage: it does not notice overlong
+numbers, negative union branches and wrong block sizes.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class _Fault(Exception):  # noqa: N818 (never leaves this module)
 
 
 class FastavroTranslation:
-    """Turns values of one writer's schema into a column of one reader's."""
+    """Converts values of one writer's schema to a column of one reader's schema."""
 
     def __init__(self, plan: AvroPlan) -> None:
         """Prepare to run a plan.
@@ -61,7 +61,7 @@ class FastavroTranslation:
         self._columns, self._nodes = plan.columns, plan.nodes
         self._schemas = _Schemas(plan.nodes)
         self._read = self._schemas.reader(0)
-        # By node, since one that is skipped may be the child of many.
+        # By node, since a skipped node can be the child of many.
         self._placers: dict[int, _Place] = {}
         self._place = self._placer(0)
 
@@ -86,7 +86,7 @@ class FastavroTranslation:
         return next(filter(None, map(self._target, children)), None)
 
     def _placer(self, at: int) -> _Place:
-        """Return what turns a node's value, as fastavro reads it, into the column's."""
+        """Return the function that converts a node's fastavro value to the column's value."""
         if at not in self._placers:
             self._placers[at] = self._new_placer(at)
         return self._placers[at]
@@ -132,7 +132,7 @@ class FastavroTranslation:
 
 
 class _Schemas:
-    """Schemas for fastavro, made from the nodes of a plan."""
+    """Schemas for fastavro, built from the nodes of a plan."""
 
     def __init__(self, nodes: list[NodeSpec]) -> None:
         self._nodes = nodes
@@ -140,7 +140,7 @@ class _Schemas:
         self._records: dict[int, str] = {}
 
     def reader(self, at: int) -> Callable[[bytes], Any]:
-        """Return what reads the bytes of a node."""
+        """Return the function that reads the bytes of a node."""
         fastavro = _fastavro()
         self._names, self._records = (f"T{number}" for number in count()), {}
         schema = fastavro.parse_schema(self._of(at, ()))
@@ -192,7 +192,7 @@ class _Schemas:
         return {"type": "record", "name": next(self._names), "fields": listed}
 
     def _is_empty(self, at: int) -> bool:
-        """Whether values take no bytes: an array may then claim any number of them."""
+        """Whether values take no bytes: an array can then claim any number of them."""
         op, _, size, children, _, _ = self._nodes[at]
         if op in {Op.MEMBER, Op.FAIL, Op.RECORD}:
             return all(self._is_empty(child) for child in children)
@@ -214,7 +214,7 @@ def _fastavro() -> Any:
 
 
 def _is_written(node: NodeSpec) -> bool:
-    """Whether a node has bytes of the writer: a default has not, nor has a field without one."""
+    """Whether a node has bytes of the writer: a default or a missing field has none."""
     return node[0] != Op.CONSTANT and not (node[0] == Op.FAIL and not node[3])
 
 

@@ -1,4 +1,4 @@
-"""What the numbers mean that the Avro kernel (`_avro.pyx`) takes and returns."""
+"""The meaning of the numbers that the Avro kernel (`_avro.pyx`) takes and returns."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Final
 
 
 class Op(IntEnum):
-    """What a node reads."""
+    """The type of value that a node reads."""
 
     NULL = 0
     BOOLEAN = 1
@@ -27,7 +27,7 @@ class Op(IntEnum):
 
 
 class AvroKind(IntEnum):
-    """What a builder holds."""
+    """The type of data that a builder holds."""
 
     NULL = 0
     BOOLEAN = 1
@@ -59,4 +59,4 @@ FAULTS: Final = (
     "the writer's schema does not fit the reader's",
     "bytes are left over at its end",
 )
-"""What the numbers of faults mean."""
+"""The meaning of the fault numbers."""

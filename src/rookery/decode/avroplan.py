@@ -1,8 +1,8 @@
-"""From a writer's and a reader's Avro schema to what the kernel runs, and to an Arrow type.
+"""Builds the kernel's plan and the Arrow type from a writer's and a reader's Avro schema.
 
-Follows "Schema Resolution" of the specification. Unions of null and one other type are that type,
-nullable. Other unions become a struct with one member per branch (`member0`, `member1`, … as Spark
-names them), of which one is set.
+It follows "Schema Resolution" of the specification. A union of null and one other type becomes that
+type, nullable. Other unions become a struct with one member per branch (`member0`, `member1`, … as
+in Spark), of which one is set.
 """
 
 from __future__ import annotations
@@ -61,12 +61,12 @@ _READS: Final = {
 }
 
 NodeSpec: TypeAlias = tuple[int, int, int, list[int], list[int], bytes]
-"""A node as the kernel takes it: op, builder, size, children, table, constant (see `_avro.pyi`)."""
+"""A node in the kernel's format: op, builder, size, children, table, constant (see `_avro.pyi`)."""
 
 
 @dataclass(slots=True, eq=False)
 class AvroColumn:
-    """A builder of the kernel, and what its buffers are in Arrow."""
+    """A builder of the kernel, and the Arrow type of its buffers."""
 
     kind: AvroKind
     type: pa.DataType
@@ -78,7 +78,7 @@ class AvroColumn:
 
 @dataclass(slots=True, eq=False)
 class AvroPlan:
-    """What the kernel is made from, and the columns that its buffers become."""
+    """The kernel's input, and the columns that its buffers become."""
 
     root: AvroColumn
     columns: list[AvroColumn]
@@ -89,7 +89,7 @@ def columns_of(reader: AvroType) -> list[AvroColumn]:
     """Lay out the columns that a reader's schema fills, the root first.
 
     Raises:
-        ConfigError: Arrow has no such type, since it holds itself.
+        ConfigError: the type is recursive, which Arrow does not support.
     """
     found: list[AvroColumn] = []
     _layout(reader, found, ())
@@ -97,12 +97,12 @@ def columns_of(reader: AvroType) -> list[AvroColumn]:
 
 
 def plan(writer: AvroType, reader: AvroType) -> AvroPlan:
-    """Say how values of the writer's schema are read as those of the reader's.
+    """Plan how values of the writer's schema are read as those of the reader's.
 
-    What can never fit fails where it occurs, row by row: a branch that no row takes does no harm.
+    Types that never match fail row by row, where they occur: an unused branch does no harm.
 
     Raises:
-        ConfigError: the reader's schema cannot be used.
+        ConfigError: the reader's schema is unusable.
     """
     columns = columns_of(reader)
     planner = _Planner()
@@ -139,7 +139,7 @@ def _lay_union(
 ) -> AvroColumn:
     branches = _values(kind)
     if len(branches) == 1:
-        # The column of a nullable type is that of the type.
+        # A nullable type has the column of the type itself.
         found.pop()
         return _layout(branches[0], found, above)
     column.children = [_layout(one, found, above) for one in branches]
@@ -210,13 +210,13 @@ class _Node:
 
 class _Planner:
     def __init__(self) -> None:
-        # Types that hold themselves can be skipped: their node is then its own descendant.
+        # Recursive types can be skipped: their node is then its own descendant.
         self._skips: dict[AvroType, _Node] = {}
 
     def read(  # noqa: PLR0911 (one for each kind of type)
         self, writer: AvroType, reader: AvroType, out: AvroColumn
     ) -> _Node:
-        """Make the node that reads the writer's type into the reader's column."""
+        """Build the node that reads the writer's type into the reader's column."""
         if writer.kind == "union":
             branches = [self.read(one, reader, out) for one in writer.branches]
             return _Node(Op.UNION, children=branches)
@@ -274,13 +274,13 @@ class _Planner:
         inner = out.children[0]
         if writer.kind == "array":
             return _Node(Op.ARRAY, out, children=[self.read(writer.items, reader.items, inner)])
-        # On the wire a map is an array of its entries.
+        # In the encoding, a map is an array of its entries.
         key, value = inner.children
         children = [_Node(Op.BYTES, key), self.read(writer.items, reader.items, value)]
         return _Node(Op.ARRAY, out, children=[_Node(Op.RECORD, inner, children=children)])
 
     def _fail(self, writer: AvroType) -> _Node:
-        """Make a node for a type that does not fit; its child tells which bytes it has."""
+        """Build a node for a type that does not match; its child describes the bytes to skip."""
         return _Node(Op.FAIL, children=[self._skip(writer)])
 
     def _skip(self, writer: AvroType) -> _Node:
@@ -303,7 +303,7 @@ class _Planner:
         return node
 
     def ordered(self, root: _Node) -> list[NodeSpec]:
-        """Number the nodes, the root first, and write them as the kernel wants them."""
+        """Number the nodes, the root first, and convert them to the kernel's format."""
         numbers, order = {root: 0}, [root]
         for node in order:
             for child in node.children:
@@ -328,7 +328,7 @@ def _has_null(reader: AvroType) -> bool:
 
 
 def _matched(writer: AvroType, reader: AvroType) -> dict[str, AvroField]:
-    """Tell which of the reader's fields takes each of the writer's: by name, else by alias."""
+    """Map the writer's fields to the reader's: by name, otherwise by alias."""
     by_name = {one.name: one for one in reader.fields}
     names = {one.name for one in writer.fields}
     found = {name: by_name[name] for name in names if name in by_name}
@@ -341,7 +341,7 @@ def _matched(writer: AvroType, reader: AvroType) -> dict[str, AvroField]:
 
 
 def _chosen(writer: AvroType, branches: list[AvroType]) -> int | None:
-    """Choose the reader's branch for a type: the most alike of those that it fits."""
+    """Choose the reader's branch for a type: the most similar of those that match."""
     for test in (_has_same_name, _is_called_alike, _is_same_kind, _matches):
         for at, branch in enumerate(branches):
             if test(writer, branch) and _matches(writer, branch):
@@ -367,7 +367,7 @@ def _last(name: str) -> str:
 
 
 def _matches(writer: AvroType, reader: AvroType) -> bool:
-    # Names decide between the branches of a union only: readers call their records as they like.
+    # Names only decide between the branches of a union: readers can rename their records.
     if writer.kind != reader.kind:
         return reader.kind in _PROMOTIONS.get(writer.kind, ()) and reader.logical != "decimal"
     if writer.logical == "decimal" == reader.logical and (
@@ -384,7 +384,7 @@ def _symbols(writer: AvroType, reader: AvroType) -> list[int]:
 
 
 def _factor(writer: AvroType, reader: AvroType, out: AvroColumn) -> int:
-    """Tell what a number is multiplied by to become the column's; below zero it is divided."""
+    """Return the factor from a number to the column's unit; a negative factor divides."""
     if "timestamp" not in reader.logical:
         return 1
     logical = writer.logical if "timestamp" in writer.logical else reader.logical

@@ -1,7 +1,7 @@
 """Avro schemas: from JSON text to a graph of types, with names, aliases and defaults.
 
-Follows the specification of Avro 1.12, "Schema Declaration". Logical types that are unknown, or do
-not fit the type under them, are ignored, as it demands.
+It follows the specification of Avro 1.12, "Schema Declaration". As required there, logical types
+that are unknown or do not match their underlying type are ignored.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*")
 _MAX_DEPTH: Final = 64
 _MAX_FIXED: Final = 1 << 24
 MISSING: Final = object()
-"""The default of a field that has none; None is a default."""
+"""The default of a field without a default; None is a valid default."""
 
 
 @dataclass(slots=True, eq=False)
@@ -47,7 +47,7 @@ class AvroField:
 
 @dataclass(slots=True, eq=False)
 class AvroType:
-    """A type; named ones may be reached from themselves."""
+    """A type; named types can be recursive."""
 
     kind: str
     name: str = ""
@@ -60,17 +60,17 @@ class AvroType:
     size: int = 0
     symbols: tuple[str, ...] = ()
     default: str | None = None
-    """The symbol that stands for those a reader does not know."""
+    """The symbol that replaces symbols unknown to the reader."""
 
     fields: list[AvroField] = field(default_factory=list)
     items: AvroType | None = None
-    """Of an array, and the values of a map."""
+    """The item type of an array, or the value type of a map."""
 
     branches: list[AvroType] = field(default_factory=list)
 
 
 def parse(text: str, named: dict[str, AvroType] | None = None) -> AvroType:
-    """Read a schema; `named` holds types it may refer to, and gains those that it defines.
+    """Parse a schema; `named` holds types that it may reference, and gains those it defines.
 
     Raises:
         ConfigError: it is not a schema; the text says where.
@@ -78,7 +78,7 @@ def parse(text: str, named: dict[str, AvroType] | None = None) -> AvroType:
     try:
         value = json.loads(text)
     except (ValueError, RecursionError) as error:
-        # A lone name, such as `string`, is a schema too, with or without quotes.
+        # A bare name, such as `string`, is also a schema, with or without quotes.
         if text.strip() not in PRIMITIVES:
             raise ConfigError(f"Avro schema: not JSON: {error}") from None
         value = text.strip()

@@ -1,4 +1,4 @@
-"""Default values of Avro schemas as Avro bytes, so that the kernel reads them like any other."""
+"""Encodes default values of Avro schemas as Avro bytes, so that the kernel reads them as usual."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from rookery.records.varint import zigzag
 
 
 def encode(kind: AvroType, value: Any, field: str) -> bytes:
-    """Write a default as it stands in a schema: JSON, bytes as text of U+0000 to U+00FF.
+    """Encode a default from a schema: JSON, with bytes as text of U+0000 to U+00FF.
 
     Raises:
-        ConfigError: the default is not of its field's type.
+        ConfigError: the default does not have its field's type.
     """
     try:
         return _encode(kind, value)
@@ -31,7 +31,7 @@ def _encode(kind: AvroType, value: Any) -> bytes:  # noqa: C901, PLR0911, PLR091
         case "boolean" if isinstance(value, bool):
             return bytes([value])
         case "int" | "long" if isinstance(value, int) and not isinstance(value, bool):
-            struct.pack("<i" if kind.kind == "int" else "<q", value)  # for its range
+            struct.pack("<i" if kind.kind == "int" else "<q", value)  # checks the range
             return zigzag(value)
         case "float" | "double" if not isinstance(value, bool):
             return struct.pack("<f" if kind.kind == "float" else "<d", value)
@@ -58,7 +58,7 @@ def _encode(kind: AvroType, value: Any) -> bytes:  # noqa: C901, PLR0911, PLR091
 
 
 def _encode_union(kind: AvroType, value: Any) -> bytes:
-    # A default is of the union's first branch; since Avro 1.12 of any, so the first that fits.
+    # A default belongs to the union's first branch; since Avro 1.12, to any: the first that fits.
     for at, branch in enumerate(kind.branches):
         try:
             return zigzag(at) + _encode(branch, value)

@@ -1,9 +1,9 @@
-"""Schemas as text, the way Spark writes them: `id long, name string, at timestamp`.
+"""Parses schemas in Spark's text format: `id long, name string, at timestamp`.
 
     fields  := name type (, name type)*           a colon may stand between name and type
     type    := long | decimal(10,2) | array<type> | map<type,type> | struct<fields> | …
 
-Every field may be null: data that others wrote keeps no promises.
+Every field is nullable: data of other writers gives no guarantees.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ _MAX_LETTERS: Final = 1 << 20
 
 
 def parse(text: str) -> pa.Schema:
-    """Read a schema.
+    """Parse a schema.
 
     Raises:
-        ConfigError: the text is no schema; it says where.
+        ConfigError: the text is not a schema; the error says where.
     """
     if len(text) > _MAX_LETTERS:
         raise ConfigError(f"schema: {len(text)} letters are too long; {_MAX_LETTERS} are allowed")

@@ -1,4 +1,4 @@
-"""Protobuf descriptors: from a FileDescriptorSet, or from a registry and what its files import."""
+"""Loads Protobuf descriptors from a FileDescriptorSet, or from a registry with all imports."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rookery.decode.registry import RegisteredSchema, SchemaRegistry
 from rookery.errors import ConfigError
 
 SERIALIZED: Final = "serialized"
-"""In this form registries hand out descriptors, not the text that only a compiler can read."""
+"""The registry format for serialized descriptors; the default text needs a compiler."""
 
 _GOOGLE: Final = "google/protobuf/"
 
@@ -20,7 +20,7 @@ def from_set(data: bytes) -> list[Any]:
     """Read a FileDescriptorSet (`protoc --descriptor_set_out --include_imports`).
 
     Raises:
-        ConfigError: it is none.
+        ConfigError: the data is not a FileDescriptorSet.
     """
     from google.protobuf import descriptor_pb2, message  # noqa: PLC0415 (only if Protobuf is used)
 
@@ -34,10 +34,11 @@ def from_set(data: bytes) -> list[Any]:
 
 
 def from_registry(schema: RegisteredSchema, registry: SchemaRegistry) -> list[Any]:
-    """Read a registered file and all that it imports; it comes last.
+    """Read a registered file and everything that it imports; the file itself comes last.
 
     Raises:
-        ConfigError: one of them is no Protobuf file, or the registry does not hand out descriptors.
+        ConfigError: one of them is not a Protobuf file, or the registry does not provide
+            descriptors.
         UnknownSchema, Unavailable: as the registry says.
     """
     used = registry.references(schema, SERIALIZED)
@@ -58,16 +59,16 @@ def _file(schema: RegisteredSchema, name: str) -> Any:
             f"schema {schema.schema_id}: the registry sent no serialized descriptor; "
             "give the decoder a FileDescriptorSet as schema"
         ) from None
-    # Imports go by the name a file is referred to by, whatever it was called by its compiler.
+    # Imports use the name of the reference, regardless of the name given to the compiler.
     found.name = name
     return found
 
 
 def message_in(files: list[Any], name: str | None) -> Any:
-    """Find a message's descriptor by its full name; None: the first message of the last file.
+    """Find a message by its full name; None: the first message of the last file.
 
     Raises:
-        ConfigError: there is none, or a file that it needs is missing.
+        ConfigError: the message does not exist, or a required file is missing.
     """
     from google.protobuf import descriptor_pool  # noqa: PLC0415
 
@@ -92,7 +93,7 @@ def message_in(files: list[Any], name: str | None) -> Any:
 def _add(
     pool: Any, file: Any, files: dict[str, Any], added: set[str], above: tuple[str, ...]
 ) -> None:
-    """Add a file behind those that it imports, which a pool insists on."""
+    """Add a file after its imports, as a pool requires."""
     if file.name in above:
         raise KeyError(f"{file.name} imports itself")
     if file.name in added:
@@ -120,7 +121,7 @@ def _well_known(name: str) -> Any:
 
 
 def index_path(descriptor: Any) -> list[int]:
-    """Tell where in its file a message is defined: the indexes that framed values begin with."""
+    """Return the index path of a message in its file, with which framed values begin."""
     path: list[int] = []
     while descriptor is not None:
         above = descriptor.containing_type

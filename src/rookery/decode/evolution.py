@@ -1,10 +1,10 @@
-"""How a table's schema follows the data's: new fields and wider types join by themselves.
+"""Evolves a table's schema with the data: new fields and wider types are added automatically.
 
     merge(old, new).schema      # what both fit into
     merge(old, new).changes     # in words, empty if nothing changes
 
-Fields that the new schema lacks stay, and are null from then on. Whatever would lose or reinterpret
-data is a `Conflict` that names the field.
+Fields that the new schema lacks are kept, and are null from then on. A change that would lose or
+reinterpret data is a `Conflict` that names the field.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from rookery.errors import Conflict
 
 @dataclass(frozen=True, slots=True)
 class Evolution:
-    """The schema that old and new rows fit into, and what it changes about the old one."""
+    """The schema that fits old and new rows, and its changes to the old one."""
 
     schema: pa.Schema
     changes: tuple[str, ...] = ()
@@ -28,7 +28,7 @@ def merge(old: pa.Schema, new: pa.Schema) -> Evolution:
     """Merge two schemas.
 
     Raises:
-        Conflict: a field has changed to a type that holds other values, or only some of them.
+        Conflict: a field's new type holds other values, or only some of the old ones.
     """
     changes: list[str] = []
     fields = _merge_fields(list(old), list(new), "", changes)
@@ -48,7 +48,7 @@ def _merge_fields(
         found.append(field if other is None else _merge_field(field, other, path, changes))
     for name, field in theirs.items():
         if any(name.lower() == one.name.lower() for one in old):
-            # Spark and most catalogs do not tell them apart.
+            # Spark and most catalogs are case-insensitive.
             raise Conflict(f"field {path + name!r} differs from another in its case only")
         changes.append(f"add {path + name}: {field.type}")
         found.append(field.with_nullable(nullable=True))
@@ -90,7 +90,7 @@ def _merge_types(old: pa.DataType, new: pa.DataType, name: str, changes: list[st
 
 
 def _wider(old: pa.DataType, new: pa.DataType) -> pa.DataType | None:
-    """Return which of two types holds all values of both, or None."""
+    """Return the type of the two that holds all values of both, or None."""
     if pa.types.is_null(old) or pa.types.is_null(new):
         return new if pa.types.is_null(old) else old
     if _holds(old, new):
@@ -104,7 +104,7 @@ def _holds(wide: pa.DataType, narrow: pa.DataType) -> bool:
     if pa.types.is_signed_integer(wide) and pa.types.is_signed_integer(narrow):
         return wide.bit_width >= narrow.bit_width
     if pa.types.is_float64(wide):
-        # A double holds every int of 32 bits, but not every long.
+        # A double holds every 32-bit integer, but not every long.
         is_small = pa.types.is_signed_integer(narrow) and narrow.bit_width <= 32
         return pa.types.is_float32(narrow) or is_small
     return False
@@ -113,7 +113,7 @@ def _holds(wide: pa.DataType, narrow: pa.DataType) -> bool:
 def _wider_decimal(old: pa.DataType, new: pa.DataType) -> pa.DataType | None:
     if not (pa.types.is_decimal128(old) and pa.types.is_decimal128(new)):
         return None
-    # Another scale would rewrite every old value, which tables do not do by themselves.
+    # Another scale would require rewriting every old value, which tables do not do.
     if old.scale != new.scale:
         return None
     return old if old.precision >= new.precision else new

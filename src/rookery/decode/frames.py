@@ -1,6 +1,6 @@
-"""Values that name their schema: a zero byte, the schema's id in 4 bytes (big-endian), the rest.
+"""Decodes values with a schema id: a zero byte, the id in 4 bytes (big-endian), the payload.
 
-Rows are taken apart by id, decoded a schema at a time, and put back in their order.
+Rows are grouped by id, decoded one schema at a time, and put back in their order.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from rookery.decode.rows import Part, compute, moved, spread, to_list, without_h
 
 FRAME_BYTES: Final = 5
 _MAX_UNKNOWN: Final = 32
-"""After so many ids that the registry does not know, no more are asked for in a batch: bytes that
-are no frames look like ever new ids."""
+"""The maximum number of unknown ids to look up in a batch: bytes without frames look like many
+different ids."""
 
 OfSchema = Callable[[int, Array], DecodeResult]
 """Decodes the payloads of one schema id; it may raise `UnknownSchema`."""
 
 
 def decode_framed(column: Array, kind: pa.DataType, decode: OfSchema) -> DecodeResult:
-    """Decode rows by the schema that each names."""
+    """Decode rows by the schema that each row names."""
     parts: list[Part] = []
     bad: list[BadRow] = []
     unknown = 0
@@ -52,9 +52,9 @@ def decode_framed(column: Array, kind: pa.DataType, decode: OfSchema) -> DecodeR
 
 
 def _groups(column: Array) -> list[tuple[bytes, Array]]:
-    """Take rows apart by their frame, the largest group first, as real schemas are."""
+    """Group rows by their frame, the largest group first, since real schemas have many rows."""
     frames = compute.binary_slice(column, 0, FRAME_BYTES).dictionary_encode()
-    # Codes are given in the order of appearance, and so are counts; the sort is stable.
+    # Codes and counts are in order of appearance; the sort is stable.
     counts = compute.value_counts(frames.indices).field("counts").to_pylist()
     order = compute.array_sort_indices(frames.indices)
     found, at = [], 0

@@ -1,6 +1,6 @@
-"""JSON one row at a time: slower than whole blocks, but it knows what is wrong, and where.
+"""Decodes JSON row by row: slower than whole blocks, but with the exact reason of an error.
 
-Values are checked against the Arrow type by hand, so that a reason can name the field.
+Values are checked against the Arrow type in Python, so that a reason can name the field.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ class Wrong(Exception):  # noqa: N818 (never leaves the decoder)
 
 
 class _Object(dict[str, Any]):
-    """An object that names some of its fields twice."""
+    """An object with duplicate fields."""
 
     twice: frozenset[str] = frozenset()
 
 
 class _Number(Decimal):
-    """A number with a point or an exponent, as it was written: a double would round decimals."""
+    """A number with a point or an exponent, kept exactly: a double would round decimals."""
 
 
 def loads(data: bytes) -> Any:
@@ -51,13 +51,13 @@ def loads(data: bytes) -> Any:
     except RecursionError:
         raise Wrong(_TOO_DEEP) from None
     except (ValueError, InvalidOperation):
-        # Python refuses to read integers of thousands of digits.
+        # Python rejects integers with thousands of digits.
         raise Wrong(_TOO_LONG) from None
 
 
 def is_unsure(data: bytes, reason: str) -> bool:
-    """Tell whether Arrow may take what was refused here: its limits are others."""
-    # It also knows `Inf`, and is not stopped by depth or long numbers in fields nobody asked for.
+    """Return whether Arrow may accept a value that was rejected here: its limits differ."""
+    # Arrow also accepts `Inf`, and ignores depth and long numbers in fields that are not requested.
     is_limited = reason in {_TOO_DEEP, _TOO_LONG} or b"Inf" in data or b"NaN" in data
     return is_limited and data.startswith(b"{") and data.endswith(b"}")
 
@@ -75,7 +75,7 @@ _DECODER: Final = json.JSONDecoder(object_pairs_hook=_pairs, parse_float=_Number
 
 
 def converter(kind: pa.DataType) -> _Convert:
-    """Make the function that checks a parsed value against a type."""
+    """Create the function that checks a parsed value against a type."""
     if pa.types.is_struct(kind):
         return _struct(kind)
     if pa.types.is_list(kind) or pa.types.is_large_list(kind):
@@ -86,7 +86,7 @@ def converter(kind: pa.DataType) -> _Convert:
 
 
 def supports(kind: pa.DataType) -> bool:
-    """Tell whether values of this type can be had from JSON."""
+    """Return whether JSON can be decoded to this type."""
     try:
         converter(kind)
     except Wrong:
@@ -214,7 +214,7 @@ def _floating(kind: pa.DataType) -> _Convert:
             raise _wrong(path, kind, value)
         if pa.types.is_float64(kind):
             return found
-        # By Arrow, as whole blocks are read: rounding twice could give another number.
+        # Done by Arrow, as for whole blocks: rounding twice could yield another number.
         return pa.scalar(str(value)).cast(kind).as_py()
 
     return convert
@@ -241,7 +241,7 @@ def _decimal(kind: pa.DataType) -> _Convert:
 def _fits(value: Decimal, precision: int, scale: int) -> bool:
     if not value.is_finite():
         return False
-    # Not by `normalize`, which rounds to the precision of Python's context.
+    # `normalize` is not used, because it rounds to the precision of Python's context.
     _, digits, exponent = value.as_tuple()
     places, count = -int(exponent), len(digits)
     while count > 1 and digits[count - 1] == 0:
@@ -262,7 +262,7 @@ def _date(value: Any, path: str) -> date:
         found = date.fromisoformat(text)
     except ValueError:
         found = None
-    # Python also takes other forms, such as 2026-W46-7, which whole blocks do not.
+    # Python also accepts other forms, such as 2026-W46-7, unlike whole blocks.
     if found is None or found.isoformat() != text:
         raise Wrong(f"field {path!r}: {text[:_MAX_TEXT]!r} is not a date")
     return found
@@ -273,7 +273,7 @@ def _timestamp(kind: pa.DataType) -> _Convert:
 
     def convert(value: Any, path: str) -> Any:
         text = _text(value, path)
-        # By Arrow, as whole blocks are read: so both ways know the same times.
+        # Done by Arrow, as for whole blocks, so that both paths accept the same times.
         for one in (pa.timestamp(unit, "UTC"), pa.timestamp(unit)):
             try:
                 return pa.scalar(text, pa.string()).cast(one).cast(pa.int64()).as_py()

@@ -1,4 +1,4 @@
-"""From a decoder's name to the decoder: the name is that of a module in `decode/decoders`."""
+"""Opens decoders by name: the name is that of a module in `decode/decoders`."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ _DECODERS: Final = "rookery.decode.decoders"
 
 
 class Plug(Protocol):
-    """What a module in `decode/decoders` offers."""
+    """The interface of a module in `decode/decoders`."""
 
     def open(self, settings: DecoderSettings) -> Decoder:
-        """Make a decoder, or say which setting has to change."""
+        """Create a decoder, or report which setting must change."""
 
 
 def open_decoder(name: str, settings: DecoderSettings | None = None) -> Decoder:
     """Open a decoder by its name, such as `json`.
 
     Raises:
-        ConfigError: there is no such decoder, or its settings cannot be used.
-        Unavailable: a schema registry is needed and out of reach.
+        ConfigError: there is no such decoder, or its settings are invalid.
+        Unavailable: a required schema registry cannot be reached.
     """
-    # Only letters: the name becomes part of a module's name.
+    # Letters and digits only: the name becomes part of a module's name.
     if re.fullmatch(r"[a-z][a-z0-9]*", name) is None or find_spec(f"{_DECODERS}.{name}") is None:
         raise ConfigError(f"decoder {name!r}: not known; choose one of {', '.join(names())}")
     plug = cast("Plug", import_module(f"{_DECODERS}.{name}"))
@@ -37,5 +37,5 @@ def open_decoder(name: str, settings: DecoderSettings | None = None) -> Decoder:
 
 
 def names() -> list[str]:
-    """List the decoders there are."""
+    """List the available decoders."""
     return sorted(module.name for module in iter_modules(decoders.__path__))

@@ -1,8 +1,8 @@
-"""Whether readers of one Protobuf message can read what writers of another version wrote.
+"""Checks whether readers of one Protobuf message version can read values of another version.
 
-Protobuf itself does not tell: a field whose type changed is skipped, or read as another value. So
-the two are compared field by field before any value is. A reader may know fewer fields or more,
-and a wider type; whatever would lose or change a value does not fit.
+Protobuf itself does not report it: a field whose type changed is skipped, or read as another value.
+So the two versions are compared field by field before any value is read. A reader may have fewer or
+more fields, and wider types; a change that would lose or alter a value does not fit.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from rookery.errors import ConfigError
 
-# Numbers of FieldDescriptor.Type, which the format has fixed for good.
+# Numbers of FieldDescriptor.Type, which the format defines permanently.
 _DOUBLE, _FLOAT, _INT64, _UINT64, _INT32, _FIXED64, _FIXED32, _BOOL, _STRING = range(1, 10)
 _GROUP, _MESSAGE, _BYTES, _UINT32, _ENUM, _SFIXED32, _SFIXED64, _SINT32, _SINT64 = range(10, 19)
 _NAMES: Final = (
@@ -26,14 +26,14 @@ _HOLDS: Final[dict[int, frozenset[int]]] = {
     _SINT64: frozenset({_SINT32}),
     _BYTES: frozenset({_STRING}),
 }
-"""What a reader's type holds besides itself, written the same way."""
+"""The writer types that a reader's type also holds, with the same encoding."""
 
 
 def check_readable(reader: Any, writer: Any) -> None:
     """Compare two descriptors of a message.
 
     Raises:
-        ConfigError: a field has another type; the text says which.
+        ConfigError: a field has another type; the text names it.
     """
     _check(reader, writer, "", set())
 
@@ -55,7 +55,7 @@ def _check(reader: Any, writer: Any, path: str, seen: set[tuple[str, str]]) -> N
 
 
 def _fits(reader: Any, writer: Any) -> bool:
-    # One value is read as a list of one; of several, a reader of one value sees the last.
+    # A single value is read as a list of one; of several, a single-value reader sees the last.
     if _is_repeated(writer) and not _is_repeated(reader):
         return False
     return reader.type == writer.type or writer.type in _HOLDS.get(reader.type, ())
@@ -64,7 +64,7 @@ def _fits(reader: Any, writer: Any) -> bool:
 def _is_repeated(field: Any) -> bool:
     if hasattr(field, "is_repeated"):
         return bool(field.is_repeated)
-    return bool(field.label == field.LABEL_REPEATED)  # as packages before version 6 have it
+    return bool(field.label == field.LABEL_REPEATED)  # for packages before version 6
 
 
 def _kind(field: Any) -> str:

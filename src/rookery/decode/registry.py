@@ -1,9 +1,9 @@
-"""A client for schema registries that speak Confluent's HTTP API.
+"""A client for schema registries with Confluent's HTTP API.
 
     registry = SchemaRegistry(RegistrySettings("http://localhost:8081"))
     schema = registry.schema(17)            # kept for good: an id never changes its meaning
 
-The handle can be pickled: what travels is its settings, not what it has learned.
+The handle can be pickled: only its settings are sent, not its cache.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _ACCEPT: Final = "application/vnd.schemaregistry.v1+json, application/json"
 _MAX_SCHEMAS: Final = 10_000
 _MAX_REFERENCES: Final = 256
 _UNKNOWN_MS: Final = 30_000
-"""How long an id stays unknown before it is asked for again: someone may register it yet."""
+"""How long an id counts as unknown before it is requested again: it may be registered later."""
 
 
 class UnknownSchema(Error):  # noqa: N818 (the name says what happened; the base says it is an error)
@@ -37,7 +37,7 @@ class UnknownSchema(Error):  # noqa: N818 (the name says what happened; the base
 
 @dataclass(frozen=True, slots=True)
 class RegistrySettings:
-    """Where a schema registry is, and how to speak to it."""
+    """The address of a schema registry, and the connection settings."""
 
     url: str
     """Its address, such as `https://registry:8081`."""
@@ -49,22 +49,22 @@ class RegistrySettings:
     """For HTTP basic authentication."""
 
     tls: ClientTls | None = None
-    """How to check an `https` server; None: by the authorities of the operating system."""
+    """How to verify an `https` server; None: with the operating system's authorities."""
 
     timeout_ms: int = 10_000
-    """How long one request may take to answer."""
+    """The timeout of one request."""
 
     attempts: int = 4
-    """How often a request is made before the registry counts as out of reach."""
+    """The number of attempts before the registry counts as unreachable."""
 
     backoff_ms: int = 200
-    """How long to wait before the second attempt; each further one waits twice as long."""
+    """The wait before the second attempt; it doubles with each further attempt."""
 
     max_response_bytes: int = 8 << 20
-    """The longest answer that is read."""
+    """The maximum size of a response."""
 
     def __post_init__(self) -> None:
-        """Take a name and a password out of the address: it is shown in messages."""
+        """Move user name and password out of the address, because messages show it."""
         try:
             parts = urllib.parse.urlsplit(self.url)
         except ValueError:
@@ -81,7 +81,7 @@ class RegistrySettings:
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """Another schema that a schema uses, by the name it uses it under."""
+    """A schema that another schema uses, and the name by which it is used."""
 
     name: str
     subject: str
@@ -90,7 +90,7 @@ class Reference:
 
 @dataclass(frozen=True, slots=True)
 class RegisteredSchema:
-    """A schema as the registry holds it."""
+    """A schema as stored in the registry."""
 
     schema_id: int
     kind: str
@@ -99,7 +99,7 @@ class RegisteredSchema:
     text: str
     references: tuple[Reference, ...] = ()
     version: int | None = None
-    """Which version of its subject it is, if it was asked for by that."""
+    """The version of its subject, if it was requested by version."""
 
 
 class SchemaRegistry:
@@ -121,7 +121,7 @@ class SchemaRegistry:
         self._unknown: dict[int, int] = {}
         self._opener = _opener(self.settings)
         self.requests = 0
-        """How many HTTP requests were made."""
+        """The number of HTTP requests so far."""
 
     def __reduce__(self) -> tuple[type[SchemaRegistry], tuple[RegistrySettings]]:
         return SchemaRegistry, (self.settings,)
@@ -130,8 +130,8 @@ class SchemaRegistry:
         """Return the schema of an id; `form` is one that the registry offers (`serialized`).
 
         Raises:
-            UnknownSchema: there is none.
-            Unavailable: the registry is out of reach.
+            UnknownSchema: the schema does not exist.
+            Unavailable: the registry cannot be reached.
         """
         with self._lock:
             found = self._schemas.get((schema_id, form))
@@ -148,11 +148,11 @@ class SchemaRegistry:
             return found
 
     def latest(self, subject: str, version: int | None = None, form: str = "") -> RegisteredSchema:
-        """Return a version of a subject, by default the newest, which is asked for anew each time.
+        """Return a version of a subject; by default the newest, which is requested each time.
 
         Raises:
-            UnknownSchema: there is none.
-            Unavailable: the registry is out of reach.
+            UnknownSchema: the schema does not exist.
+            Unavailable: the registry cannot be reached.
         """
         with self._lock:
             if version is not None and (subject, version, form) in self._versions:
@@ -169,13 +169,13 @@ class SchemaRegistry:
             return found
 
     def references(self, schema: RegisteredSchema, form: str = "") -> dict[str, RegisteredSchema]:
-        """Return everything that a schema uses, directly or not, by the name it is used under.
+        """Return all schemas that a schema uses, directly or indirectly, by their names.
 
-        What others use comes before them.
+        Dependencies come before the schemas that use them.
 
         Raises:
             UnknownSchema: one of them is missing, or there are too many.
-            Unavailable: the registry is out of reach.
+            Unavailable: the registry cannot be reached.
         """
         found: dict[str, RegisteredSchema] = {}
         self._follow(schema, found, (), form)
@@ -208,7 +208,7 @@ class SchemaRegistry:
         del self._unknown[schema_id]
 
     def _get(self, path: str) -> dict[str, Any] | None:
-        """Ask, again if that can help; None if there is no such thing."""
+        """Send a request, with retries where useful; None if the resource does not exist."""
         wait_ms, problem = float(self.settings.backoff_ms), ""
         for attempt in range(max(self.settings.attempts, 1)):
             if attempt:
@@ -229,7 +229,7 @@ class SchemaRegistry:
         raise Unavailable(f"schema registry {self.settings.url}{path}: {problem}")
 
     def _ask(self, path: str) -> tuple[int | None, bytes]:
-        """Make one request: the status (None: no answer) and the body, or what went wrong."""
+        """Send one request; return the status (None: no response) and the body, or the error."""
         self.requests += 1
         url = self.settings.url.rstrip("/") + path
         request = urllib.request.Request(url, headers=_headers(self.settings))  # noqa: S310 (checked)
@@ -252,7 +252,7 @@ def _opener(settings: RegistrySettings) -> urllib.request.OpenerDirector:
     if scheme not in {"http", "https"}:
         raise ConfigError(f"schema registry {settings.url!r}: write http://host:port or https://…")
     context = client_context(settings.tls) if settings.tls else ssl.create_default_context()
-    # No proxies from the environment, and no redirects: credentials go to the named host alone.
+    # No proxies from the environment and no redirects: credentials go only to the named host.
     return urllib.request.build_opener(
         urllib.request.ProxyHandler({}),
         urllib.request.HTTPSHandler(context=context),

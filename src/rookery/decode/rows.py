@@ -1,4 +1,4 @@
-"""Rows of a binary column, the halving that finds bad ones, and putting results together."""
+"""Helpers for rows of a binary column: bisection to find bad rows, and joining of results."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ import pyarrow.compute
 from rookery.decode.port import Array, BadRow, DecodeResult, bad_row
 
 compute: Any = pyarrow.compute
-"""Arrow's functions; the stubs know fewer of their overloads than there are."""
+"""Arrow's functions; the stubs lack some of their overloads."""
 
 _LEAF: Final = 64
-"""Blocks of so few rows are not halved any further but taken row by row."""
+"""Blocks of at most this many rows are not halved further but decoded row by row."""
 
 Block = Callable[[Array], "Array | int | None"]
-"""Decodes all rows of a column without nulls, or none: then it may tell which is to blame."""
+"""Decodes all rows of a column without nulls, or none; it can return the failing row."""
 
 Singly = Callable[[list[bytes]], DecodeResult]
 """Decodes rows one by one, for their reasons."""
@@ -27,26 +27,26 @@ Part = tuple[Array, Array]
 
 
 def as_binary(column: Array) -> Array:
-    """Return the column as `binary`: what is `string` is a view, views and large ones are cast."""
+    """Return the column as `binary`; other types are cast."""
     return column if column.type == pa.binary() else column.cast(pa.binary())
 
 
 def nulls(length: int, kind: pa.DataType) -> Array:
     """Make a column of nulls."""
-    # Through `Any`: the stubs ask for one kind of type each, and not for all.
+    # Cast to `Any`: the stubs accept only specific types.
     arrow: Any = pa
     found: Array = arrow.nulls(length, kind)
     return found
 
 
 def to_list(column: Array) -> list[Any]:
-    """Return the values of a column; those without nulls have no None among them."""
+    """Return the values of a column; without nulls, there is no None among them."""
     return list(column.to_pylist())
 
 
 def without_head(column: Array, size: int) -> Array:
-    """Leave out the first bytes of every row."""
-    # Not by `binary_slice`, which allocates its widest possible row for every row.
+    """Remove the first bytes of every row."""
+    # `binary_slice` is not used: it allocates the widest possible row for every row.
     found: Array = compute.binary_replace_slice(column, 0, size, b"")
     return found
 
@@ -54,7 +54,7 @@ def without_head(column: Array, size: int) -> Array:
 def decode_present(
     column: Array, kind: pa.DataType, decode: Callable[[Array], DecodeResult]
 ) -> DecodeResult:
-    """Decode what is not null, and put the nulls back."""
+    """Decode the values that are not null, and put the nulls back."""
     column = as_binary(column)
     if column.null_count == 0:
         return decode(column)
@@ -66,12 +66,12 @@ def decode_present(
 
 
 def moved(bad: Iterable[BadRow], rows: Array) -> list[BadRow]:
-    """Tell where bad rows of a part lie in the whole."""
+    """Map bad rows of a part to their row numbers in the whole."""
     return [BadRow(rows[one.row].as_py(), one.reason, one.schema_id) for one in bad]
 
 
 def spread(parts: list[Part], length: int, kind: pa.DataType) -> Array:
-    """Put the values of each part at its rows of a column; rows that no part names are null."""
+    """Place the values of each part at its rows of a column; all other rows are null."""
     if not length or not any(len(rows) for rows, _ in parts):
         return nulls(length, kind)
     rows = pa.concat_arrays([rows for rows, _ in parts]).cast(pa.int64())
@@ -83,7 +83,7 @@ def spread(parts: list[Part], length: int, kind: pa.DataType) -> Array:
 def halve(column: Array, kind: pa.DataType, block: Block, singly: Singly) -> DecodeResult:
     """Decode a column block-wise; halve blocks that fail until the bad rows are found.
 
-    So one bad record costs a few more calls, not a slow path for all of its neighbours.
+    So one bad record costs a few more calls, not a slow path for all its neighbours.
     """
     parts: list[Array] = []
     bad: list[BadRow] = []
@@ -107,10 +107,10 @@ def halve(column: Array, kind: pa.DataType, block: Block, singly: Singly) -> Dec
 
 
 def _around(begin: int, row: int, end: int) -> list[tuple[int, int]]:
-    """Cut a block at the row to blame: what lies before it, itself, and the rest.
+    """Cut a block at the failing row: the rows before it, the row itself, and the rest.
 
-    Where one is bad others often are: so the rest is cut small at first, and larger further on.
-    Tried whole each time, many bad rows would cost the square of their number.
+    Bad rows often come in groups, so the rest is cut into small blocks first, and larger ones
+    later. With the whole rest each time, the cost would be quadratic in the number of bad rows.
     """
     found = [(begin, row), (row, row + 1)] if row > begin else [(row, row + 1)]
     at, size = row + 1, max(_LEAF, 2 * (row - begin))
@@ -121,7 +121,7 @@ def _around(begin: int, row: int, end: int) -> list[tuple[int, int]]:
 
 
 def one_by_one(kind: pa.DataType, decode: Callable[[bytes], Array | str]) -> Singly:
-    """Make a `Singly` of a function that decodes one row to a column of one, or says why not."""
+    """Create a `Singly` from a function that decodes one row to a column of one, or a reason."""
 
     def singly(rows: list[bytes]) -> DecodeResult:
         parts: list[Array] = []

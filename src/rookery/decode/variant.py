@@ -1,9 +1,9 @@
-"""JSON of any shape as one column: text that was checked, and Spark's VARIANT made of it.
+"""Holds JSON of any shape as one column: checked text, and Spark's VARIANT built from it.
 
-In memory such a column is `VariantText`: the JSON as it came, known to be JSON. Tables keep it as
-Spark's VARIANT where they can: two binaries, of which one names the keys and the other holds the
-values. Their form is Parquet's "Variant Binary Encoding", version 1; numbers become the types that
-Spark's `parse_json` gives them.
+In memory, such a column is `VariantText`: the original JSON, known to be valid. Tables store it as
+Spark's VARIANT where possible: two binaries, one with the keys and one with the values. The format
+is Parquet's "Variant Binary Encoding", version 1; numbers get the same types as in Spark's
+`parse_json`.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ MAX_DEPTH: Final = 500
 """Spark's own parser stops at 1000, Python's a little earlier."""
 MAX_DIGITS: Final = 1000
 _MAX_BYTES: Final = 16 << 20
-"""Older Sparks take no larger ones."""
+"""Older versions of Spark accept no larger values."""
 _DOUBLE: Final = Struct("<d")
 _SURROGATE: Final = b"\\ud"
 
 
 class VariantText(pa.ExtensionType):
-    """JSON text; what is in such a column parses."""
+    """JSON text; every value of such a column is valid JSON."""
 
     def __init__(self) -> None:
         super().__init__(pa.string(), "rookery.variant")
@@ -45,19 +45,19 @@ class VariantText(pa.ExtensionType):
 
 
 TEXT: Final = VariantText()
-cast("Any", pa).register_extension_type(TEXT)  # its stubs know the older kind
+cast("Any", pa).register_extension_type(TEXT)  # the stubs only know the older kind
 BINARY: Final = pa.struct(
     [
         pa.field("value", pa.binary(), nullable=False),
-        # By this mark Spark tells it from a struct that happens to look the same.
+        # This mark lets Spark distinguish it from a struct with the same fields.
         pa.field("metadata", pa.binary(), nullable=False, metadata={b"variant": b"true"}),
     ]
 )
-"""A column of Spark's type VARIANT, as its Arrow columns have it."""
+"""A column of Spark's type VARIANT, in its Arrow representation."""
 
 
 def is_named(schema: str) -> bool:
-    """Whether a schema is the word for JSON of any shape."""
+    """Whether a schema is the keyword for JSON of any shape."""
     return schema.strip().lower() == "variant"
 
 
@@ -79,10 +79,10 @@ def as_binary(column: pa.Array[Any]) -> pa.Array[Any]:
 
 
 def checked(data: bytes) -> str:
-    """Return the text of a value that is JSON.
+    """Return the text of a valid JSON value.
 
     Raises:
-        Wrong: it is none, or none that Spark takes; the text says why.
+        Wrong: it is not JSON, or Spark does not accept it; the text says why.
     """
     if len(data) > _MAX_BYTES:
         raise Wrong(f"not decoded: {len(data)} bytes, and a variant takes {_MAX_BYTES}")
@@ -102,7 +102,7 @@ def checked(data: bytes) -> str:
 
 
 def encoded(text: str) -> dict[str, bytes]:
-    """Return JSON text in Spark's form, by the names of its two parts."""
+    """Return JSON text in Spark's format, by the names of its two parts."""
     builder = _Builder()
     value = builder.value(_DECODER.decode(text))
     return {"value": value, "metadata": builder.metadata()}
@@ -146,7 +146,7 @@ _DECODER: Final = json.JSONDecoder(
 
 
 def _check_depth(value: Any, text: str) -> None:
-    # A level takes a letter to open and one to close it: most texts cannot be deep at all.
+    # Each level needs an opening bracket, so most texts cannot be deep at all.
     if text.count("[") + text.count("{") <= MAX_DEPTH:
         return
     level, depth = [value], 0
@@ -176,7 +176,7 @@ def _check_letters(value: Any) -> None:
 
 
 class _Builder:
-    """One value, and the keys that were met in it."""
+    """One value, and the keys that occur in it."""
 
     def __init__(self) -> None:
         self._keys: dict[str, int] = {}
@@ -201,7 +201,7 @@ class _Builder:
         starts: dict[str, int] = {}
         parts: list[bytes] = []
         at = 0
-        # Values are in the order of the text; the list of fields is in that of their names.
+        # Values are in text order; the list of fields is in name order.
         for key, inner in value.items():
             ids[key] = self._keys.setdefault(key, len(self._keys))
             starts[key] = at

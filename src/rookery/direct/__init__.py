@@ -1,1 +1,1 @@
-"""The log without a broker: read and written straight in the store, as the cluster log says."""
+"""Access to the log without a broker: reads and writes go directly to the store and cluster log."""

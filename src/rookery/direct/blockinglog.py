@@ -1,8 +1,8 @@
-"""Asynchronous code for callers that are not: an event loop in a thread of its own.
+"""Runs asynchronous code for synchronous callers, on an event loop in a separate thread.
 
-Spark's workers are such callers. A worker serves many tasks, so it keeps its open logs. They are
-let go before Python ends: a client library's thread that has an answer for it afterwards would take
-the process down.
+Spark's workers are such callers. A worker serves many tasks, so it keeps its logs open. The logs
+are closed before Python exits: a client library's thread that delivers a response after that would
+crash the process.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ from rookery.net.loop import loop_factory
 T = TypeVar("T")
 
 _LAST_SECONDS: Final = 3.0
-"""What the end of a process may take."""
+"""The time limit for cleanup at process exit."""
 
 
 class _Call(Generic[T]):
-    """A coroutine that one thread waits for while another one runs it.
+    """A coroutine that runs in one thread while another thread waits for its result.
 
-    Not a Future of `concurrent.futures`: it has a Condition, and an interrupt in the midst of that
-    leaves its lock taken, so that the other thread would wait for ever. What is used here of a
-    queue is one instruction each. The task stays where it ran, too: an interrupt that comes while
-    one is let go is lost.
+    This is not a Future of `concurrent.futures`. A Future has a Condition, and an interrupt inside
+    it leaves its lock held, so the other thread would wait forever. The queue operations used here
+    are one instruction each. The task reference also stays on the thread that ran it: an interrupt
+    that arrives while a task is being deallocated is lost.
     """
 
     def __init__(self, work: Coroutine[Any, Any, T]) -> None:
@@ -43,28 +43,28 @@ class _Call(Generic[T]):
         self._ended: SimpleQueue[tuple[BaseException | None, list[T]]] = SimpleQueue()
 
     def begin(self) -> None:
-        """Begin, on the loop."""
+        """Start the task, on the loop."""
         self._task = asyncio.get_running_loop().create_task(self._work)
         self._task.add_done_callback(self._end)
 
     def give_up(self) -> None:
-        """Cancel it, on the loop; it has begun, for calls come in order."""
+        """Cancel the task, on the loop; it has already started because calls run in order."""
         if self._task is not None:
             self._task.cancel()
 
     def interrupt(self) -> None:
-        """Have whoever waits return, from any thread."""
+        """Wake the waiting thread; can be called from any thread."""
         self._ended.put((CancelledError(), []))
 
     def result(self) -> T:
-        """Wait for the result, in the other thread."""
+        """Wait for the result, in the calling thread."""
         error, found = self._ended.get()
         try:
             if error is not None:
                 raise error
             return found[0]
         finally:
-            del error  # it knows this frame
+            del error  # it references this frame
 
     def _end(self, task: asyncio.Task[T]) -> None:
         self._task = None
@@ -77,7 +77,7 @@ class _Call(Generic[T]):
 
 
 class LoopThread:
-    """A thread that runs an event loop until it is closed."""
+    """A thread that runs an event loop until the thread is closed."""
 
     def __init__(self, name: str = "rookery-direct") -> None:
         self._loop = loop_factory()()
@@ -90,10 +90,10 @@ class LoopThread:
         self._loop.run_forever()
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run a coroutine there; wait for it and return what it returns.
+        """Run a coroutine on the loop, wait for it and return its result.
 
         Raises:
-            CancelledError: somebody has called `interrupt`.
+            CancelledError: another thread called `interrupt`.
         """
         call = _Call(work)
         self._calls.add(call)
@@ -102,18 +102,18 @@ class LoopThread:
             return call.result()
         except BaseException:
             if not self._loop.is_closed():
-                self._loop.call_soon_threadsafe(call.give_up)  # nobody waits for it any more
+                self._loop.call_soon_threadsafe(call.give_up)  # no caller waits for it
             raise
         finally:
             self._calls.discard(call)
 
     def interrupt(self) -> None:
-        """Have all threads return that wait in `run`."""
+        """Wake all threads that wait in `run`."""
         for call in list(self._calls):
             call.interrupt()
 
     def iterate(self, items: Callable[[], AsyncIterator[T]]) -> Iterator[T]:
-        """Yield what an asynchronous iterator yields, which lives on the loop."""
+        """Yield the items of an asynchronous iterator that runs on the loop."""
         iterator = items()
         try:
             while True:
@@ -133,14 +133,14 @@ class LoopThread:
         self._loop.close()
 
     def finish(self, work: Coroutine[Any, Any, object]) -> None:
-        """Begin to end: run a last coroutine, whatever comes of it, and stop; `join` waits."""
+        """Start the shutdown: run a last coroutine, ignore its outcome, and stop; `join` waits."""
         try:
             self._loop.call_soon_threadsafe(self._begin_last, work)
-        except RuntimeError:  # it was closed before
+        except RuntimeError:  # the loop is already closed
             work.close()
 
     def join(self, seconds: float) -> None:
-        """Wait for the end, but not for ever."""
+        """Wait for the thread to end, up to a time limit."""
         self._thread.join(seconds)
 
     def _begin_last(self, work: Coroutine[Any, Any, object]) -> None:
@@ -153,10 +153,10 @@ class LoopThread:
 
 
 class BlockingLog:
-    """A log on a loop of its own, for synchronous callers."""
+    """A log on its own event loop, for synchronous callers."""
 
     def __init__(self, place: ClusterAddress, purpose: str = "direct") -> None:
-        """Open it.
+        """Open the log.
 
         Raises:
             ConfigError, Corrupt, Unavailable: as `DirectLog.open`.
@@ -164,17 +164,17 @@ class BlockingLog:
         self._thread = LoopThread()
         try:
             self.log = self._thread.run(_opened(place, purpose))
-            """The log; its coroutines are for `run` alone."""
+            """The log; run its coroutines only through `run`."""
         except BaseException:
             self._thread.close()
             raise
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run a coroutine of the log's; return what it returns."""
+        """Run a coroutine of the log and return its result."""
         return self._thread.run(work)
 
     def iterate(self, items: Callable[[], AsyncIterator[T]]) -> Iterator[T]:
-        """Yield what an asynchronous iterator of the log's yields."""
+        """Yield the items of an asynchronous iterator of the log."""
         return self._thread.iterate(items)
 
     def close(self) -> None:
@@ -185,7 +185,7 @@ class BlockingLog:
             self._thread.close()
 
     def finish(self) -> LoopThread:
-        """Begin to close, as the process ends; return the thread that does it."""
+        """Start closing the log at process exit; return the thread that closes it."""
         self._thread.finish(self.log.close())
         return self._thread
 
@@ -207,7 +207,7 @@ async def _opened(place: ClusterAddress, purpose: str) -> DirectLog:
 
 
 class SharedLogs(Generic[T]):
-    """What this process opens once and keeps; a process that was forked opens its own."""
+    """Resources that this process opens once per place and keeps; a fork opens its own."""
 
     def __init__(
         self,
@@ -223,10 +223,11 @@ class SharedLogs(Generic[T]):
         self._lock = threading.Lock()
 
     def get(self, place: ClusterAddress) -> T:
-        """Return the one for a place."""
+        """Return the resource for a place; open it if needed."""
         with self._lock:
             if self._pid != os.getpid():
-                # Threads do not survive a fork: what the parent had open is of no use here.
+                # Threads do not survive a fork, so resources that the parent opened are unusable
+                # here.
                 self._made, self._pid = {}, os.getpid()
                 _at_end(self._finish_all)
             made = self._made.get(place)
@@ -244,10 +245,10 @@ class SharedLogs(Generic[T]):
 
 
 def _at_end(work: Callable[[], None]) -> None:
-    """Have something done before Python ends, while executors still take work."""
+    """Register work to run before Python exits, while executors still accept work."""
     register: Callable[[Callable[[], None]], object]
     register = getattr(threading, "_register_atexit", atexit.register)
-    with suppress(RuntimeError):  # it is ending already
+    with suppress(RuntimeError):  # Python is already exiting
         register(work)
 
 
@@ -257,5 +258,5 @@ _KEPT: SharedLogs[BlockingLog] = SharedLogs(
 
 
 def shared(place: ClusterAddress) -> BlockingLog:
-    """Return this process's open log at a place; it stays open until the process ends."""
+    """Return this process's open log at a place; it stays open until the process exits."""
     return _KEPT.get(place)

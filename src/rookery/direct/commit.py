@@ -1,7 +1,7 @@
-"""The end of a sink's batch: one event gives all of its objects their offsets, or none.
+"""Commits a sink's batch: one event assigns offsets to all of its objects, or to none.
 
-What was committed is told in the store, too, as brokers do it (see `formats.manifest`): a cluster
-log that is lost can be rebuilt with these offsets, and with what the sink had got to.
+The commit is also recorded in the store, as brokers do it (see `formats.manifest`). If the cluster
+log is lost, it can be rebuilt with these offsets and with the sink's last position.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from rookery.formats.manifest import EarlierObject, Manifest, ManifestSink, writ
 log = logging.getLogger(__name__)
 
 _Runs = list[tuple[bytes, int, int]]
-"""Of one object: the topic id, partition and records of each run."""
+"""For one object: the topic id, partition and number of records of each run."""
 
 _TAKE_OVER: Final = (
     "If the old query writes no more, set takeOver=true for one run, and take it out again; to "
@@ -39,24 +39,24 @@ _TAKE_OVER: Final = (
 
 
 class Commit(NamedTuple):
-    """What came of a commit."""
+    """The outcome of a commit."""
 
     is_repeated: bool
-    """The sink had this batch: nothing was written, and that is as it should be."""
+    """Whether the sink already had this batch; nothing was written then, which is correct."""
     ranges: tuple[SinkRange, ...]
-    """The offsets that partitions got."""
+    """The offsets that were assigned in each partition."""
 
     @property
     def records(self) -> int:
-        """How many offsets were given."""
+        """The number of offsets that were assigned."""
         return sum(one.end_offset - one.base_offset for one in self.ranges)
 
 
 def check_batch(batch: SinkBatch) -> None:
-    """Refuse ids that cannot be kept.
+    """Reject ids that cannot be stored.
 
     Raises:
-        ConfigError: one is too long, or the number is negative.
+        ConfigError: an id is too long, or the batch id is negative.
     """
     for name, value in (("sinkId", batch.sink_id), ("query id", batch.query_id)):
         if len(value) > MAX_ID:
@@ -73,20 +73,21 @@ async def commit(
     source_offsets: str = "",
     takes_over: bool = False,
 ) -> Commit:
-    """Commit staged objects, in this order; doing it again is harmless.
+    """Commit staged objects, in this order; the call is idempotent.
 
     Args:
-        direct: where they are staged.
-        batch: what they were staged for.
-        object_ids: all of them.
-        source_offsets: where the batch's source had got to; `last_commit` returns it.
-        takes_over: let this query go on where another one was, or go back to an earlier batch.
+        direct: the log in which they are staged.
+        batch: the batch for which they were staged.
+        object_ids: the ids of all objects of the batch.
+        source_offsets: the position of the batch's source; `last_commit` returns it.
+        takes_over: allow this query to continue after another query, or to go back to an earlier
+            batch.
 
     Raises:
-        Conflict: the sink belongs to another query, or is further than this batch.
-        Gone: the objects were given up, or their topic is gone; nothing was committed.
-        ConfigError: it is more than a commit may hold.
-        Unavailable: it is not known whether it was committed: do it again.
+        Conflict: the sink belongs to another query, or has already passed this batch.
+        Gone: the objects were discarded, or their topic was deleted; nothing was committed.
+        ConfigError: the batch exceeds the limits of a commit.
+        Unavailable: the outcome of the commit is unknown: retry it.
     """
     check_batch(batch)
     _check_bounds(object_ids, source_offsets)
@@ -104,27 +105,27 @@ async def commit(
         raise _refused(batch, outcome)
     found: SinkOutcome = outcome.value
     if found.is_repeated:
-        await abort(direct, object_ids)  # void for those that this very batch consists of
+        await abort(direct, object_ids)  # has no effect on objects that belong to this batch
         return Commit(is_repeated=True, ranges=())
     await _tell(direct, batch, object_ids, runs, found)
     return Commit(is_repeated=False, ranges=found.ranges)
 
 
 async def last_commit(direct: DirectLog, sink_id: str) -> SinkState | None:
-    """Return what a sink has got last, with its source's offsets; None if it has nothing.
+    """Return the last commit of a sink, with its source's offsets; None if there is none.
 
     Raises:
-        Unavailable: the cluster log is out of reach.
+        Unavailable: the cluster log cannot be reached.
     """
     state = await direct.barrier()
     return state.sinks.by_id.get(sink_id)
 
 
 async def forget(direct: DirectLog, sink_id: str) -> bool:
-    """Let a sink's id begin anew; return whether there was such a sink.
+    """Reset a sink's id so that it can start again; return whether the sink existed.
 
     Raises:
-        Unavailable: it is not known whether it is forgotten.
+        Unavailable: it is unknown whether the sink was reset.
     """
     [outcome] = await propose(direct, [SinkForgotten(sink_id=sink_id)])
     return outcome.error is ErrorCode.NONE
@@ -170,7 +171,7 @@ def _refused(batch: SinkBatch, outcome: Outcome) -> Conflict | ApiError:
     return ApiError(code, f"{what} cannot be committed: {code.name}")
 
 
-# What is told in the store.
+# The commit's record in the store.
 
 
 def _runs(staged: StagedObject) -> _Runs:
@@ -184,7 +185,7 @@ async def _tell(
     runs: dict[int, _Runs],
     found: SinkOutcome,
 ) -> None:
-    """Write down which offsets were given; without it only a lost cluster log would be poorer."""
+    """Record the assigned offsets in the store; only a rebuild of a lost cluster log needs them."""
     try:
         identity = (await direct.numbers())()
         manifest = Manifest(
@@ -197,7 +198,7 @@ async def _tell(
             sinks=_sinks(direct, batch),
         )
         await direct.store.create(object_key(identity), [write_head(manifest)])
-        # The sweeper lets it go as soon as a snapshot knows all this, and no sooner.
+        # The sweeper deletes this object once a snapshot contains all of it, and not earlier.
         await propose(direct, [ObjectsCondemned(object_ids=[identity])])
     except Error as error:
         log.warning("the offsets of %s are in the cluster log alone: %s", batch, error)
@@ -206,7 +207,7 @@ async def _tell(
 def _earlier(
     object_ids: Sequence[int], runs: dict[int, _Runs], ranges: Sequence[SinkRange]
 ) -> list[EarlierObject]:
-    """Work out the offset of every run: a partition's follow each other."""
+    """Compute the base offset of every run: the runs of a partition are consecutive."""
     following = {one[:2]: one.base_offset for one in ranges}
     times = {one[:2]: one.append_time_ms for one in ranges}
     told = []

@@ -1,4 +1,4 @@
-"""How far a reader without a broker has come, told as a group's offsets: so lag tools show it."""
+"""Publishes the progress of a brokerless reader as group offsets, so that lag tools show it."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ _AT_ONCE = 4_000
 
 
 async def publish(log: DirectLog, group_id: str, offsets: Mapping[tuple[bytes, int], int]) -> None:
-    """Publish the next offset to read in each partition, by topic id and number.
+    """Publish the next offset to read in each partition, by topic id and partition.
 
-    Partitions that are gone are left out.
+    Deleted partitions are skipped.
 
     Raises:
-        ApiError: the group has members, who commit offsets of their own.
-        Unavailable: the cluster log is out of reach.
+        ApiError: the group has members, which commit their own offsets.
+        Unavailable: the cluster log cannot be reached.
     """
     if not group_id or len(group_id.encode()) > _MAX_ID_BYTES:
         raise ApiError(ErrorCode.INVALID_GROUP_ID, f"group {group_id[:80]!r}: not a group's name")

@@ -1,8 +1,8 @@
-"""Puts batches of many partitions in the order of their clocks, with little of them in memory.
+"""Merges batches of many partitions in clock order, with a bounded amount in memory.
 
-Of every partition some batches are loaded, more of the one that is furthest behind. What comes next
-of a partition is no earlier than what is loaded of it; so all that lies before the end of what is
-loaded of that one is known, and can go.
+Some batches of every partition are loaded, and more are loaded for the partition that lags most.
+The next records of a partition are never earlier than its loaded ones. So all records before the
+loaded end of the lagging partition are known and can be yielded.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ import numpy as np
 import pyarrow as pa
 
 HELD_BYTES: Final = 128 * 1024 * 1024
-"""What is loaded, decoded; but at least one batch of every partition."""
+"""The size of the loaded, decoded batches; at least one batch of every partition is loaded."""
 _YIELD_ROWS: Final = 32_768
-"""Rows that are put in order at once, about."""
+"""The approximate number of rows that are sorted together."""
 _SAMPLED: Final = 64
 _FAR: Final = (1 << 63) - 1
 Clocks = np.ndarray[Any, np.dtype[np.int64]]
 
 
 class TimedPiece(NamedTuple):
-    """Records that follow each other in a partition, with their clocks, which go up."""
+    """Consecutive records of a partition with their clocks, which never decrease."""
 
     batch: pa.RecordBatch
     clocks: Clocks
@@ -34,19 +34,19 @@ class TimedPiece(NamedTuple):
 def in_time(
     partitions: Sequence[Iterator[TimedPiece]], columns: list[str], held_bytes: int = 0
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the records of partitions by their clocks; of equal ones, the first partition's first.
+    """Yield the records of partitions in clock order; equal clocks keep the order of partitions.
 
     Args:
-        partitions: what each has; none of the pieces is empty.
-        columns: those wanted.
-        held_bytes: how much is loaded; 0: `HELD_BYTES`.
+        partitions: the pieces of each partition; none is empty.
+        columns: the columns to yield.
+        held_bytes: the number of bytes to keep loaded; 0: `HELD_BYTES`.
     """
     queues = [_Queue(one) for one in partitions]
     behind = [(-1, index) for index in range(len(queues))]
     most = held_bytes or HELD_BYTES
     while behind:
         _load(queues, behind, most)
-        # Behind the last clock of this one, more of it may come.
+        # After the last loaded clock of this partition, more of its records may follow.
         clock, last = behind[0] if behind else (_FAR, len(queues))
         taken = [
             piece
@@ -57,7 +57,7 @@ def in_time(
 
 
 def _load(queues: Sequence[_Queue], behind: list[tuple[int, int]], most: int) -> None:
-    """Load what is furthest behind, until enough is loaded; `behind` is a heap of what has more."""
+    """Load the partitions that lag most until enough is loaded; `behind` is a heap of them."""
     held = sum(queue.size for queue in queues)
     while behind and (held < most or not queues[behind[0][1]].size):
         _, index = heapq.heappop(behind)
@@ -67,7 +67,7 @@ def _load(queues: Sequence[_Queue], behind: list[tuple[int, int]], most: int) ->
 
 
 class _Queue:
-    """What is loaded of a partition."""
+    """The loaded pieces of a partition."""
 
     def __init__(self, pieces: Iterator[TimedPiece]) -> None:
         self._pieces = pieces
@@ -84,7 +84,7 @@ class _Queue:
         return piece
 
     def take(self, clock: int, side: Any) -> Iterator[TimedPiece]:
-        """Take what lies before a clock, or (right) what has it, too."""
+        """Take the records before a clock; with side "right", also those equal to it."""
         while self._loaded:
             batch, clocks = self._loaded[0]
             count = int(np.searchsorted(clocks, clock, side))
@@ -97,10 +97,10 @@ class _Queue:
 
 
 def _merged(pieces: Sequence[TimedPiece], columns: list[str]) -> Iterator[pa.RecordBatch]:
-    """Yield rows by their clocks, those of some time at once; of equal ones, the first stays first.
+    """Yield rows in clock order, one stretch of time after another; the sort is stable.
 
-    The clocks of each piece go up. So what is of a stretch of time is one slice of each of them:
-    little enough to stay in the processor's caches while it is put in order.
+    The clocks of each piece never decrease. So a stretch of time is one slice of each piece, small
+    enough to stay in the processor's caches while it is sorted.
     """
     begins = [0] * len(pieces)
     for bound in _bounds([piece.clocks for piece in pieces]):
@@ -119,7 +119,7 @@ def _merged(pieces: Sequence[TimedPiece], columns: list[str]) -> Iterator[pa.Rec
 
 
 def _bounds(clocks: Sequence[Clocks]) -> list[int]:
-    """Choose times, the last behind all, between which about as many rows lie as are yielded."""
+    """Choose time bounds, the last after all rows, with about `_YIELD_ROWS` rows between them."""
     if not clocks:
         return []
     some = np.sort(np.concatenate([own[::_SAMPLED] for own in clocks]))

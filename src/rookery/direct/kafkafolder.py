@@ -1,8 +1,8 @@
-"""A Kafka broker's directory as a state: it is read where it lies, and nothing is written.
+"""Exposes a Kafka broker's directory as a state: it is read in place and never written.
 
 Its topics, rows, epochs, transactions and groups are those that a broker over the directory would
-serve. Every `.log` file is known by a number that is the same in every process, so that executors
-find it by its name alone.
+serve. Every `.log` file has a number that is the same in every process, so executors can find it by
+its name alone.
 """
 
 from __future__ import annotations
@@ -23,25 +23,25 @@ from rookery.logdir.serving.loadeddirectory import LoadedDirectory, load
 from rookery.model.topicname import INTERNAL_TOPICS
 
 NAMESPACE = "kafka"
-"""Begins the keys of what is no segment of ours."""
+"""The key prefix for files that are not Rookery segments."""
 
 Signature = tuple[tuple[str, int, int], ...]
 
 
 class KafkaFolder:
-    """One broker's directories."""
+    """The log directories of one broker."""
 
     def __init__(self, paths: list[Path], clock: Clock) -> None:
-        """Look at nothing yet."""
+        """Set up without reading the directories."""
         self._paths = paths
         self._clock = clock
         self._seen: Signature | None = None
 
     async def fill(self, state: State) -> None:
-        """Put all topics into a state, as the directory has them now.
+        """Load all topics into a state, as the directory has them now.
 
         Raises:
-            ConfigError: it is no log directory of Kafka.
+            ConfigError: it is not a log directory of Kafka.
         """
         seen = await asyncio.to_thread(self._look)
         if seen == self._seen:
@@ -65,7 +65,7 @@ class KafkaFolder:
         return load(directory, node_id, self._clock.now_ms())
 
     def _look(self) -> Signature:
-        """Return what tells whether anything has changed: a Kafka may be at work."""
+        """Return a signature that changes with the directory: a Kafka broker may be running."""
         found = []
         for path in self._paths:
             for file in sorted(path.glob("*/*.log")) + sorted(path.glob("*checkpoint")):
@@ -75,7 +75,7 @@ class KafkaFolder:
 
 
 def _rename(state: State, topic: Topic, loaded: LoadedDirectory) -> None:
-    """Know every file by the number that its name gives, in place of this process's own."""
+    """Identify every file by the number derived from its name, not by this process's own number."""
     for partition in topic.partitions:
         numbers: dict[int, int] = {}
         for object_id in dict.fromkeys(partition.objects):

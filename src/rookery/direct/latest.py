@@ -1,10 +1,10 @@
-"""The last record of every key, found where a partition is read: no shuffle is needed.
+"""Finds the last record of every key within each partition, without a shuffle.
 
-Keys of one partition are in no other, if producers choose partitions by key. Records without a key
-are all kept. A key whose last record is a tombstone (no value) is left out.
+A key occurs in only one partition if producers choose partitions by key. All records without a key
+are kept. A key whose last record is a tombstone (no value) is left out.
 
-A partition that is too large for one task is shared among several by a hash of the key: each reads
-all of it, and keeps its own keys.
+A partition that is too large for one task is split among several tasks by a hash of the key. Each
+task reads the whole partition and keeps its own keys.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from rookery.direct.plan import PlannedRange
 from rookery.records.murmur import partitions
 
 MAX_BYTES: Final = 256 * 1024 * 1024
-"""One task keeps the keys of no more than this."""
-# Keys are sorted out whenever so many rows have come.
+"""The maximum size of the partition data whose keys one task keeps."""
+# Rows are deduplicated by key each time this many have accumulated.
 _ROWS: Final = 500_000
 _LARGE_PRIME: Final = (1 << 31) - 1
 _MIX: Final = 0x9E3779B97F4A7C15
@@ -30,14 +30,14 @@ _MIX: Final = 0x9E3779B97F4A7C15
 
 @dataclass(frozen=True, slots=True)
 class KeyShare:
-    """Which keys a task keeps: those whose hash has this remainder."""
+    """The keys that a task keeps: those whose hash has this remainder."""
 
     index: int = 0
     count: int = 1
 
 
 def shares(ranges: Iterable[PlannedRange], tasks: int) -> list[tuple[list[PlannedRange], KeyShare]]:
-    """Share whole partitions among tasks; large ones by key."""
+    """Distribute whole partitions among tasks, and split large partitions by key."""
     small: list[PlannedRange] = []
     found: list[tuple[list[PlannedRange], KeyShare]] = []
     for one in ranges:
@@ -53,21 +53,21 @@ def shares(ranges: Iterable[PlannedRange], tasks: int) -> list[tuple[list[Planne
 
 
 class TooManyKeysError(Exception):
-    """More would have to be kept than may be."""
+    """The records to keep exceed the memory limit."""
 
 
 def latest(
     batches: Iterable[pa.RecordBatch], share: KeyShare, max_bytes: int = 0
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the last record of each key of one partition, in the order of offsets.
+    """Yield the last record of each key of one partition, in offset order.
 
     Args:
-        batches: have the columns key and value.
-        share: the keys that are kept.
-        max_bytes: of records that may be kept at a time; 0: any number.
+        batches: batches with the columns key and value.
+        share: the keys to keep.
+        max_bytes: the limit for records kept in memory; 0: no limit.
 
     Raises:
-        TooManyKeysError: they are more.
+        TooManyKeysError: the limit is exceeded.
     """
     kept: list[pa.RecordBatch] = []
     rows = distinct = size = 0
@@ -80,7 +80,7 @@ def latest(
             kept = _last(kept)
             rows = distinct = sum(one.num_rows for one in kept)
             size = sum(one.nbytes for one in kept)
-            if size > max_bytes // 2 > 0:  # else they would be sorted out over and over again
+            if size > max_bytes // 2 > 0:  # otherwise every batch would trigger a deduplication
                 raise TooManyKeysError
     for batch in _last(kept):
         found = batch.filter(pc.or_(pc.is_valid(batch["value"]), pc.is_null(batch["key"])))
@@ -89,7 +89,7 @@ def latest(
 
 
 def _own(batch: pa.RecordBatch, share: KeyShare) -> pa.RecordBatch:
-    """Leave out the keys of other tasks; the first one has those without a key."""
+    """Remove the keys of other tasks; the first task keeps the records without a key."""
     if share.count == 1:
         return batch
     is_null = np.asarray(pc.is_null(batch["key"]))
@@ -98,7 +98,7 @@ def _own(batch: pa.RecordBatch, share: KeyShare) -> pa.RecordBatch:
 
 
 def _hashes(keys: pa.Array[Any]) -> np.ndarray[Any, np.dtype[np.uint64]]:
-    """Hash keys, otherwise than producers do: all keys of a partition have that in common."""
+    """Hash keys with a different hash than producers use: all keys of a partition share that."""
     _, offsets, data = keys.buffers()
     found = partitions(
         memoryview(offsets) if offsets is not None else bytes(8),
@@ -113,7 +113,7 @@ def _hashes(keys: pa.Array[Any]) -> np.ndarray[Any, np.dtype[np.uint64]]:
 
 
 def _last(batches: list[pa.RecordBatch]) -> list[pa.RecordBatch]:
-    """Keep the last row of each key, and all rows without one."""
+    """Keep the last row of each key, and all rows without a key."""
     if not batches:
         return []
     table = pa.Table.from_batches(batches).combine_chunks()
@@ -124,6 +124,6 @@ def _last(batches: list[pa.RecordBatch]) -> list[pa.RecordBatch]:
     numbers = np.asarray(codes.fill_null(0))
     rows = np.arange(len(numbers))
     last = np.full(int(numbers.max()) + 1, -1)
-    last[numbers[~is_null]] = rows[~is_null]  # of equal ones, the later row stays
+    last[numbers[~is_null]] = rows[~is_null]  # for equal keys, the later row wins
     kept = np.sort(np.concatenate([last[last >= 0], rows[is_null]]))
     return table.take(kept).combine_chunks().to_batches()

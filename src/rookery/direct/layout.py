@@ -1,7 +1,7 @@
-"""Rows to the bytes of one object: by topic and partition, as batches, with a manifest in front.
+"""Builds one object from rows: batches by topic and partition, after a manifest.
 
-Batches of one partition that lie behind each other are one run, and become one row of the log; a
-run is no longer than a row may be, so that a reader of one offset has little to look through.
+Adjacent batches of one partition form a run, which becomes one row of the log. A run is limited to
+the size of a row, so that a reader of one offset scans little.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from rookery.records.crc import checksum
 from rookery.records.writing import WriteSettings
 
 MAX_RUN_BYTES: Final = 1024 * 1024
-"""A run that holds more than one batch is no longer than this."""
+"""The maximum size of a run that holds more than one batch."""
 MAX_RECORD_BYTES: Final = 64 * 1024 * 1024
-"""A record is no longer than this, however little is left of it by compression."""
+"""The maximum size of a record before compression."""
 _RECORD_COLUMNS: Final = ("key", "value", "headers", "timestamp")
 
 
@@ -37,16 +37,16 @@ class PackSettings:
     """How rows become batches and objects."""
 
     topic: str = ""
-    """Where all rows go; empty: where their column `topic` says."""
+    """The topic of all rows; empty: the column `topic` names it."""
     compression: str = "none"
     stamps: bool = True
-    """Whether rows without a time get that of now; else they stay without."""
+    """Whether rows without a timestamp get the current time; otherwise they stay without one."""
     batch_bytes: int = 1_000_000
-    """Records go into a batch up to this size; a larger one has a batch of its own."""
+    """The maximum size of a batch; a larger record gets a batch of its own."""
     object_bytes: int = 16 * 1024 * 1024
-    """Rows of about so many bytes go into an object."""
+    """The approximate size of the rows in one object."""
     uploads: int = 2
-    """Objects that are made and uploaded at a time."""
+    """The number of objects that are built and uploaded concurrently."""
 
     def __post_init__(self) -> None:
         named_codec(self.compression)
@@ -59,7 +59,7 @@ class PackSettings:
 
 
 class PackedRun(NamedTuple):
-    """Batches of one partition that lie one behind the other."""
+    """Adjacent batches of one partition."""
 
     topic_id: bytes
     partition: int
@@ -75,16 +75,16 @@ class Built(NamedTuple):
     object_id: int
     parts: list[bytes | bytearray]
     begin: int
-    """Where the first run lies."""
+    """The position of the first run."""
     runs: list[PackedRun]
     rows: int
     size: int
     crc: int
-    """Of the head and the headers of all batches, which have the checksums of the rest."""
+    """Covers the head and the headers of all batches, which hold the checksums of the rest."""
 
 
 class Stamp(NamedTuple):
-    """What an object bears: its id, when it was made, what its writer knew then, whose it is."""
+    """Metadata of an object: its id, creation time, the writer's applied entry and the batch."""
 
     object_id: int
     now_ms: int
@@ -93,10 +93,10 @@ class Stamp(NamedTuple):
 
 
 def named_codec(name: str) -> Codec:
-    """Find a codec.
+    """Return the codec with a name.
 
     Raises:
-        ConfigError: there is none of that name.
+        ConfigError: there is no codec with that name.
     """
     for codec in CODECS.values():
         if codec.name == name:
@@ -112,10 +112,10 @@ def build(
     partitioner: RowPartitioner,
     stamp: Stamp,
 ) -> Built:
-    """Make an object of rows; the rows of a partition stay in their order.
+    """Build an object from rows; the rows of a partition keep their order.
 
     Raises:
-        ApiError: a row cannot be a record of its topic; topic and partition are named.
+        ApiError: a row cannot become a record of its topic; the text names topic and partition.
     """
     runs: list[PackedRun] = []
     batches: list[bytearray] = []
@@ -127,7 +127,7 @@ def build(
     head = write_head(_manifest(runs, targets, stamp))
     crc = checksum(head)
     for batch in batches:
-        # A batch's header has the checksum of all that follows it.
+        # A batch's header holds the checksum of everything after it.
         crc = checksum(memoryview(batch)[:HEADER_SIZE], crc)
     size = len(head) + sum(map(len, batches))
     return Built(stamp.object_id, [head, *batches], len(head), runs, rows.num_rows, size, crc)
@@ -189,7 +189,7 @@ def _batches(
 
 
 def _most(target: TopicTarget, codec: Codec) -> int:
-    """Return how large a record may be before it is compressed: what counts is what is stored."""
+    """Return the maximum record size before compression: the limit applies to the stored size."""
     return MAX_RECORD_BYTES if codec.id else min(target.max_message_bytes, MAX_RECORD_BYTES)
 
 
@@ -208,7 +208,7 @@ def _advice(writing: WriteSettings, target: TopicTarget) -> str:
 
 
 def _check_rows(rows: pa.RecordBatch, target: TopicTarget, where: str, now_ms: int) -> None:
-    """Refuse what the topic's settings forbid."""
+    """Reject rows that the topic's settings forbid."""
     names = rows.schema.names
     missing = rows.column("key").null_count if "key" in names else rows.num_rows
     if target.is_compacted and missing:

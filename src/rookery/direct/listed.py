@@ -1,9 +1,9 @@
-"""A bucket that KafScale wrote itself, as a state: what its listing tells, and its footers.
+"""Exposes a bucket written by KafScale as a state, from its listing and segment footers.
 
     {namespace}/{topic}/{partition}/segment-{base offset}.kfs      and an .index beside each
 
-There is no cluster log, so a listing is the only way. A partition ends behind its last segment.
-Transactions are not known: KafScale has none.
+There is no cluster log, so a listing is the only source. A partition ends after its last segment.
+There are no transactions: KafScale does not support them.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ Sized = tuple[SegmentKey, str, int]
 
 
 async def fill(state: State, store: Store, namespace: str) -> None:
-    """Put all topics of a namespace into a state, as the bucket has them now.
+    """Load all topics of a namespace into a state, as the bucket has them now.
 
     Raises:
-        Corrupt: a segment does not end as it must.
-        Unavailable: the store is out of reach.
+        Corrupt: a segment has no valid footer.
+        Unavailable: the store cannot be reached.
     """
     check_namespace(namespace)
     topics: dict[str, dict[int, list[Sized]]] = defaultdict(lambda: defaultdict(list))
@@ -60,7 +60,7 @@ async def fill(state: State, store: Store, namespace: str) -> None:
 
 
 async def _fill(state: State, store: Store, partition: Partition, segments: list[Sized]) -> None:
-    """Add the rows of one partition, one for each segment."""
+    """Add the rows of one partition, one per segment."""
     for found, key, size in segments:
         if size < HEADER_BYTES + FOOTER_BYTES:
             raise Corrupt(f"{key}: is too short for a segment: {size} bytes")
@@ -72,7 +72,7 @@ async def _fill(state: State, store: Store, partition: Partition, segments: list
         partition.objects.append(number)
         partition.positions.append(0)
         partition.sizes.append(size)
-        # Nothing tells how late its records are: they may always be late enough.
+        # The latest timestamp of the segment is unknown, so no time filter may exclude it.
         partition.times.append(_FAR)
         partition.kinds.append(RowKind.FINAL | RowKind.SEGMENT)
     _, key, size = segments[-1]

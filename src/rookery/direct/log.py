@@ -1,7 +1,7 @@
-"""The open handles on a log that is used without a broker.
+"""The open handles of a log that is used without a broker.
 
-A reader learns the newest state by `barrier`; no other process knows of it. A writer is a member of
-the cluster: it joins before its first event and leaves at the end.
+A reader gets the newest state with `barrier` and is not visible to other processes. A writer is a
+member of the cluster: it joins before its first event and leaves at the end.
 """
 
 from __future__ import annotations
@@ -38,17 +38,17 @@ from rookery.wire.message import Message
 T = TypeVar("T")
 
 _PLANS: Final = 5
-"""How often a plan is made while the log is rewritten meanwhile."""
-# For looking things up: scans read past it.
+"""How many times a plan is attempted while the log is being rewritten."""
+# For lookups only: scans bypass it.
 _CACHE: Final = CacheSettings(
     max_bytes=64 * 1024 * 1024, block_bytes=256 * 1024, stored_block_bytes=256 * 1024, max_ahead=0
 )
 
 
 class DirectLog:
-    """A log's state, its bytes and, once it is asked to write, a process of its cluster.
+    """A log's state and bytes and, after its first write, a process of its cluster.
 
-    It belongs to the event loop it was opened on.
+    It belongs to the event loop on which it was opened.
     """
 
     def __init__(
@@ -61,14 +61,14 @@ class DirectLog:
         """Open the handles; `start` reads the state.
 
         Args:
-            place: where the log lies.
-            purpose: what others see this process as, if it writes.
-            clock: stamps events.
-            random: makes the process's id.
+            place: the location of the log.
+            purpose: the name under which other processes see this one, if it writes.
+            clock: provides the timestamps of events.
+            random: generates the process's id.
 
         Raises:
-            ConfigError: there is nothing where the place points to.
-            Unavailable: something is out of reach.
+            ConfigError: there is no log at the place.
+            Unavailable: the store or the cluster log cannot be reached.
         """
         origin = place.origin()
         origin.check_there(with_log=True)
@@ -82,7 +82,7 @@ class DirectLog:
             self.handles.cluster_log, self.clock, partial(snapshots.load, self.store)
         )
         self.places: Places = self.handles.places(lambda: self.state)
-        """Finds objects by id, whatever they are called."""
+        """Finds objects by id, independent of their names."""
         self._entries = EntryReader(self.handles.cluster_log, self.places.read)
         self._cache = BlockCache(self.places.read, _CACHE, self.places.name)
         self.layouts = Layouts(self.places, self._cache.read)
@@ -90,23 +90,23 @@ class DirectLog:
         self.reader = LogReader(
             self.handles.cluster_log, self._cache, Tail(0), self.places.read, self.layouts
         )
-        """Reads a few batches, such as those in which a time is looked for."""
+        """Reads a few batches, such as those in which a timestamp is searched."""
         self._process = process_registration(purpose, random or SystemRandom())
         self._member = ClusterMember(self.replica, self.clock, self._registration)
         self._member.check = self._check_owner
         self._is_claimed = False
         self.is_foreign = False
-        """Whether another cluster's log was found in its place: open it anew, with nothing kept."""
+        """Whether another cluster's log was found at this place: reopen it and keep nothing."""
 
     @classmethod
     @asynccontextmanager
     async def open(cls, place: ClusterAddress, purpose: str = "direct") -> AsyncIterator[DirectLog]:
-        """Open a log for as long as the block lasts.
+        """Open a log for the duration of the block.
 
         Raises:
             ConfigError: there is no log at the place.
-            Corrupt: what lies there cannot be trusted.
-            Unavailable: something is out of reach.
+            Corrupt: the data at the place is corrupt.
+            Unavailable: the store or the cluster log cannot be reached.
         """
         opened = cls(place, purpose)
         try:
@@ -141,20 +141,20 @@ class DirectLog:
 
     @property
     def state(self) -> State:
-        """What is known as of the last barrier."""
+        """The state as of the last barrier."""
         return self.replica.state
 
     @property
     def is_usable(self) -> bool:
-        """Whether this handle can go on; if not, the log has to be opened again."""
+        """Whether this handle can still be used; if not, the log must be reopened."""
         return not self.is_foreign and self.replica.failure is None
 
     async def barrier(self) -> State:
-        """Learn all that was committed before this call; return the state.
+        """Apply everything that was committed before this call; return the state.
 
         Raises:
-            ConfigError: another cluster has its log here by now.
-            Unavailable: the cluster log is out of reach.
+            ConfigError: another cluster now has its log here.
+            Unavailable: the cluster log cannot be reached.
         """
         if self.place.is_listed:
             await self._list()
@@ -162,7 +162,7 @@ class DirectLog:
         checked, reached = await asyncio.gather(
             self._check_owner(), self.replica.barrier(), return_exceptions=True
         )
-        # Whose log it is comes first: what follows from another one's entries is anything.
+        # The ownership error comes first: errors from another cluster's entries are meaningless.
         for error in (checked, reached):
             if isinstance(error, BaseException):
                 raise error
@@ -172,7 +172,7 @@ class DirectLog:
         """Return the result of work that reads by the state; repeat it if bytes have moved.
 
         Raises:
-            Missing: bytes that the newest state names are gone, several times in a row.
+            Missing: bytes that the newest state names were missing several times in a row.
             ConfigError, Unavailable: as `barrier`; and whatever the work raises.
         """
         for _ in range(_PLANS - 1):
@@ -183,55 +183,55 @@ class DirectLog:
         return await work()
 
     async def _list(self) -> None:
-        """Learn what lies at a place that has no cluster log."""
+        """Load the state of a place that has no cluster log."""
         if self._folder is not None:
             await self._folder.fill(self.state)
         else:
             await listed.fill(self.state, self.store, self.namespace)
 
     async def read(self, object_id: int, position: int, size: int) -> Buffer:
-        """Return bytes of an object, a journal file or (below zero) an entry's payload.
+        """Return bytes of an object, of a journal file or (negative id) of an entry's payload.
 
         Raises:
-            Missing: it is not there any more: learn the state anew, then look again.
+            Missing: the bytes no longer exist: refresh the state, then retry.
             Corrupt, Unavailable: as `Places.read`.
         """
         return await self._entries.read(object_id, position, size)
 
     @property
     def incarnation(self) -> int:
-        """The incarnation under which this process writes; 0 while it has none."""
+        """The incarnation under which this process writes; 0 if it has none yet."""
         return self.replica.incarnation
 
     async def numbers(self) -> Numbers:
-        """Join the cluster if this process is no member; return its object ids.
+        """Join the cluster if this process is not a member; return its object ids.
 
-        A process that was expired joins again, and has new object ids.
+        An expired process joins again and gets new object ids.
 
         Raises:
-            ConfigError: another cluster has its log here by now.
+            ConfigError: another cluster now has its log here.
             Corrupt: the cluster log was lost.
-            Unavailable: the cluster log is out of reach.
+            Unavailable: the cluster log cannot be reached.
         """
         return await self._member.join()
 
     async def propose(
         self, events: Sequence[Message], payload: Sequence[Buffer] = ()
     ) -> list[Outcome]:
-        """Have events happen; return what became of each.
+        """Propose events; return the outcome of each.
 
         Raises:
-            Fenced: others took this process for dead meanwhile; nothing happened.
-            Unavailable: it is not known whether they happened.
+            IncarnationFenced: other processes considered this one dead; nothing was applied.
+            Unavailable: it is unknown whether the events were applied.
         """
         await self.numbers()
         return await self.replica.propose(events, payload)
 
     async def propose_all(self, events: Sequence[Message]) -> list[Outcome]:
-        """Have a list of any length happen, as `Replica.propose_all` does: it is not atomic.
+        """Propose a list of any length, as `Replica.propose_all` does; this is not atomic.
 
         Raises:
-            Fenced, Unavailable: as `propose`, for a part of the list.
+            IncarnationFenced, Unavailable: as `propose`, for a part of the list.
         """
         await self.numbers()
         return await self.replica.propose_all(events)
@@ -245,9 +245,10 @@ class DirectLog:
         await self.handles.close()
 
     async def _check_owner(self) -> None:
-        """See that the log is still that of the cluster whose state is known here.
+        """Check that the log still belongs to the cluster whose state is loaded.
 
-        A process that keeps its log open, as Spark's workers do, would not notice otherwise.
+        Without this check, a process that keeps its log open, such as a Spark worker, would not
+        notice.
         """
         owner = None if self.place.is_listed else await self.handles.owner()
         if owner == self.state.cluster_id or (owner is None and not self._is_claimed):

@@ -1,7 +1,7 @@
-"""Which partitions are read, and from where to where: names, offsets and times to offsets.
+"""Selects the partitions to read and resolves offsets and timestamps to offset ranges.
 
-The words are those of Spark's Kafka source: earliest, latest, offsets or times for each partition,
-or one time for all.
+The terms are those of Spark's Kafka source: earliest, latest, offsets or timestamps per partition,
+or one timestamp for all.
 """
 
 from __future__ import annotations
@@ -20,42 +20,42 @@ from rookery.log.read import times
 
 EARLIEST: Final = -2
 LATEST: Final = -1
-"""In the place of offsets, as in Kafka's own requests."""
+"""Placeholders for offsets, as in Kafka's own requests."""
 
 PerPartition = Mapping[str, Mapping[int, int]]
-"""By topic and partition: an offset, or a time in milliseconds."""
+"""By topic and partition: an offset, or a timestamp in milliseconds."""
 
 
 class SubscribedPartition(NamedTuple):
-    """A partition, and the topic it is of."""
+    """A partition and its topic."""
 
     topic: Topic
     partition: Partition
 
     @property
     def name(self) -> str:
-        """What people call it."""
+        """The display name, such as `orders-3`."""
         return f"{self.topic.name}-{self.partition.index}"
 
 
 @dataclass(frozen=True, slots=True)
 class DirectSubscription:
-    """Which partitions are read: of topics by name or by pattern, or some partitions alone."""
+    """The partitions to read: of topics by name or by pattern, or individual partitions."""
 
     topics: tuple[str, ...] = ()
     pattern: str = ""
-    """A regular expression that the whole name matches."""
+    """A regular expression that must match the whole name."""
     assigned: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
 
     def find(self, state: State, *, is_strict: bool = True) -> list[SubscribedPartition]:
-        """Return the partitions as they are now, by topic and number.
+        """Return the current partitions, by topic and number.
 
         Args:
-            state: the cluster's.
-            is_strict: whether all that are named must exist.
+            state: the state of the cluster.
+            is_strict: whether all named topics and partitions must exist.
 
         Raises:
-            ConfigError: one that is named does not.
+            ConfigError: a named topic or partition does not exist.
         """
         return list(self._find(state, is_strict=is_strict))
 
@@ -85,7 +85,7 @@ class DirectSubscription:
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """One end of what is read; a time wins over offsets for each, those over one for all."""
+    """One end of a read; timestamps override offsets, and offsets override the common offset."""
 
     offset: int = EARLIEST
     """For every partition: EARLIEST or LATEST."""
@@ -94,20 +94,20 @@ class Position:
     """For every partition: the first record that is not older."""
     times: PerPartition | None = None
     if_none: Literal["error", "latest"] = "latest"
-    """What to do where all records are older than the time."""
+    """What to do if all records are older than the timestamp."""
 
     @property
     def is_by_offset(self) -> bool:
-        """Whether each partition has an offset of its own."""
+        """Whether each partition has its own offset."""
         return self.offsets is not None and self.times is None and self.time_ms is None
 
     async def resolve(
         self, log: DirectLog, subjects: list[SubscribedPartition], *, is_committed: bool
     ) -> dict[tuple[bytes, int], int]:
-        """Return the offset for every partition, by topic id and number.
+        """Return the offset for every partition, by topic id and partition.
 
         Raises:
-            ConfigError: a partition is not named, or has no record at its time.
+            ConfigError: a partition is not named, or has no record at its timestamp.
             Corrupt, Conflict, Unavailable: as `times.first_at`.
         """
         self._check_names(subjects)
@@ -152,7 +152,7 @@ class Position:
         return self.times[subject.topic.name][subject.partition.index]
 
     def _check_names(self, subjects: list[SubscribedPartition]) -> None:
-        """Refuse numbers for some of the partitions: nobody knows what is meant for the others."""
+        """Reject values for only some of the partitions: those of the others would be undefined."""
         given = self.offsets if self.times is None else self.times
         if given is None or self.time_ms is not None:
             return
@@ -167,10 +167,10 @@ class Position:
 
 
 def check_reached(topic: str, partition: Partition, offset: int) -> None:
-    """See whether a log goes as far as it was read already.
+    """Check that a log reaches an offset that was already read.
 
     Raises:
-        Conflict: it does not. The records that will come at those offsets are other ones.
+        Conflict: it does not. Future records at those offsets will be different ones.
     """
     if partition.next_offset < offset:
         raise Conflict(
@@ -182,5 +182,5 @@ def check_reached(topic: str, partition: Partition, offset: int) -> None:
 
 
 def end_of(partition: Partition, *, is_committed: bool) -> int:
-    """Return the offset behind the last record that may be read."""
+    """Return the offset after the last readable record."""
     return partition.last_stable_offset if is_committed else partition.next_offset

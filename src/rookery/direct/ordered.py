@@ -1,12 +1,12 @@
-"""All records of many partitions by time, without a shuffle.
+"""Reads all records of many partitions in time order, without a shuffle.
 
-A record's place is (clock, topic, partition, offset), where the clock is the highest time so far
-in its partition. So a partition's own order is kept, whatever its times; and the records between
-two places are one run of offsets in every partition. Tasks have spans that follow each other: what
-they yield, one after the other, is in order.
+A record's place is (clock, topic, partition, offset). The clock is the highest timestamp so far in
+its partition. So each partition keeps its own order regardless of its timestamps, and the records
+between two places form one offset range in every partition. Tasks have consecutive spans: their
+outputs, one after another, are in order.
 
-A row's highest time may be that of a record which nobody sees (a marker, an aborted one). So spans
-only choose the rows: where one begins and ends is decided by the records themselves.
+A row's highest timestamp may belong to a record that readers do not see (a marker or an aborted
+record). So spans only select the rows; the records themselves decide where a span begins and ends.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _NEEDED: Final = ("topic", "partition", "offset", "timestamp")
 
 
 class Edge(NamedTuple):
-    """A place in one partition: the first record of this clock, and from this offset on."""
+    """A place in one partition: the first record with this clock, at or after this offset."""
 
     clock: int
     offset: int
@@ -44,11 +44,11 @@ class RecordMark(NamedTuple):
 
     clock: int
     rank: int
-    """The partition's, among those that are read."""
+    """The partition's rank among those that are read."""
     offset: int
 
     def within(self, rank: int) -> Edge:
-        """Return where it lies in a partition; of equal clocks, the first partition is first."""
+        """Return this place within a partition; for equal clocks, the lower rank is first."""
         if rank == self.rank:
             return Edge(self.clock, self.offset)
         return Edge(self.clock, _FAR if rank < self.rank else 0)
@@ -60,20 +60,20 @@ _END: Final = RecordMark(_FAR, _FAR, 0)
 
 @dataclass(frozen=True, slots=True)
 class SpanPart:
-    """What a task reads of one partition."""
+    """The part of one partition that a task reads."""
 
     range: PlannedRange
-    """The rows in which the span may lie."""
+    """The rows that may contain the span."""
     begin: Edge
     end: Edge
     stop: int
-    """Where the records that are wanted end, of all spans."""
+    """The end of the wanted records, over all spans."""
     clock: int
-    """The least that the clock is."""
+    """The minimum clock."""
     risen: PlannedRange | None
-    """The row, before the range, by which the clock should be that of the beginning."""
+    """The row before the range that should raise the clock to that of the beginning."""
     tops: tuple[tuple[int, int], ...]
-    """Of each row in the range: the offset behind it, and the highest clock that it can have."""
+    """For each row in the range: its end offset, and the highest clock that it can have."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,11 +83,11 @@ class SpanShare:
     end: RecordMark
     parts: list[SpanPart]
     offsets: int
-    """How many there are, about."""
+    """The approximate number of offsets."""
 
     @property
     def size(self) -> int:
-        """The bytes to read."""
+        """The number of bytes to read."""
         return sum(part.range.size for part in self.parts)
 
 
@@ -100,15 +100,15 @@ async def shares(
     max_offsets: int = _FAR,
     enough: int = _FAR,
 ) -> list[SpanShare]:
-    """Cut the order into spans of about the same number of bytes.
+    """Cut the order into spans of about equal size in bytes.
 
     Args:
-        log: where the indexes of segments are read.
-        ranges: in the order that decides between records of one clock.
-        min_tasks: at least about so many spans, if there is enough to read.
-        clock: that of records which were read before; those of the ranges have no lower one.
-        max_offsets: a span has about so many at most.
-        enough: spans behind more bytes than this are left out.
+        log: the log from which segment indexes are read.
+        ranges: the ranges, in the order that breaks ties between equal clocks.
+        min_tasks: the approximate minimum number of spans, if there is enough to read.
+        clock: the clock of the records read before; records of the ranges have no lower clock.
+        max_offsets: the approximate maximum number of offsets in a span.
+        enough: spans after this number of bytes are left out.
 
     Raises:
         Corrupt, Conflict, Unavailable: an index cannot be read.
@@ -128,7 +128,7 @@ async def shares(
 
 
 async def _blocks(log: DirectLog, one: PlannedRange) -> PlannedRange:
-    """Return a range with those blocks of its segments as rows that it needs."""
+    """Return a range whose segments are replaced by the blocks that it needs, as rows."""
     rows: list[Row] = []
     for row in one.rows:
         if row.is_segment:
@@ -140,7 +140,7 @@ async def _blocks(log: DirectLog, one: PlannedRange) -> PlannedRange:
 
 
 def _cuts(fine: Sequence[_Fine], min_tasks: int, max_offsets: int) -> list[tuple[RecordMark, int]]:
-    """Choose the places at which spans end, so that each has its share; with their offsets."""
+    """Choose the places at which spans end, so that spans have equal size; with their offsets."""
     pieces = sorted(
         piece for rank, one in enumerate(fine) for piece in one.pieces(rank, max_offsets)
     )
@@ -171,7 +171,7 @@ class _Fine:
         ]
 
     def pieces(self, rank: int, max_offsets: int) -> Iterator[tuple[RecordMark, float, int]]:
-        """Yield where the order can be cut, with the bytes and offsets up to the next."""
+        """Yield where the order can be cut, with the bytes and offsets up to the next cut."""
         for clock, row in zip(self._clocks, self._whole.rows, strict=True):
             begin, end = self._clipped(row)
             step = min(end - begin, max_offsets)
@@ -208,11 +208,11 @@ class _Fine:
         )
 
     def _is_behind(self, first: int, at: int, end: Edge) -> bool:
-        """Whether a row should be behind the end already, and others are before it."""
+        """Whether a row should already be after the end, and other rows come before it."""
         return at > first and Edge(self._clocks[at - 1], self._whole.rows[at].base_offset) >= end
 
     def _risen(self, first: int, begin: Edge) -> PlannedRange | None:
-        """Return the row of which it must be known whether its highest time is to be seen."""
+        """Return the row for which it must be checked whether its highest timestamp is visible."""
         is_cut = first and self._clocks[first - 1] == begin.clock > self._clock
         if not is_cut or begin.offset == _FAR:
             return None
@@ -227,9 +227,9 @@ class _Fine:
 Read = Callable[[PlannedRange, Sequence[str]], Iterable[pa.RecordBatch]]
 """Reads the columns of a range."""
 Again = Callable[[PlannedRange, int, int], PlannedRange | None]
-"""Plans a range anew, from an offset to another."""
+"""Replans a range, from one offset to another."""
 Reached = dict[tuple[str, int], int]
-"""By topic and partition, the offset up to which records are in this span or an earlier one."""
+"""By topic and partition, the end offset of the records in this span and all earlier ones."""
 
 
 def ordered(
@@ -239,14 +239,14 @@ def ordered(
     again: Again,
     reached: Reached | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the records of a span in order; of each partition, a few batches are in memory.
+    """Yield the records of a span in order; a few batches of each partition are in memory.
 
     Args:
-        share: the span, and where it lies.
-        columns: those wanted, as the decoder calls them.
+        share: the span and its parts.
+        columns: the columns to yield, by the decoder's names.
         read: reads a range.
-        again: plans what lies behind it, should the span not have ended there.
-        reached: is told where the span ends, when all is read.
+        again: plans the offsets after a range, if the span did not end there.
+        reached: receives the span's end offsets after everything is read.
     """
     names = tuple(dict.fromkeys((*columns, *_NEEDED)))
     takings = [_Taking(part, {} if reached is None else reached) for part in share.parts]
@@ -261,8 +261,8 @@ class _Taking:
         self._reached = reached
         self._clock = part.clock
         self._next: int | None = None
-        """The first record behind the span, if it was seen."""
-        # Behind the range, nothing is known.
+        """The offset of the first record after the span, if it was seen."""
+        # After the range, nothing is known.
         self._row_ends = np.array([end for end, _ in part.tops], np.int64)
         self._tops = np.array([*(top for _, top in part.tops), _FAR], np.int64)
 
@@ -283,7 +283,7 @@ class _Taking:
         self._reached[part.range.topic, part.range.partition] = end
 
     def _begin(self, read: Read, again: Again) -> PlannedRange | None:
-        """Return what to read; from the row on that raises the clock, if that is not to be seen."""
+        """Return the range to read; it includes the row that raises the clock if that is hidden."""
         part = self._part
         if part.risen is None:
             return part.range
@@ -308,7 +308,7 @@ class _Taking:
         return TimedPiece(batch.slice(first, stop - first), clocks[first:stop])
 
     def _check(self, clocks: Clocks, offsets: np.ndarray[Any, Any]) -> None:
-        """Refuse times that rows do not know of: other spans would not look for their records."""
+        """Reject timestamps above those of their rows: other spans would not find these records."""
         tops = self._tops[np.searchsorted(self._row_ends, offsets, "right")]
         if (wrong := np.flatnonzero(clocks > tops)).size:
             one = self._part.range
@@ -320,11 +320,11 @@ class _Taking:
 
 
 def _times(batch: pa.RecordBatch) -> Clocks:
-    # What has no time is as old as what came before it.
+    # A record without a timestamp is as old as the record before it.
     return np.asarray(batch["timestamp"].cast(pa.int64()).fill_null(-1))
 
 
 def _before(clocks: Clocks, offsets: np.ndarray[Any, Any], edge: Edge) -> int:
-    """Return how many records lie before an edge."""
+    """Return the number of records before an edge."""
     first, stop = (int(np.searchsorted(clocks, edge.clock, side)) for side in ("left", "right"))
     return first + int(np.searchsorted(offsets[first:stop], edge.offset))

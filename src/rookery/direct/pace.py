@@ -1,6 +1,6 @@
-"""How far a stream goes at once: not beyond so many records, or so many bytes.
+"""Limits the size of a stream's batch to a number of records or bytes.
 
-Each partition gets its share of the bound by what it has to offer, so that none is left behind.
+Each partition gets a share of the limit in proportion to its available data, so none starves.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ Key = tuple[bytes, int]
 
 
 def by_records(begins: Mapping[Key, int], ends: Mapping[Key, int], limit: int) -> dict[Key, int]:
-    """Return ends for about `limit` records in all."""
+    """Return end offsets for about `limit` records in total."""
     sizes = {key: max(0, ends[key] - begins[key]) for key in ends}
     total = sum(sizes.values())
     if total <= limit:
@@ -24,7 +24,7 @@ def by_records(begins: Mapping[Key, int], ends: Mapping[Key, int], limit: int) -
     found = {}
     for key, size in sizes.items():
         share = limit * size / total
-        # A partition with little to offer must not wait for ever.
+        # A partition with little data must not wait forever.
         step = math.ceil(share) if share < 1 else math.floor(share)
         found[key] = min(ends[key], begins[key] + step)
     return found
@@ -36,7 +36,7 @@ def by_bytes(
     ends: Mapping[Key, int],
     limit: int,
 ) -> dict[Key, int]:
-    """Return ends for about `limit` bytes in all, but at least one record where there is one."""
+    """Return end offsets for about `limit` bytes in total, with at least one record if any."""
     sizes = {key: size_of(partitions[key], begins[key], ends[key]) for key in ends}
     total = sum(sizes.values())
     if total <= limit:
@@ -48,7 +48,7 @@ def by_bytes(
 
 
 def size_of(partition: Partition, begin: int, end: int) -> float:
-    """Return about how many bytes some offsets take up."""
+    """Return the approximate size in bytes of an offset range."""
     if begin >= end:
         return 0
     return sum(
@@ -58,7 +58,7 @@ def size_of(partition: Partition, begin: int, end: int) -> float:
 
 
 def _within(partition: Partition, begin: int, end: int, limit: float) -> int:
-    """Return the offset up to which there are about so many bytes."""
+    """Return the end offset of about `limit` bytes."""
     left = limit
     for row in rows_of(partition, begin, end):
         first, last = max(row.base_offset, begin), min(row.end_offset, end)

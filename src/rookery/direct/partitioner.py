@@ -1,7 +1,7 @@
-"""Which partition each row goes to: a column that says it, else the key as Java's producer does it.
+"""Chooses the partition of each row: a column that names it, or the key as in Java's producer.
 
-Rows without a key stick together in long runs that go round the partitions, as with Java's producer
-(KIP-480): few and large batches, and the same share for every partition in the end.
+Rows without a key are grouped into long runs that rotate over the partitions, as with Java's
+producer (KIP-480). This makes few, large batches, and all partitions get equal shares over time.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from rookery.clock import Random
 from rookery.errors import ApiError, ErrorCode
 from rookery.records import murmur
 
-# A run of rows without a key is about so long, unless there are too few of them.
+# The approximate size of a run of rows without a key, unless there are too few rows.
 _STICKY_BYTES: Final = 64 * 1024
 
 
@@ -24,16 +24,17 @@ class RowPartitioner:
     """Chooses partitions for the rows of one writer."""
 
     def __init__(self, random: Random) -> None:
-        # Writers begin anywhere: if all began with the first, it would get more than its share.
+        # Writers start at a random partition: otherwise the first one would get more than its
+        # share.
         self._turn = int.from_bytes(random.token(4), "big")
 
     def choose(self, rows: pa.RecordBatch, topic: str, count: int) -> bytearray:
-        """Return the partition of each row as int32; one of `count`.
+        """Return the partition of each row as int32, from 0 to `count` - 1.
 
         Args:
-            rows: may have the columns `partition` and `key`, binary or text.
-            topic: whose partitions they are, for messages.
-            count: how many it has.
+            rows: rows that may have the columns `partition` and `key`, binary or text.
+            topic: the topic of the partitions, for messages.
+            count: the number of its partitions.
 
         Raises:
             ApiError: a row names a partition that the topic does not have.
@@ -57,7 +58,7 @@ class RowPartitioner:
         return _bytes(chosen)
 
     def _by_turns(self, rows: pa.RecordBatch, count: int) -> pa.Array[Any]:
-        """Cut the rows into runs, each for the next partition."""
+        """Cut the rows into runs, one for each next partition."""
         total = rows.num_rows
         runs = max(1, min(count, rows.nbytes // _STICKY_BYTES, total))
         values = array("i")
@@ -69,7 +70,7 @@ class RowPartitioner:
 
 
 def _hashed(keys: pa.Array[Any], count: int) -> bytearray:
-    """Hash keys; a null one counts as empty here."""
+    """Hash keys; a null key counts as empty here."""
     is_large = pa.types.is_large_binary(keys.type) or pa.types.is_large_string(keys.type)
     _, offsets, data = keys.buffers()
     return murmur.partitions(

@@ -1,14 +1,15 @@
-"""Pins: while one lives, no record that it holds is compacted away.
+"""Pins: while a pin is active, the records that it covers are not compacted away.
 
-A reader that may have to read the same offsets again, and get the same records, pins the topics
-that are compacted for as long as that can happen. Others need no pin: rewriting changes no record.
-Who reads on and on says from where it may have to read again; what lies before is compacted.
+A reader that may have to reread the same offsets and get the same records pins the compacted topics
+for that time. Other topics need no pin: rewriting changes no record. A continuous reader states the
+offsets from which it may have to reread; earlier records can be compacted.
 
-A pin ends by itself, and is not renewed: Spark does not tell a source that a batch is over, and a
-query that runs once a day would keep its topics from being compacted all day. Who reads when it has
-ended learns by `compacted_since` whether records may be gone. That goes by how far the partition
-was compacted then and now, which rises with the last step of a pass: while one is under way in what
-had been compacted before, and only then, records that it has taken already are not missed.
+A pin expires and is not renewed. Spark does not notify a source when a batch is over, and a query
+that runs once a day would block compaction of its topics all day. A reader whose pin has expired
+uses `compacted_since` to find out whether records may be missing. That check compares how far the
+partition was compacted then and now, a value that rises with the last step of a pass. One case is
+not detected: a pass in progress over an already compacted range, which has removed records but has
+not ended.
 """
 
 from __future__ import annotations
@@ -25,31 +26,31 @@ from rookery.direct.plan import Gap, OffsetRange
 
 _POLICY: Final = "cleanup.policy"
 _MOVE_MS: Final = 10_000
-"""How often a pin moves on at most, since that costs an entry; till then it holds more."""
+"""The minimum time between moves of a pin, since each costs an entry; until then it covers more."""
 
 _COMPACTED: Final = "compacted since they were planned for (a longer pinFor keeps them)"
 
 Starts = Mapping[tuple[bytes, int], int]
-"""By topic id and partition, the first offset that may have to be read again."""
+"""By topic id and partition, the first offset that may have to be reread."""
 
 
 class _Held(NamedTuple):
-    """What was said of a topic last."""
+    """The last published pin of a topic."""
 
     at: int
     until: int
     starts: Mapping[int, int] | None
-    """By partition; None: all of the topic."""
+    """The start offset by partition; None: the whole topic."""
 
     def covers(self, wanted: Mapping[int, int] | None) -> bool:
-        """Whether it holds all that is wanted."""
+        """Whether the pin covers all wanted offsets."""
         if self.starts is None or wanted is None:
             return self.starts is None
         return all(self.starts.get(at, offset + 1) <= offset for at, offset in wanted.items())
 
 
 def is_compacted(log: DirectLog, topic: Topic) -> bool:
-    """Whether a topic is compacted: by its own setting, or by the one for all brokers."""
+    """Whether a topic is compacted, by its own setting or by the cluster-wide default."""
     policy = topic.configs.get(_POLICY) or log.state.broker_configs.get("", {}).get(
         "log.cleanup.policy", ""
     )
@@ -57,7 +58,7 @@ def is_compacted(log: DirectLog, topic: Topic) -> bool:
 
 
 def compacted_since(state: State, wanted: OffsetRange, cleaned_to: int) -> Gap | None:
-    """Return the offsets of which records may be gone since compaction had come so far."""
+    """Return the offsets whose records may be missing because compaction passed `cleaned_to`."""
     topic = state.topics.by_id.get(wanted.topic_id)
     partition = state.topics.partition(wanted.topic_id, wanted.partition)
     if topic is None or partition is None or partition.cleaned_to <= cleaned_to:
@@ -72,12 +73,12 @@ class Pins:
     """The pins of one reader."""
 
     def __init__(self, log: DirectLog, hold_ms: int, random: Random | None = None) -> None:
-        """Pin nothing yet.
+        """Set up without any pin.
 
         Args:
-            log: where the topics are.
-            hold_ms: how long a pin lives unless it is taken back: its owner may be gone.
-            random: makes the pin's id.
+            log: the log that has the topics.
+            hold_ms: the lifetime of a pin that is not released: its owner may have died.
+            random: generates the pin's id.
         """
         self._log = log
         self._hold_ms = hold_ms
@@ -85,14 +86,14 @@ class Pins:
         self._held: dict[bytes, _Held] = {}
 
     def is_needed(self, topic_id: bytes) -> bool:
-        """Whether a topic is pinned if that is asked for; a log without a cluster's cannot be."""
+        """Whether a topic needs a pin; a log without a cluster log cannot have one."""
         topic = self._log.state.topics.by_id.get(topic_id)
         if topic is None or not self._hold_ms or self._log.place.is_listed:
             return False
         return is_compacted(self._log, topic)
 
     async def hold(self, topic_ids: Iterable[bytes]) -> None:
-        """Pin all of those topics that are compacted, and let the others go.
+        """Pin those of the topics that are compacted, and release all other pins.
 
         Raises:
             Unavailable: the cluster log is out of reach.
@@ -100,7 +101,7 @@ class Pins:
         await self._hold(dict.fromkeys(topic_ids))
 
     async def hold_from(self, starts: Starts) -> None:
-        """Pin some partitions from offsets on, if they are compacted; let all else go.
+        """Pin compacted partitions from the given offsets on, and release all other pins.
 
         Raises:
             Unavailable: the cluster log is out of reach.
@@ -113,11 +114,11 @@ class Pins:
         await self._hold(wanted)
 
     async def release(self) -> None:
-        """Let all go: nothing will be read again."""
+        """Release all pins: nothing will be reread."""
         await self._hold({})
 
     def have_lapsed(self) -> bool:
-        """Whether something that is to be held was not, for want of renewing it."""
+        """Whether a pin has expired because it was not renewed."""
         now = self._log.clock.now_ms()
         return any(held.until <= now for held in self._held.values())
 
@@ -139,7 +140,7 @@ class Pins:
         self._held = {one: new.get(one) or self._held[one] for one in chosen}
 
     def _is_stale(self, held: _Held | None, starts: Mapping[int, int] | None, now: int) -> bool:
-        """Whether it is worth an entry of the cluster log to say what is held."""
+        """Whether publishing the pin is worth an entry of the cluster log."""
         if held is None or not held.covers(starts):
             return True
         if held.until < now + self._hold_ms // 2:

@@ -31,7 +31,7 @@ _HELP: Final = (
 )
 
 _LAYOUTS: Final = ("rookery", "kafscale")
-# A handle on a cluster log that is empty and stays so.
+# A handle on a cluster log that is and stays empty.
 _NO_LOG: Final = "memory:none"
 _KAFKA: Final = "kafka"
 
@@ -40,24 +40,25 @@ _NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 @dataclass(frozen=True, slots=True)
 class ClusterAddress:
-    """A cluster's log, by its own names or by a name in the configuration of each host.
+    """The location of a cluster's log: URLs, or a name that each host's configuration resolves.
 
-    It travels to other processes. What is secret stays at home if a configured name is used.
+    It is sent to other processes. With a configured name, secrets stay on the host.
     """
 
     store: str = field(default="", metadata={"secret": True})
     """The object store of the log, such as s3://bucket/prefix."""
     cluster: str = field(default="", metadata={"secret": True})
-    """The cluster log, such as etcd://host:2379 (default: in the store); without a colon in it,
-    the name of a cluster in the configuration."""
+    """The cluster log, such as etcd://host:2379 (default: in the store). Without a colon, it is the
+    name of a cluster in the configuration."""
     namespace: str = "default"
-    """What the keys of this cluster's segments begin with."""
+    """The key prefix of this cluster's segments."""
     data: str = ""
     """The folder of brokers on this host, if there is no store."""
     layout: Literal["rookery", "kafscale"] = "rookery"
-    """Whose objects they are: ours, or segments that KafScale wrote, which have no cluster log."""
+    """The format of the objects: Rookery's, or segments written by KafScale, without a cluster
+    log."""
     log_dir: str = ""
-    """A Kafka broker's own directory, or several with commas; it is read where it lies."""
+    """A Kafka broker's own directory, or several separated by commas; it is read in place."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "store", as_url(self.store))
@@ -65,10 +66,10 @@ class ClusterAddress:
 
     @classmethod
     def of(cls, options: Mapping[str, str]) -> ClusterAddress:
-        """Return the place that options name, by the names of the fields; others are left alone.
+        """Return the place that options describe, by field name; other options are ignored.
 
         Raises:
-            ConfigError: they name none, or contradict each other.
+            ConfigError: the options name no place, or contradict each other.
         """
         names = {one.name for one in fields(cls)}
         given: dict[str, Any] = {name: options[name] for name in names & options.keys()}
@@ -80,29 +81,29 @@ class ClusterAddress:
 
     @property
     def is_listed(self) -> bool:
-        """Whether what there is can be found out by a listing alone."""
+        """Whether a listing alone provides the state."""
         return self.layout != "rookery" or bool(self.log_dir)
 
     @property
     def has_times(self) -> bool:
-        """Whether records can be found by their times."""
+        """Whether records can be found by timestamp."""
         return not self.is_listed or bool(self.log_dir)
 
     @property
     def log_dirs(self) -> list[Path]:
-        """The directories of Kafka's, if it is one's."""
+        """The log directories of the Kafka broker, if any."""
         return [Path(one.strip()).absolute() for one in self.log_dir.split(",") if one.strip()]
 
     @property
     def is_named(self) -> bool:
-        """Whether it is the name of a cluster in the configuration."""
+        """Whether `cluster` is the name of a configured cluster."""
         return bool(self.cluster) and ":" not in self.cluster
 
     def check(self) -> None:
-        """Refuse what names no place, or two.
+        """Reject options that name no place, or two.
 
         Raises:
-            ConfigError: it must be changed; the text says to what.
+            ConfigError: the options must be changed; the text says how.
         """
         if self.log_dir:
             self._check_log_dirs()
@@ -129,10 +130,10 @@ class ClusterAddress:
                 raise ConfigError(f"logDir={self.log_dir!r}: there is no folder {path}")
 
     def origin(self) -> LogLocation:
-        """Return the names of store and cluster log, looked up on this host.
+        """Return the locations of store and cluster log, resolved on this host.
 
         Raises:
-            ConfigError: they are not configured here, or cannot be used.
+            ConfigError: they are not configured here, or are invalid.
         """
         self.check()
         if self.log_dir:
@@ -150,10 +151,10 @@ class ClusterAddress:
 
 
 def _load_cluster(name: str) -> ClusterAddress:
-    """Return the place that a table [clusters.<name>] or the environment states.
+    """Return the place that a table [clusters.<name>] or the environment configures.
 
     Raises:
-        ConfigError: there is no such cluster, or its settings cannot be used.
+        ConfigError: there is no such cluster, or its settings are invalid.
     """
     files = config_files()
     if _NAME.fullmatch(name) is None:
@@ -176,7 +177,7 @@ _BOOT: Final = Path("/proc/sys/kernel/random/boot_id")
 
 
 def host_mark(place: ClusterAddress) -> str:
-    """Return what tells this host's file from others; empty if the log is for all hosts."""
+    """Return a mark that identifies this host's file; empty if the log serves all hosts."""
     path = place.origin().log_traits.path
     if path is None:
         return ""
@@ -189,10 +190,10 @@ def host_mark(place: ClusterAddress) -> str:
 
 
 def check_host(place: ClusterAddress, mark: str) -> None:
-    """Refuse to read a folder on another host than the one it was planned on.
+    """Refuse to read a folder on a host other than the one that planned the read.
 
     Raises:
-        ConfigError: this is another.
+        ConfigError: this is another host.
     """
     if mark and host_mark(place) != mark:
         raise ConfigError(

@@ -1,7 +1,8 @@
-"""Offsets to bytes: which rows of which objects are read, and who reads how much.
+"""Plans reads: which rows of which objects are read, and how they are divided among tasks.
 
-Everything comes from the state, never from a listing. A planned range carries what a reader needs,
-so that it can read without the cluster log; if an object has gone meanwhile, it plans anew.
+Plans come from the state, never from a listing. A planned range carries everything a reader needs,
+so it can be read without the cluster log. If an object was deleted in the meantime, the reader
+plans again.
 
     offset ranges ──► rows (segments cut by their index) ──► tasks of about the same size
 """
@@ -23,17 +24,17 @@ from rookery.log.read.runs import body
 from rookery.model.uuid import uuid_text
 
 MIB: Final = 1024 * 1024
-# Reading less is not worth another task; reading more is not worth waiting for.
+# Smaller reads do not justify another task; larger reads take too long.
 _SMALL_TASK: Final = 16 * MIB
 _TASK: Final = 128 * MIB
-# An index is asked for if it saves at least so much.
+# An index is read if it saves at least this many bytes.
 _WORTH_AN_INDEX: Final = 1 * MIB
 _TWO: Final = 2
 _LOST: Final = "its bytes are lost"
 
 
 class OffsetRange(NamedTuple):
-    """Offsets of one partition that are wanted: from `begin` to before `end`."""
+    """Wanted offsets of one partition: from `begin` to before `end`."""
 
     topic_id: bytes
     partition: int
@@ -42,7 +43,7 @@ class OffsetRange(NamedTuple):
 
 
 class Gap(NamedTuple):
-    """Offsets that were wanted, and are not there any more."""
+    """Wanted offsets that no longer exist."""
 
     topic: str
     partition: int
@@ -59,7 +60,7 @@ class Gap(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class PlannedRange:
-    """Offsets of one partition, and all that a reader must know to read them."""
+    """Offsets of one partition, with everything that a reader needs to read them."""
 
     topic: str
     topic_id: bytes
@@ -67,30 +68,30 @@ class PlannedRange:
     begin: int
     end: int
     rows: tuple[Row, ...]
-    """Where the bytes lie; markers and what is lost are not among them."""
+    """The location of the bytes, without markers and lost rows."""
     segments: tuple[tuple[int, SegmentName], ...]
-    """What the segments among the objects are called."""
+    """The names of the segments among the objects."""
     epochs: tuple[tuple[int, int], ...]
     cleaned_to: int
     aborted: tuple[tuple[int, int, int], ...]
-    """Of aborted transactions: producer id, first offset, and the marker's, which is in no row."""
+    """For each aborted transaction: producer id, first offset, and the offset of its marker."""
     is_committed: bool = True
     """Whether records of aborted transactions are left out."""
 
     @property
     def size(self) -> int:
-        """The bytes to read."""
+        """The number of bytes to read."""
         return sum(row.size for row in self.rows)
 
     @property
     def offsets(self) -> OffsetRange:
-        """What is wanted, without where it lies."""
+        """The wanted offsets, without their location."""
         return OffsetRange(self.topic_id, self.partition, self.begin, self.end)
 
     def cut(
         self, rows: Sequence[Row], rest: Sequence[Row]
     ) -> tuple[PlannedRange, PlannedRange | None]:
-        """Return the part with the first rows, and the one with the rest if there are any."""
+        """Return the part with the first rows, and the part with the rest if there is one."""
         if not rest:
             return self, None
         middle = rest[0].base_offset
@@ -98,7 +99,7 @@ class PlannedRange:
         return head, replace(self, begin=middle, rows=tuple(rest))
 
     def split(self, max_records: int) -> list[PlannedRange]:
-        """Return parts of no more than so many offsets each; a row may be in several of them."""
+        """Return parts of at most `max_records` offsets each; several parts can share a row."""
         if not max_records or self.end - self.begin <= max_records:
             return [self]
         return [
@@ -118,12 +119,12 @@ class TaskSize:
 
     cores: int = 2
     min_tasks: int = 0
-    """At least so many tasks, if there is enough to read."""
+    """The minimum number of tasks, if there is enough to read."""
     max_records: int = 0
-    """A task takes no more offsets than this; 0: no bound."""
+    """The maximum number of offsets in a task; 0: no limit."""
 
     def tasks(self, size: int) -> int:
-        """Return into how many tasks so many bytes are cut."""
+        """Return the number of tasks for `size` bytes."""
         count = min(-(-size // _SMALL_TASK), self.cores)
         if size > self.cores * _TASK:
             count = -(-size // _TASK)
@@ -135,14 +136,14 @@ class ReadPlanner:
     """Plans reads from a log's state."""
 
     def __init__(self, log: DirectLog, *, is_committed: bool = True) -> None:
-        """Plan for readers of committed records, or of all."""
+        """Plan for readers of committed records, or of all records."""
         self._log = log
         self._is_committed = is_committed
         self.gaps: list[Gap] = []
-        """What was wanted and is not there, of all plans so far."""
+        """Wanted offsets that do not exist, over all plans so far."""
 
     async def plan(self, wanted: Sequence[OffsetRange], time_ms: int = -1) -> list[PlannedRange]:
-        """Find the rows of each range; what is surely older than a time is left out.
+        """Find the rows of each range; rows that are certainly older than `time_ms` are left out.
 
         Raises:
             Corrupt, Conflict, Unavailable: an index cannot be read.
@@ -153,7 +154,7 @@ class ReadPlanner:
     async def tasks(
         self, ranges: Sequence[PlannedRange], cutting: TaskSize
     ) -> list[list[PlannedRange]]:
-        """Share the ranges among tasks; a partition's offsets go up from task to task.
+        """Distribute the ranges among tasks; a partition's offsets increase from task to task.
 
         Raises:
             Corrupt, Conflict, Unavailable: an index cannot be read.
@@ -200,7 +201,7 @@ class ReadPlanner:
         )
 
     def _kept(self, topic: str, partition: Partition, wanted: OffsetRange) -> tuple[int, int]:
-        """Return what of the wanted offsets is between the log's start and its end."""
+        """Clip the wanted offsets to the log start and the log end."""
         start, stop = partition.log_start, partition.next_offset
         begin, end = min(max(wanted.begin, start), wanted.end), min(wanted.end, stop)
         if begin > wanted.begin:
@@ -220,7 +221,7 @@ class ReadPlanner:
         return tuple((one.producer_id, one.first_offset, one.last_offset) for one in found)
 
     async def _narrow(self, one: PlannedRange, time_ms: int) -> PlannedRange:
-        """Leave out what the indexes of segments say is not wanted."""
+        """Remove the blocks that the segments' indexes exclude."""
         rows: list[Row] = []
         for row in one.rows:
             if row.is_segment and _is_worth_looking(row, one, time_ms):
@@ -233,7 +234,7 @@ class ReadPlanner:
     async def _cut(
         self, one: PlannedRange, room: int, slack: int
     ) -> tuple[PlannedRange, PlannedRange | None]:
-        """Cut off what has about so many bytes; segments are cut by their index."""
+        """Cut off a part of about `room` bytes; segments are cut by their index."""
         size = 0
         for index, row in enumerate(one.rows):
             if row.is_segment and size + row.size - room > slack:
@@ -248,18 +249,18 @@ class ReadPlanner:
 
 
 class _Sharing:
-    """Tasks, filled one after the other."""
+    """Tasks, filled one after another."""
 
     def __init__(self, target: int, max_records: int) -> None:
         self.tasks: list[list[PlannedRange]] = []
         self._target = max(target, 1)
         self._max_records = max_records
         self.slack = min(self._target // 8, _WORTH_AN_INDEX)
-        """How much more than its share a task may get."""
+        """The number of bytes by which a task may exceed its share."""
         self._size = self._records = 0
 
     def room(self, one: PlannedRange) -> int:
-        """Return how many bytes of a range shall go into the next task."""
+        """Return how many bytes of a range go into the next task."""
         is_full = self._size >= self._target or (
             self._max_records and self._records + one.end - one.begin > self._max_records
         )
@@ -269,14 +270,14 @@ class _Sharing:
         return self._target - self._size
 
     def add(self, one: PlannedRange) -> None:
-        """Put a range into the task under way."""
+        """Add a range to the current task."""
         self.tasks[-1].append(one)
         self._size += one.size
         self._records += one.end - one.begin
 
 
 def rows_of(partition: Partition, begin: int, end: int) -> list[Row]:
-    """Return the rows in which offsets from `begin` to before `end` lie."""
+    """Return the rows that contain offsets from `begin` to before `end`."""
     first = partition.row_of(begin)
     stop = bisect_left(partition.base_offsets, end)
     rows = (partition.row(index) for index in range(first, stop))
@@ -289,7 +290,7 @@ def _segments(state: State, rows: Sequence[Row]) -> tuple[tuple[int, SegmentName
 
 
 def _is_worth_looking(row: Row, one: PlannedRange, time_ms: int) -> bool:
-    """Whether much of a segment is not wanted."""
+    """Whether a large part of a segment is not wanted."""
     unwanted = max(one.begin - row.base_offset, 0) + max(row.end_offset - one.end, 0)
     share = unwanted / (row.end_offset - row.base_offset)
     return share * row.size >= _WORTH_AN_INDEX or (time_ms >= 0 and row.size >= _WORTH_AN_INDEX)
@@ -298,7 +299,7 @@ def _is_worth_looking(row: Row, one: PlannedRange, time_ms: int) -> bool:
 def _within(
     row: Row, blocks: Sequence[SegmentBlock], one: PlannedRange, time_ms: int
 ) -> tuple[Row, ...]:
-    """Return the blocks of a segment that are wanted, those behind each other as one row."""
+    """Return the wanted blocks of a segment, with adjacent blocks joined into one row."""
     return joined_rows(
         part
         for part in block_rows(row, blocks)
@@ -309,7 +310,7 @@ def _within(
 
 
 def joined_rows(rows: Iterable[Row]) -> tuple[Row, ...]:
-    """Return rows, but parts of a segment that lie behind each other as one."""
+    """Return rows, with adjacent parts of a segment joined into one."""
     found: list[Row] = []
     for row in rows:
         last = found[-1] if found else None
@@ -326,7 +327,7 @@ def joined_rows(rows: Iterable[Row]) -> tuple[Row, ...]:
 
 
 def _parts(row: Row, blocks: Sequence[SegmentBlock], size: int) -> tuple[Row, Row] | None:
-    """Cut a segment in two, the first of about that size; None if it has one block only."""
+    """Cut a segment in two, the first of about `size` bytes; None if it has only one block."""
     parts = list(block_rows(row, blocks))
     if len(parts) < _TWO:
         return None
@@ -336,7 +337,7 @@ def _parts(row: Row, blocks: Sequence[SegmentBlock], size: int) -> tuple[Row, Ro
 
 
 def block_rows(row: Row, blocks: Sequence[SegmentBlock]) -> Iterator[Row]:
-    """Return the blocks of a segment, or of a part of one, as rows of their own."""
+    """Return the blocks of a segment, or of a part of one, as separate rows."""
     begin, end = body(row)
     within = [one for one in blocks if begin <= one.position < end]
     for index, block in enumerate(within):
@@ -351,7 +352,7 @@ def block_rows(row: Row, blocks: Sequence[SegmentBlock]) -> Iterator[Row]:
 
 
 def _joined(one: Row, other: Row) -> Row:
-    """Return two parts of a segment, and all between them, as one."""
+    """Join two parts of a segment, and all bytes between them, into one row."""
     return one._replace(
         end_offset=other.end_offset,
         size=other.position + other.size - one.position,

@@ -1,10 +1,10 @@
-"""Planned ranges to Arrow: bytes are read some way ahead, and decoded where the caller is.
+"""Reads planned ranges as Arrow: bytes are read ahead, and decoded in the caller's thread.
 
     rows ──► loads of some MiB, a few at a time ──► whole batches with final offsets ──► columns
              (event loop, in its own thread)         (the caller's thread)
 
-What is read is checked: every batch by its CRC, and its offsets against the rows. If an object has
-gone, because the log was rewritten meanwhile, the rest is planned anew.
+All data is checked: every batch by its CRC, and its offsets against the rows. If an object was
+deleted because the log was rewritten, the rest of the range is planned again.
 """
 
 from __future__ import annotations
@@ -43,24 +43,24 @@ _MARKER: Final = 2  # of an aborted transaction
 
 
 OnGaps = Callable[[Sequence[Gap]], object]
-"""Learns of offsets that are not there any more; may raise what ends the read."""
+"""Called with offsets that no longer exist; can raise an error that ends the read."""
 
 
 class LoadedRange(NamedTuple):
-    """Bytes of a range, and the offsets that they are of."""
+    """Bytes of a range, with their offsets."""
 
     data: list[Buffer]
     begin: int
     end: int
-    """Behind the last row that they are of."""
+    """The end offset of their last row."""
     segment: Row | None = None
-    """The segment that they are a part of: the first and last batch may be cut off."""
+    """The segment that contains them: the first and last batch may be incomplete."""
     is_last: bool = True
     """Whether they are its last part."""
 
 
 class _Load(NamedTuple):
-    """What is read at once: some rows, or a part of a segment."""
+    """One read operation: some rows, or a part of a segment."""
 
     rows: list[Row]
     position: int
@@ -69,17 +69,17 @@ class _Load(NamedTuple):
 
 
 class RangeReader:
-    """Reads planned ranges for synchronous callers; without the cluster log, while it can."""
+    """Reads planned ranges for synchronous callers, without the cluster log if possible."""
 
     def __init__(self, place: ClusterAddress) -> None:
-        """Open the store, and the cluster log for what lies in it.
+        """Open the store, and the cluster log for payloads stored in it.
 
         Raises:
             ConfigError, Unavailable: as `Handles`.
         """
         self._place = place
         self._thread = LoopThread("rookery-read")
-        # Only what hints tell: what the segments are called that are read.
+        # Holds only the names of the segments that are read, taken from the planned ranges.
         self._known = State()
         try:
             self._handles, self._read = self._thread.run(self._open())
@@ -95,38 +95,38 @@ class RangeReader:
         return handles, EntryReader(handles.cluster_log, places.read)
 
     def close(self) -> None:
-        """Let everything go."""
+        """Close all handles."""
         try:
             self._thread.run(self._handles.close())
         finally:
             self._thread.close()
 
     def finish(self) -> LoopThread:
-        """Begin to let everything go, as the process ends; return the thread that does it."""
+        """Start closing all handles at process exit; return the thread that closes them."""
         self._thread.finish(self._handles.close())
         return self._thread
 
     def columns(
         self, ranges: Sequence[PlannedRange], reading: ReadSettings, when_gone: OnGaps
     ) -> Iterator[pa.RecordBatch]:
-        """Yield the records of ranges, one range after the other, as columns.
+        """Yield the records of ranges as columns, one range after another.
 
         Raises:
-            Corrupt: the bytes are not those that were written.
+            Corrupt: the bytes differ from those that were written.
             Conflict: the log changes faster than it can be read.
-            Unavailable: store or cluster log is out of reach.
+            Unavailable: the store or the cluster log cannot be reached.
         """
         return decode(self.fetched(ranges, when_gone), reading)
 
     def fetched(
         self, ranges: Sequence[PlannedRange], when_gone: OnGaps
     ) -> Iterator[PartitionBatches]:
-        """Yield the batches of ranges with their final offsets, not decoded yet."""
+        """Yield the batches of ranges with their final offsets, not yet decoded."""
         for one in ranges:
             yield from self._range(one, when_gone)
 
     def _range(self, wanted: PlannedRange, when_gone: OnGaps) -> Iterator[PartitionBatches]:
-        """Yield a range; plan the rest anew, should an object be gone."""
+        """Yield a range; plan the rest again if an object is missing."""
         rest: PlannedRange | None = wanted
         for _ in range(_PLANS):
             if rest is None:
@@ -150,7 +150,7 @@ class RangeReader:
         )
 
     def _batches(self, one: PlannedRange) -> Iterator[tuple[Buffer, int]]:
-        """Yield whole batches, and the offset behind them."""
+        """Yield whole batches, with the offset after them."""
         self._known.objects.segments.update(one.segments)
         scanner: Scanner | None = None
         for loaded in self._thread.iterate(lambda: self._loads(one)):
@@ -165,10 +165,10 @@ class RangeReader:
                     yield found.sound, found.next_offset
                 scanner = None if loaded.is_last else scanner
             if loaded.is_last:
-                yield b"", loaded.end  # all of it was taken by now
+                yield b"", loaded.end  # everything was consumed by now
 
     async def _loads(self, one: PlannedRange) -> AsyncIterator[LoadedRange]:
-        """Read a range, some loads ahead of who takes them."""
+        """Read a range, a few loads ahead of the consumer."""
         partition = _stand_in(one)
         under_way: deque[asyncio.Task[LoadedRange]] = deque()
         try:
@@ -204,7 +204,7 @@ class RangeReader:
 
 
 def _expect(one: PlannedRange, row: Row) -> Expectation:
-    """Expect the batches of a segment; the decoder computes their CRCs."""
+    """Expect the batches of a segment; the decoder verifies their CRCs."""
     # Only compaction leaves gaps.
     is_dense = row.base_offset >= one.cleaned_to
     expected = expect_body(row, OffsetRule.DENSE if is_dense else OffsetRule.SPARSE)
@@ -212,7 +212,7 @@ def _expect(one: PlannedRange, row: Row) -> Expectation:
 
 
 def _located(wanted: PlannedRange, row: Row, error: Corrupt) -> Corrupt:
-    """Add the name of the object to damage in a row."""
+    """Add the name of the object to an error about a damaged row."""
     key = object_key(row.object_id) if row.object_id > 0 else f"entry {-row.object_id}"
     return Corrupt(
         f"{wanted.topic}-{wanted.partition} from offset {row.base_offset} on: {key}, {error}; "
@@ -223,10 +223,10 @@ def _located(wanted: PlannedRange, row: Row, error: Corrupt) -> Corrupt:
 def plan_again(
     place: ClusterAddress, one: PlannedRange, begin: int, when_gone: OnGaps, end: int | None = None
 ) -> PlannedRange | None:
-    """Plan a range by the cluster log, from an offset to its end or another; None if empty.
+    """Replan a range with the cluster log, from an offset to its end or another; None if empty.
 
-    What was compacted since it was planned is not there any more, either: the records read so far
-    and those to come would not be of one moment.
+    Offsets that were compacted since the range was planned count as missing, too: the records
+    already read and those to come would not form a consistent snapshot.
     """
     log = shared(place)
     wanted = one.offsets._replace(begin=begin, end=one.end if end is None else end)
@@ -240,7 +240,7 @@ def plan_again(
         return await log.log.plan(plan)
 
     found, gaps = log.run(again())
-    # Where there is no cluster log, nobody knows how far compaction has come.
+    # Without a cluster log, the progress of compaction is unknown.
     if not place.is_listed and (gap := compacted_since(log.log.state, wanted, one.cleaned_to)):
         gaps.append(gap)
     if gaps:
@@ -252,12 +252,12 @@ _READERS: SharedLogs[RangeReader] = SharedLogs(RangeReader, RangeReader.finish)
 
 
 def reader(place: ClusterAddress) -> RangeReader:
-    """Return this process's reader of a place; it stays open until the process ends."""
+    """Return this process's reader of a place; it stays open until the process exits."""
     return _READERS.get(place)
 
 
 def _cut(rows: Sequence[Row]) -> Iterator[_Load]:
-    """Cut rows into what is read at once."""
+    """Cut rows into read operations."""
     some: list[Row] = []
     size = 0
     for row in rows:
@@ -277,12 +277,12 @@ def _cut(rows: Sequence[Row]) -> Iterator[_Load]:
 
 
 def _joined(parts: list[Buffer]) -> list[Buffer]:
-    """Put the head of every batch before its body, if they lie apart."""
+    """Join the head of every batch with its body, if they are separate."""
     return parts if len(parts) == 1 else [b"".join(parts)]
 
 
 def _stand_in(one: PlannedRange) -> Partition:
-    """Return a partition that knows what checks of its rows ask for."""
+    """Return a partition with the attributes that the checks of its rows need."""
     partition = Partition(one.partition)
     partition.epochs = list(one.epochs)
     partition.cleaned_to = one.cleaned_to

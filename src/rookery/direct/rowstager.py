@@ -1,12 +1,12 @@
-"""Rows into staged objects: made in threads, uploaded, and named in the cluster log.
+"""Writes rows into staged objects: built in threads, uploaded, and named in the cluster log.
 
     add ──► enough rows ──► build (a thread) ──► store.create ──► SinkPartStaged
                  │  a few of these at a time, so memory is bounded
     finish ◄─────┘  the objects in the order of their rows
 
-Nobody reads a staged object before its batch is committed. A writer that dies leaves objects behind
-that nothing names, which the caretaker sweeps, and staged ones, which the sink's next commit lets
-go.
+Staged objects are invisible to readers until their batch is committed. A writer that dies leaves
+unreferenced objects, which the caretaker sweeps, and staged objects, which the sink's next commit
+discards.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ from rookery.errors import ApiError, Conflict, Error, ErrorCode, Unavailable
 from rookery.formats.keys import object_key
 from rookery.wire.message import Message
 
-# Others may take a process that was paused for dead; it joins again, so often.
+# Other processes may consider a paused process dead; it joins again, up to this many times.
 _TRIES: Final = 3
-# Rows are put together before they are made an object, and a column has offsets of 32 bits.
+# Rows are concatenated before they become an object, and a column has 32-bit offsets.
 _MAX_ROWS: Final = 2_000_000
 _AT_ONCE: Final = 1000
 
 
 class UploadedObject(NamedTuple):
-    """An object that is stored and staged; what a task tells its driver of it."""
+    """An object that is stored and staged, as a task reports it to its driver."""
 
     object_id: int
     rows: int
@@ -62,14 +62,14 @@ class RowStager:
         create_partitions: int = 0,
         random: Random | None = None,
     ) -> None:
-        """Write nothing yet.
+        """Set up without writing anything.
 
         Args:
-            log: where to.
-            batch: what the rows are part of.
-            packing: how they become objects.
-            create_partitions: make topics that are not there, with so many; 0: refuse them.
-            random: where rows without a key begin.
+            log: the log to write to.
+            batch: the batch that contains the rows.
+            packing: how rows become objects.
+            create_partitions: create missing topics with this number of partitions; 0: reject them.
+            random: chooses the first partition for rows without a key.
         """
         self._log = log
         self._batch = batch
@@ -84,14 +84,14 @@ class RowStager:
         self._making: list[asyncio.Task[UploadedObject | None]] = []
         self._begun: list[int] = []
         self.is_repeated = False
-        """The batch is committed already, so nothing more is written."""
+        """Whether the batch is already committed, so nothing more is written."""
 
     async def start(self) -> None:
-        """Learn whether the batch is there already, and find the topic if one is named.
+        """Check whether the batch is already committed, and find the topic if one is named.
 
         Raises:
             ApiError: there is no such topic.
-            Unavailable: the cluster log is out of reach.
+            Unavailable: the cluster log cannot be reached.
         """
         state = await self._log.barrier()
         sink = state.sinks.by_id.get(self._batch.sink_id)
@@ -100,12 +100,12 @@ class RowStager:
             await self._find([self._packing.topic])
 
     async def add(self, rows: pa.RecordBatch) -> None:
-        """Take rows in; waits while too much is under way.
+        """Add rows; waits while too much is in progress.
 
         Raises:
             ApiError, ConfigError: rows cannot be records of their topic; the text names them.
-            Conflict: the objects were given up meanwhile.
-            Unavailable: store or cluster log are out of reach.
+            Conflict: the objects were discarded in the meantime.
+            Unavailable: the store or the cluster log cannot be reached.
         """
         if self.is_repeated or not rows.num_rows:
             return
@@ -135,7 +135,7 @@ class RowStager:
         return [one for one in made if one is not None]
 
     async def abort(self) -> None:
-        """Stop, and have what was written deleted."""
+        """Stop, and delete all written objects."""
         for task in self._making:
             task.cancel()
         await asyncio.gather(*self._making, return_exceptions=True)
@@ -146,11 +146,11 @@ class RowStager:
 
     @asynccontextmanager
     async def _all_or_nothing(self) -> AsyncIterator[None]:
-        """Give up what was written if anything fails: its writer will not be asked again."""
+        """Discard the written objects if anything fails: the writer is not called again."""
         try:
             yield
         except BaseException:
-            with suppress(Error):  # the caretaker finds it all the same
+            with suppress(Error):  # the caretaker finds the objects anyway
                 await self.abort()
             raise
 
@@ -163,7 +163,7 @@ class RowStager:
         self._count += piece.num_rows
 
     def _pieces(self, rows: pa.RecordBatch) -> Iterable[pa.RecordBatch]:
-        """Cut rows that are more than an object should hold."""
+        """Split rows that exceed the size of an object."""
         pieces = -(-rows.nbytes // self._packing.object_bytes) or 1
         step = -(-rows.num_rows // pieces)
         return (rows.slice(at, step) for at in range(0, rows.num_rows, step))
@@ -174,7 +174,7 @@ class RowStager:
                 self._targets[name] = await find_target(self._log, name, self._create, self._random)
 
     async def _flush(self) -> None:
-        """Have the rows that were taken in made into an object; wait if too many are made."""
+        """Start building an object from the collected rows; wait if too many are in progress."""
         if not self._rows:
             return
         rows, self._rows = self._rows, []
@@ -183,7 +183,7 @@ class RowStager:
             under_way = [task for task in self._making if not task.done()]
             for task in self._making:
                 if task.done():
-                    task.result()  # what failed is told now, not at the end
+                    task.result()  # report a failure now, not at the end
             if len(under_way) < self._packing.uploads:
                 break
             await asyncio.wait(under_way, return_when=asyncio.FIRST_COMPLETED)
@@ -207,7 +207,7 @@ class RowStager:
         return UploadedObject(built.object_id, built.rows, built.size, built.crc, len(built.runs))
 
     async def _stage(self, built: Built) -> bool:
-        """Name an object in the cluster log; False if its batch is committed already."""
+        """Name an object in the cluster log; False if its batch is already committed."""
         for event in _events(self._batch, built):
             [outcome] = await propose(self._log, [event])
             if outcome.error is ErrorCode.DUPLICATE_SEQUENCE_NUMBER:
@@ -218,10 +218,10 @@ class RowStager:
 
 
 async def propose(log: DirectLog, events: list[Message]) -> list[Outcome]:
-    """Have events happen; who was taken for dead joins the cluster anew, and says them again.
+    """Propose events; a process that was considered dead joins the cluster again and retries.
 
     Raises:
-        Unavailable: it is not known whether they happened.
+        Unavailable: it is unknown whether the events were applied.
     """
     for _ in range(_TRIES):
         try:
@@ -232,10 +232,10 @@ async def propose(log: DirectLog, events: list[Message]) -> list[Outcome]:
 
 
 async def abort(log: DirectLog, object_ids: Iterable[int]) -> list[int]:
-    """Give objects up; those that are committed stay as they are. Return those that are deleted.
+    """Discard objects, except those already committed; return the deleted ones.
 
     Raises:
-        Unavailable: it is not known whether they were given up.
+        Unavailable: it is unknown whether they were discarded.
     """
     rest = list(object_ids)
     gone: list[int] = []
@@ -268,7 +268,7 @@ def _topics(rows: pa.RecordBatch) -> list[str]:
 
 
 def _events(batch: SinkBatch, built: Built) -> Iterable[SinkPartStaged]:
-    """Yield an object's parts, each as much as an entry may hold."""
+    """Yield an object's parts, each as large as an entry may be."""
     parts = -(-len(built.runs) // MAX_EVENTS)
     position = built.begin
     for part in range(parts):

@@ -1,4 +1,4 @@
-"""The topics that are written to without a broker: found or made, with the settings that hold."""
+"""The topics that are written without a broker: found or created, with their effective settings."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from rookery.errors import ApiError, ConfigError, ErrorCode
 from rookery.model.topicname import RESERVED_TOPICS
 
 MAX_PARTITIONS: Final = 10_000
-"""Partitions that a topic may be made with."""
+"""The maximum number of partitions of a created topic."""
 _NO_CONFIGS: Final[Mapping[str, str]] = MappingProxyType({})
 _NAME: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
-# A topic's settings with the brokers' settings that they are inherited from, and the defaults.
+# Topic settings, with the broker settings from which they are inherited, and the defaults.
 _INHERITED: Final = {
     "max.message.bytes": ("message.max.bytes", "1048588"),
     "cleanup.policy": ("log.cleanup.policy", "delete"),
@@ -31,7 +31,7 @@ _INHERITED: Final = {
 
 
 class TopicTarget(NamedTuple):
-    """A topic, and what its settings demand of records."""
+    """A topic, with the requirements of its settings for records."""
 
     topic_id: bytes
     name: str
@@ -39,14 +39,14 @@ class TopicTarget(NamedTuple):
     max_message_bytes: int
     is_compacted: bool
     codec: str
-    """The compression that the topic insists on; empty: the writer's choice."""
+    """The compression that the topic requires; empty: the writer's choice."""
     is_append_time: bool
     after_max_ms: int
     before_max_ms: int
 
 
 def target_of(state: State, topic: Topic) -> TopicTarget:
-    """Return a topic as one to write to."""
+    """Return a topic as a write target."""
     values = {name: _setting(state, topic, name) for name in _INHERITED}
     codec = values["compression.type"]
     return TopicTarget(
@@ -74,10 +74,10 @@ async def find_target(
     random: Random | None = None,
     configs: Mapping[str, str] = _NO_CONFIGS,
 ) -> TopicTarget:
-    """Find a topic, or make it with that many partitions and these settings; 0 makes none.
+    """Find a topic, or create it with `partitions` and `configs`; 0 partitions: do not create.
 
     Raises:
-        ApiError: there is no such topic, or there cannot be one.
+        ApiError: the topic does not exist, or cannot be created.
     """
     if name in RESERVED_TOPICS:
         raise ApiError(
@@ -113,6 +113,6 @@ async def _create(
     )  # fmt: skip
     [outcome] = await log.propose([event])
     topic = log.state.topics.by_name.get(name)
-    if topic is None:  # another one has made it meanwhile, if it is there
+    if topic is None:  # if it exists, another process created it in the meantime
         raise ApiError(outcome.error, f"topic {name!r} could not be made: {outcome.error.name}")
     return topic

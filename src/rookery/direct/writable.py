@@ -1,4 +1,4 @@
-"""Which columns can be written: Kafka's, by the names that Spark's own sink has for them."""
+"""Defines the writable columns: Kafka's, by the names that Spark's own sink uses."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from rookery.errors import ConfigError
 
 
 def check_columns(schema: pa.Schema, topic: str, types: Mapping[str, str] | None = None) -> None:
-    """Refuse columns that no record can be made of.
+    """Reject columns that cannot become part of a record.
 
     Args:
         schema: the columns.
-        topic: where rows go that do not say it themselves.
-        types: what the caller calls the columns' types, if not as Arrow does.
+        topic: the topic for rows that do not name one.
+        types: the caller's names for the column types, if different from Arrow's.
 
     Raises:
         ConfigError: a column is missing, unknown or of a wrong type; the text says what to do.
@@ -41,7 +41,7 @@ def check_columns(schema: pa.Schema, topic: str, types: Mapping[str, str] | None
 
 
 def _is_headers(kind: pa.DataType) -> bool:
-    """Whether it is a list of keys and values, whatever Arrow calls the items or may be null."""
+    """Whether it is a list of keys and values, regardless of Arrow's item name and nullability."""
     if not pa.types.is_list(kind) or not pa.types.is_struct(kind.value_type):
         return False
     fields = [(field.name, field.type) for field in kind.value_type]

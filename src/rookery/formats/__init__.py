@@ -1,1 +1,1 @@
-"""Files and objects as bytes: their names and what is in them."""
+"""The names and the byte formats of files and objects."""

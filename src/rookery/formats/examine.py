@@ -1,4 +1,4 @@
-"""Examines a segment that may be damaged, and names every fault instead of the first.
+"""Examines a segment that may be damaged, and reports every fault instead of the first.
 
 `rookery segment dump` shows the result; readers use `formats.layout`.
 """
@@ -37,7 +37,7 @@ _T = TypeVar("_T")
 
 
 class SegmentFault(NamedTuple):
-    """Something that is wrong: in the file of this ending, at this byte."""
+    """A fault at this byte of the file with this ending."""
 
     ending: str
     position: int
@@ -45,7 +45,7 @@ class SegmentFault(NamedTuple):
 
 
 class ExaminedBatch(NamedTuple):
-    """A batch, positioned within the file, and whether its bytes are those its CRC was made of."""
+    """A batch, positioned within the file, and whether its bytes match its CRC."""
 
     header: BatchHeader
     is_sound: bool
@@ -53,7 +53,7 @@ class ExaminedBatch(NamedTuple):
 
 @dataclass(slots=True)
 class Examination:
-    """What was found in a segment and the files beside it; None is what could not be read."""
+    """The contents of a segment's files; None stands for a part that could not be read."""
 
     header: SegmentHeader | None = None
     footer: SegmentFooter | None = None
@@ -66,7 +66,7 @@ class Examination:
 def examine(
     segment: Buffer | None, index: Buffer | None = None, times: Buffer | None = None
 ) -> Examination:
-    """Read what can be read of a segment's files; those that are not there are None."""
+    """Read as much as possible of a segment's files; None stands for a missing file."""
     found = Examination()
     if index is not None:
         found.index = _try(found, INDEX_ENDING, 0, lambda: parse_index(index, "the index"))
@@ -103,7 +103,7 @@ def _examine_segment(found: Examination, data: Buffer) -> None:
 
 
 def _examine_batches(found: Examination, body: memoryview) -> None:
-    """Go through all batches; where none can be read, go on where the next block begins."""
+    """Read all batches; where none can be read, continue at the start of the next block."""
     base = found.header.base_offset if found.header else 0
     end = found.footer.last_offset + 1 if found.footer else FAR
     extent = ExpectedExtent(base, end, HEADER_BYTES, len(body))

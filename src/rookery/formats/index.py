@@ -1,11 +1,11 @@
-r"""The `.index` beside a segment: where to begin to read for an offset, big-endian.
+r"""The `.index` file of a segment: where to start reading for an offset, big-endian.
 
     header   0 "IDX\0" (4)   4 version (2)   6 entry count (4)   10 interval (4)   14 reserved (2)
     entry    0 offset (8)   8 position (4)
 
-An entry names a batch: its base offset, and where it begins, counted from the start of the
-segment file. The first batch has one; the others follow after `interval` messages. The file has
-no checksum of its own: the `.times` file knows the one it must have.
+An entry contains the base offset of a batch and its position, counted from the start of the segment
+file. The first batch has an entry; further entries follow after `interval` messages. The file has
+no checksum of its own: the `.times` file contains it.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ MAGIC: Final = b"IDX\0"
 VERSION: Final = 1
 HEADER_BYTES: Final = 16
 DEFAULT_INTERVAL: Final = 100
-"""Messages between two entries, as the format's first implementation has it."""
+"""Messages between two entries, as in the format's first implementation."""
 DEFAULT_INTERVAL_BYTES: Final = 64 * 1024
-"""Bytes after which there is an entry in any case, so that large records can be found, too."""
+"""Bytes after which there is an entry in any case, so that large records can be found too."""
 
 _HEADER: Final = Struct(">4sHiiH")
 _ENTRY: Final = Struct(">qi")
 
 
 class IndexEntry(NamedTuple):
-    """A batch that can be found: its base offset, and its position in the segment file."""
+    """A batch in the index: its base offset, and its position in the segment file."""
 
     offset: int
     position: int
@@ -56,11 +56,11 @@ class IndexBuilder:
     def __init__(
         self, interval: int = DEFAULT_INTERVAL, interval_bytes: int = DEFAULT_INTERVAL_BYTES
     ) -> None:
-        """Begin without entries.
+        """Start without entries.
 
         Args:
             interval: messages after which the next batch gets an entry.
-            interval_bytes: bytes after which it gets one even if they are fewer messages.
+            interval_bytes: bytes after which it gets one even if there are fewer messages.
         """
         if not 1 <= interval < 1 << 31 or interval_bytes < 1:
             raise ValueError(f"index intervals {interval} and {interval_bytes} must be above 0")
@@ -69,7 +69,7 @@ class IndexBuilder:
         self._messages = 0
 
     def add(self, header: BatchHeader, position: int) -> bool:
-        """Take the next batch, which lies at this position; return whether it got an entry."""
+        """Add the next batch, which is at this position; return whether it got an entry."""
         entries = self.index.entries
         is_due = (
             not entries
@@ -87,7 +87,7 @@ def parse_index(data: Buffer, name: str = "index") -> Index:
     """Read an index file.
 
     Raises:
-        Corrupt: it is none that this version can read; the text begins with the name.
+        Corrupt: this version cannot read it; the text begins with the name.
     """
     if len(data) < HEADER_BYTES:
         raise Corrupt(f"{name}: ends after {len(data)} bytes, within its header")

@@ -1,8 +1,8 @@
-"""The head of a journal file: whose it is, so that a stray or swapped file is recognised.
+"""The header of a journal file, which identifies it, so that a misplaced file is detected.
 
 Thirty-two bytes, big-endian: magic, version, two bytes of zero, file number, incarnation, four
-bytes of zero, CRC-32C of the 28 bytes before. Batches follow without anything between them; where
-they lie is known to the cluster log alone. Positions count from the start of the file.
+bytes of zero, CRC-32C of the 28 bytes before. Batches follow without separators. Only the cluster
+log knows their positions. Positions count from the start of the file.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def journal_header(identity: int) -> bytes:
 
 
 def check_journal_header(identity: int, head: Buffer) -> None:
-    """Refuse, as corrupt, a file that does not begin as the one with this object id must."""
+    """Reject, as corrupt, a file whose header is not the one for this object id."""
     head = bytes(head[:HEADER_BYTES])
     if head == journal_header(identity):
         return

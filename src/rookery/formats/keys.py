@@ -1,19 +1,21 @@
-"""Every file name and object key in one place, with the way back.
+"""All file names and object keys in one place, with their parsers.
 
-Whatever holds batches is known in state by one number, its object id: the incarnation that wrote it
-(1 to 2**39 - 1) above a number within the incarnation (24 bits). It fits a positive int64, and ids
-sort by incarnation, then by the order in which the objects were begun. No object has the id 0.
+The state identifies everything that holds batches by one number, its object id. It consists of the
+incarnation that wrote the object (1 to 2**39 - 1) above a number within the incarnation (24 bits).
+It fits a positive int64. Ids sort by incarnation, then by the order in which the objects were
+started. No object has the id 0.
 
-The highest bit of the number tells journal files, which lie in a folder, from objects in the store.
+The highest bit of the number distinguishes journal files, which are in a folder, from objects in
+the store.
 
 Segments have readable keys:
 
     {namespace}/{topic}/{partition}/segment-{base offset, 20 digits}.kfs     and .index, .times
     {namespace}/{topic}/{partition}/segment-{base offset}-{incarnation}-{number}.kfs
 
-The second form is for a segment whose plain name is taken: the topic was created anew, or the
-segment was rewritten. Which key counts is known to the cluster log alone. A topic may begin with a
-dot, a part of a key may not: such a dot is written as `=`, which no topic's name has.
+The second form is for a segment whose plain name is in use, because the topic was created again or
+the segment was rewritten. Only the cluster log knows which key is valid. A topic may begin with a
+dot, but a part of a key may not. Such a dot is written as `=`, which no topic name contains.
 """
 
 from __future__ import annotations
@@ -27,19 +29,19 @@ NUMBER_BITS = 24
 NUMBER_LIMIT = 1 << NUMBER_BITS
 """One more than the highest number of an object within its incarnation."""
 STORED = 1 << (NUMBER_BITS - 1)
-"""Numbers from this one on are of objects in the store; below it they are of journal files."""
+"""Numbers from this one on belong to objects in the store; lower ones belong to journal files."""
 INCARNATION_LIMIT = 1 << (63 - NUMBER_BITS)
-"""One more than the highest incarnation that an object id can name."""
+"""One more than the highest incarnation that an object id can contain."""
 SNAPSHOT_LIMIT = 1 << 63
 """One more than the highest number of a cluster log entry."""
 SNAPSHOTS = "_rookery/snapshots/"
-"""What the keys of all snapshots begin with."""
+"""The prefix of the keys of all snapshots."""
 NEWEST_SNAPSHOT = "_rookery/newest-snapshot"
-"""The key of the object that says which snapshot is the newest, so that nobody need list them."""
+"""The key of the object that names the newest snapshot, so that no listing is needed."""
 CLUSTER = "_rookery/cluster"
-"""The key of the object that says whose cluster's log this is."""
+"""The key of the object that names the cluster that owns the store."""
 OBJECTS = "_rookery/objects/"
-"""What the keys of all shared objects begin with."""
+"""The prefix of the keys of all shared objects."""
 
 _JOURNAL = re.compile(r"journal-([0-9a-f]{16})-([0-9a-f]{8})\.log")
 _OBJECT = re.compile(r"_rookery/objects/([0-9a-f]{16})/([0-9a-f]{6})")
@@ -72,19 +74,19 @@ def object_id(incarnation: int, number: int) -> int:
 
 
 def split_object_id(identity: int) -> tuple[int, int]:
-    """Return the incarnation and the file number that an object id is made of."""
+    """Return the incarnation and the file number of an object id."""
     if not NUMBER_LIMIT <= identity < 1 << 63:
         raise ValueError(f"object id {identity} is not within {NUMBER_LIMIT}..{(1 << 63) - 1}")
     return identity >> NUMBER_BITS, identity & (NUMBER_LIMIT - 1)
 
 
 def is_stored(identity: int) -> bool:
-    """Whether an object lies in the store, not in a journal file."""
+    """Whether an object is in the store, not in a journal file."""
     return bool(identity & STORED)
 
 
 def incarnation_prefix(incarnation: int) -> str:
-    """Return what the keys of all shared objects of an incarnation begin with."""
+    """Return the prefix of the keys of all shared objects of an incarnation."""
     return f"{OBJECTS}{incarnation:016x}/"
 
 
@@ -95,7 +97,7 @@ def object_key(identity: int) -> str:
 
 
 def parse_object_key(key: str) -> int | None:
-    """Return the object id of the shared object so named, None if it is no such key."""
+    """Return the object id of the shared object with this key, None if it is not such a key."""
     match = _OBJECT.fullmatch(key)
     if match is None:
         return None
@@ -112,7 +114,7 @@ def journal_name(identity: int) -> str:
 
 
 def parse_journal_name(name: str) -> int | None:
-    """Return the object id of the journal file so named, None if it is no journal's name."""
+    """Return the object id of the journal file with this name, None if it is not such a name."""
     match = _JOURNAL.fullmatch(name)
     if match is None:
         return None
@@ -130,7 +132,7 @@ def snapshot_key(number: int) -> str:
 
 
 def parse_snapshot_key(key: str) -> int | None:
-    """Return the entry number of the snapshot so named, None if it is no snapshot's key."""
+    """Return the entry number of the snapshot with this key, None if it is not such a key."""
     match = _SNAPSHOT.fullmatch(key)
     if match is None or int(match[1]) >= SNAPSHOT_LIMIT:
         return None
@@ -138,14 +140,14 @@ def parse_snapshot_key(key: str) -> int | None:
 
 
 class Generation(NamedTuple):
-    """What tells segments apart that begin at the same offset: who wrote it, and its number."""
+    """Distinguishes segments with the same base offset by their writer and number."""
 
     incarnation: int
     number: int
 
 
 class SegmentKey(NamedTuple):
-    """A key of a segment, or of a file beside one, taken apart."""
+    """The parsed key of a segment, or of a file that belongs to one."""
 
     namespace: str
     topic: str
@@ -156,7 +158,7 @@ class SegmentKey(NamedTuple):
 
 
 def check_namespace(namespace: str) -> None:
-    """Refuse what cannot be the first part of a key.
+    """Reject a namespace that cannot be the first part of a key.
 
     Raises:
         ConfigError: it must be changed; the text says to what.
@@ -179,7 +181,7 @@ def segment_key(
 
     Raises:
         ConfigError: the namespace is not valid.
-        ValueError: something else is not.
+        ValueError: another argument is not valid.
     """
     check_namespace(namespace)
     if not _TOPIC.fullmatch(topic):
@@ -191,22 +193,22 @@ def segment_key(
 
 
 def index_key(key: str) -> str:
-    """Return the key of the index beside a segment."""
+    """Return the key of the index of a segment."""
     return _sibling(key, INDEX_ENDING)
 
 
 def times_key(key: str) -> str:
-    """Return the key of the times file beside a segment."""
+    """Return the key of the times file of a segment."""
     return _sibling(key, TIMES_ENDING)
 
 
 def partition_prefix(namespace: str, topic: str, partition: int) -> str:
-    """Return what the keys of all segments of a partition begin with."""
+    """Return the prefix of the keys of all segments of a partition."""
     return segment_key(namespace, topic, partition, 0).rpartition("/")[0] + "/"
 
 
 def parse_segment_key(key: str) -> SegmentKey | None:
-    """Take a key apart; None if it is not the one way to write a segment's key."""
+    """Parse a key; None if it is not the canonical form of a segment's key."""
     match = _KEY.fullmatch(key)
     if match is None:
         return None

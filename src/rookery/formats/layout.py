@@ -1,11 +1,11 @@
-"""How a segment is read in part: which bytes to ask for, and what must hold for them.
+"""Reads parts of a segment: which bytes to request, and how to check them.
 
 A segment is read in blocks, the runs of batches between two index entries. With its times file,
-every byte of a block is covered by the block's CRC. Without (KafScale writes none), a batch's own
-CRC leaves out its first 16 bytes: length and offsets are then checked against the index, and
-against each other where the segment has no gaps. What is left open in that case are leader epochs,
-and, where records are missing, offsets within the gap: `verify_segment` on the whole file checks
-those too.
+every byte of a block is covered by the block's CRC. Without it (KafScale writes none), a batch's
+own CRC does not cover its first 16 bytes. Length and offsets are then checked against the index,
+and against each other where the segment has no gaps. Two things remain unchecked in that case:
+leader epochs, and, where records are missing, offsets within the gap. `verify_segment` on the whole
+file checks those too.
 """
 
 from __future__ import annotations
@@ -34,18 +34,18 @@ _END_OF_TIME: Final = (1 << 63) - 1
 
 
 class SegmentBlock(NamedTuple):
-    """A run of batches that can be read and checked alone."""
+    """A run of batches that can be read and checked separately."""
 
     offset: int
     position: int
     size: int
     max_timestamp: int | None
-    """The highest time in it; None if that is not known."""
+    """The highest time in it; None if it is not known."""
     crc: int | None
 
 
 class BlockSpan(NamedTuple):
-    """Whole blocks, one behind the other: the bytes to read."""
+    """Consecutive whole blocks: the bytes to read."""
 
     first: int
     stop: int
@@ -55,7 +55,7 @@ class BlockSpan(NamedTuple):
 
 
 class SegmentLayout:
-    """Where the batches of one segment lie."""
+    """The positions of the batches of one segment."""
 
     def __init__(
         self,
@@ -73,7 +73,7 @@ class SegmentLayout:
             ends: the segment's header and footer.
             blocks: all of its blocks.
             times: its times file, if there is one.
-            has_first: whether the first block has the offset of its first batch.
+            has_first: whether the offset of the first block is that of its first batch.
         """
         self.name = name
         self.header, self.footer = ends
@@ -85,7 +85,7 @@ class SegmentLayout:
 
     @classmethod
     def from_times(cls, times: Times, name: str) -> SegmentLayout:
-        """Lay out a segment by its times file, which is enough; the name is for errors."""
+        """Derive the layout from the times file, which is sufficient; the name is for errors."""
         ends = [block.position for block in times.blocks[1:]] + [times.size - FOOTER_BYTES]
         blocks = [
             SegmentBlock(one.offset, one.position, end - one.position, one.max_timestamp, one.crc)
@@ -97,10 +97,10 @@ class SegmentLayout:
     def from_index(
         cls, index: Index, header: SegmentHeader, footer: SegmentFooter, size: int, name: str
     ) -> SegmentLayout:
-        """Lay out a segment that has no times file, by its index and both of its ends.
+        """Derive the layout of a segment without a times file from its index, header and footer.
 
         Raises:
-            Corrupt: the index and the segment's ends do not fit each other.
+            Corrupt: the index does not match the segment's header and footer.
         """
         check_ends(header, footer, name)
         rows = [tuple(entry) for entry in index.entries]
@@ -122,10 +122,10 @@ class SegmentLayout:
         return self.header.message_count == offsets
 
     def find(self, offset: int, max_bytes: int) -> BlockSpan | None:
-        """Return the blocks to read from an offset on: one at least, more if they fit.
+        """Return the blocks to read from an offset on: at least one, more if they fit.
 
-        Batches before the offset may come first, and it may lie in a gap: then what is asked for
-        begins behind it. None if the segment has no batches.
+        Batches before the offset may come first. If the offset is in a gap, the requested batches
+        begin after it. None if the segment has no batches.
         """
         if not self.blocks:
             return None
@@ -136,12 +136,13 @@ class SegmentLayout:
         """Return the blocks to read for the first record that is not older than a time.
 
         None if all are older. Without a times file that may be any record. The highest time of a
-        block may be a marker's, or lie before the log's start: then look again behind it.
+        block may belong to a marker, or to a record before the log start. Then search again after
+        it.
 
         Args:
             time_ms: the time.
             max_bytes: more blocks follow the first if they fit.
-            start: the index of the block to begin with.
+            start: the index of the block to start with.
         """
         for first in range(start, len(self.blocks)):
             if self._times[first] >= time_ms:
@@ -149,7 +150,7 @@ class SegmentLayout:
         return None
 
     def span(self, first: int, max_bytes: int) -> BlockSpan:
-        """Return the block of this index, and those behind it that fit."""
+        """Return the block with this index, and the following blocks that fit."""
         start = self.blocks[first]
         stop, size = first + 1, start.size
         while stop < len(self.blocks) and size + self.blocks[stop].size <= max_bytes:
@@ -158,7 +159,7 @@ class SegmentLayout:
         return BlockSpan(first, stop, start.position, size)
 
     def next_offset(self, span: BlockSpan) -> int:
-        """Return the offset to go on from: one more than the last that a span stands for."""
+        """Return the offset to continue from: one more than the last offset that a span covers."""
         if span.stop < len(self.blocks):
             return self.blocks[span.stop].offset
         return self.footer.last_offset + 1
@@ -166,13 +167,13 @@ class SegmentLayout:
     def expect(
         self, span: BlockSpan, epoch_at: EpochAt | None = None, *, is_thorough: bool = False
     ) -> Expectation:
-        """Return what must hold for the bytes of a span.
+        """Return the expectation for the bytes of a span.
 
         Args:
-            span: where they are read.
+            span: the location of the bytes.
             epoch_at: checks leader epochs where no CRC of a block covers them.
-            is_thorough: whether to compute the CRCs of batches even if their blocks have one:
-                that shows batches that were damaged before the segment was written.
+            is_thorough: whether to compute the CRCs of batches even if their blocks have one. This
+                detects batches that were damaged before the segment was written.
         """
         blocks = self.blocks[span.first : span.stop]
         ends = [*self._offsets[span.first + 1 : span.stop], self.next_offset(span)]
@@ -194,10 +195,10 @@ class SegmentLayout:
         )
 
     def open_whole(self, data: Buffer) -> Segment:
-        """Check the whole file, and return what it holds.
+        """Check the whole file and return its contents.
 
         Raises:
-            Corrupt: the bytes are not what was written; none of them may be served.
+            Corrupt: the bytes are not those that were written; none of them may be served.
         """
         if self.times is not None:
             self.times.check_segment(data, data, len(data), self.name)

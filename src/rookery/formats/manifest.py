@@ -1,12 +1,12 @@
-"""The head of a shared object: what lies in it, and what became of the writer's earlier ones.
+"""The head of a shared object: its contents, and the outcome of the writer's earlier objects.
 
     magic "RKOB", version, length, CRC-32C of the manifest ─ manifest ─ batches, end to end
 
-The cluster log says where batches lie, and readers go by it alone. The manifest is for the day on
-which that log is lost: with the snapshots, the manifests in a store are enough to rebuild it. A
-batch's offsets are born after its object was written, so they stand in a later object of the same
-writer, or in a small one of their own. So do the ends of transactions: their markers have no bytes
-until they are rewritten.
+The cluster log has the positions of batches, and readers use only the log. The manifest is for the
+case that the log is lost: snapshots and manifests in a store are sufficient to rebuild it. The
+offsets of a batch are assigned after its object was written. They are therefore in a later object
+of the same writer, or in a small object of their own. The same holds for the ends of transactions:
+their markers have no bytes until they are rewritten.
 """
 
 from __future__ import annotations
@@ -42,17 +42,17 @@ MAX_MANIFEST_BYTES: Final = 64 * 1024 * 1024
 
 
 class Manifest(Message, versions=range(1), flexible=0):
-    """What a shared object holds."""
+    """The contents of a shared object."""
 
     object_id: i64
     created_ms: i64
     seen: i64  # the last entry of the cluster log that the writer had applied
     topics: list[ManifestTopic]
-    extents: list[ManifestExtent]  # in the order in which their bytes lie
+    extents: list[ManifestExtent]  # in the order of their bytes
     earlier: list[EarlierObject]
     ends: list[TransactionEnd] = field(tag=0, factory=list)
     sinks: list[ManifestSink] = field(tag=1, factory=list)
-    staged_for: str = field(tag=2, default="")  # the sink's batch that it counts with, or not
+    staged_for: str = field(tag=2, default="")  # the sink's batch it was written for, if any
 
 
 class ManifestTopic(Message):
@@ -66,12 +66,12 @@ class ManifestTopic(Message):
 class ManifestExtent(Message):
     """A batch as it was sent, or final rows that were merged."""
 
-    topic: i32  # its place in the list of topics
+    topic: i32  # its index in the list of topics
     partition: PartitionId
     size: i32
     kind: i8
-    base_offset: Offset  # of final rows; -1: not born yet
-    records: i32  # offsets taken up
+    base_offset: Offset  # of final rows; -1: not assigned yet
+    records: i32  # the number of offsets it takes
     attributes: i16
     max_timestamp: i64
     producer_id: ProducerId
@@ -80,17 +80,17 @@ class ManifestExtent(Message):
 
 
 class EarlierObject(Message):
-    """What became of an earlier object's batches, in the order of its extents."""
+    """The outcome of an earlier object's batches, in the order of its extents."""
 
     object_id: i64
-    base_offsets: list[Offset]  # -1: refused, or a repetition
-    append_times: list[i64]  # -1: the producers' times hold
+    base_offsets: list[Offset]  # -1: rejected, or a duplicate
+    append_times: list[i64]  # -1: the producers' times are valid
 
 
 class TransactionEnd(Message):
     """A transaction that the writer had ended, or had seen expire, before it wrote this object."""
 
-    entry: i64  # of the cluster log, in which it ended
+    entry: i64  # the entry of the cluster log in which it ended
     producer_id: ProducerId
     producer_epoch: ProducerEpoch
     is_commit: bool
@@ -103,7 +103,7 @@ class EndMarker(Message):
 
     topic: i32  # its place in the manifest's list of topics
     partition: PartitionId
-    first_offset: Offset  # of the transaction here; the marker's own if it holds nothing
+    first_offset: Offset  # of the transaction here; the marker's own if there are no records
     offset: Offset
     last_sequence: i32  # of its records here; -1 if there are none
     time_ms: i64
@@ -111,7 +111,7 @@ class EndMarker(Message):
 
 
 class EndOffset(Message):
-    """How far a group has read since the transaction was committed."""
+    """A group's committed offset that was part of the transaction."""
 
     group_id: GroupId
     topic: i32  # its place in the manifest's list of topics
@@ -124,18 +124,18 @@ class EndOffset(Message):
 
 
 class ManifestSink(Message):
-    """What a sink had got last, when the writer had committed its batch."""
+    """The last batch of a sink that the writer had committed."""
 
     sink_id: str
     query_id: str
     batch_id: i64
     source_offsets: str
-    entry: i64  # of the cluster log, which committed it
+    entry: i64  # the entry of the cluster log that committed it
     stamp_ms: i64
 
 
 def write_head(manifest: Manifest) -> bytes:
-    """Write the beginning of an object; its batches follow at once."""
+    """Write the head of an object; its batches follow immediately."""
     body = encode_bytes(manifest, VERSION)
     return _HEAD.pack(MAGIC, VERSION, 0, len(body), checksum(body)) + body
 
@@ -144,16 +144,16 @@ def manifest_length(head: Buffer) -> int:
     """Return the length of head and manifest together, from an object's first `HEAD_BYTES`.
 
     Raises:
-        Corrupt: it is no shared object, or one of a newer program.
+        Corrupt: it is not a shared object, or was written by a newer version.
     """
     return HEAD_BYTES + _length(head)
 
 
 def read_head(data: Buffer) -> tuple[Manifest, int]:
-    """Read the beginning of an object; return the manifest and where the batches begin.
+    """Read the head of an object; return the manifest and the position of the batches.
 
     Raises:
-        Corrupt: it is no shared object, it is damaged, or it ends too soon.
+        Corrupt: it is not a shared object, it is damaged, or it ends too early.
     """
     length = _length(data)
     body = memoryview(data)[HEAD_BYTES : HEAD_BYTES + length]

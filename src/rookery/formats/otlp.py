@@ -1,7 +1,7 @@
-"""Numbers out of OpenTelemetry's metrics, as clients push them (KIP-714).
+"""Reads numbers from OpenTelemetry metrics that clients push (KIP-714).
 
-Of the protobuf message `MetricsData`, gauges and sums with one number a point are read. Histograms
-and summaries, and fields that are not listed below, are skipped.
+From the protobuf message `MetricsData`, it reads gauges and sums with one number for each point.
+Histograms, summaries and fields that are not listed below are skipped.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ _AS_DOUBLE, _AS_INT, _ATTRIBUTES = 4, 6, 7
 _KEY, _VALUE = 1, 2
 _STRING, _BOOL, _INT, _DOUBLE = 1, 2, 3, 4
 
-# Reading these takes a tenth of a second.
+# Reading this number of fields takes a tenth of a second.
 _MAX_FIELDS: Final = 100_000
 
 Field = tuple[int, "int | memoryview"]
-"""A field's number; its integer, or its bytes."""
+"""A field's number, and its integer or its bytes."""
 
 
 class Point(NamedTuple):
@@ -49,7 +49,7 @@ def read_points(data: bytes | bytearray | memoryview) -> Iterator[Point]:
     """Yield the numbers of a `MetricsData`, in order.
 
     Raises:
-        Corrupt: the bytes are no such message, or it has too many fields.
+        Corrupt: the bytes are not such a message, or it has too many fields.
     """
     walk = _Walk()
     for resource in walk.messages(memoryview(data), _RESOURCE_METRICS):
@@ -59,7 +59,7 @@ def read_points(data: bytes | bytearray | memoryview) -> Iterator[Point]:
 
 
 class _Walk:
-    """One way through a message, with a bound on its steps."""
+    """One pass through a message, with a bound on the number of fields."""
 
     def __init__(self) -> None:
         self._left = _MAX_FIELDS

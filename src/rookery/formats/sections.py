@@ -1,11 +1,11 @@
-"""A file of sections under one checksum, which can grow without a new version; big-endian.
+"""A file format of sections with one checksum, extensible without a new version; big-endian.
 
     head      0 magic (8)   8 version (2)   10 section count (2)   12 bytes of the whole file (4)
     section   0 kind (2)   2 zero (2)   4 length of what follows (4)   8 contents
     tail      0 CRC-32C of everything before it (4)
 
-A reader skips kinds that it does not know, unless they have the bit `MUST_KNOW`; a change that
-old readers would misread takes a new version, which they refuse.
+A reader skips unknown kinds, unless they have the bit `MUST_KNOW`. A change that old readers would
+misread needs a new version, which they reject.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ def pack_sections(magic: bytes, version: int, sections: Mapping[int, bytes]) -> 
 def parse_sections(
     data: Buffer, magic: bytes, version: int, known: frozenset[int], name: str
 ) -> dict[int, memoryview]:
-    """Read the sections of a known kind; the others are skipped.
+    """Read the sections of known kinds; others are skipped.
 
     Raises:
-        Corrupt: the file is damaged, another format or version, or has what we must know.
+        Corrupt: the file is damaged, has another format or version, or an unknown required section.
     """
     _check_file(data, magic, version, name)
     view = memoryview(data)

@@ -5,9 +5,9 @@
     batches, one behind the other, exactly as Kafka's format 2 has them
     footer   0 CRC-32C of all batches (4)   4 last offset (8)   12 "END!" (4)
 
-Flags and reserved are 0. A segment stands for the offsets from base to last, all of them, even
-where compaction has dropped records: the message count counts the records that are there. Index
-positions are 31 bits wide, so a segment stays below 2 GiB.
+Flags and reserved are 0. A segment covers all offsets from base to last, even where compaction has
+removed records. The message count is the number of records that are present. Index positions are 31
+bits wide, so a segment stays below 2 GiB.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _FOOTER: Final = Struct(">Iq4s")
 
 
 class SegmentHeader(NamedTuple):
-    """What a segment begins with."""
+    """The header of a segment."""
 
     base_offset: int
     message_count: int
@@ -48,7 +48,7 @@ class SegmentHeader(NamedTuple):
 
 
 class SegmentFooter(NamedTuple):
-    """What a segment ends with."""
+    """The footer of a segment."""
 
     crc: int
     last_offset: int
@@ -59,7 +59,7 @@ class SegmentFooter(NamedTuple):
 
 
 class Segment(NamedTuple):
-    """A whole segment that has been checked; batches are positioned within the body."""
+    """A whole segment that was checked; batches are positioned within the body."""
 
     header: SegmentHeader
     footer: SegmentFooter
@@ -71,7 +71,7 @@ def parse_header(data: Buffer, name: str = "segment") -> SegmentHeader:
     """Read the header from a file's first bytes.
 
     Raises:
-        Corrupt: it is none that this version can read; the text begins with the name.
+        Corrupt: this version cannot read it; the text begins with the name.
     """
     if len(data) < HEADER_BYTES:
         raise Corrupt(f"{name}: ends after {len(data)} bytes, within its header")
@@ -91,7 +91,7 @@ def parse_footer(data: Buffer, name: str = "segment") -> SegmentFooter:
     """Read the footer from a file's last bytes.
 
     Raises:
-        Corrupt: the file does not end as a segment does.
+        Corrupt: the file has no valid footer.
     """
     if len(data) < FOOTER_BYTES:
         raise Corrupt(f"{name}: {len(data)} bytes hold no footer")
@@ -102,10 +102,11 @@ def parse_footer(data: Buffer, name: str = "segment") -> SegmentFooter:
 
 
 def verify_segment(data: Buffer, name: str = "segment") -> Segment:
-    """Check a whole segment: both ends, the CRC over all batches, each batch, and its offsets.
+    """Check a whole segment: header, footer, the CRC over all batches, each batch, its offsets.
 
-    No checksum of the format covers the two ends: that they begin too early, end too late or tell
-    a wrong time of creation is found with the times file (`Layout.open_whole`).
+    No checksum of the format covers header and footer. A base offset that is too low, a last offset
+    that is too high, or a wrong creation time is detected with the times file
+    (`Layout.open_whole`).
 
     Raises:
         Corrupt: something is wrong; the text begins with the name.
@@ -128,13 +129,13 @@ def verify_segment(data: Buffer, name: str = "segment") -> Segment:
 
 
 def expect_body(header: SegmentHeader, footer: SegmentFooter, size: int) -> Expectation:
-    """Return what must hold for the batches of a segment, which are this many bytes."""
+    """Return the expectation for the batches of a segment, which have `size` bytes."""
     extent = ExpectedExtent(header.base_offset, footer.last_offset + 1, HEADER_BYTES, size)
     return Expectation.of(extent, OffsetRule.SPARSE)
 
 
 def check_ends(header: SegmentHeader, footer: SegmentFooter, name: str) -> None:
-    """Refuse a header and a footer that do not fit each other."""
+    """Reject a header and a footer that do not match."""
     offsets = footer.last_offset - header.base_offset + 1
     if offsets < 1 or header.message_count > offsets:
         raise Corrupt(

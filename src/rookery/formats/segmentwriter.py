@@ -1,7 +1,7 @@
-"""Makes a segment and the two files beside it out of batches that come one by one.
+"""Builds a segment, its index and its times file from a sequence of batches.
 
-Batches are checked as they are taken: the CRC over the segment is put together from those of the
-batches, so that each byte is read once, and damage is never copied into a new object.
+Batches are checked as they are added. The CRC of the segment is combined from those of the batches.
+Each byte is therefore read once, and damage is never copied into a new object.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ from rookery.records.batch import FIELDS, BatchHeader
 from rookery.records.crc import checksum, combine
 from rookery.records.kernel import Buffer
 
-# Where the bytes begin that a batch's own CRC covers.
+# The position of the first byte that a batch's own CRC covers.
 _COVERED_FROM: Final = 21
-# A view costs some 200 bytes: what is not much larger is copied and joined.
+# A view costs about 200 bytes, so small parts are copied and joined.
 _COPY_BELOW: Final = 4096
 _NO_TIME: Final = -1
 
 
 @dataclass(frozen=True, slots=True)
 class FinishedSegment:
-    """A finished segment: what to store under its three keys."""
+    """A finished segment: the contents of its three files."""
 
     header: SegmentHeader
     footer: SegmentFooter
@@ -43,7 +43,7 @@ class FinishedSegment:
     max_timestamp: int
     """The highest time of a batch, -1 if there is none."""
     parts: list[Buffer]
-    """The `.kfs` file, to be written one behind the other."""
+    """The `.kfs` file in consecutive parts."""
     index: bytes
     times: bytes
 
@@ -58,12 +58,12 @@ class SegmentWriter:
         interval: int = DEFAULT_INTERVAL,
         interval_bytes: int = DEFAULT_INTERVAL_BYTES,
     ) -> None:
-        """Begin a segment.
+        """Start a segment.
 
         Args:
-            base_offset: the first offset that the segment stands for, there or not.
+            base_offset: the first offset that the segment covers, whether or not it has a record.
             interval: messages between two entries of the index.
-            interval_bytes: bytes between them at most, rounded up to whole batches.
+            interval_bytes: maximum bytes between them, rounded up to whole batches.
         """
         if base_offset < 0:
             raise ValueError(f"base offset {base_offset} is below 0")
@@ -77,20 +77,20 @@ class SegmentWriter:
 
     @property
     def size(self) -> int:
-        """Bytes of the `.kfs` file if it were finished now."""
+        """The size of the `.kfs` file if it were finished now."""
         return HEADER_BYTES + self._body.size + FOOTER_BYTES
 
     def has_room(self, header: BatchHeader) -> bool:
-        """Tell whether one more batch keeps the segment within the format's limits."""
+        """Return whether one more batch keeps the segment within the format's limits."""
         return (
             self.size + header.size <= MAX_SEGMENT_BYTES
             and self.messages + header.record_count <= MAX_MESSAGES
         )
 
     def add(self, *parts: Buffer) -> BatchHeader:
-        """Take one batch, stamped with its offset and leader epoch, in one or more pieces.
+        """Add one batch, stamped with its offset and leader epoch, in one or more parts.
 
-        Pieces of some size are kept as they are until the segment is written, not copied.
+        Large parts are not copied: they are kept until the segment is written.
 
         Raises:
             Corrupt: it is damaged.
@@ -121,17 +121,17 @@ class SegmentWriter:
         aborted: Sequence[SegmentAbort] = (),
         epochs: Sequence[SegmentEpoch] = (),
     ) -> FinishedSegment:
-        """End the segment.
+        """Finish the segment.
 
         Args:
-            origin: whose it is, and who writes it.
-            last_offset: the last offset that it stands for, there or not.
-            created_ms: the time now.
+            origin: the partition and the writer of the segment.
+            last_offset: the last offset that it covers, whether or not it has a record.
+            created_ms: the current time.
             aborted: aborted transactions of the partition; those that overlap are kept.
             epochs: leader epochs of the partition, rising; those with offsets in it are kept.
 
         Raises:
-            ValueError: the last offset lies before the batches' or the base offset.
+            ValueError: the last offset is below the batches' or the base offset.
         """
         if last_offset < max(self.next_offset - 1, self.base_offset):
             raise ValueError(f"last offset {last_offset} lies before {self.next_offset - 1}")
@@ -155,7 +155,7 @@ class SegmentWriter:
 
 
 class _Parts:
-    """Pieces of a file: large ones as they are, small ones joined."""
+    """Parts of a file: large ones unchanged, small ones joined."""
 
     def __init__(self) -> None:
         self.size = 0
@@ -217,7 +217,7 @@ class _Blocks:
 
 
 def _checked(parts: Sequence[Buffer]) -> tuple[BatchHeader, int]:
-    """Read the header of a batch in pieces; return it and the CRC-32C of the whole batch."""
+    """Read the header of a batch in parts; return it and the CRC-32C of the whole batch."""
     head = _first_bytes(parts, batches.HEADER_SIZE)
     size = sum(map(len, parts))
     header = BatchHeader._make((*FIELDS.unpack(head), 0))

@@ -1,11 +1,11 @@
-"""The `.times` beside a segment: what the segment and its index leave out.
+"""The `.times` file of a segment: facts that the segment and its index do not contain.
 
-It cuts the segment into blocks, one for each index entry, and knows of every block the highest
-time in it and a CRC-32C over all its bytes. So a part of a segment can be chosen by offset or by
-time, and checked down to the bytes that no batch's own CRC covers. It holds copies of the
-segment's header and footer and the checksum of the index, neither of which has one; and whose
-segment it is, so that a lost cluster log can be rebuilt from the store alone. Sections (see
-`formats.sections`), numbers big-endian:
+It divides the segment into blocks, one for each index entry. For every block it has the highest
+time and a CRC-32C over all bytes. A part of a segment can therefore be selected by offset or by
+time, and checked including the bytes that no batch's own CRC covers. The file also contains copies
+of the segment's header and footer and the checksum of the index, because those have no checksum of
+their own. It names the owner of the segment, so that a lost cluster log can be rebuilt from the
+store alone. Sections (see `formats.sections`), numbers big-endian:
 
     1 origin    topic id (16)  partition (4)  incarnation (8)  number (4)
                 namespace (2 + n)  topic (2 + n)
@@ -54,7 +54,7 @@ _EPOCH: Final = Struct(">iq")
 
 
 class SegmentOrigin(NamedTuple):
-    """Whose segment it is, and who wrote it."""
+    """The partition and the writer of a segment."""
 
     namespace: str
     topic: str
@@ -62,11 +62,11 @@ class SegmentOrigin(NamedTuple):
     partition: int
     incarnation: int
     number: int
-    """Which of the incarnation's objects it is."""
+    """The number of the object within its incarnation."""
 
 
 class TimeBlock(NamedTuple):
-    """A run of batches: where it begins, the highest time in it, and its CRC-32C."""
+    """A run of batches: its start, its highest time, and its CRC-32C."""
 
     offset: int
     position: int
@@ -75,7 +75,7 @@ class TimeBlock(NamedTuple):
 
 
 class SegmentAbort(NamedTuple):
-    """A transaction that was aborted: its first record's offset, and its marker's."""
+    """An aborted transaction: the offsets of its first record and of its marker."""
 
     producer_id: int
     first_offset: int
@@ -101,9 +101,9 @@ class Times:
     index_crc: int
     blocks: Sequence[TimeBlock]
     aborted: Sequence[SegmentAbort] = ()
-    """All that overlap the segment, in the order of their last offsets."""
+    """All aborted transactions that overlap the segment, in the order of their last offsets."""
     epochs: Sequence[SegmentEpoch] = ()
-    """All that have offsets in the segment; the first may have begun before it."""
+    """All epochs that have offsets in the segment; the first may have begun before it."""
 
     def pack(self) -> bytes:
         """Write the file."""
@@ -122,7 +122,7 @@ class Times:
         return max((block.max_timestamp for block in self.blocks), default=-1)
 
     def check_segment(self, first: Buffer, last: Buffer, size: int, name: str) -> None:
-        """Refuse a segment file that does not begin, end and measure as this one's must.
+        """Reject a segment file whose header, footer or size differs from this file.
 
         Raises:
             Corrupt: it is damaged, or another segment's.
@@ -135,7 +135,7 @@ class Times:
             raise Corrupt(f"{name}: its footer is not the one that its times file has")
 
     def check_key(self, key: str) -> None:
-        """Refuse a key that this file cannot have: it was copied or renamed."""
+        """Reject a key that does not match this file, because the file was copied or renamed."""
         found = parse_segment_key(key)
         has = (self.origin.namespace, self.origin.topic, self.origin.partition)
         if found is None or (*found[:3], found.base_offset) != (*has, self.header.base_offset):
@@ -145,7 +145,7 @@ class Times:
             )
 
     def check_index(self, data: Buffer, name: str) -> None:
-        """Refuse an index file that is not, byte for byte, the one written with this file."""
+        """Reject an index file that is not identical to the one written with this file."""
         if checksum(data) != self.index_crc:
             raise Corrupt(f"{name}: its CRC-32C is not the one that the times file has")
 
@@ -154,7 +154,7 @@ def parse_times(data: Buffer, name: str = "times") -> Times:
     """Read a times file.
 
     Raises:
-        Corrupt: it is none that this version can read; the text begins with the name.
+        Corrupt: this version cannot read it; the text begins with the name.
     """
     found = parse_sections(data, MAGIC, VERSION, _KNOWN, name)
     for kind, title in _NAMED.items():
@@ -223,7 +223,7 @@ def _rows(form: Struct, data: memoryview, name: str) -> Iterable[tuple[int, ...]
 
 
 def _check(times: Times, name: str) -> None:
-    """Refuse blocks that do not lie one behind the other and fill the segment."""
+    """Reject blocks that are not consecutive or do not fill the segment."""
     check_ends(times.header, times.footer, name)
     end = TimeBlock(times.footer.last_offset + 1, times.size - FOOTER_BYTES, 0, 0)
     rows = (*times.blocks, end)

@@ -1,4 +1,4 @@
-"""Upkeep of a log on Spark: `rookery job`, and the same as functions.
+"""Log maintenance on Spark: the `rookery job` commands, also available as functions.
 
 spark = rookery.spark.session()
 report = rookery.jobs.compact(spark, ClusterAddress(store="s3://bucket/log"), ["orders"])

@@ -1,8 +1,8 @@
-"""Whether this host's clock may decide what is old enough to go (correctness 28).
+"""Checks whether this host's clock can be trusted to decide retention (correctness 28).
 
-A host that is eight days ahead would let go of all that has a retention of seven. So, before it
-deletes anything, a job compares its clock with those of others, as brokers do, and refuses to begin
-if they differ by more than ten seconds:
+A host whose clock is eight days ahead would delete everything with a retention of seven days. So a
+job compares its clock with others before it deletes anything, as brokers do. It refuses to start if
+they differ by more than ten seconds:
 
 - with the brokers that live: with the median of their last stamps. Who lives has said so within the
   last seconds; if the stamps are older than that, the job listens for as long as a broker may be
@@ -11,7 +11,7 @@ if they differ by more than ten seconds:
   reasons, so that a clock ahead of it cannot be told from a log that was at rest. But no clock that
   is right can be behind it.
 
-Tasks get the time from the driver, so that the clocks of executors decide nothing.
+Tasks get the time from the driver, so the clocks of executors have no influence.
 """
 
 from __future__ import annotations
@@ -28,22 +28,22 @@ from rookery.direct.log import DirectLog
 from rookery.errors import ConfigError
 
 MAX_SKEW_MS: Final = 10_000
-"""As brokers have it."""
+"""The same limit as in brokers."""
 _SILENCE_MS: Final = 10_000
-"""How long a broker may be silent; it says that it lives every three seconds."""
+"""How long a broker may be silent; it sends a heartbeat every three seconds."""
 _LOOK_SECONDS: Final = 0.25
 
 
 async def trusted_now(log: DirectLog, silence_ms: int = _SILENCE_MS) -> Time:
-    """Return the time, if this host's clock can be trusted.
+    """Return the current time, if this host's clock can be trusted.
 
     Args:
-        log: of the cluster, whose clock is asked.
-        silence_ms: how long to listen for brokers of which nothing was heard lately.
+        log: the log of the cluster whose clock is compared.
+        silence_ms: how long to wait for brokers without a recent heartbeat.
 
     Raises:
         ConfigError: the clock is wrong.
-        Unavailable: the cluster log is out of reach.
+        Unavailable: the cluster log cannot be reached.
     """
     await log.barrier()
     skews = [skew for _, skew in _brokers(log).values()]
@@ -57,7 +57,7 @@ async def trusted_now(log: DirectLog, silence_ms: int = _SILENCE_MS) -> Time:
 
 
 def _brokers(log: DirectLog) -> dict[int, tuple[int, int]]:
-    """Return the last sequence of each broker, and how far we are ahead of its stamp."""
+    """Return each broker's last sequence, and how far this clock is ahead of its stamp."""
     brokers, now = log.state.brokers, log.clock.now_ms()
     return {
         one.incarnation: (brokers.sequences[one.incarnation], now - brokers.stamps[one.incarnation])
@@ -66,7 +66,7 @@ def _brokers(log: DirectLog) -> dict[int, tuple[int, int]]:
 
 
 async def _heard(log: DirectLog, silence_ms: int) -> list[int]:
-    """Listen until every broker has said something, or must be dead; return the skews of those."""
+    """Wait until every broker has sent an event or must be dead; return the skews of the former."""
     before = _brokers(log)
     skews: dict[int, int] = {}
     until = log.clock.monotonic_ms() + silence_ms
@@ -83,7 +83,7 @@ async def _heard(log: DirectLog, silence_ms: int) -> list[int]:
 
 
 async def _last_stamp(log: DirectLog) -> int | None:
-    """Return the time of the last entry; None if all entries are trimmed."""
+    """Return the timestamp of the last entry; None if all entries are trimmed."""
     cluster_log = log.handles.cluster_log
     number = await cluster_log.head()
     try:

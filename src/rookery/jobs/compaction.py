@@ -1,12 +1,12 @@
-"""Key compaction on Spark: a task a partition, each doing what the caretaker does.
+"""Key compaction on Spark: one task per partition, each doing the caretaker's compaction.
 
     state ──► dirty partitions, the dirtiest first ──► tasks ──► segments, each by an event of its
     own that counts only if its rows are still the ones that were read
 
-How far a partition is compacted is part of the state, so a run that is killed anywhere is simply
-begun again. If a broker's caretaker was faster, the partition is looked at anew; if it went further
-than the job, or records were deleted meanwhile, the two proofs are of different things and are not
-compared, which the report says.
+The compaction progress of a partition is part of the state, so an interrupted run can simply be
+started again. If a broker's caretaker was faster, the partition is examined again. If the caretaker
+went further than the job, or records were deleted in the meantime, the two proofs cover different
+data. They are not compared then, and the report says so.
 """
 
 from __future__ import annotations
@@ -52,24 +52,24 @@ class _Task(NamedTuple):
     topic_id: bytes
     partition: int
     bound: int
-    """The first offset that is left alone."""
+    """The first offset that is not compacted."""
     now_ms: int
-    """The time, by the driver's clock: others are not asked."""
+    """The time by the driver's clock; no other clock is used."""
     has_proof: bool
     size: int
-    """Bytes that are read for it, about."""
+    """The approximate number of bytes to read."""
 
 
 class _Done(NamedTuple):
-    """What a task has done."""
+    """The result of a task."""
 
     replaced: int
     before: Proof
     after: Proof
     fault: str = ""
-    """Why it could not be done."""
+    """The reason for a failure."""
     note: str = ""
-    """Why the proofs are not compared."""
+    """The reason why the proofs are not compared."""
 
 
 _NOTHING: Final = Proof(exact_keys=0)
@@ -81,17 +81,17 @@ def compact(
     topics: Sequence[str] = (),
     run: JobRun | None = None,
 ) -> JobReport:
-    """Keep the last record of every key, in topics whose cleanup.policy names 'compact'.
+    """Keep the last record of every key, in topics whose cleanup.policy includes 'compact'.
 
     Args:
-        spark: where the tasks run.
-        place: where the log lies.
-        topics: their names; none: all that are compacted.
+        spark: the session that runs the tasks.
+        place: the location of the log.
+        topics: the topics to compact; none: all compacted topics.
         run: budget, dry run, proof, progress.
 
     Raises:
-        ConfigError: a topic is not there, or not compacted; this host's clock is wrong, or the
-            budget too little.
+        ConfigError: a topic does not exist or is not compacted, this host's clock is wrong, or the
+            budget is too small.
         Unavailable: the log cannot be read or written.
     """
     run = run or JobRun()
@@ -107,7 +107,7 @@ def compact(
 
 
 def _dirty(state: State, topics: Sequence[str], now_ms: int) -> list[Dirt]:
-    """Return what can be compacted, the dirtiest partition first."""
+    """Return the partitions that can be compacted, the dirtiest first."""
     found = [
         dirt
         for topic in _chosen(state, topics)
@@ -134,12 +134,12 @@ def _chosen(state: State, names: Sequence[str]) -> list[Topic]:
 
 
 def _cost(dirt: Dirt) -> int:
-    """Return how much is read: the dirty part twice, for its keys and for its records."""
+    """Return the bytes to read: the dirty part twice, for its keys and for its records."""
     return dirt.clean_bytes + 2 * dirt.dirty_bytes
 
 
 def _fitting(found: list[Dirt], run: JobRun) -> tuple[list[Dirt], list[Dirt]]:
-    """Choose what fits a budget, of a large partition its first part; return also what is left."""
+    """Choose what fits a budget, for a large partition its first part; return also the rest."""
     if not run.max_bytes or not found:
         return found, []
     least = min(found, key=_least)
@@ -157,12 +157,12 @@ def _fitting(found: list[Dirt], run: JobRun) -> tuple[list[Dirt], list[Dirt]]:
 
 
 def _least(dirt: Dirt) -> int:
-    """Return how much is read at least, with the first row alone."""
+    """Return the minimum number of bytes to read, for the first row alone."""
     return dirt.clean_bytes + 2 * dirt.first.size
 
 
 def _cut(dirt: Dirt, max_bytes: int) -> Dirt | None:
-    """Return as much of the dirt as can be compacted with so many bytes read."""
+    """Return the part of the dirt that can be compacted by reading at most `max_bytes`."""
     if _cost(dirt) <= max_bytes:
         return dirt
     partition = dirt.partition
@@ -221,7 +221,7 @@ def _work(
         report.check()
 
 
-# In the tasks.
+# Code that runs in the tasks.
 
 
 def _compact(task: _Task) -> _Done:
@@ -234,7 +234,7 @@ def _compact(task: _Task) -> _Done:
         before = _prove(task, start)
         replaced = log.run(_clean(log.log, task))
         after = _prove(task, start)
-    except Corrupt as error:  # the other partitions are none the worse for it
+    except Corrupt as error:  # the other partitions are not affected
         return _Done(0, _NOTHING, _NOTHING, f"not compacted: {error}")
     if isinstance(before, Gone) or isinstance(after, Gone):
         gone = before if isinstance(before, Gone) else after
@@ -251,7 +251,7 @@ async def _log_start(log: DirectLog, task: _Task) -> int | None:
 
 
 async def _further(log: DirectLog, task: _Task) -> str:
-    """Say whether others have compacted beyond the bound: a key's last record may be there now."""
+    """Check whether others compacted beyond the bound, where a key's last record may be now."""
     await log.barrier()
     topic = log.state.topics.by_id.get(task.topic_id)
     partition = log.state.topics.partition(task.topic_id, task.partition)
@@ -264,7 +264,7 @@ async def _further(log: DirectLog, task: _Task) -> str:
 
 
 def _prove(task: _Task, start: int) -> Proof | Gone:
-    """Sum up the last record of every key, which compaction must not change; or say why not."""
+    """Sum up the last record of every key, which compaction must not change; or return why not."""
     if not task.has_proof or start >= task.bound:
         return _NOTHING
     wanted = OffsetRange(task.topic_id, task.partition, start, task.bound)
@@ -276,11 +276,11 @@ def _prove(task: _Task, start: int) -> Proof | Gone:
 
 
 async def _clean(log: DirectLog, task: _Task) -> int:
-    """Compact up to the bound; return how many bytes were replaced.
+    """Compact up to the bound; return the number of replaced bytes.
 
     Raises:
         Corrupt: a row is damaged.
-        Conflict: others are faster, again and again.
+        Conflict: other processes rewrote the partition first, several times.
     """
     replaced = 0
     name = ""
@@ -311,7 +311,7 @@ async def _clean(log: DirectLog, task: _Task) -> int:
                 replaced += step.replaced
         except UnreadableRowError as error:
             if not error.refined.is_damaged:
-                continue  # it was moved meanwhile
+                continue  # it was moved in the meantime
             raise Corrupt(f"{name}: {error}; run rookery fsck") from error
         finally:
             await publisher.condemn_orphans()
@@ -319,7 +319,7 @@ async def _clean(log: DirectLog, task: _Task) -> int:
 
 
 def _dirt(state: State, task: _Task) -> Dirt | None:
-    """Find what is still to be compacted below the bound."""
+    """Find the part below the bound that is not yet compacted."""
     topic = state.topics.by_id.get(task.topic_id)
     partition = state.topics.partition(task.topic_id, task.partition)
     if topic is None or partition is None or partition.cleaned_to >= task.bound:

@@ -1,7 +1,7 @@
-"""Topics of one cluster into another, with a map of offsets; each record once.
+"""Copies topics of one cluster to another, with an offset map; each record exactly once.
 
-What a slice writes and how far the job has come are one event in the log of the cluster that is
-written to, so neither cluster has to know of the other.
+The records of a slice and the job's progress are one event in the target cluster's log, so neither
+cluster needs to know about the other.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 NAME: Final = "copy"
-_MAX_NAME: Final = 249  # of a topic, in Kafka
+_MAX_NAME: Final = 249  # the maximum length of a topic name in Kafka
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,11 +40,11 @@ class CopyRequest:
 
     topics: Sequence[str]
     prefix: str = ""
-    """Put before the names of the copies."""
+    """The prefix of the copies' names."""
     name: str = ""
-    """Of the job, under which it goes on; empty: by the names of the topics."""
+    """The name of the job, by which it resumes; empty: derived from the topics."""
     offset_map: str = ""
-    """A folder, or a URL of one, for the map of offsets, a Parquet file a slice; empty: none."""
+    """A folder, or its URL, for the offset map, with one Parquet file per slice; empty: none."""
     packing: PackSettings = field(default_factory=PackSettings)
     slice_bytes: int = SLICE_BYTES
 
@@ -53,16 +53,16 @@ class CopyRequest:
 
     @property
     def targets(self) -> dict[str, str]:
-        """What each topic's copy is called."""
+        """The name of each topic's copy."""
         return {name: f"{self.prefix}{name}" for name in self.topics}
 
     @property
     def job(self) -> str:
-        """What the job is called."""
+        """The name of the job."""
         return self.name or f"{NAME}:{self.prefix}:{','.join(self.topics)}"[:200]
 
     def progress(self, topic: str) -> str:
-        """Return the topic of a Kafka that keeps how far the copy of a topic is."""
+        """Return the topic in the target Kafka that stores the progress of a topic's copy."""
         name = re.sub(r"[^a-zA-Z0-9._-]", "-", f"rookery-{self.job}-{topic}")
         if len(name) <= _MAX_NAME:
             return name
@@ -76,18 +76,18 @@ def copy(
     copying: CopyRequest,
     run: JobRun | None = None,
 ) -> JobReport:
-    """Copy topics into another cluster of ours; run again, it goes on with what is new.
+    """Copy topics into another Rookery cluster; a repeated run continues with new records.
 
     Args:
-        spark: where the tasks run.
-        source: where the log lies that is read.
-        target: where the log lies that is written; it may be the same, with a prefix.
-        copying: which topics, and how.
+        spark: the session that runs the tasks.
+        source: the location of the log to read.
+        target: the location of the log to write; it can be the same, with a prefix.
+        copying: the topics to copy, and how.
         run: budget, dry run, proof, progress.
 
     Raises:
-        ConfigError: the topics cannot be used so.
-        Conflict: somebody else writes to the copies, or another run of the job is at work.
+        ConfigError: the topics cannot be copied this way.
+        Conflict: another writer writes to the copies, or another run of the job is active.
         Unavailable: a log cannot be read or written.
     """
     run = run or JobRun()

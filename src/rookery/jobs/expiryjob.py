@@ -1,11 +1,11 @@
-"""Retention: what is too old or too much by a topic's settings is let go, by events alone.
+"""Applies retention: removes records that exceed a topic's limits, through events alone.
 
-It reads the state and no record, so one task does it. What is to go is decided once, by the
-driver's clock, and the events name the offsets: they let go of exactly that, whoever says them and
-how often.
+The job reads the state and no records, so one task is enough. The driver decides once, by its
+clock, what expires. The events name the offsets, so they are idempotent and independent of the
+sender.
 
-The proof is of the offsets that stay: those that every partition had from there on must be those
-that it has afterwards.
+The proof covers the remaining offsets: every partition must have the same offsets from the new log
+start on as before.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _NAMED: Final = 5
 
 
 class _Old(NamedTuple):
-    """What is to be let go of a partition."""
+    """The expired offsets of a partition."""
 
     topic: str
     topic_id: bytes
@@ -61,7 +61,7 @@ class _Task(NamedTuple):
 
 
 class _Stay(NamedTuple):
-    """Offsets of a partition that are to stay."""
+    """Offsets of a partition that must remain."""
 
     topic: str
     topic_id: bytes
@@ -76,16 +76,16 @@ def expire(
     topics: Sequence[str] = (),
     run: JobRun | None = None,
 ) -> JobReport:
-    """Let go of records beyond their topic's retention.ms and retention.bytes.
+    """Delete records that exceed their topic's retention.ms and retention.bytes.
 
     Args:
-        spark: where the task runs; None: in this process.
-        place: where the log lies.
-        topics: their names; none: all.
-        run: dry run, budget (of what is let go), proof, progress.
+        spark: the session that runs the task; None: run it in this process.
+        place: the location of the log.
+        topics: the names of the topics; none: all.
+        run: dry run, budget (of deleted bytes), proof, progress.
 
     Raises:
-        ConfigError: a topic is not there, this host's clock is wrong, or the budget too little.
+        ConfigError: a topic does not exist, this host's clock is wrong, or the budget is too small.
         Unavailable: the log cannot be read or written.
     """
     run = run or JobRun()
@@ -130,7 +130,7 @@ def _old(state: State, topics: frozenset[str], now_ms: int) -> list[_Old]:
 
 
 def _fitting(found: list[_Old], run: JobRun) -> list[_Old]:
-    """Return the partitions that fit the budget, which must be one at least."""
+    """Return the partitions that fit the budget, which must cover at least one."""
     if not run.max_bytes or not found:
         return found
     least = min(found, key=lambda one: one.bytes)
@@ -146,7 +146,7 @@ def _fitting(found: list[_Old], run: JobRun) -> list[_Old]:
 def _plan(found: list[_Old], chosen: list[_Old]) -> JobPlan:
     taken = set(chosen)
     left = [_part(one) for one in found if one not in taken]
-    # Records are let go by events; the caretaker deletes objects in which nothing lives any more.
+    # Events delete the records; the caretaker deletes objects without live records.
     return JobPlan(NAME, tuple(map(_part, chosen)), tuple(left), Requests())
 
 
@@ -155,13 +155,13 @@ def _part(one: _Old) -> JobPart:
 
 
 def _settle(report: JobReport, state: State, chosen: list[_Old], count: int) -> None:
-    """Check that the log starts are where they should be."""
+    """Check that the log starts have reached their targets."""
     report.slices = 1
     report.facts["partitions"] = count
     for one in chosen:
         partition = state.topics.partition(one.topic_id, one.partition)
         if partition is None:
-            continue  # it was deleted meanwhile, and its records with it
+            continue  # it was deleted in the meantime, with its records
         if partition.log_start < one.end:
             report.problems.append(
                 f"{one.topic}-{one.partition} begins at {partition.log_start}, not {one.end}"
@@ -174,7 +174,7 @@ def _settle(report: JobReport, state: State, chosen: list[_Old], count: int) -> 
 
 
 def _staying(state: State, chosen: list[_Old]) -> dict[_Stay, int]:
-    """Return what must stay, of all partitions of all topics, and from where on it is there."""
+    """Return the offsets of all partitions that must remain, with their first existing offset."""
     ends = {(one.topic_id, one.partition): one.end for one in chosen}
     found = {}
     for topic in state.topics:
@@ -186,13 +186,13 @@ def _staying(state: State, chosen: list[_Old]) -> dict[_Stay, int]:
 
 
 def _begin(stay: _Stay, partition: Partition) -> int:
-    """Return the first offset that is there; rows follow each other without a hole."""
+    """Return the first existing offset; rows are contiguous."""
     first = partition.base_offsets[0] if partition.base_offsets else partition.next_offset
     return min(max(first, stay.begin), stay.end)
 
 
 def _compare(report: JobReport, state: State, stays: dict[_Stay, int]) -> None:
-    """Compare what stayed; where others have let go of more, there is nothing to compare."""
+    """Compare the remaining offsets; skip partitions from which others deleted more."""
     after, changed = {}, []
     for one in stays:
         partition = state.topics.partition(one.topic_id, one.partition)
@@ -209,7 +209,7 @@ def _compare(report: JobReport, state: State, stays: dict[_Stay, int]) -> None:
 
 
 def _proof(begins: dict[_Stay, int]) -> Proof:
-    """Sum up the offsets that are there, of those that are to stay."""
+    """Sum up the existing offsets, of those that must remain."""
     places = {
         "offset": pa.array(begins.values(), pa.int64()),
         "timestamp": pa.array([one.end for one in begins], pa.int64()),
@@ -219,7 +219,7 @@ def _proof(begins: dict[_Stay, int]) -> Proof:
     return Proof(rows, prove([pa.record_batch(places)]).checksum)
 
 
-# In the task.
+# Code that runs in the task.
 
 
 def _expire(task: _Task) -> int:
@@ -229,7 +229,7 @@ def _expire(task: _Task) -> int:
 
 
 async def _let_go(log: DirectLog, old: list[_Old]) -> int:
-    """Move log starts; return how many."""
+    """Advance the log starts; return how many were moved."""
     await log.barrier()
     events = [
         LogStartMoved(topic_id=one.topic_id, partition=one.partition, offset=one.end) for one in old

@@ -1,7 +1,7 @@
-"""Rows of files as records: which columns become key, value, time and headers.
+"""Maps rows of files to records: which columns become key, value, timestamp and headers.
 
-The columns of Parquet are those of all files of a slice, and of the folders they lie in if these
-are called `name=value` as Hive does it: a column that only some files have is null in the others.
+The columns of Parquet are those of all files of a slice, and of their folders if these are named
+`name=value` as in Hive. A column that only some files have is null in the others.
 """
 
 from __future__ import annotations
@@ -19,34 +19,34 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
 _ROLES: Final = ("key", "value", "timestamp")
-# What a pattern of Hadoop's has and a name has not.
+# Characters of a Hadoop glob pattern that do not occur in a plain name.
 _PATTERN: Final = re.compile(r"[*?\[{\\]")
-# Else `hour=03` would be a number in one slice, and text in the next one, which has `hour=none`.
+# Otherwise `hour=03` would be a number in one slice, and text in a slice with `hour=none`.
 _FOLDERS_AS_TEXT: Final = {"spark.sql.sources.partitionColumnTypeInference.enabled": "false"}
 
 
 @dataclass(frozen=True, slots=True)
 class ImportFiles:
-    """What is imported, and how rows become records."""
+    """The files to import, and how rows become records."""
 
     path: str
-    """A file, a folder or a pattern, as Spark reads it."""
+    """A file, a folder or a pattern, in Spark's syntax."""
     format: Literal["parquet", "json"] = "parquet"
     key: str = ""
-    """The column that is the key; empty: `key` if there is one, else none."""
+    """The key column; empty: `key` if it exists, otherwise no key."""
     value: str = ""
-    """The column that is the value; empty: `value` if there is one, else the row as JSON."""
+    """The value column; empty: `value` if it exists, otherwise the row as JSON."""
     timestamp: str = ""
-    """The column that is the time; empty: `timestamp` if there is one, else that of the import."""
+    """The timestamp column; empty: `timestamp` if it exists, otherwise the time of the import."""
 
 
 def records_of(
     spark: SparkSession, paths: list[str], files: ImportFiles
 ) -> tuple[DataFrame, tuple[str, ...]]:
-    """Return the rows of some files as records, and the names of the columns that they have.
+    """Return the rows of files as records, and the names of the columns that they have.
 
     Raises:
-        ConfigError: a column is not there, or the files are of another format.
+        ConfigError: a column does not exist, or the files have another format.
     """
     if files.format == "json":
         return _from_json(spark, paths, files)
@@ -56,7 +56,7 @@ def records_of(
 def _from_json(
     spark: SparkSession, paths: list[str], files: ImportFiles
 ) -> tuple[DataFrame, tuple[str, ...]]:
-    """Return lines as records: the line itself is the value, unless one of its fields is."""
+    """Return lines as records: the value is the line itself, unless a field is chosen."""
     from pyspark.sql import functions as sql  # noqa: PLC0415
 
     def member(name: str) -> Column:
@@ -109,13 +109,13 @@ def _table(spark: SparkSession, paths: list[str], files: ImportFiles) -> DataFra
         with changed(spark, _FOLDERS_AS_TEXT):
             table = reader.parquet(*paths)
             table.columns  # noqa: B018 (over Connect, nothing is looked at before)
-    except (PySparkException, Py4JError) as error:  # with pages of Java's
+    except (PySparkException, Py4JError) as error:  # the text includes a Java stack trace
         raise ConfigError(f"import: {paths[0]} or one behind it {_trouble(str(error))}") from error
     return table
 
 
 def _trouble(text: str) -> str:
-    """Say why files cannot be opened together."""
+    """Return the reason why files cannot be opened together."""
     if "CANNOT_MERGE" in text:
         return "has a column of another type than the others; import them one by one"
     if "irectory structures" in text or "artition column" in text:
@@ -124,20 +124,20 @@ def _trouble(text: str) -> str:
 
 
 def _folder(path: str) -> str:
-    """Return the folder from which on folders' names are columns: that before any pattern."""
+    """Return the folder below which folder names are columns: the part before any pattern."""
     parts = path.split("/")
     fixed = next((at for at, part in enumerate(parts) if _PATTERN.search(part)), len(parts))
     return "/".join(parts[:fixed]) or ("/" if path.startswith("/") else ".")
 
 
 def _has_columns(paths: list[str], path: str) -> bool:
-    """Whether files lie in folders that may be columns; one that was named itself does not."""
+    """Whether files are in folders that may be columns; not so for a file named directly."""
     is_named = len(paths) == 1 and paths[0].rpartition("/")[2] == path.rpartition("/")[2]
     return not is_named and any("=" in one.rpartition("/")[0] for one in paths)
 
 
 def _check_values(spark: SparkSession, paths: list[str], value: str, names: list[str]) -> None:
-    """Refuse files without the column that is the value: their rows would delete their keys."""
+    """Reject files without the value column: their rows would delete their keys."""
     if set(names) <= {*_ROLES, "headers", value}:
         return
     for path in paths:
@@ -151,7 +151,7 @@ def _check_values(spark: SparkSession, paths: list[str], value: str, names: list
 
 @contextmanager
 def changed(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
-    """Have some of Spark's settings otherwise for a while."""
+    """Change some of Spark's settings temporarily."""
     before = {name: spark.conf.get(name, None) for name in settings}
     for name, value in settings.items():
         spark.conf.set(name, value)
@@ -178,7 +178,7 @@ def _cast(name: str, column: str, kind: str) -> Column:
 
 
 def _time(text: Column) -> Column:
-    """Return a time that is written as milliseconds, or as a date."""
+    """Parse a time written as milliseconds or as a date."""
     from pyspark.sql import functions as sql  # noqa: PLC0415
 
     millis = sql.timestamp_millis(text.try_cast("long"))

@@ -1,10 +1,10 @@
-"""Files into a topic: Parquet, or JSON lines, each row a record, each once.
+"""Imports files into a topic: Parquet or JSON lines, each row as one record, exactly once.
 
     files by name ──► slices ──► Spark reads, tasks stage ──► one commit a slice: its records, and
     how many files are done
 
-A row becomes a record by columns for key, value, timestamp and headers; without one for the value,
-the whole row is its value, as JSON. Rows of a file stay in their order.
+A row becomes a record by columns for key, value, timestamp and headers. Without a value column, the
+whole row becomes the value, as JSON. Rows of a file keep their order.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 NAME: Final = "import"
 _TRIES: Final = 3
 _TASK_BYTES: Final = 64 * 1024 * 1024
-# Spark puts no two parts of files into one task then: their order could not be told.
+# Then Spark puts only one part of a file into a task: otherwise the order would be unknown.
 _ONE_SPLIT_A_TASK: Final = {
     "spark.sql.files.maxPartitionBytes": str(_TASK_BYTES),
     "spark.sql.files.openCostInBytes": str(_TASK_BYTES),
@@ -46,13 +46,13 @@ _ONE_SPLIT_A_TASK: Final = {
 
 @dataclass(frozen=True, slots=True)
 class FileImport:
-    """The topic that is imported into, and how."""
+    """The topic to import into, and how."""
 
     topic: str
     create_partitions: int = 0
-    """Make the topic, with so many, if it is not there."""
+    """Create a missing topic with this number of partitions."""
     name: str = ""
-    """Of the job, under which it goes on; empty: by topic and path."""
+    """The name of the job, by which it resumes; empty: derived from topic and path."""
     packing: PackSettings = field(default_factory=PackSettings)
     slice_bytes: int = SLICE_BYTES
 
@@ -70,18 +70,18 @@ def import_files(
     into: FileImport,
     run: JobRun | None = None,
 ) -> JobReport:
-    """Write the rows of files into a topic; run again, it goes on with files that are new.
+    """Write the rows of files into a topic; a repeated run continues with new files.
 
     Args:
-        spark: what reads the files.
-        place: where the log lies.
-        files: which, and how rows become records.
-        into: which topic.
+        spark: the session that reads the files.
+        place: the location of the log.
+        files: the files, and how rows become records.
+        into: the topic.
         run: budget, dry run, proof, progress.
 
     Raises:
-        ConfigError: there is no topic, there are no files, or no such columns.
-        Conflict: files that were imported have changed, or another run of the job is at work.
+        ConfigError: the topic, the files or the columns do not exist.
+        Conflict: imported files have changed, or another run of the job is active.
         Unavailable: the log cannot be written.
     """
     with BlockingLog(place, "job-import") as log:
@@ -89,7 +89,7 @@ def import_files(
 
 
 class _Importing:
-    """One run."""
+    """One run of an import."""
 
     def __init__(
         self,
@@ -170,7 +170,7 @@ class _Importing:
             report.check()
 
     def _load(self, rows: DataFrame, batch_id: int, proved: tuple[str, ...]) -> list[LoadResult]:
-        """Stage a slice, again if others were faster; return what tasks did, in order."""
+        """Stage a slice, with retries on conflicts; return the task results in order."""
         batch = self._ledger.batch(batch_id)
         packing = replace(self._into.packing, topic=self._into.topic)
         task = Load(self._place, self._host, batch, packing, proved)
@@ -237,7 +237,7 @@ def _plan(topic: str, files: list[_File], count: int) -> JobPlan:
 
 
 def _provable(columns: tuple[str, ...], target: TopicTarget) -> tuple[str, ...]:
-    """Return what is the same in the topic: not the time, where the topic gives its own."""
+    """Return the columns that stay the same in the topic; no time if the topic sets its own."""
     return tuple(one for one in columns if one != "timestamp" or not target.is_append_time)
 
 

@@ -1,4 +1,4 @@
-"""One task of an import: rows as Spark has read them, staged in the log."""
+"""One task of an import: stages rows that Spark has read."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from rookery.jobs.tasks import TaskFailure, outcome
 
 FILE: Final = "_file"
 START: Final = "_start"
-"""Columns that say which file a row is from, and where the part of it begins that was read."""
+"""Columns with the file of a row and the start position of the part that was read."""
 _FIELDS: Final[dict[str, pa.DataType]] = {"result": pa.binary()}
 _RESULT: Final = pa.schema(_FIELDS)
 
 
 class Load(NamedTuple):
-    """What all tasks of a slice have in common."""
+    """The parameters that all tasks of a slice share."""
 
     place: ClusterAddress
     host: str
@@ -34,16 +34,16 @@ class Load(NamedTuple):
 
 
 class LoadResult(NamedTuple):
-    """What a task has staged."""
+    """The result of a task."""
 
     order: tuple[str, int]
-    """The file and the place in it."""
+    """The file and the position in it."""
     object_ids: list[int]
     proof: Proof
 
 
 def load(task: Load, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Stage the rows of a Spark task; yield one row, which tells of it."""
+    """Stage the rows of a Spark task; yield one row with the result."""
     result: LoadResult | TaskFailure | None = outcome(lambda rows: _load(task, rows), batches)
     if result is not None:
         yield pa.record_batch([[pickle.dumps(result)]], schema=_RESULT)
@@ -77,7 +77,7 @@ def _load(task: Load, batches: Iterable[pa.RecordBatch]) -> LoadResult | None:
 
 
 def timed(rows: pa.RecordBatch, now_ms: int) -> pa.RecordBatch:
-    """Give rows without a time the one of the import, so that what is stored is what is proved."""
+    """Set missing timestamps to the time of the import, so that stored and proved rows agree."""
     place = rows.schema.get_field_index("timestamp")
     if place < 0 or not rows.column(place).null_count:
         return rows

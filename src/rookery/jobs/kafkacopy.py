@@ -1,4 +1,4 @@
-"""Topics into a Kafka of any make, by transactions: each record once, or at least once if told so.
+"""Copies topics to any Kafka with transactions, exactly once (or at least once on request).
 
 how far it is, read there ──► what is left of each partition ──► a task each, the largest first
 """
@@ -35,17 +35,17 @@ from rookery.model.uuid import ZERO, uuid_text
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-# A transaction is open no longer than this takes to write.
+# A transaction stays open only as long as it takes to write this much.
 _SLICE_BYTES: Final = 32 * 1024 * 1024
-# What is left of a budget is not shared out in smaller pieces than this.
+# The rest of a budget is not divided into smaller parts than this.
 _LEAST_BYTES: Final = 1024 * 1024
-# No topic has this id: what was copied to one that is gone was copied for nothing.
+# No topic has this id: progress of a copy to a deleted topic is void.
 _GONE: Final = "gone"
-# Ours alone, and what would refuse records for the times that they have.
+# Settings that only Rookery has, or that would reject records because of their timestamps.
 _NOT_KEPT: Final = ("rookery.", "message.timestamp.")
 
 _ByPlace = dict[tuple[bytes, int], int]
-"""Numbers by topic id and partition: offsets, or bytes that are left."""
+"""Values by topic id and partition: offsets, or remaining bytes."""
 
 
 def copy_to_kafka(
@@ -57,24 +57,24 @@ def copy_to_kafka(
     *,
     is_exact: bool = True,
 ) -> JobReport:
-    """Copy topics into a Kafka; run again, it goes on with what is new.
+    """Copy topics to a Kafka; a repeated run continues with new records.
 
-    Its topics are made if they are not there. How far it is, and which offsets became which, is
-    kept in a topic `rookery-<name of the job>-<topic>` there for each of them.
+    Missing topics are created in the target. The progress and the offset map of each topic are
+    stored there in a topic `rookery-<name of the job>-<topic>`.
 
     Args:
-        spark: where the tasks run.
-        source: where the log lies that is read.
-        kafka: how that Kafka is reached.
-        copying: which topics, and how.
+        spark: the session that runs the tasks.
+        source: the location of the log to read.
+        kafka: the connection to the target Kafka.
+        copying: the topics to copy, and how.
         run: budget, dry run, proof, progress.
-        is_exact: write by transactions; without, a failure may leave records there twice.
+        is_exact: use transactions; otherwise a failure can leave duplicate records.
 
     Raises:
-        ConfigError: the topics cannot be used so.
-        Conflict: the job's name belongs to another copy, or the topics are other ones by now.
-        ApiError: the Kafka refuses something.
-        Unavailable: something is out of reach.
+        ConfigError: the topics cannot be copied this way.
+        Conflict: the job's name belongs to another copy, or the topics were recreated.
+        ApiError: the target Kafka rejects a request.
+        Unavailable: the source or the target cannot be reached.
     """
     run = run or JobRun()
     check_map(copying)
@@ -112,10 +112,10 @@ def copy_to_kafka(
 
 
 def check_map(copying: CopyRequest) -> None:
-    """Refuse a map of offsets in files.
+    """Reject an offset map in files.
 
     Raises:
-        ConfigError: one is asked for.
+        ConfigError: an offset map in files is requested.
     """
     if copying.offset_map:
         names = ", ".join(copying.progress(name) for name in copying.topics)
@@ -126,7 +126,7 @@ def check_map(copying: CopyRequest) -> None:
 
 
 def _work(spark: SparkSession, tasks: list[CopyTask], run: JobRun, report: JobReport) -> None:
-    """Copy until all is done or the budget is used up; something is done with any budget."""
+    """Copy until everything is done or the budget is used up; any budget makes some progress."""
     before, after = Proof(), Proof()
     while tasks:
         budget = run.max_bytes - report.done_bytes
@@ -153,12 +153,12 @@ def _work(spark: SparkSession, tasks: list[CopyTask], run: JobRun, report: JobRe
 
 
 def within(task: CopyTask, share: int) -> CopyTask:
-    """Bound what a task reads, and with it what it commits at once."""
+    """Limit the bytes that a task reads and the size of its commits."""
     return replace(task, max_bytes=share, slice_bytes=min(task.slice_bytes, share))
 
 
 def _left(log: BlockingLog, topics: Sequence[Topic], reached: _ByPlace) -> _ByPlace:
-    """Find what is left of each partition behind the offset that its copy has reached."""
+    """Return the remaining bytes of each partition after the offset that its copy has reached."""
     wanted = []
     for topic in topics:
         for one in topic.partitions:
@@ -176,13 +176,13 @@ def _left(log: BlockingLog, topics: Sequence[Topic], reached: _ByPlace) -> _ByPl
     return {place: sizes.get(place, 0) for place in places}
 
 
-# In the Kafka.
+# Code that works on the target Kafka.
 
 
 async def _reached(
     kafka: ClientSettings, copying: CopyRequest, topics: Sequence[Topic]
 ) -> _ByPlace:
-    """Return the next offset of each partition that the copy has begun with; make nothing."""
+    """Return the next offset of each partition with a started copy, without creating anything."""
     found = {}
     async with Client(kafka) as client:
         there = set(await client.admin.list_topics())
@@ -202,7 +202,7 @@ async def _reached(
 async def _prepare(
     kafka: ClientSettings, copying: CopyRequest, topics: Sequence[Topic]
 ) -> dict[bytes, CopyEnds]:
-    """Make the topics that are not there, and partitions that are missing."""
+    """Create missing topics and missing partitions."""
     ends = {}
     async with Client(kafka) as client:
         for topic in topics:
@@ -217,7 +217,7 @@ async def _prepare(
 
 
 def configs_there(topic: Topic) -> dict[str, str]:
-    """Return the settings that a topic's copy has in a Kafka."""
+    """Return the settings of a topic's copy in a Kafka."""
     kept = kept_configs(topic).items()
     return {name: value for name, value in kept if not name.startswith(_NOT_KEPT)}
 

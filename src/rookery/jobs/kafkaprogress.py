@@ -1,13 +1,13 @@
-"""How far a copy to a Kafka is: kept there, in a compacted topic, by the same transactions.
+"""The progress of a copy to a Kafka, stored there in a compacted topic by the same transactions.
 
     key `next`          ──► {"next": source offset, "rows": how many, "topic": id, "target": id,
                              "copy": name}
     key `{"offset": N}` ──► {"runs": [[source offset, offset, how many], …], "target": id}
 
-The runs of a slice are in as many records as they need, since a broker takes none of any size.
-Every topic has one of its own, and every partition the partition of its number, so that no other
-writer's open transaction hides what was committed. Both name the topics by their ids, where these
-are known: a topic that was deleted and created again is another one.
+The runs of a slice are spread over as many records as needed, since brokers limit the record size.
+Every topic has its own progress topic, and every partition uses the partition with its number, so
+that no other writer's open transaction hides committed progress. Both kinds of records name the
+topics by id, where known: a topic that was deleted and recreated is a different topic.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from rookery.errors import Conflict
 from rookery.model.partition import TopicPartition
 
 _NEXT: Final = b"next"
-# Of a record: some 200 kB, which every broker takes.
+# The maximum number of runs in a record: about 200 kB, which every broker accepts.
 _RUNS: Final = 4096
 _COMMITTED: Final = FetchSettings(isolation=Isolation.READ_COMMITTED)
 
 
 class CopiedRun(NamedTuple):
-    """Records whose offsets follow each other on both sides."""
+    """Records whose offsets are consecutive on both sides."""
 
     source: int
     offset: int
@@ -40,21 +40,21 @@ class CopiedRun(NamedTuple):
 
 
 class CopyPosition(NamedTuple):
-    """Where the copy of a partition is."""
+    """The progress of a partition's copy."""
 
     next: int
-    """The next offset of the source; -1: it has not begun."""
+    """The next offset of the source; -1: not started."""
     rows: int = 0
     topic: str = ""
-    """The source's id."""
+    """The id of the source topic."""
     target: str = ""
-    """The copy's id; empty if that Kafka has none."""
+    """The id of the copy; empty if that Kafka has none."""
     copy: str = ""
-    """The copy's name."""
+    """The name of the copy."""
 
 
 class CopyEnds(NamedTuple):
-    """What is copied to what."""
+    """The source and the target of a copy."""
 
     topic: str
     topic_id: str
@@ -64,7 +64,7 @@ class CopyEnds(NamedTuple):
 
 
 def runs_of(offsets: npt.NDArray[np.int64], written: list[StoredBatch]) -> list[CopiedRun]:
-    """Find where records went, from their offsets and the batches they went in."""
+    """Map source offsets to target offsets, from the batches that were written."""
     targets = np.concatenate([one.base_offset + np.arange(one.records) for one in written])
     breaks = np.flatnonzero((np.diff(offsets) != 1) | (np.diff(targets) != 1)) + 1
     starts = [0, *breaks.tolist()]
@@ -76,22 +76,22 @@ def runs_of(offsets: npt.NDArray[np.int64], written: list[StoredBatch]) -> list[
 
 
 def progress_rows(reached: CopyPosition, runs: list[CopiedRun]) -> pa.RecordBatch:
-    """Return the records that note a slice."""
+    """Return the records that store the progress of a slice."""
     some = [runs[at : at + _RUNS] for at in range(0, len(runs), _RUNS)]
     keys = [json.dumps({"offset": part[0].source}).encode() for part in some]
     values = [json.dumps({"runs": part, "target": reached.target}).encode() for part in some]
-    # Last: without transactions, whoever goes on from there has the map up to there.
+    # This record comes last: without transactions, a run that resumes from it has the map up to it.
     return pa.record_batch(
         {"key": [*keys, _NEXT], "value": [*values, json.dumps(reached._asdict()).encode()]}
     )
 
 
 async def read_progress(client: Client, place: TopicPartition, ends: CopyEnds) -> CopyPosition:
-    """Return where a copy is, by what was committed; at its beginning, if the copy was deleted.
+    """Return the committed progress of a copy; the beginning, if the copy was deleted.
 
     Raises:
-        Conflict: what was noted is of another copy, or of another topic of that name.
-        Unavailable: the cluster is out of reach.
+        Conflict: the stored progress belongs to another copy, or to another topic of that name.
+        Unavailable: the cluster cannot be reached.
     """
     found = await _noted(client, place)
     if found.copy and found.copy != ends.copy:
@@ -119,7 +119,7 @@ async def _noted(client: Client, place: TopicPartition) -> CopyPosition:
 
 
 async def read_map(client: Client, place: TopicPartition) -> list[CopiedRun]:
-    """Return the offset map of a partition: which records went where."""
+    """Return the offset map of a partition."""
     found: dict[str, list[CopiedRun]] = {}
     target = ""
     async for record in client.read(place.topic, place.partition, settings=_COMMITTED):

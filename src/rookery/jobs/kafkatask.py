@@ -1,7 +1,7 @@
-"""One partition into a Kafka, by transactions of a slice each.
+"""Copies one partition to a Kafka, with one transaction per slice.
 
-Its transactional id fences an earlier life of the same task and ends what that left open; then the
-task reads how far the copy is, which is committed with the records.
+Its transactional id fences an earlier attempt of the same task and aborts its open transaction.
+Then the task reads the progress of the copy, which is committed together with the records.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from rookery.records.reading import HEADERS
 from rookery.records.record import Record
 
 _COLUMNS: Final = ("offset", "timestamp", "key", "value", "headers")
-# A topic there may stamp its records with its own time.
+# The target topic may set its own timestamps.
 _PROVED: Final = ("key", "value", "headers")
 _PROOF_ROWS: Final = 50_000
 _SHOWN_SECONDS: Final = 60
@@ -49,7 +49,7 @@ _COMMITTED: Final = FetchSettings(isolation=Isolation.READ_COMMITTED)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CopyTask:
-    """What is copied, from where to where."""
+    """The source and the target of one partition's copy."""
 
     source: ClusterAddress
     host: str
@@ -57,28 +57,28 @@ class CopyTask:
     transactional_id: str | None
     topic_id: bytes
     partition: int
-    """Of both topics, and of that of the progress."""
+    """The partition of both topics, and of the progress topic."""
     ends: CopyEnds
     progress: str
     slice_bytes: int
     compression: str
     has_proof: bool
     max_bytes: int = 0
-    """How much is read, though at least a slice; 0: all."""
+    """The maximum number of bytes to read, but at least one slice; 0: all."""
 
     @property
     def target(self) -> TopicPartition:
-        """Where records go."""
+        """The target partition of the records."""
         return TopicPartition(self.ends.copy, self.partition)
 
     @property
     def noted(self) -> TopicPartition:
-        """Where it is noted how far they are."""
+        """The partition that stores the progress."""
         return TopicPartition(self.progress, self.partition)
 
 
 class CopyTaskResult(NamedTuple):
-    """What a task has copied."""
+    """The result of a task."""
 
     bytes: int
     slices: int
@@ -89,19 +89,19 @@ class CopyTaskResult(NamedTuple):
 
 
 def copy_partition(task: CopyTask) -> CopyTaskResult:
-    """Copy a partition, or as much of it as may be read.
+    """Copy a partition, up to the task's byte limit.
 
     Raises:
-        ApiError: the Kafka refuses something; if it is a record, the text names it.
-        Conflict: the records are not those that were copied before, or are gone.
-        Unavailable: something is out of reach.
+        ApiError: the target Kafka rejects a request; if it rejects a record, the text names it.
+        Conflict: the records differ from those copied before, or were deleted.
+        Unavailable: the source or the target cannot be reached.
     """
     check_host(task.source, task.host)
     return _Copying(task).run()
 
 
 class _Copying:
-    """One task at work; what is asynchronous runs on the loop of the source's log."""
+    """One running task; asynchronous code runs on the loop of the source's log."""
 
     def __init__(self, task: CopyTask) -> None:
         self._task = task
@@ -138,7 +138,7 @@ class _Copying:
             if task.has_proof:
                 after += prove(self._read_back(runs))
         if max(reached.next, wanted.begin) < wanted.end:
-            # What is at the end was aborted or compacted away; it is not looked at again.
+            # The last offsets were aborted or compacted away; they are not read again.
             self._log.run(self._note(reached._replace(next=wanted.end)))
         return CopyTaskResult(size, slices, before, after, is_all=True)
 
@@ -152,7 +152,7 @@ class _Copying:
         return OffsetRange(self._task.topic_id, self._task.partition, begin, end)
 
     async def _write(self, table: pa.Table, reached: CopyPosition) -> list[CopiedRun]:
-        """Write a slice and how far it goes, both or none of it."""
+        """Write a slice and its progress atomically."""
         task, writer = self._task, self._writer
         try:
             await writer.begin([task.target, task.noted])
@@ -161,7 +161,7 @@ class _Copying:
             await writer.write(task.noted, progress_rows(reached, runs))
             await writer.commit()
         except BaseException:
-            with suppress(Error):  # whoever starts the next writer ends what is left open
+            with suppress(Error):  # the next writer aborts the open transaction
                 await writer.abort()
             raise
         return runs
@@ -180,13 +180,13 @@ class _Copying:
             ) from error
 
     async def _note(self, reached: CopyPosition) -> None:
-        """Write how far it is, without records."""
+        """Store progress without records."""
         await self._writer.begin([self._task.noted])
         await self._writer.write(self._task.noted, progress_rows(reached, []))
         await self._writer.commit()
 
     def _read_back(self, runs: list[CopiedRun]) -> Iterator[pa.RecordBatch]:
-        """Yield the records of a slice as they are there."""
+        """Yield the records of a slice as read from the target."""
         records: list[Record] = []
         for first, last in spans(runs):
             for record in self._log.iterate(partial(self._read, first, last)):
@@ -198,7 +198,7 @@ class _Copying:
             yield _batch(records)
 
     async def _read(self, first: int, last: int) -> AsyncIterator[Record]:
-        """Yield the records of a span; a commit may take a while until it shows."""
+        """Yield the records of a span; a commit can take some time to become visible."""
         place = self._task.target
         records = self._client.read(
             place.topic, place.partition, offset=first, follow=True, settings=_COMMITTED
@@ -219,7 +219,7 @@ class _Copying:
 
 
 def spans(runs: list[CopiedRun]) -> list[tuple[int, int]]:
-    """Return the first and last offsets of what lies together there, whatever it was before."""
+    """Return the first and last offsets of each contiguous range in the target."""
     found: list[tuple[int, int]] = []
     for _, offset, records in runs:
         follows = found and found[-1][1] + 1 == offset
@@ -229,11 +229,11 @@ def spans(runs: list[CopiedRun]) -> list[tuple[int, int]]:
 
 
 async def _opened(settings: ClientSettings) -> Client:
-    return Client(settings)  # on the loop that it is to work on
+    return Client(settings)  # on the loop where it will be used
 
 
 def cut(batches: Iterator[pa.RecordBatch], most: int) -> Iterator[pa.Table]:
-    """Put batches together up to the size of a transaction; only a record alone may be larger."""
+    """Group batches up to the size of a transaction; only a single record can be larger."""
     some: list[pa.RecordBatch] = []
     size = 0
     for batch in batches:

@@ -1,4 +1,4 @@
-"""The settings of topics that upkeep goes by, as far as jobs need them."""
+"""The topic settings for retention and compaction that jobs need."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from rookery.cluster.state.state import State
 from rookery.cluster.state.topics import Topic
 
 _WEEK_MS: Final = str(7 * 86_400_000)
-# A topic's settings with the brokers' settings that they are inherited from, and the defaults.
+# Topic settings, with the broker settings from which they are inherited, and the defaults.
 _INHERITED: Final = {
     "cleanup.policy": ("log.cleanup.policy", "delete"),
     "retention.ms": ("log.retention.ms", _WEEK_MS),
@@ -21,7 +21,7 @@ _INHERITED: Final = {
 
 @dataclass(frozen=True, slots=True)
 class TopicLimits:
-    """What retention and compaction ask of a topic's settings; times in milliseconds."""
+    """A topic's settings for retention and compaction; times in milliseconds."""
 
     is_deleted: bool
     is_compacted: bool
@@ -29,7 +29,7 @@ class TopicLimits:
     retention_bytes: int
     delete_retention_ms: int
     min_compaction_lag_ms: int
-    # A job is asked for: whatever may be compacted is due, however little it is.
+    # The job was requested explicitly, so everything that may be compacted is due.
     max_compaction_lag_ms: int = 0
     min_cleanable_dirty_ratio: float = 0.0
     segment_bytes: int = 1
@@ -37,7 +37,7 @@ class TopicLimits:
 
 
 def limits_of(state: State, topic: Topic) -> TopicLimits:
-    """Return the settings in force: the topic's own, else those of all brokers, else defaults."""
+    """Return the effective settings: the topic's own, the cluster-wide ones, or the defaults."""
     policy = _setting(state, topic, "cleanup.policy")
     return TopicLimits(
         is_deleted="delete" in policy,

@@ -1,12 +1,12 @@
-"""Small objects into large ones, on Spark: the caretaker's own jobs, many of them at a time.
+"""Merges small objects into large ones on Spark: the caretaker's jobs, many in parallel.
 
     state ──► jobs that want different rows ──► tasks: read, check, write, Replaced ──► again, until
     there is nothing left to do or the budget is used up
 
-An event counts only for rows that are still the ones that were read, so neither a broker's
-caretaker nor a second run can be harmed, nor a killed run leave anything worse than an object that
-nothing names. If records were deleted or compacted meanwhile, what was there before and what is
-there now are different things and are not compared, which the report says.
+An event applies only to rows that are unchanged since they were read. So the job is safe to run
+beside a broker's caretaker or a second run, and a killed run leaves at most an unreferenced object.
+If records were deleted or compacted in the meantime, the states before and after differ and are not
+compared, and the report says so.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 NAME: Final = "merge"
-# A plan has two merges at most; so many are put together.
+# A plan has at most two merges, so this many plans are combined.
 _PLANS: Final = 100
-# How often a byte is moved on, from small objects to large ones and to a segment.
+# How many times a byte is moved, from small objects to large ones and to a segment.
 _TIERS: Final = 4
 _READ_BYTES: Final = 8 * 1024 * 1024
-# The planner asks how long things have waited: for someone who asks for a merge, long enough.
+# The planner checks how long rows have waited. For an explicit merge, they have waited enough.
 _AGES_MS: Final = 10**12
 _PROVED: Final = ("offset", *COLUMNS)
 
@@ -55,15 +55,15 @@ class _Task(NamedTuple):
 
 
 class _Done(NamedTuple):
-    """What a task has done."""
+    """The result of a task."""
 
     rewritten: int
     before: Proof
     after: Proof
     damaged: list[tuple[int, int]]
-    """Object ids and positions of rows that cannot be read."""
+    """Object ids and positions of unreadable rows."""
     note: str = ""
-    """Why the proofs are not compared."""
+    """The reason why the proofs are not compared."""
 
 
 def merge(
@@ -73,17 +73,17 @@ def merge(
     run: JobRun | None = None,
     settings: RewriteSettings | None = None,
 ) -> JobReport:
-    """Merge what producers and sinks have written into larger objects, and those into segments.
+    """Merge the objects of producers and sinks into larger objects, and those into segments.
 
     Args:
-        spark: where the tasks run.
-        place: where the log lies.
-        topics: their names; none: all.
+        spark: the session that runs the tasks.
+        place: the location of the log.
+        topics: the names of the topics; none: all.
         run: budget, dry run, proof, progress.
-        settings: how large merged objects and segments are.
+        settings: the sizes of merged objects and segments.
 
     Raises:
-        ConfigError: a topic is not there, or the budget is too little.
+        ConfigError: a topic does not exist, or the budget is too small.
         Unavailable: the log cannot be read or written.
     """
     run, settings = run or JobRun(), settings or RewriteSettings()
@@ -99,7 +99,7 @@ def _check_topics(state: State, topics: Sequence[str]) -> None:
 
 
 class _Merge:
-    """One run."""
+    """One run of a merge."""
 
     def __init__(
         self,
@@ -144,7 +144,7 @@ class _Merge:
                 self._damaged.update(one.damaged)
                 report.notes += [one.note] if one.note else []
             if not any(one.rewritten for one in done):
-                break  # nothing to do, or nothing that can be done now
+                break  # nothing to do, or nothing that is possible now
         report.facts["rewritten_bytes"] = rewritten
         report.problems += [
             f"object {object_id} at byte {position} is damaged and stays as it is: run rookery fsck"
@@ -169,11 +169,11 @@ class _Merge:
         return done
 
     def _jobs(self, state: State, topics: Sequence[str]) -> list[Job]:
-        """Plan until nothing is left, no row twice."""
+        """Plan until nothing is left, with each row at most once."""
         planner = RewritePlanner(self._settings)
         taken = set(self._damaged)
         found: list[Job] = []
-        planner.plan(state, 0, damage=taken)  # which makes all of it old at the next one
+        planner.plan(state, 0, damage=taken)  # makes all rows old for the next call
         for _ in range(_PLANS):
             jobs = planner.plan(state, _AGES_MS, before_entry=state.applied, damage=taken)
             fresh = [job for job in jobs if len(_inputs(state, job)) > 1 or _is_loose(state, job)]
@@ -189,7 +189,7 @@ def _ranges(job: Job) -> tuple[RowRange, ...]:
 
 
 def _places(state: State, job: Job) -> Iterable[tuple[int, int]]:
-    """Return where the rows of a job lie."""
+    """Return the locations of a job's rows."""
     for one in _ranges(job):
         partition = state.topics.partition(one.topic_id, one.partition)
         span = partition.span(one.base_offset, one.end_offset) if partition else None
@@ -202,12 +202,12 @@ def _inputs(state: State, job: Job) -> set[int]:
 
 
 def _is_loose(state: State, job: Job) -> bool:
-    """Whether a job makes a segment, or moves batches out of an entry or a journal."""
+    """Whether a job builds a segment, or moves batches out of an entry or a journal."""
     return isinstance(job, SegmentJob) or any(one < 0 for one in _inputs(state, job))
 
 
 def _of_topics(state: State, job: Job, topics: Sequence[str]) -> Job | None:
-    """Return the part of a job that is about some topics; None if nothing is."""
+    """Return the part of a job that covers the given topics; None if it is empty."""
     if not topics:
         return job
     wanted = {state.topics.by_name[name].id for name in topics}
@@ -230,7 +230,7 @@ def _part(job: Job) -> JobPart:
     return JobPart(f"{job.kind} of {len(_ranges(job))} ranges", job.size)
 
 
-# In the tasks.
+# Code that runs in the tasks.
 
 
 def _rewrite(task: _Task) -> _Done:
@@ -252,7 +252,7 @@ def _rewrite(task: _Task) -> _Done:
 def _prove(task: _Task) -> Proof | Gone:
     """Sum up the committed records at the offsets of a job, which it must not change.
 
-    Where some of them are gone by now, say so instead.
+    If some of them were deleted, return that error instead.
     """
     if not task.has_proof:
         return Proof()
@@ -263,13 +263,13 @@ def _prove(task: _Task) -> Proof | Gone:
     try:
         return prove(read(task.place, plan_ranges(task.place, wanted), _PROVED))
     except Corrupt:
-        return Proof()  # the job itself leaves such rows alone, and says which
+        return Proof()  # the job itself skips such rows and reports them
     except Gone as error:
         return error
 
 
 def _compacted(state: State, job: Job, known: dict[RowRange, set[int]], made: set[int]) -> str:
-    """Say whether others may have taken records out: some lie in objects that we did not make."""
+    """Check whether others may have removed records: some are in objects not made by this job."""
     for one, objects in _lying(state, job).items():
         topic = state.topics.by_id[one.topic_id]
         if limits_of(state, topic).is_compacted and not objects <= known.get(one, set()) | made:
@@ -278,7 +278,7 @@ def _compacted(state: State, job: Job, known: dict[RowRange, set[int]], made: se
 
 
 def _lying(state: State, job: Job) -> dict[RowRange, set[int]]:
-    """Return the objects that the offsets of a job lie in, however they are cut into rows."""
+    """Return the objects that contain a job's offsets, regardless of row boundaries."""
     found = {}
     for one in _ranges(job):
         partition = state.topics.partition(one.topic_id, one.partition)
@@ -289,7 +289,7 @@ def _lying(state: State, job: Job) -> dict[RowRange, set[int]]:
 
 
 async def _carry_out(log: DirectLog, task: _Task) -> tuple[int, list[tuple[int, int]], set[int]]:
-    """Return how many bytes were rewritten, what is damaged, and the objects that were made."""
+    """Return the number of rewritten bytes, the damaged rows and the created objects."""
     numbers = await log.numbers()
     await log.barrier()
     made: set[int] = set()
@@ -307,5 +307,5 @@ async def _carry_out(log: DirectLog, task: _Task) -> tuple[int, list[tuple[int, 
         namespace=log.namespace,
         settings=task.settings,
     )
-    # Rows that have changed since they were planned for are left: the next plan sees them anew.
+    # Rows that have changed since they were planned are skipped; the next plan covers them.
     return await rewriter.rewrite(task.job), sorted(rewriter.damage), made

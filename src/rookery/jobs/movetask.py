@@ -1,4 +1,4 @@
-"""One task of a job that moves records: read from one log, staged in another, nothing committed.
+"""One task of a job that moves records: reads one log and stages in another, without a commit.
 
 ranges of offsets, or a span of time ──► rows ──► route ──► staged objects
                                           └─ proof, and where each row goes
@@ -29,7 +29,7 @@ READ_COLUMNS: Final = ("topic", "partition", "offset", *COLUMNS)
 
 
 class Move(NamedTuple):
-    """What a task moves."""
+    """The work of one task."""
 
     source: ClusterAddress
     source_host: str
@@ -39,29 +39,29 @@ class Move(NamedTuple):
     route: TopicRoute
     packing: PackSettings
     batch: SinkBatch | None
-    """What the rows are staged for; None: nothing is written, and only the map is made."""
+    """The batch for which rows are staged; None: nothing is written, and only the map is built."""
     has_map: bool
     proved: tuple[str, ...] = COLUMNS
-    """The columns that are the same afterwards."""
+    """The columns that do not change."""
 
 
 class MoveResult(NamedTuple):
-    """What a task has moved."""
+    """The result of a task."""
 
     object_ids: list[int]
     rows: int
     proof: Proof
     origins: bytes
-    """A piece of the offset map; empty if it is not wanted."""
+    """A piece of the offset map; empty if not requested."""
     reached: Reached
-    """Of a span of time, where it ends in each partition."""
+    """For a span of time, its end offset in each partition."""
 
 
 def move(task: Move) -> MoveResult:
-    """Read and stage.
+    """Read and stage the records.
 
     Raises:
-        Error: what makes it impossible; what was staged is given up.
+        Error: the move failed; staged objects were discarded.
     """
     check_host(task.source, task.source_host)
     check_host(task.target, task.target_host)
@@ -69,7 +69,7 @@ def move(task: Move) -> MoveResult:
 
 
 class _Moving:
-    """One task at work."""
+    """One running task."""
 
     def __init__(self, task: Move) -> None:
         self._task = task
@@ -79,7 +79,7 @@ class _Moving:
         self._rows = 0
         self._reached: Reached = {}
         if task.batch is not None:
-            packing = replace(task.packing, stamps=False)  # a record stays what it is
+            packing = replace(task.packing, stamps=False)  # records keep their timestamps
             self._staging = RowStager(self._log.log, task.batch, packing)
 
     def run(self) -> MoveResult:
@@ -99,7 +99,7 @@ class _Moving:
         return MoveResult(staged, self._rows, proof, origins, self._reached)
 
     def _sent(self) -> Iterator[pa.RecordBatch]:
-        """Send rows on their way; yield what is to be proved of them."""
+        """Stage rows; yield the columns to prove."""
         task = self._task
         for batch in rows_of(task.source, task.share, self._reached):
             if not batch.num_rows:
@@ -116,7 +116,7 @@ class _Moving:
 def rows_of(
     place: ClusterAddress, share: list[PlannedRange] | SpanShare, reached: Reached
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the records of ranges one after the other, or those of a span in order of time."""
+    """Yield the records of ranges one after another, or those of a span in time order."""
     if not isinstance(share, SpanShare):
         return read(place, share, READ_COLUMNS)
 

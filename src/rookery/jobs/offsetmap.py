@@ -1,8 +1,8 @@
-"""The offset map: where each record was, and where it is now; a Parquet file a slice.
+"""The offset map from old to new offsets of each record, with one Parquet file per slice.
 
     source_topic, source_partition, source_offset ──► topic, partition, offset
 
-A consumer group moves over by it: look its offsets up on the left, commit those on the right.
+To move a consumer group, look up its offsets on the left and commit those on the right.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ _PIECE: Final[dict[str, pa.DataType]] = {
     "partition": pa.int32(),
 }
 PIECE: Final = pa.schema(_PIECE)
-"""What a task knows: all but the offset."""
+"""The columns that a task knows: all but the offset."""
 
 
 def piece(batch: pa.RecordBatch, records: pa.RecordBatch) -> pa.RecordBatch:
-    """Note where rows came from, and which partition they go to."""
+    """Record the source of rows and their target partition."""
     columns: list[Any] = [
         batch.column("topic"),
         batch.column("partition"),
@@ -45,7 +45,7 @@ def piece(batch: pa.RecordBatch, records: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def packed(pieces: Sequence[pa.RecordBatch]) -> bytes:
-    """Return pieces as bytes for the driver."""
+    """Serialise pieces for the driver."""
     table = pa.Table.from_batches(pieces, PIECE).unify_dictionaries()
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, PIECE) as writer:
@@ -54,7 +54,7 @@ def packed(pieces: Sequence[pa.RecordBatch]) -> bytes:
 
 
 def mapped(pieces: Sequence[bytes], bases: Bases) -> pa.Table:
-    """Give every row its offset: those of a partition follow each other, from its base on."""
+    """Assign an offset to every row: those of a partition are consecutive from its base on."""
     tables = [PIECE.empty_table(), *(pa.ipc.open_stream(one).read_all() for one in pieces)]
     table = pa.concat_tables(tables).unify_dictionaries().combine_chunks()
     topics: Any = table.column("topic").combine_chunks()
@@ -69,29 +69,29 @@ def mapped(pieces: Sequence[bytes], bases: Bases) -> pa.Table:
 
 
 def slice_name(number: int) -> str:
-    """Return what the file of a slice is called."""
+    """Return the file name of a slice."""
     return f"slice-{number:06}.parquet"
 
 
 class OffsetMapFolder:
-    """A folder of such files, on this host or in a store."""
+    """A folder of offset map files, on this host or in a store."""
 
     def __init__(self, where: str) -> None:
-        """Name it by a path, or by a URL such as s3://bucket/folder."""
+        """Open it by a path, or by a URL such as s3://bucket/folder."""
         self.where = where if is_url(where) else str(Path(where).absolute())
-        """What finds it from anywhere on this host."""
+        """The absolute location, valid anywhere on this host."""
         self._store = open_store(self.where)
 
     async def missing(self, numbers: range) -> list[int]:
-        """Return the slices that are not there."""
+        """Return the slices that do not exist."""
         found = {one.key for one in await self._store.list("slice-")}
         return [number for number in numbers if slice_name(number) not in found]
 
     async def check_empty(self) -> None:
-        """See whether a job can begin its map here.
+        """Check that a job can start its map here.
 
         Raises:
-            ConfigError: there is one already, of another job or of topics that are gone.
+            ConfigError: there already is a map, of another job or of deleted topics.
         """
         if await self._store.list("slice-"):
             raise ConfigError(
@@ -99,7 +99,7 @@ class OffsetMapFolder:
             )
 
     async def write(self, number: int, table: pa.Table) -> None:
-        """Write a slice; one that is there stays, since it is the same."""
+        """Write a slice; an existing one is kept, since it is identical."""
         sink = pa.BufferOutputStream()
         pq.write_table(table, sink, compression="zstd")
         try:
@@ -108,5 +108,5 @@ class OffsetMapFolder:
             return
 
     async def close(self) -> None:
-        """Let the store go."""
+        """Close the store."""
         await self._store.close()

@@ -1,4 +1,4 @@
-"""What a job reads stays as it is meanwhile: its topics are pinned, so nobody compacts them."""
+"""Pins the topics that a job reads, so that they are not compacted in the meantime."""
 
 from __future__ import annotations
 
@@ -10,37 +10,37 @@ from rookery.direct.blockinglog import BlockingLog
 from rookery.direct.pins import Pins
 from rookery.errors import Conflict
 
-# A killed run keeps its source from being compacted for no longer than this.
+# A killed run blocks compaction of its source for no longer than this.
 _PIN_MS: Final = 3_600_000
 
 
 class PinnedTopics:
-    """The topics of one run."""
+    """The pinned topics of one run."""
 
     def __init__(self, log: BlockingLog, topics: Sequence[Topic]) -> None:
-        """Hold nothing yet.
+        """Set up without any pin.
 
         Args:
-            log: of the cluster that is read.
-            topics: those that are read.
+            log: the log of the cluster that is read.
+            topics: the topics that are read.
         """
         self._log = log
         self._ids = [topic.id for topic in topics]
         self._pins = Pins(log.log, _PIN_MS)
 
     def renew(self) -> None:
-        """Hold them for a while from now on.
+        """Pin the topics for a limited time from now on.
 
         Raises:
-            Unavailable: the cluster log is out of reach.
+            Unavailable: the cluster log cannot be reached.
         """
         self._log.run(self._pins.hold(self._ids))
 
     def check(self) -> None:
-        """See whether they were held ever since.
+        """Check that the topics were pinned continuously.
 
         Raises:
-            Conflict: for too long nobody has renewed it: tasks may have read different records.
+            Conflict: the pin expired before it was renewed: tasks may have read different records.
         """
         if self._pins.have_lapsed():
             raise Conflict(

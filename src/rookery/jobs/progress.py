@@ -1,9 +1,9 @@
-"""Where a job has got to, kept in the cluster log under the job's name, as a sink keeps its place.
+"""Stores a job's progress in the cluster log under the job's name, as a sink does.
 
-Whoever begins the job again, on whatever host, goes on from there. What a slice writes and how far
-the job has come are one event, so that no slice counts twice and none is left out. If a topic that
-it wrote to was deleted since, what it wrote is gone, and the job is at its beginning again; if
-that happens while it runs, it stops.
+A job that is started again, on any host, continues from there. The records of a slice and the job's
+progress are one event, so no slice counts twice and none is skipped. If a target topic was deleted,
+its records are lost and the job starts from the beginning. If that happens during a run, the run
+stops.
 """
 
 from __future__ import annotations
@@ -24,29 +24,29 @@ from rookery.model.uuid import uuid_text
 _PREFIX: Final = "job:"
 _TARGETS: Final = "targets"
 _PACKED: Final = "zlib:"
-# What is larger is packed: the offsets of thousands of partitions.
+# Larger positions are compressed: they hold the offsets of thousands of partitions.
 _PLAIN_BYTES: Final = 16 * 1024
 
 
 class JobPosition(NamedTuple):
-    """Where a job is."""
+    """The progress of a job."""
 
     batch_id: int
-    """The next slice's number; not 0 if the job began anew."""
+    """The next slice's number; not 0 if the job was restarted."""
     position: dict[str, Any]
-    """What the job itself has noted; empty at the beginning."""
+    """The job's own data; empty at the beginning."""
 
 
 class Ledger:
-    """Keeps one job's place."""
+    """Stores one job's progress."""
 
     def __init__(self, log: DirectLog, name: str, kind: str, targets: Iterable[str] = ()) -> None:
-        """Keep it in a cluster's log.
+        """Use a cluster's log.
 
         Args:
-            log: of the cluster that the job writes to.
-            name: of this job; two jobs of one name would take each other for themselves.
-            kind: what sort of job it is.
+            log: the log of the cluster that the job writes to.
+            name: the job's name; two jobs with one name would share their progress.
+            kind: the kind of the job.
             targets: the topics that it writes to.
         """
         if not name or len(name) > 200:
@@ -58,15 +58,15 @@ class Ledger:
         self.sink_id = f"{_PREFIX}{name}"
 
     def batch(self, batch_id: int) -> SinkBatch:
-        """Return what a slice's objects are staged for."""
+        """Return the batch for which a slice's objects are staged."""
         return SinkBatch(self.sink_id, self._kind, batch_id)
 
     async def read(self) -> JobPosition:
-        """Return where the job is.
+        """Return the job's progress.
 
         Raises:
             Conflict: the name belongs to a job of another kind.
-            Unavailable: the cluster log is out of reach.
+            Unavailable: the cluster log cannot be reached.
         """
         sink = await last_commit(self._log, self.sink_id)
         if sink is None:
@@ -83,11 +83,11 @@ class Ledger:
         return JobPosition(sink.batch_id + 1, position)
 
     async def check_targets(self) -> None:
-        """See whether the topics that slices were written to are still there.
+        """Check that the topics that slices were written to still exist.
 
         Raises:
-            Conflict: one was deleted; if there is one of its name, it is another.
-            Unavailable: the cluster log is out of reach.
+            Conflict: one was deleted; a topic with its name is a different one.
+            Unavailable: the cluster log cannot be reached.
         """
         await self._log.barrier()
         if gone := self._gone():
@@ -97,13 +97,13 @@ class Ledger:
             )
 
     def check_room(self, position: dict[str, Any]) -> None:
-        """See whether a position can be noted, before there is work that it would be lost for.
+        """Check that a position fits into an entry before any work is done.
 
         Raises:
             ConfigError: it is too large.
         """
         size = len(self._text(position))
-        # Offsets get longer while a job is at work.
+        # Offsets get longer while a job runs.
         if size > MAX_SOURCE_OFFSETS // 8 * 7:
             raise ConfigError(
                 f"where this job is takes {size} bytes, which is more than the cluster log keeps "
@@ -114,15 +114,15 @@ class Ledger:
     async def commit(
         self, batch_id: int, position: dict[str, Any], object_ids: list[int] | None = None
     ) -> Commit:
-        """Note a slice as done, with what it has written.
+        """Commit a slice, with the objects that it has written.
 
         Raises:
-            Conflict: another run of the same job was faster, what was staged is gone, or a topic
-                that earlier slices were written to.
-            Unavailable: it is not known whether it was noted: begin the job again.
+            Conflict: another run of the same job was faster, staged objects were discarded, or a
+                target topic of earlier slices was deleted.
+            Unavailable: it is unknown whether the slice was committed: start the job again.
         """
         await self.check_targets()
-        # What is staged is staged for topics by their ids: from here on, a new one gets nothing.
+        # Objects are staged for topics by id: from here on, a recreated topic gets nothing.
         self._written |= self._ids(self._targets)
         batch, text = self.batch(batch_id), self._text(position)
         return await commit(self._log, batch, object_ids or [], source_offsets=text)
@@ -135,12 +135,12 @@ class Ledger:
         return {name: uuid_text(known[name].id) for name in names if name in known}
 
     def _gone(self) -> list[str]:
-        """Return the topics that were written to, and are not there any more."""
+        """Return the target topics that no longer exist."""
         ids = self._ids(self._written)
         return [name for name, known in self._written.items() if ids.get(name) != known]
 
     async def forget(self) -> None:
-        """Let the job's name begin anew."""
+        """Delete the job's progress, so that its name can be used again."""
         await forget(self._log, self.sink_id)
 
 

@@ -1,8 +1,8 @@
-"""What proves that a job has kept the records: how many, how many keys, and a sum of their hashes.
+"""Proofs that a job kept all records: the number of rows and keys, and a sum of row hashes.
 
-The sum does not depend on the order of rows, so that what was moved about can be compared with what
-it was made of. Keys are counted by a sketch (HyperLogLog) of 16 KiB: the same keys leave the same
-sketch, and a topic of any size can be counted in any number of parts.
+The sum does not depend on the order of rows, so moved records can be compared with their source.
+Keys are counted by a sketch (HyperLogLog) of 16 KiB: the same keys yield the same sketch, and a
+topic of any size can be counted in any number of parts.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from rookery.records import murmur
 Hashes: TypeAlias = npt.NDArray[np.uint64]
 
 COLUMNS: Final = ("timestamp", "key", "value", "headers")
-"""What is hashed of a row; with `offset` before them, its place as well."""
+"""The hashed columns of a row; with `offset` before them, its position as well."""
 
 _BITS: Final = 14
 _REGISTERS: Final = 1 << _BITS
@@ -39,14 +39,14 @@ _FACTORS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Proof:
-    """What is told of some rows."""
+    """A summary of rows."""
 
     rows: int = 0
     checksum: int = 0
     sketch: bytes = field(default=b"", repr=False)
-    """The keys; empty: none."""
+    """The sketch of the keys; empty: no keys."""
     exact_keys: int = -1
-    """How many keys, where that is known exactly."""
+    """The exact number of keys; -1: unknown."""
 
     def __add__(self, other: Proof) -> Proof:
         exact = -1
@@ -61,11 +61,11 @@ class Proof:
 
     @property
     def keys(self) -> int:
-        """How many keys there are; about so many, unless it is known exactly."""
+        """The number of keys; an estimate, unless it is known exactly."""
         return self.exact_keys if self.exact_keys >= 0 else _estimate(self.sketch)
 
     def text(self) -> str:
-        """Tell it to people; nothing of keys where none were looked at."""
+        """Format it for people; without keys if none were examined."""
         sign = "" if self.exact_keys >= 0 else "≈"
         keys = f" {sign}{self.keys:,} keys," if sign != "≈" or self.sketch else ""
         return f"{self.rows:,} rows,{keys} checksum {self.checksum:016x}"
@@ -79,12 +79,11 @@ _NOTHING: Final = Proof(exact_keys=0)
 
 
 def prove_latest(rows: Callable[[], Iterable[pa.RecordBatch]], max_bytes: int = MAX_BYTES) -> Proof:
-    """Sum up the last row of every key, unless that deletes it, and all rows without a key.
+    """Sum up the last row of every key, unless it is a tombstone, and all rows without a key.
 
     Args:
-        rows: reads all rows. If the keys are too many for one time, it is called once for each
-            part of them.
-        max_bytes: what may be kept, of each key the last row's hash.
+        rows: reads all rows. If there are too many keys, it is called once for each share of them.
+        max_bytes: the memory limit for the last row's hash of each key.
     """
     count = 1
     while True:
@@ -92,8 +91,8 @@ def prove_latest(rows: Callable[[], Iterable[pa.RecordBatch]], max_bytes: int = 
         try:
             return sum((_prove_share(rows(), one, max_bytes) for one in shares), _NOTHING)
         except TooManyKeysError:
-            # The fewer the parts, the sooner that is found out: the tries together read less than
-            # all rows once.
+            # The fewer the shares, the sooner the limit is hit: all failed attempts together read
+            # less than all rows once.
             count *= 2
 
 
@@ -122,7 +121,7 @@ def _summed(batch: pa.RecordBatch) -> Proof:
 
 
 def _hashed(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Return keys and hashes; of the value only whether there is one: the rest need not be kept."""
+    """Return keys and hashes, and whether there is a value: nothing else must be kept."""
     is_there = batch.column("value").is_valid()
     value: Any = pc.if_else(is_there, is_there, pa.scalar(None, pa.bool_()))
     columns: dict[str, Any] = {
@@ -134,7 +133,7 @@ def _hashed(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def prove(batches: Iterable[pa.RecordBatch]) -> Proof:
-    """Sum up rows, by all of the columns that are there and count."""
+    """Sum up rows by all hashed columns that exist."""
     rows, checksum = 0, 0
     registers = np.zeros(_REGISTERS, np.uint8)
     for batch in batches:
@@ -155,12 +154,12 @@ def row_hashes(batch: pa.RecordBatch) -> Hashes:
 
 
 def _column(column: pa.Array[Any]) -> Hashes:
-    """Return a number for each value; 0 for null alone."""
+    """Return a number for each value; only null is 0."""
     kind = column.type
     if pa.types.is_list(kind):
         return _lists(column)
     if pa.types.is_timestamp(kind):
-        # As records are written: Kafka knows no finer time, so the rest is cut off.
+        # Truncated as in written records: Kafka's timestamps have millisecond precision.
         column = column.cast(pa.timestamp("ms", tz=kind.tz), safe=False).cast(pa.int64())
         kind = column.type
     if pa.types.is_integer(kind):
@@ -170,7 +169,7 @@ def _column(column: pa.Array[Any]) -> Hashes:
 
 
 def spread(column: pa.Array[Any], count: int) -> npt.NDArray[np.int32]:
-    """Return a number below `count` for every value of bytes or text; a null counts as empty."""
+    """Return a number below `count` for every binary or text value; a null counts as empty."""
     is_large = pa.types.is_large_binary(column.type) or pa.types.is_large_string(column.type)
     _, offsets, data = column.buffers()
     if not len(column) or offsets is None:
@@ -183,7 +182,7 @@ def spread(column: pa.Array[Any], count: int) -> npt.NDArray[np.int32]:
 
 
 def _texts(column: pa.Array[Any]) -> Hashes:
-    """Hash values of bytes or text, a null as 0."""
+    """Hash binary or text values; a null is 0."""
     hashes = spread(column, _MOST).astype(np.uint64) + np.uint64(1)
     if column.null_count:
         hashes *= column.is_valid().to_numpy(zero_copy_only=False)
@@ -191,7 +190,7 @@ def _texts(column: pa.Array[Any]) -> Hashes:
 
 
 def _lists(column: pa.Array[Any]) -> Hashes:
-    """Hash headers, by their order; no headers and null are the same."""
+    """Hash headers, dependent on their order; no headers and null are equal."""
     sizes = pc.list_value_length(column).fill_null(0).to_numpy(zero_copy_only=False)
     total = np.zeros(len(column), np.uint64)
     values: Any = pc.list_flatten(column)
@@ -226,7 +225,7 @@ def _note_keys(registers: npt.NDArray[np.uint8], batch: pa.RecordBatch) -> None:
         return
     mixed = _mixed(hashes)
     rest = mixed >> np.uint64(_BITS)
-    # The place of the lowest bit that is set, by its power of two, which floats hold exactly.
+    # The position of the lowest set bit, by its power of two, which floats represent exactly.
     lowest = (rest & (~rest + np.uint64(1))) | np.uint64(1 << 50)
     lowest &= ~lowest + np.uint64(1)
     ranks = (np.frexp(lowest.astype(np.float64))[1]).astype(np.uint8)
@@ -240,7 +239,7 @@ def _joined(one: bytes, other: bytes) -> bytes:
 
 
 def _estimate(sketch: bytes) -> int:
-    """Count the keys of a sketch: exactly enough if they are few, to one in a hundred if many."""
+    """Estimate the number of keys in a sketch: near exact for few keys, within 1 % for many."""
     if not sketch:
         return 0
     registers = np.frombuffer(sketch, np.uint8)

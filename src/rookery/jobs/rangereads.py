@@ -1,4 +1,4 @@
-"""Offsets of partitions as Arrow, read by tasks straight from the store."""
+"""Reads offsets of partitions as Arrow, in tasks, directly from the store."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def plan_ranges(place: ClusterAddress, wanted: Sequence[OffsetRange]) -> list[Pl
     """Plan offsets by the newest state, in this process.
 
     Raises:
-        Gone: some of them are not there any more.
+        Gone: some of them no longer exist.
     """
     log = shared(place)
     planner = ReadPlanner(log.log)
@@ -40,12 +40,12 @@ def plan_ranges(place: ClusterAddress, wanted: Sequence[OffsetRange]) -> list[Pl
 def read(
     place: ClusterAddress, ranges: Sequence[PlannedRange], columns: tuple[str, ...]
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the committed records of ranges, one range after the other.
+    """Yield the committed records of ranges, one range after another.
 
     Raises:
-        Gone: some of them are not there any more.
+        Gone: some of them no longer exist.
         Corrupt, Unavailable: they cannot be read.
-        ConfigError: one is too large for a job.
+        ConfigError: a record is too large for a job.
     """
     reading = ReadSettings(columns, max_bytes=_BATCH_BYTES, max_rows=_BATCH_ROWS)
     try:
@@ -58,7 +58,7 @@ def read(
 
 
 def refuse(gaps: Sequence[Gap]) -> None:
-    """Refuse to go on without records.
+    """Refuse to continue with missing records.
 
     Raises:
         Gone: always.

@@ -1,8 +1,8 @@
-"""A topic with another number of partitions: a new topic, filled by key, and a map of offsets.
+"""Repartitions a topic: fills a new topic by key, with an offset map.
 
-Nothing is shuffled. A task reads a run of offsets and shares its records among the new partitions;
-the commit puts the tasks' objects in order. So a key's records, which are all in one partition of
-the old topic, are in their order in the new one.
+There is no shuffle. A task reads a range of offsets and distributes its records over the new
+partitions. The commit puts the tasks' objects in order. So the records of a key, which are all in
+one partition of the old topic, keep their order in the new one.
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ NAME: Final = "repartition"
 def repartition(
     spark: SparkSession, place: ClusterAddress, topic: str, into: Into, run: JobRun | None = None
 ) -> JobReport:
-    """Fill a new topic with a topic's records, shared by key among another number of partitions.
+    """Fill a new topic with a topic's records, distributed by key over its partitions.
 
-    Run again, it goes on where it was, and takes in what was written since.
+    A repeated run resumes and includes records written since.
 
     Args:
-        spark: where the tasks run.
-        place: where the log lies.
-        topic: whose records; the new one has its settings.
-        into: the new topic, its partitions, and where the map goes.
+        spark: the session that runs the tasks.
+        place: the location of the log.
+        topic: the source topic; the new one gets its settings.
+        into: the new topic, its partitions, and the location of the map.
         run: budget, dry run, proof, progress.
 
     Raises:
-        ConfigError: the topics cannot be used so.
-        Conflict: somebody else writes to the new topic, or another run of the job is at work.
+        ConfigError: the topics cannot be used this way.
+        Conflict: another writer writes to the new topic, or another run of the job is active.
         Unavailable: the log cannot be read or written.
     """
     with BlockingLog(place, "job-repartition") as log:

@@ -1,8 +1,8 @@
-"""Many topics into one, in the order of time, at any scale.
+"""Merges many topics into one in time order, at any scale.
 
-A record's place is (highest time so far in its partition, topic, partition, offset): the order in
-which a time-ordered consumer sees them. Tasks have spans of time that follow each other, and the
-commit puts their objects in order.
+A record's place is (highest timestamp so far in its partition, topic, partition, offset): the order
+in which a time-ordered consumer reads them. Tasks have consecutive spans of time, and the commit
+puts their objects in order.
 """
 
 from __future__ import annotations
@@ -32,20 +32,20 @@ def replay(
     into: Into,
     run: JobRun | None = None,
 ) -> JobReport:
-    """Write the records of topics into a new one, in the order of time.
+    """Write the records of topics into a new one, in time order.
 
-    What is written to the topics after the job's first run is left for a job with another target.
+    Records written to the topics after the job's first run are left to a job with another target.
 
     Args:
-        spark: where the tasks run.
-        place: where the log lies.
-        topics: in the order that decides between records of one time.
-        into: the new topic; with one partition all of it is in order, with more each of them.
+        spark: the session that runs the tasks.
+        place: the location of the log.
+        topics: the topics, in the order that breaks ties between equal timestamps.
+        into: the new topic; the order holds within each of its partitions.
         run: budget, dry run, proof, progress.
 
     Raises:
-        ConfigError: the topics cannot be used so.
-        Conflict: somebody else writes to the new topic, or another run of the job is at work.
+        ConfigError: the topics cannot be used this way.
+        Conflict: another writer writes to the new topic, or another run of the job is active.
         Unavailable: the log cannot be read or written.
     """
     if into.topic in topics:

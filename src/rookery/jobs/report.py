@@ -1,4 +1,4 @@
-"""What a job is going to do, how it is told to go about it, and what it has done."""
+"""The plan, the options and the report of a job."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rookery.store.prices import Prices
 
 
 class JobPart(NamedTuple):
-    """One thing that there is to do."""
+    """One piece of work."""
 
     what: str
     bytes: int
@@ -24,13 +24,13 @@ class JobPart(NamedTuple):
 
 
 class Requests(NamedTuple):
-    """What is asked of the store, about."""
+    """The approximate number of store requests."""
 
     gets: int = 0
     puts: int = 0
 
     def dollars(self, size: int, prices: Prices) -> float:
-        """Return what it costs, with so many bytes read."""
+        """Return the cost, including `size` bytes of reads."""
         asked = self.gets * prices.get + self.puts * prices.put
         return asked / 1000 + size / 1e9 * prices.read_gb
 
@@ -40,7 +40,7 @@ _NONE: Final = Requests()
 
 @dataclass(frozen=True, slots=True)
 class JobPlan:
-    """What a run does, and what its budget leaves for the next."""
+    """The work of a run, and the work that its budget leaves to the next run."""
 
     job: str
     parts: tuple[JobPart, ...] = ()
@@ -50,12 +50,12 @@ class JobPlan:
 
     @property
     def bytes(self) -> int:
-        """Bytes to be read."""
+        """The number of bytes to read."""
         return sum(part.bytes for part in self.parts)
 
     @property
     def left_bytes(self) -> int:
-        """Bytes for later runs."""
+        """The number of bytes left to later runs."""
         return sum(part.bytes for part in self.left)
 
     def as_json(self, prices: Prices) -> dict[str, object]:
@@ -74,7 +74,7 @@ class JobPlan:
 
 
 class JobStep(NamedTuple):
-    """How far a run has come."""
+    """The progress of a run."""
 
     done_bytes: int
     total_bytes: int
@@ -82,19 +82,19 @@ class JobStep(NamedTuple):
 
 
 Progress = Callable[[JobStep], None]
-"""Is told after every slice."""
+"""Called after every slice."""
 
 
 @dataclass(frozen=True, slots=True)
 class JobRun:
-    """How a job is to go about it."""
+    """The options of a run."""
 
     dry_run: bool = False
-    """Plan, and do nothing."""
+    """Plan only, and change nothing."""
     max_bytes: int = 0
-    """Read no more than this; 0: without bound. What is left is for the next run."""
+    """The maximum number of bytes to read; 0: no limit. The rest is left to the next run."""
     proof: bool = True
-    """Read everything again, and compare it with what was there before."""
+    """Read everything again, and compare it with the state before."""
     progress: Progress = lambda _: None
 
     def __post_init__(self) -> None:
@@ -102,7 +102,7 @@ class JobRun:
             raise ConfigError(f"max_bytes={self.max_bytes}: must not be negative; 0 is no bound")
 
     def choose(self, sizes: Iterable[int]) -> int:
-        """Return how many of some things, one after the other, fit the budget."""
+        """Return how many consecutive items fit the budget."""
         left, count = self.max_bytes, 0
         for size in sizes:
             left -= size
@@ -112,10 +112,10 @@ class JobRun:
         return count
 
     def check_budget(self, job: str, what: str, size: int) -> None:
-        """Refuse a budget that the next thing does not fit: run after run would do nothing.
+        """Reject a budget that is too small for the next item: no run would ever make progress.
 
         Raises:
-            ConfigError: it does not fit; the text says how much it needs.
+            ConfigError: the item does not fit; the text says how much it needs.
         """
         if 0 < self.max_bytes < size:
             raise ConfigError(
@@ -126,7 +126,7 @@ class JobRun:
 
 @dataclass(slots=True)
 class JobReport:
-    """What a run has done."""
+    """The result of a run."""
 
     plan: JobPlan
     is_dry: bool = False
@@ -136,17 +136,17 @@ class JobReport:
     after: Proof | None = None
     facts: dict[str, object] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
-    """What is wrong; none if all is well."""
+    """Problems; empty on success."""
     notes: list[str] = field(default_factory=list)
-    """What is not wrong, and should be known: what others have changed meanwhile."""
+    """Notes that are not problems, such as concurrent changes by others."""
 
     @property
     def is_right(self) -> bool:
-        """Whether nothing is wrong."""
+        """Whether there are no problems."""
         return not self.problems
 
     def check(self) -> None:
-        """Compare what was there with what is there now."""
+        """Compare the proofs before and after."""
         if self.before is None or self.after is None or self.before == self.after:
             return
         self.problems.append(

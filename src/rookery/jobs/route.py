@@ -1,7 +1,7 @@
-"""Where each record goes: to which topic, and to which of its partitions.
+"""Decides the target topic and partition of each record.
 
-It is decided by the record and its place alone, never by chance, so that a slice that is done again
-goes the same way.
+The decision depends only on the record and its position, never on chance, so a repeated slice takes
+the same route.
 """
 
 from __future__ import annotations
@@ -14,24 +14,24 @@ import pyarrow as pa
 
 from rookery.jobs.proof import spread
 
-# Records without a key stay together in runs of so many offsets: few and large batches.
+# Records without a key stay together in runs of this many offsets: few, large batches.
 _RUN_OFFSETS: Final = 1000
 
 Numbers = npt.NDArray[np.int32]
 
 
 class TopicRoute(NamedTuple):
-    """The way from topics to topics."""
+    """The mapping from topics to topics."""
 
     targets: dict[str, str]
-    """The topic that each topic's records go to."""
+    """The target topic of each source topic."""
     counts: dict[str, int]
-    """How many partitions those have."""
+    """The number of partitions of each target."""
     by: Literal["key", "partition"] = "key"
-    """By the key, as Java's producer does it, or each to the partition of the same number."""
+    """By the key, as in Java's producer, or to the partition with the same number."""
 
     def send(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Return rows as records of their new topics, with the partition of each.
+        """Return rows as records of their target topics, with the partition of each.
 
         They must have the columns topic, partition, offset, timestamp, key, value and headers.
         """

@@ -4,13 +4,14 @@
                         ▲                                                    │
                         └──────────── cursor, in the cluster log ◄───────────┘
 
-A run that is killed, or has used up its budget, is begun again where it was. What it had found is
-kept with the cursor until a run has come to its end and told of it: else a run that is killed would
-take what it knew with it. What is rewritten meanwhile is checked by who rewrites it, and again as
-part of the new object when its turn comes.
+A run that is killed, or has used up its budget, resumes where it stopped. Its findings are stored
+with the cursor until a run completes and reports them; otherwise a killed run would lose them. Rows
+that are rewritten in the meantime are checked by the rewriting process, and again as part of the
+new object in its turn.
 
-The proof is of the rows of the cluster log: those that it names in the objects of a task, and those
-of them that were read and are sound. Where others move rows meanwhile, both are of one version.
+The proof covers the rows of the cluster log: those that it names in the objects of a task, and
+those of them that were read and are valid. If others move rows in the meantime, both refer to one
+version.
 """
 
 from __future__ import annotations
@@ -41,13 +42,13 @@ _TASKS_PER_SLOT: Final = 2
 _READ_BYTES: Final = 4 * 1024 * 1024
 _ROUNDS: Final = 5
 _MAX_FAULTS: Final = 1000
-# What is kept with the cursor, so that it fits an entry of the cluster log.
+# The limits of what is stored with the cursor, so that it fits an entry of the cluster log.
 _KEPT_FAULTS: Final = 100
 _KEPT_CHARACTERS: Final = 500
 
 
 class _Object(NamedTuple):
-    """An object, and how much of it the log names."""
+    """An object, and how many of its bytes the log references."""
 
     object_id: int
     bytes: int
@@ -64,18 +65,18 @@ class _Task(NamedTuple):
 
 
 class _Checked(NamedTuple):
-    """What a task has found."""
+    """The findings of a task."""
 
     records: int
     faults: list[LogFault]
     named: Proof
-    """Of the rows that the cluster log names in its objects."""
+    """The proof of the rows that the cluster log names in its objects."""
     sound: Proof
-    """Of those that nothing is wrong with."""
+    """The proof of the rows without faults."""
 
 
 class _Faults:
-    """What was found and is not told yet, also by runs before this one."""
+    """Faults that are not yet reported, including those of earlier runs."""
 
     def __init__(self, position: dict[str, Any]) -> None:
         self.texts: list[str] = list(position.get("faults", ()))
@@ -89,7 +90,7 @@ class _Faults:
         ]
 
     def position(self) -> dict[str, Any]:
-        """Return what is kept with the cursor: as much as there is room for, and how many."""
+        """Return the part that is stored with the cursor: the faults that fit, and their number."""
         if not self.count:
             return {}
         kept = [text[:_KEPT_CHARACTERS] for text in self.texts[:_KEPT_FAULTS]]
@@ -99,16 +100,16 @@ class _Faults:
 def scrub(
     spark: SparkSession, place: ClusterAddress, run: JobRun | None = None, *, restart: bool = False
 ) -> JobReport:
-    """Check every batch of the log by its checksum, and every segment by its own.
+    """Verify the checksum of every batch and of every segment of the log.
 
     Args:
-        spark: where the tasks run.
-        place: where the log lies.
+        spark: the session that runs the tasks.
+        place: the location of the log.
         run: budget, dry run, proof, progress.
-        restart: begin with the first object, wherever the last run stopped.
+        restart: start with the first object, regardless of where the last run stopped.
 
     Raises:
-        ConfigError: the log cannot be opened, or the budget is too little.
+        ConfigError: the log cannot be opened, or the budget is too small.
         Unavailable: the log cannot be read.
     """
     run = run or JobRun()
@@ -117,7 +118,7 @@ def scrub(
 
 
 class _Scrub:
-    """One run."""
+    """One run of a scrub."""
 
     def __init__(
         self, spark: SparkSession, place: ClusterAddress, log: BlockingLog, run: JobRun
@@ -176,17 +177,17 @@ class _Scrub:
         report.problems += faults.texts
         if self._run.proof:
             report.before, report.after = named, sound
-        if not faults.count:  # else they say it better
+        if not faults.count:  # otherwise the faults are more specific
             report.check()
 
     def _end(self, batch_id: int, cursor: tuple[bool, int], faults: _Faults) -> None:
-        """Note that all is told, and that the next run begins anew if there is no more."""
+        """Record that all faults are reported; the next run starts over if no objects are left."""
         is_last = not _behind(self._log.log, cursor)
         if is_last or faults.count:
             self._log.run(self._ledger.commit(batch_id, {} if is_last else _position(cursor)))
 
     def _next(self, cursor: tuple[bool, int], left: int) -> list[_Object]:
-        """Return the next slice of the objects that there are now."""
+        """Return the next slice of the current objects."""
         self._log.run(self._log.log.barrier())
         slice_: list[_Object] = []
         size = 0
@@ -208,7 +209,7 @@ def _cursor(position: dict[str, Any]) -> tuple[bool, int]:
 
 
 def _behind(log: DirectLog, cursor: tuple[bool, int]) -> list[_Object]:
-    """Return the objects whose turn is still to come, in their order."""
+    """Return the objects after the cursor, in order."""
     sizes: dict[int, int] = {}
     for topic in log.state.topics:
         for partition in topic.partitions:
@@ -233,9 +234,9 @@ def _shares(slice_: list[_Object]) -> Iterator[frozenset[int]]:
         yield frozenset(ids)
 
 
-# In the tasks.
+# Code that runs in the tasks.
 
-# Of its own: the state must stand still during a check, and whoever writes moves it.
+# A separate log: the state must not change during a check, and writers advance it.
 _LOGS: SharedLogs[BlockingLog] = SharedLogs(
     lambda place: BlockingLog(place, "scrub"), BlockingLog.finish
 )
@@ -274,7 +275,7 @@ class _Named(NamedTuple):
 
 
 def _places(rows: RowTable) -> list[_Named]:
-    """Return the rows; the state is about to move on."""
+    """Copy the rows, because the state is about to change."""
     return [
         _Named(one.span, one.row.object_id, one.row.position, one.row.size)
         for object_id in rows.objects
@@ -292,7 +293,7 @@ def _is_within(one: _Named, spans: Collection[OffsetSpan]) -> bool:
 
 
 def _prove(rows: list[_Named]) -> Proof:
-    """Sum up rows by what they hold, and where."""
+    """Sum up rows by their content and location."""
     values = [b"%b %d %d %d %d" % (*one.span[:2], *one[1:]) for one in rows]
     bases = [one.span.base_offset for one in rows]
     ends = [one.span.end_offset for one in rows]
@@ -313,7 +314,7 @@ async def _suspects(log: DirectLog, rows: RowTable, note: Any) -> list[Suspect]:
 
 
 async def _confirmed(log: DirectLog, suspects: list[Suspect]) -> list[Suspect]:
-    """Look at suspects in newer states, until they are where they were: they may have moved."""
+    """Check suspects again in newer states, until they no longer move."""
     found: list[Suspect] = []
     for _ in range(_ROUNDS):
         if not suspects:

@@ -1,4 +1,4 @@
-"""What there is to move, cut into slices: by offsets, or by time."""
+"""Cuts the records to move into slices, by offset or by time."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from rookery.jobs.transfer import Offsets, TransferSlice
 from rookery.model.uuid import uuid_text
 
 SLICE_BYTES: Final = 512 * 1024 * 1024
-"""What is committed at once, about."""
-# The map of a slice is held in memory by the driver.
+"""The approximate size of a commit."""
+# The driver holds the offset map of a slice in memory.
 _SLICE_OFFSETS: Final = 4_000_000
 _TASK_OFFSETS: Final = 1_000_000
 _HALVINGS: Final = 40
@@ -27,10 +27,10 @@ _ALL: Final = (1 << 63) - 1
 
 
 def check_slice_bytes(size: int) -> None:
-    """Refuse slices without bytes.
+    """Reject a slice size below 1.
 
     Raises:
-        ConfigError: it is not positive.
+        ConfigError: the size is not positive.
     """
     if size < 1:
         raise ConfigError(f"slice_bytes={size}: must be at least 1 (--slice-bytes)")
@@ -40,7 +40,7 @@ def find_topics(log: BlockingLog, names: Sequence[str]) -> list[Topic]:
     """Return topics in the order in which they are named.
 
     Raises:
-        ConfigError: one of them is not there, or is named twice.
+        ConfigError: one of them does not exist, or is named twice.
     """
     state = log.run(log.log.barrier())
     missing = [name for name in names if name not in state.topics.by_name]
@@ -53,18 +53,19 @@ def find_topics(log: BlockingLog, names: Sequence[str]) -> list[Topic]:
 @dataclass(kw_only=True, slots=True)
 class _Cutter:
     log: BlockingLog
-    """Of the source."""
+    """The log of the source."""
     topics: Sequence[str]
     tasks: int
-    """How many tasks run at a time."""
+    """The number of tasks that run concurrently."""
     slice_bytes: int = SLICE_BYTES
 
     def _known(self, position: dict[str, Any]) -> dict[str, Any]:
         """Return a position with the ids of its topics.
 
         Raises:
-            Conflict: one is not the topic that it was: its offsets are those of other records.
-            ConfigError: one is not among the topics by now, and its place would be forgotten.
+            Conflict: a topic was recreated, so its offsets refer to other records.
+            ConfigError: a topic of the position is no longer among the topics, so its progress
+                would be lost.
         """
         ids = {one.name: uuid_text(one.id) for one in find_topics(self.log, self.topics)}
         for name, known in position.get("topics", {}).items():
@@ -80,7 +81,7 @@ class _Cutter:
         return {**position, "topics": ids}
 
     def _ends(self) -> Offsets:
-        """Return where committed records end now."""
+        """Return the current end offsets of committed records."""
         return {
             topic.name: {str(one.index): end_of(one, is_committed=True) for one in topic.partitions}
             for topic in find_topics(self.log, self.topics)
@@ -107,13 +108,13 @@ class _Cutter:
 
 @dataclass(kw_only=True, slots=True)
 class OffsetCutter(_Cutter):
-    """Takes of every partition the part that follows, so that all get on together."""
+    """Takes the next part of every partition, so that all partitions advance together."""
 
     until: Offsets = field(default_factory=dict)
-    """Where records ended when the run began: who writes meanwhile shall not keep it at work."""
+    """The end offsets at the start of the run, so that concurrent writers do not prolong it."""
 
     def remaining(self, position: dict[str, Any]) -> int:
-        """Begin a run; return how many bytes there are behind a position."""
+        """Start a run; return the number of bytes after a position."""
         self._known(position)
         self.until = self._ends()
         begins = self._begins(position)
@@ -124,7 +125,7 @@ class OffsetCutter(_Cutter):
         return _size(self._plan(begins, self.until))
 
     def next(self, position: dict[str, Any], max_bytes: int) -> TransferSlice | None:
-        """Return what follows a position; None if nothing does, or nothing within the bound."""
+        """Return the slice after a position; None if there is none, or none within the limit."""
         begins, ends = self._begins(position), self.until
         ranges = self._plan(begins, ends)
         most = min(self.slice_bytes, max_bytes or self.slice_bytes)
@@ -142,7 +143,7 @@ class OffsetCutter(_Cutter):
             return None
         if not _offsets(begins, stops):
             return None
-        # Behind the plan, which knows topics by their names: an id does not come back.
+        # After the plan, which finds topics by name: ids are never reused.
         return self._slice(ranges, {**self._known(position), "was": begins, "next": stops})
 
     def same(self, position: dict[str, Any]) -> TransferSlice:
@@ -151,7 +152,7 @@ class OffsetCutter(_Cutter):
         return self._slice(ranges, self._known(position))
 
     def _begins(self, position: dict[str, Any]) -> Offsets:
-        """Return where each partition goes on; one that is new, from its beginning."""
+        """Return where each partition continues; a new one starts at its log start."""
         known: Offsets = position.get("next", {})
         return {
             name: {index: known.get(name, {}).get(index, start) for index, start in many.items()}
@@ -165,21 +166,21 @@ class OffsetCutter(_Cutter):
 
 
 class TimeCutter(_Cutter):
-    """Takes spans of time, one after the other; what is written later is left for another job.
+    """Takes consecutive spans of time; records written later are left to another job.
 
-    Where it is, is an offset for each partition, up to which records are taken, and the clock from
-    which on all others are. Without the offsets, records could fall behind that clock: compaction
-    may take away the very one whose time was the highest so far.
+    Its position is an end offset for each partition, and the clock after which all other records
+    follow. Without the offsets, records could end up before that clock: compaction may remove the
+    record that had the highest timestamp so far.
     """
 
     def remaining(self, position: dict[str, Any]) -> int:
-        """Return how many bytes there are behind a position."""
+        """Return the number of bytes after a position."""
         return _size(self._ranges(self._begin(position)))
 
     def next(self, position: dict[str, Any], max_bytes: int) -> TransferSlice | None:
         """Return what follows a position; None if nothing does, or nothing within the bound.
 
-        How far each partition is behind it (`next`), only those know who read it.
+        Only the tasks that read the slice know the position of each partition after it (`next`).
         """
         position = self._begin(position)
         most = min(self.slice_bytes, max_bytes or self.slice_bytes)
@@ -217,9 +218,9 @@ class TimeCutter(_Cutter):
     def _behind(
         self, position: dict[str, Any], max_bytes: int, enough: int = _ALL
     ) -> list[SpanShare]:
-        """Return the spans behind a position, no larger than that, where it can be done.
+        """Return the spans after a position, each of at most `max_bytes` where possible.
 
-        As many as have more than `enough` bytes together: what is behind them is cut later on.
+        The spans together have just over `enough` bytes; later ones are cut in a later call.
         """
         ranges = self._ranges(position)
         count = max(self.tasks, 2 * -(-_size(ranges) // max_bytes))
@@ -235,16 +236,16 @@ class TimeCutter(_Cutter):
         )
 
     def _ranges(self, position: dict[str, Any]) -> list[PlannedRange]:
-        """Plan all that lies behind a position."""
+        """Plan everything after a position."""
         self._known(position)
         _check_starts(position["next"], position["ends"], self._starts())
         ranges = self._plan(position["next"], position["ends"])
-        self._known(position)  # by names: they are still of the same topics
+        self._known(position)  # planned by name, so check that the topics are still the same
         return ranges
 
 
 def _check_starts(begins: Offsets, ends: Offsets, starts: Offsets) -> None:
-    """Refuse to go on if retention has taken records that were not replayed."""
+    """Refuse to continue if retention deleted records that were not yet replayed."""
     for name, many in begins.items():
         for index, begin in many.items():
             start = starts[name][index]
@@ -269,7 +270,7 @@ def _offsets(begins: Offsets, ends: Offsets) -> int:
 
 
 def _cut(begins: Offsets, ends: Offsets, parts: int) -> Offsets:
-    """Return where the first of so many parts ends."""
+    """Return the end of the first of `parts` parts."""
     return {
         name: {
             index: begins[name][index] + -(-max(end - begins[name][index], 0) // parts)

@@ -1,8 +1,8 @@
-"""A job's tasks on Spark: one function, many values, the results in order.
+"""Runs a job's tasks on Spark: one function over many values, with the results in order.
 
     tasks ──► Spark tasks, one each ──► result, or our own error ──► tried again, or raised
 
-It works in classic sessions and over Connect alike, and shuffles nothing.
+It works in classic sessions and over Connect, and does not shuffle.
 """
 
 from __future__ import annotations
@@ -27,24 +27,24 @@ _RESULT: Final = pa.schema(_FIELDS)
 
 
 class TaskFailure(NamedTuple):
-    """A task that raised one of our errors."""
+    """A task that raised a Rookery error."""
 
     error: Error
 
 
 def slots(spark: SparkSession) -> int:
-    """Return how many tasks run at a time, as far as that can be known."""
+    """Return the number of concurrent tasks, as far as it is known."""
     try:
         return max(spark.sparkContext.defaultParallelism, 1)
-    except (AttributeError, NotImplementedError):  # a Connect session does not say
+    except (AttributeError, NotImplementedError):  # not available in a Connect session
         return 2
 
 
 def run_tasks(spark: SparkSession, work: Callable[[T], R], tasks: Sequence[T]) -> list[R]:
-    """Run a function on every task; what others were faster at, or was out of reach, again.
+    """Run a function on every task; retry tasks that failed with a conflict or an outage.
 
     Raises:
-        Error: what a task raised for the last time.
+        Error: the last error of a task.
     """
     results: dict[int, R] = {}
     left = dict(enumerate(tasks))
@@ -64,7 +64,7 @@ def _run_once(
     spark: SparkSession, work: Callable[[T], R], tasks: dict[int, T]
 ) -> Iterator[tuple[int, R | TaskFailure]]:
     numbers = list(tasks)
-    # Every Spark task gets all of them: there are no more than a slice has.
+    # Every Spark task gets all of them: there are no more than in a slice.
     packed = [pickle.dumps(tasks[number]) for number in numbers]
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -80,11 +80,11 @@ def _run_once(
 
 
 def outcome(work: Callable[[T], R], task: T) -> R | TaskFailure:
-    """Do the work of a task; return what came of it, our own errors as such."""
+    """Run a task; return its result, or a Rookery error as `TaskFailure`."""
     try:
         return work(task)
     except ApiError as error:
-        return TaskFailure(Error(str(error)))  # it does not travel as it is
+        return TaskFailure(Error(str(error)))  # it does not survive pickling
     except Error as error:
         return TaskFailure(type(error)(str(error)) if type(error) in _PLAIN else _nearest(error))
 
@@ -93,7 +93,7 @@ _PLAIN: Final = frozenset((Conflict, Unavailable, Error))
 
 
 def _nearest(error: Error) -> Error:
-    """Return an error as one of the six, which anyone can read back."""
+    """Convert an error to the nearest class of `rookery.errors`, which can always be unpickled."""
     for kind in type(error).__mro__:
         if kind.__module__ == "rookery.errors" and kind is not Error:
             return kind(str(error))  # type: ignore[no-any-return] # all take a text

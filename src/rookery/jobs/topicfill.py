@@ -1,4 +1,4 @@
-"""A new topic, filled with records of other topics of the same cluster."""
+"""Fills a new topic with records of other topics of the same cluster."""
 
 from __future__ import annotations
 
@@ -27,23 +27,23 @@ _READ_BYTES: Final = 8 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Into:
-    """The topic that a job makes, and how it writes."""
+    """The topic that a job creates, and how it writes."""
 
     topic: str
     partitions: int = 1
     offset_map: str = ""
-    """A folder, or a URL of one, for the map of offsets, a Parquet file a slice; empty: none."""
+    """A folder, or its URL, for the offset map, with one Parquet file per slice; empty: none."""
     packing: PackSettings = field(default_factory=PackSettings)
-    """How batches and objects are made."""
+    """How batches and objects are built."""
     slice_bytes: int = SLICE_BYTES
-    """What is committed at once, about."""
+    """The approximate size of a commit."""
 
     def __post_init__(self) -> None:
         check_slice_bytes(self.slice_bytes)
 
 
 class FillRequest(NamedTuple):
-    """What the topic is filled with."""
+    """The sources that fill the topic."""
 
     job: str
     place: ClusterAddress
@@ -57,11 +57,11 @@ class FillRequest(NamedTuple):
 def fill(
     spark: SparkSession, log: BlockingLog, filling: FillRequest, into: Into, run: JobRun
 ) -> JobReport:
-    """Fill a topic, or go on where that was left.
+    """Fill a topic, or continue an earlier run.
 
     Raises:
-        ConfigError: the topics cannot be used so.
-        Conflict: somebody else writes to the new topic, or another run of the job is at work.
+        ConfigError: the topics cannot be used this way.
+        Conflict: another writer writes to the new topic, or another run of the job is active.
         Unavailable: the log cannot be read or written.
     """
     at = log.run(filling.ledger.read())
@@ -95,14 +95,14 @@ def _plan(filling: FillRequest, into: Into, size: int, run: JobRun) -> JobPlan:
 
 
 def budgeted(what: str, size: int, run: JobRun) -> tuple[tuple[JobPart, ...], tuple[JobPart, ...]]:
-    """Say what a run does of one thing, and what it leaves."""
+    """Return the part of a piece of work that a run does, and the part that it leaves."""
     now = min(size, run.max_bytes) if run.max_bytes else size
     parts = (JobPart(what, now),) if now else ()
     return parts, (JobPart(what, size - now),) if size > now else ()
 
 
 def moving_requests(size: int, run: JobRun) -> Requests:
-    """Estimate what moving so many bytes asks of the store."""
+    """Estimate the store requests for moving `size` bytes."""
     now = min(size, run.max_bytes) if run.max_bytes else size
     reads = now // _READ_BYTES + 1 if now else 0
     puts = now // PackSettings().object_bytes + 1 if now else 0

@@ -1,4 +1,4 @@
-"""The topics that jobs write to: made as asked for, or found as they were left."""
+"""The target topics of jobs: created on request, or found from an earlier run."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ _TIMES: Final = "message.timestamp.type"
 
 
 def kept_configs(topic: Topic) -> dict[str, str]:
-    """Return the settings that a copy of a topic has: all but whose clock counts.
+    """Return the settings for the copy of a topic: all except the timestamp type.
 
-    The records of a copy keep the times that they have, whoever had given them.
+    The records of a copy keep their timestamps, whatever their source.
     """
     return {name: value for name, value in topic.configs.items() if name != _TIMES}
 
@@ -25,18 +25,18 @@ def kept_configs(topic: Topic) -> dict[str, str]:
 def make_topic(
     log: BlockingLog, name: str, partitions: int, configs: Mapping[str, str], *, is_begun: bool
 ) -> None:
-    """Make a topic for a job, unless the job has begun with it.
+    """Create a topic for a job, unless the job has already started with it.
 
     Args:
-        log: of its cluster.
-        name: what it is called.
-        partitions: how many it has.
+        log: the log of its cluster.
+        name: the name of the topic.
+        partitions: the number of partitions.
         configs: its settings.
-        is_begun: whether the job has been at work before; else a topic of that name must be empty.
+        is_begun: whether the job has run before; otherwise a topic with that name must be empty.
 
     Raises:
-        ConfigError: it has other partitions, or records of its own.
-        ApiError: it cannot be called so.
+        ConfigError: it has another number of partitions, or records of its own.
+        ApiError: the name is not valid.
     """
     if not 1 <= partitions <= MAX_PARTITIONS:
         raise ConfigError(f"{partitions} partitions: must be from 1 to {MAX_PARTITIONS}")

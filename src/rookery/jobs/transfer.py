@@ -1,11 +1,11 @@
-"""Moves records from topics to topics in slices, each committed whole and once.
+"""Moves records between topics in slices, each committed atomically and exactly once.
 
     place in the cluster log ──► next slice ──► tasks stage it ──► one commit: its records and the
            ▲                                                       place behind it
            └────────────────── map written, records read back and compared ◄──┘
 
-Tasks are in the order of offsets (or of time), and so are the objects of a commit: the records of
-one partition stay in their order, and with them those of a key.
+Tasks are in offset order (or time order), and so are the objects of a commit. So the records of
+each partition, and of each key, keep their order.
 """
 
 from __future__ import annotations
@@ -41,34 +41,34 @@ _ANOTHER_RUN: Final = "another run of this job is at work; let it end, or wait f
 
 
 class TransferSlice(NamedTuple):
-    """What is moved and committed together."""
+    """The records that are moved and committed together."""
 
     shares: Sequence[list[PlannedRange] | SpanShare]
     """One for each task, in order."""
     bytes: int
     position: dict[str, Any]
-    """Where the job is behind it."""
+    """The job's position after it."""
 
 
 class SliceCutter(Protocol):
-    """Cuts what there is to move into slices."""
+    """Cuts the records to move into slices."""
 
     def next(self, position: dict[str, Any], max_bytes: int) -> TransferSlice | None:
-        """Return what follows a position; None if nothing does, or nothing within the bound."""
+        """Return the slice after a position; None if there is none, or none within the limit."""
 
     def same(self, position: dict[str, Any]) -> TransferSlice:
-        """Return the slice that ended at a position, once more."""
+        """Return the slice that ended at a position again."""
 
 
 @dataclass(kw_only=True, slots=True)
 class Transfer:
-    """One run."""
+    """One run of a transfer."""
 
     spark: SparkSession
     source: ClusterAddress
     target: ClusterAddress
     log: BlockingLog
-    """Of the target."""
+    """The log of the target."""
     ledger: Ledger
     route: TopicRoute
     cutter: SliceCutter
@@ -79,12 +79,12 @@ class Transfer:
     proved: tuple[str, ...] = COLUMNS
 
     def work(self, report: JobReport, total: int) -> None:
-        """Move slice after slice, until all is done or the budget is used up.
+        """Move one slice after another, until everything is done or the budget is used up.
 
         Raises:
-            Conflict: another run of the same job is at work, or somebody else at the target.
-            ConfigError: the budget is too little for anything.
-            Error: what makes it impossible; what is committed stays.
+            Conflict: another run of the same job is active, or another writer writes to the target.
+            ConfigError: the budget is too small for any slice.
+            Error: the move failed; committed slices remain.
         """
         with self.holding:
             self._work(report, total)
@@ -121,7 +121,7 @@ class Transfer:
             report.check()
 
     def _least(self, position: dict[str, Any], job: str) -> TransferSlice | None:
-        """Return a slice in spite of the budget, if it fits; None if there is nothing to move."""
+        """Return a slice regardless of the budget, and check that it fits; None if none is left."""
         one = self.cutter.next(position, 0)
         if one is not None:
             self.run.check_budget(job, "a slice", one.bytes)
@@ -165,10 +165,10 @@ class Transfer:
     # The target.
 
     def _begin(self, batch_id: int, was: dict[str, Any]) -> dict[str, Any]:
-        """Return what is to be known of a slice before anything is written.
+        """Return the facts about a slice that are needed before anything is written.
 
         Raises:
-            Conflict: what was written is gone, or the target has got other records since.
+            Conflict: the written records were deleted, or another writer added records.
         """
         self.log.run(self.ledger.check_targets())
         bases = self._bases()
@@ -187,7 +187,7 @@ class Transfer:
         return sorted(set(self.route.targets.values()))
 
     def _bases(self) -> Offsets:
-        """Return where the target's partitions end now."""
+        """Return the current end offsets of the target's partitions."""
         state: State = self.log.run(self.log.log.barrier())
         return {
             name: {str(one.index): one.next_offset for one in state.topics.by_name[name].partitions}
@@ -195,7 +195,7 @@ class Transfer:
         }
 
     def _check(self, commit: Commit, position: dict[str, Any], rows: int) -> None:
-        """Refuse to go on if the records are not where they should be."""
+        """Refuse to continue if the records are not at the expected offsets."""
         if commit.is_repeated:
             raise Conflict(_ANOTHER_RUN)
         if commit.records != rows:
@@ -223,11 +223,11 @@ class Transfer:
         self.log.run(self.offset_map.write(number, table))
 
     def _complete_map(self, number: int, position: dict[str, Any]) -> None:
-        """Write the map of the last slice, should a run have ended between the two.
+        """Write the map of the last slice, if a run ended between the commit and the map.
 
         Raises:
-            ConfigError: earlier ones are missing, too.
-            Conflict: it cannot be made any more.
+            ConfigError: earlier files are missing, too.
+            Conflict: it can no longer be built.
         """
         if self.offset_map is None:
             return
@@ -254,7 +254,7 @@ class Transfer:
 
 
 def _grown(bases: Offsets, now: Offsets) -> int:
-    """Return how many offsets the target has given since."""
+    """Return how many offsets the target has assigned since."""
     return sum(
         end - bases.get(name, {}).get(index, 0)
         for name, many in now.items()
@@ -263,7 +263,7 @@ def _grown(bases: Offsets, now: Offsets) -> int:
 
 
 def _reached(begins: Offsets, done: Sequence[MoveResult]) -> Offsets:
-    """Return where partitions are behind a slice: tasks are in order, and the last one knows."""
+    """Return the partitions' positions after a slice; the last task in order decides."""
     found = {name: dict(many) for name, many in begins.items()}
     for moved in done:
         for (topic, partition), offset in moved.reached.items():
@@ -274,7 +274,7 @@ def _reached(begins: Offsets, done: Sequence[MoveResult]) -> Offsets:
 def read_back(
     spark: SparkSession, place: ClusterAddress, commit: Commit, columns: tuple[str, ...]
 ) -> Proof:
-    """Read what was committed, and sum it up."""
+    """Read the committed records back, and sum them up."""
     host = host_mark(place)
     tasks = [_Back(place, host, OffsetRange(*one[:4]), columns) for one in commit.ranges]
     return sum(run_tasks(spark, _prove_back, tasks), Proof())

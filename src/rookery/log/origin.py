@@ -1,4 +1,4 @@
-"""Where a cluster's log lies, by name, and the open handles on it: for brokers, and without any.
+"""The location of a cluster's log, and the open handles on it.
 
 no store set   journal and SQLite in the data folder, objects in a store beneath it
 a store set    nothing on this host: objects in that store, agreement in the cluster log
@@ -27,16 +27,16 @@ from rookery.store.wrappers import CountedStore, NamespacedStore
 
 @dataclass(frozen=True, slots=True)
 class LogLocation:
-    """The names of a cluster's store and of its log; what may be secret in them is never shown."""
+    """The names of a cluster's store and cluster log; secrets in them are never shown."""
 
     data: str = "rookery-data"
     """The folder of brokers on one host; not used with a store."""
     store: str = ""
     """The object store of the log, such as s3://bucket/prefix."""
     cluster: str = ""
-    """The cluster log, such as etcd://host:2379; if empty, in the store itself."""
+    """The cluster log, such as etcd://host:2379; if empty, it is in the store itself."""
     namespace: str = "default"
-    """What the keys of this cluster's segments begin with."""
+    """The prefix of the keys of this cluster's segments."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "store", as_url(self.store))
@@ -44,7 +44,7 @@ class LogLocation:
 
     @property
     def is_local(self) -> bool:
-        """Whether all of it lies in a folder of this host."""
+        """Whether all data is in a folder of this host."""
         return not self.store
 
     @property
@@ -59,7 +59,7 @@ class LogLocation:
 
     @property
     def cluster_url(self) -> str:
-        """The URL of the cluster log: of its own, or in the store, or in the folder."""
+        """The URL of the cluster log: a separate one, or in the store, or in the folder."""
         if self.cluster:
             return self.cluster
         if self.store:
@@ -75,11 +75,11 @@ class LogLocation:
 
     @property
     def name(self) -> str:
-        """What to call it in messages."""
+        """The name for messages."""
         return f"folder {self.folder}" if self.is_local else f"store {name_of(self.store)}"
 
     def check(self) -> None:
-        """Refuse names that contradict each other.
+        """Reject names that contradict each other.
 
         Raises:
             ConfigError: they do.
@@ -92,13 +92,13 @@ class LogLocation:
             )
 
     def check_there(self, *, with_log: bool) -> None:
-        """Refuse folders that are not there: opening would make them, and find them empty.
+        """Reject folders that do not exist: opening would create them empty.
 
         Args:
-            with_log: whether the cluster log must be there already.
+            with_log: whether the cluster log must already exist.
 
         Raises:
-            ConfigError: there is nothing where the names point to.
+            ConfigError: the location does not exist.
         """
         self.check()
         if self.is_local:
@@ -125,7 +125,7 @@ class Handles:
     def __init__(
         self, origin: LogLocation, durability: Durability = "disk", prices: Prices | None = None
     ) -> None:
-        """Open what an origin names.
+        """Open everything that an origin names.
 
         Raises:
             ConfigError: a name cannot be used.
@@ -145,18 +145,18 @@ class Handles:
         self.cluster_log: ClusterLog = WatchedLog(opened, self.log_calls)
 
     async def owner(self) -> str | None:
-        """Return the id of the cluster whose log lies in the store; None if it is nobody's yet."""
+        """Return the id of the cluster that owns the store; None if no cluster does yet."""
         try:
             return (await self.store.read(CLUSTER)).decode()
         except NotFound:
             return None
 
     def places(self, state: Callable[[], State]) -> Places:
-        """Return what reads bytes of any object."""
+        """Return a reader for the bytes of any object."""
         return Places(self.files, self.store, state, self.namespace)
 
     async def close(self) -> None:
-        """Close all of it."""
+        """Close all handles."""
         if self.files is not None:
             await self.files.close()
         await self.store.close()

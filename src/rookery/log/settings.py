@@ -1,4 +1,4 @@
-"""What a user may set about the log: journal files, reading, the cache, and upkeep."""
+"""Settings of the log: journal files, reads, the cache, and maintenance."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from rookery.errors import ConfigError
 _LARGEST_BYTES: Final = (1 << 30) - 64
 
 Durability = Literal["disk", "os"]
-"""When an append is done: on the disk, or handed to the operating system (Kafka's default)."""
+"""When an append is acknowledged: on the disk, or in the operating system (Kafka's default)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,13 +18,13 @@ class JournalSettings:
     """The bounds of journal files and of the writes to them."""
 
     file_bytes: int = 256 * 1024 * 1024
-    """Size at which a new file is begun; one larger append has a file to itself."""
+    """Size at which a new file is started; a larger append gets a file of its own."""
     group_bytes: int = 16 * 1024 * 1024
     """Bytes of waiting appends that are written and synced together."""
     attempts: int = 3
-    """New files tried, one after the other, before an append fails."""
+    """New files tried in sequence before an append fails."""
     retry_ms: int = 100
-    """After that, appends are refused for this long before the disk is tried again."""
+    """After that, appends are rejected for this long before the disk is tried again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,9 +32,9 @@ class FilesSettings:
     """The bounds of reading journal files."""
 
     threads: int = 4
-    """Reads at the same time."""
+    """Number of concurrent reads."""
     max_open: int = 128
-    """Files kept open for the next read."""
+    """Number of files kept open for the next read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,43 +48,46 @@ class CacheSettings:
     stored_block_bytes: int = 4 * 1024 * 1024
     """Size of a block of an object in the store, where a request costs more than its bytes."""
     probation_percent: int = 25
-    """Part of the cache in which blocks that were read once push out each other only."""
+    """Share of the cache for blocks that were read once; they evict only each other."""
     max_ahead: int = 8
-    """Blocks of journal files read ahead at the same time; 0 reads only what is asked for."""
+    """Blocks of journal files read ahead at the same time; 0 disables read-ahead."""
     ahead_blocks: int = 8
-    """Blocks of objects in the store read ahead of one reader; all readers together have half of
-    probation for what was read ahead and not yet asked for."""
+    """Blocks of objects in the store that are read ahead of one reader.
+
+    All readers together have half of probation for blocks that were read ahead and not requested
+    yet.
+    """
 
 
 @dataclass(frozen=True, slots=True)
 class RewriteSettings:
-    """When batches are moved on, and how much at a time."""
+    """When batches are rewritten, and how much at a time."""
 
     merge_bytes: int = 64 * 1024 * 1024
-    """Size of a merged object, and of what is read for it."""
+    """Size of a merged object, and of the bytes read for it."""
     merge_rows: int = 100_000
-    """Rows that are read at once, since each costs memory, too."""
+    """Number of rows that one job reads, because each row costs memory."""
     merge_age_ms: int = 60_000
-    """After so long, batches are merged even if they are few."""
+    """Age after which batches are merged even if there are few."""
     max_age_ms: int = 7 * 86_400_000
-    """After so long, the rest is moved out of a merged object that is half empty."""
+    """Age after which the rest of a half-empty merged object is moved out of it."""
     row_bytes: int = 1024 * 1024
-    """Size of a row in a merged object: a reader looks through one for an offset."""
+    """Size of a row in a merged object: a reader scans one row to find an offset."""
     segment_bytes: int = 64 * 1024 * 1024
     """Size at which a partition's batches become a segment."""
     segment_age_ms: int = 3_600_000
-    """After this long they become a segment if they have at least"""
+    """Age after which they become a segment if they have at least"""
     segment_min_bytes: int = 1024 * 1024
-    """… this size; fewer do when they are as old as the topic's segment.ms."""
+    """… this size; fewer bytes do so when they are as old as the topic's segment.ms."""
     index_interval: int = 100
     """Messages between two entries of a segment's index."""
     index_interval_bytes: int = 64 * 1024
-    """Bytes between them at most."""
+    """Maximum number of bytes between two entries of the index."""
     round_bytes: int = 1024 * 1024 * 1024
-    """How much is rewritten before other upkeep has its turn."""
+    """Bytes that are rewritten before other maintenance runs."""
 
     def __post_init__(self) -> None:
-        """Refuse what no object could be made of."""
+        """Reject values with which no object can be built."""
         for name in self.__slots__:
             if getattr(self, name) < 1:
                 raise ConfigError(f"must be above 0, not {getattr(self, name)}", name=name)
@@ -95,29 +98,29 @@ class RewriteSettings:
 
 @dataclass(frozen=True, slots=True)
 class CareSettings:
-    """The rhythm of upkeep."""
+    """The intervals of maintenance."""
 
     snapshot_entries: int = 10_000
-    """A snapshot is written after so many entries,"""
+    """A snapshot is written after this number of entries,"""
     snapshot_bytes: int = 64 * 1024 * 1024
-    """… after so many bytes of them,"""
+    """… after this number of bytes of entries,"""
     snapshot_age_ms: int = 60_000
     """… or after this long, if objects wait to be deleted or topics have changed."""
     producer_expiration_ms: int = 86_400_000
-    """After so long an idle producer is forgotten."""
+    """Age after which an idle producer is removed."""
 
 
 @dataclass(frozen=True, slots=True)
 class CompactionSettings:
-    """How compaction works, whatever the topic."""
+    """Settings of compaction for all topics."""
 
     map_bytes: int = 128 * 1024 * 1024
-    """Memory for the keys of one partition's dirty part; what has no room waits for the next."""
+    """Memory for the keys of one partition's dirty part; the rest waits for the next run."""
     min_bytes: int = 1024 * 1024
-    """Less than this is not worth a rewrite, unless it has waited for `segment.ms`."""
+    """A smaller dirty part is not rewritten, unless it has waited for `segment.ms`."""
 
     def __post_init__(self) -> None:
-        """Refuse what cannot work."""
+        """Reject values that cannot work."""
         for name in self.__slots__:
             if getattr(self, name) < 1:
                 raise ConfigError(f"must be above 0, not {getattr(self, name)}", name=name)

@@ -1,1 +1,1 @@
-"""Kafka's own data directory: read, served, written, and brought home."""
+"""Kafka's own data directory: reading, serving, writing, import and export."""

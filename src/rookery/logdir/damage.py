@@ -1,4 +1,4 @@
-"""What is wrong with a file of a log directory: told, counted, and never in the way of the rest."""
+"""Damage in a file of a log directory: reported and counted, without blocking the rest."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ from rookery.records.scan import BatchDamage
 
 
 class Damage(NamedTuple):
-    """A file, and what is wrong with it."""
+    """A file, and its defect."""
 
     path: Path
     reason: str
     position: int | None = None
-    """The first bad byte, if one is known."""
+    """The first bad byte, if known."""
     offset: int | None = None
-    """The first offset that is in doubt, if one is known."""
+    """The first affected offset, if known."""
     end_offset: int | None = None
-    """The next offset that can be read, if there is one in the file."""
+    """The next readable offset, if the file has one."""
     is_torn: bool = False
-    """Whether the file only ends too early, as it does when Kafka was killed."""
+    """Whether the file is only truncated, as after a kill of Kafka."""
 
     @property
     def text(self) -> str:
-        """All of it on one line."""
+        """All details on one line."""
         places = []
         if self.position is not None:
             places.append(f"byte {self.position}")
@@ -34,5 +34,5 @@ class Damage(NamedTuple):
 
 
 def damage_of(path: Path, found: BatchDamage, end_offset: int | None = None) -> Damage:
-    """Name the file that damage was found in."""
+    """Add the file name to damage found in a batch."""
     return Damage(path, found.reason, found.position, found.offset, end_offset, found.is_torn)

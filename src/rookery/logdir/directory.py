@@ -1,10 +1,10 @@
-"""One broker's log directories, read only: whose they are, and every partition in them.
+"""One broker's log directories, read-only: their owner, and every partition in them.
 
     directory = LogDirectory.open([Path("/var/lib/kafka")])
     for name, log in directory.partitions.items(): ...
 
-Nothing is written, locked or repaired. What is damaged is named in `damage`, with file, position
-and offset, and the rest stays readable.
+Nothing is written, locked or repaired. Damage is listed in `damage`, with file, position and
+offset, and the rest stays readable.
 """
 
 from __future__ import annotations
@@ -38,26 +38,27 @@ from rookery.model.partition import TopicPartition
 
 @dataclass(slots=True)
 class LogDirectory:
-    """All that one broker has on its disks."""
+    """Everything that one broker has on its disks."""
 
     paths: tuple[Path, ...]
     meta: MetaProperties | None = None
-    """Whose they are; None if no `meta.properties` can be read."""
+    """The owner of the directories; None if no `meta.properties` is readable."""
     metadata: MetadataLog | None = None
-    """The cluster's metadata, if it lies in one of the directories."""
+    """The cluster's metadata, if one of the directories contains it."""
     partitions: dict[TopicPartition, PartitionLog] = field(default_factory=dict)
     leftovers: dict[Path, FolderName] = field(default_factory=dict)
-    """Folders that do not count: deleted, not yet moved here, or unknown to the cluster."""
+    """Ignored folders: deleted, not yet moved here, or unknown to the cluster."""
     is_clean: bool = True
-    """Whether Kafka was shut down in order."""
+    """Whether Kafka was shut down cleanly."""
     _damage: list[Damage] = field(default_factory=list)
 
     @classmethod
     def open(cls, paths: Sequence[Path]) -> LogDirectory:
-        """Read what the directories hold; of the logs only where they end.
+        """Read the contents of the directories; of the logs only their ends.
 
         Raises:
-            ConfigError: a path is no log directory of Kafka, or they are of different brokers.
+            ConfigError: a path is not a log directory of Kafka, or the paths belong to different
+                brokers.
         """
         directory = cls(tuple(paths))
         folders: list[tuple[Path, FolderName]] = []
@@ -74,24 +75,24 @@ class LogDirectory:
 
     @property
     def image(self) -> MetadataImage:
-        """What the cluster's metadata says; empty if there is none."""
+        """The content of the cluster's metadata; empty if there is none."""
         return self.metadata.image if self.metadata is not None else MetadataImage()
 
     @property
     def damage(self) -> list[Damage]:
-        """What is known to be wrong; `check` finds all of it."""
+        """The known damage; `check` finds all of it."""
         found = list(self._damage)
         if self.metadata is not None:
             found += self.metadata.damage
         return found + [one for log in self.partitions.values() for one in log.damage]
 
     def check(self) -> None:
-        """Read every byte of every log, so that `damage` tells all there is."""
+        """Read every byte of every log, so that `damage` is complete."""
         for log in self.partitions.values():
             log.check()
 
     def topic_id(self, name: str) -> bytes | None:
-        """Return a topic's id, by the metadata or by its partitions' own files."""
+        """Return a topic's id, from the metadata or from its partitions' own files."""
         topic = self.image.topics.by_name.get(name)
         if topic is not None:
             return topic.topic_id
@@ -99,7 +100,7 @@ class LogDirectory:
         return next((log.topic_id for log in logs if log.topic_id is not None), None)
 
     def _look(self, path: Path) -> list[tuple[Path, FolderName]]:
-        """Read whose a directory is; return the folders of its partitions."""
+        """Read the owner of a directory; return the folders of its partitions."""
         if not path.is_dir():
             raise ConfigError(f"{path}: is not a directory")
         self._identify(path)
@@ -170,7 +171,7 @@ class LogDirectory:
             self.partitions[name.partition] = log
 
     def _is_alone(self, name: TopicPartition) -> bool:
-        """Whether this broker alone decides what of a partition is committed."""
+        """Whether this broker alone decides which records of a partition are committed."""
         topic = self.image.topics.by_name.get(name.topic)
         partition = topic.partitions.get(name.partition) if topic is not None else None
         return (
@@ -180,7 +181,7 @@ class LogDirectory:
         )
 
     def _is_stray(self, log: PartitionLog) -> bool:
-        """Whether the cluster knows nothing of a partition: its topic was deleted meanwhile."""
+        """Whether the cluster does not know a partition, because its topic was deleted."""
         topics = self.image.topics
         if not topics.by_id or log.topic_id is None or self._has_lost_metadata:
             return False
@@ -189,7 +190,7 @@ class LogDirectory:
 
     @property
     def _has_lost_metadata(self) -> bool:
-        """Whether the cluster may know of more than can be read of its metadata."""
+        """Whether the cluster's metadata may contain more than is readable."""
         damage = self.metadata.damage if self.metadata is not None else []
         return any(not one.is_torn for one in damage)
 

@@ -1,4 +1,4 @@
-"""Small files of a log directory, read whole within a bound."""
+"""Reads small files of a log directory whole, up to a size limit."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ MAX_TEXT_BYTES: Final = 64 * 1024 * 1024
 
 
 def read_text(path: Path) -> str | None:
-    """Read a file of text; None if it is not there.
+    """Read a text file; None if it does not exist.
 
     Raises:
-        Corrupt: it is far too large, or is no text; the error begins with its path.
+        Corrupt: it is far too large, or not text; the error begins with its path.
     """
     try:
         with path.open("rb") as file:

@@ -1,4 +1,4 @@
-"""What a log directory holds, partition by partition: for people who must decide what to do."""
+"""Describes a log directory partition by partition, for operators."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from rookery.records import record as records
 from rookery.records.batch import NO_TIMESTAMP
 
 Progress = Callable[[int, int], None]
-"""Is told of bytes and records that were read."""
+"""Called with the bytes and records that were read."""
 
 
 @dataclass(slots=True)
 class PartitionInspection:
-    """One partition, after every batch in it was looked at."""
+    """One partition, after all of its batches were read."""
 
     name: TopicPartition
     topic_id: bytes | None
@@ -27,17 +27,17 @@ class PartitionInspection:
     high_watermark: int
     log_end: int
     last_stable: int
-    """Behind it, it is not known of every record whether it was committed."""
+    """From this offset on, some records may be uncommitted."""
     size_bytes: int
     segments: int
     batches: int | None = None
     records: int | None = None
-    """Records that are there, without markers; like batches, None if they were not looked at."""
+    """The existing records, without markers; None, like batches, if they were not read."""
     first_timestamp: int = NO_TIMESTAMP
     last_timestamp: int = NO_TIMESTAMP
     producers: list[ProducerEntry] = field(default_factory=list)
     open_transactions: dict[int, int] = field(default_factory=dict)
-    """Where the open transaction of each producer id begins."""
+    """The first offset of each producer id's open transaction."""
     aborted_transactions: int = 0
     damage: int = 0
 
@@ -48,7 +48,7 @@ def inspect(
     is_quick: bool = False,
     progress: Progress = lambda _bytes, _records: None,
 ) -> Iterator[PartitionInspection]:
-    """Look at every partition in turn; unless it is to be quick, every byte is read and checked."""
+    """Describe every partition in turn; unless `is_quick`, every byte is read and checked."""
     for log in directory.partitions.values():
         yield _view(log, progress, is_quick=is_quick)
 
@@ -77,7 +77,7 @@ def _view(log: PartitionLog, progress: Progress, *, is_quick: bool) -> Partition
 
 
 def _count(log: PartitionLog, view: PartitionInspection, progress: Progress) -> None:
-    """Read every batch, those below the log's start too: damage there is told as well."""
+    """Read every batch, including those below the log start: damage there is reported too."""
     view.batches = view.records = 0
     for segment in log.segments:
         for batch in segment.batches():
@@ -100,7 +100,7 @@ def _add(log: PartitionLog, view: PartitionInspection, batch: SegmentBatch) -> N
 
 
 def _visible(batch: SegmentBatch, start: int, end: int) -> int:
-    """Count the records of a batch between two offsets; it is opened only if it lies across one."""
+    """Count the records of a batch between two offsets; decode it only if it crosses one."""
     header = batch.header
     if start <= header.base_offset and header.last_offset < end:
         return header.record_count

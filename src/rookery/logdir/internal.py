@@ -1,4 +1,4 @@
-"""Groups and transactions of a broker's directory, out of Kafka's own topics."""
+"""Reads groups and transactions of a broker's directory from Kafka's internal topics."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from rookery.model.topicname import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 
 
 def read_groups(directory: LogDirectory) -> LoggedGroups:
-    """Read every group with its committed offsets, of the partitions that are here."""
+    """Read every group with its committed offsets, from the partitions in this directory."""
     groups = LoggedGroups()
     for name, log in directory.partitions.items():
         if name.topic == OFFSETS_TOPIC:
@@ -18,7 +18,7 @@ def read_groups(directory: LogDirectory) -> LoggedGroups:
 
 
 def read_transactions(directory: LogDirectory) -> LoggedTransactions:
-    """Read every transactional id with its state, of the partitions that are here."""
+    """Read every transactional id with its state, from the partitions in this directory."""
     transactions = LoggedTransactions()
     for name, log in directory.partitions.items():
         if name.topic == TRANSACTIONS_TOPIC:

@@ -1,7 +1,7 @@
-"""The metadata of a cluster out of a directory's `__cluster_metadata-0`.
+"""Reads a cluster's metadata from a directory's `__cluster_metadata-0`.
 
-The newest snapshot that is whole, then the log from its end on. What is damaged is passed over and
-named: most of a cluster's metadata is worth more than none.
+It reads the newest complete snapshot, then the log from its end on. Damaged parts are skipped and
+reported: most of a cluster's metadata is better than none.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ class MetadataLog:
     """A folder with a cluster's metadata, read only."""
 
     def __init__(self, folder: Path, *, is_clean: bool = True) -> None:
-        """Read all of it."""
+        """Read the whole folder."""
         self.folder = folder
         self.image = MetadataImage()
         self.snapshot: SnapshotName | None = None
-        """The snapshot that the image begins with, if there is one."""
+        """The snapshot that the image starts from, if there is one."""
         self.log = PartitionLog(folder, _PARTITION, is_clean=is_clean)
         self._damage: list[Damage] = []
         self._restore()
@@ -44,11 +44,11 @@ class MetadataLog:
 
     @property
     def damage(self) -> list[Damage]:
-        """What could not be read."""
+        """The parts that could not be read."""
         return self._damage + self.log.damage
 
     def _restore(self) -> None:
-        """Begin with the newest snapshot that is whole."""
+        """Start with the newest complete snapshot."""
         names = [parse_snapshot_name(path.name) for path in self.folder.iterdir()]
         for name in sorted((one for one in names if one is not None), reverse=True):
             path = self.folder / name.text
@@ -59,7 +59,7 @@ class MetadataLog:
                 continue
             for entry in entries:
                 self.image.apply(entry)
-            # Within a snapshot offsets begin at 0; it stands for those before its end.
+            # Offsets within a snapshot start at 0; it replaces all offsets before its end.
             self.image.next_offset, self.image.epoch = name
             self.snapshot = name
             return
@@ -87,7 +87,7 @@ def read_snapshot(path: Path) -> list[MetadataEntry | ControlEntry]:
     """Read a `.checkpoint` of the metadata log.
 
     Raises:
-        Corrupt: it is damaged, or was cut off; the text begins with its path.
+        Corrupt: it is damaged, or truncated; the text begins with its path.
     """
     if path.stat().st_size > MAX_SNAPSHOT_BYTES:
         raise Corrupt(f"is larger than {MAX_SNAPSHOT_BYTES} bytes", name=str(path))

@@ -1,4 +1,4 @@
-"""One partition's folder: its segments as one log, from the log's start to its high watermark."""
+"""One partition's folder: its segments as one log, from log start to high watermark."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ from rookery.records import record as records
 
 
 class Checkpoints(NamedTuple):
-    """What the files beside the partitions say of one of them; None where they say nothing."""
+    """The values of the directory's checkpoint files for one partition; None if missing."""
 
     log_start: int | None = None
     high_watermark: int | None = None
     recovery_point: int | None = None
     first_dirty: int | None = None
-    """Where the cleaner goes on: below it, compaction has been."""
+    """The cleaner's next offset: everything below is compacted."""
 
 
 class TimedOffset(NamedTuple):
-    """A record that was found by its time."""
+    """A record that was found by its timestamp."""
 
     offset: int
     timestamp: int
@@ -46,7 +46,7 @@ class TimedOffset(NamedTuple):
 
 
 class PartitionLog:
-    """A partition as it lies on the disk, read only."""
+    """A partition on disk, read-only."""
 
     def __init__(
         self,
@@ -57,14 +57,14 @@ class PartitionLog:
         is_clean: bool = True,
         is_alone: bool = True,
     ) -> None:
-        """Look at the folder's names; of the files only the last segment's end is read.
+        """List the folder; only the end of the last segment is read.
 
         Args:
-            folder: where its files are.
-            name: which partition it is.
-            checkpoints: what the log directory says of it.
-            is_clean: whether Kafka was shut down in order, so that what is there is whole.
-            is_alone: whether no other broker has to agree on what is committed.
+            folder: the folder of its files.
+            name: the partition.
+            checkpoints: the values of the log directory's checkpoints.
+            is_clean: whether Kafka was shut down cleanly, so that the files are complete.
+            is_alone: whether no other broker must agree on what is committed.
         """
         self.folder = folder
         self.name = name
@@ -72,9 +72,9 @@ class PartitionLog:
         self.is_clean = is_clean
         self.is_alone = is_alone
         self.leftovers: list[FileName] = []
-        """Files that Kafka had not got round to delete or to put in their place."""
+        """Files that Kafka had not yet deleted or renamed."""
         self.snapshots: list[int] = []
-        """The offsets of producer snapshots, rising."""
+        """The offsets of producer snapshots, in ascending order."""
         self._damage: list[Damage] = []
         self.segments = self._list()
         self.topic_id = self._topic_id()
@@ -86,7 +86,7 @@ class PartitionLog:
 
     @property
     def high_watermark(self) -> int:
-        """The offset behind the last record that a consumer may see."""
+        """The offset after the last record that consumers can see."""
         known = self.checkpoints.high_watermark
         end = self.log_end if self.is_alone or known is None else min(known, self.log_end)
         return max(end, self.log_start)
@@ -98,25 +98,25 @@ class PartitionLog:
 
     @property
     def damage(self) -> list[Damage]:
-        """What is known to be wrong; `check` finds all of it."""
+        """The known damage; `check` finds all of it."""
         found = list(self._damage)
         for segment in self.segments:
-            # Only where nothing follows can a batch have been cut off by a stop.
+            # A crash can only cut off a batch at the end of the last segment.
             is_last = segment is self.segments[-1]
             found += [one._replace(is_torn=one.is_torn and is_last) for one in segment.damage]
         return found
 
     def check(self) -> None:
-        """Read every segment, so that `damage` tells all there is."""
+        """Read every segment, so that `damage` is complete."""
         for segment in self.segments:
             for _ in segment.batches():
                 pass
 
     def batches(self, offset: int | None = None, end: int | None = None) -> Iterator[SegmentBatch]:
-        """Go through the sound batches between two offsets, up to the high watermark if not told.
+        """Yield the valid batches between two offsets, by default up to the high watermark.
 
-        The first one may begin before the offset: a batch is not cut. What is damaged is passed
-        over. Each batch is valid until the next is asked for.
+        The first one may begin before the offset, since batches are not cut. Damaged batches are
+        skipped. Each batch is valid until the next one is requested.
         """
         start = self.log_start if offset is None else offset
         stop = self.high_watermark if end is None else end
@@ -129,7 +129,7 @@ class PartitionLog:
                 yield batch
 
     def read(self, offset: int, max_bytes: int) -> bytes:
-        """Return whole batches from an offset on; the first one always, others up to the limit."""
+        """Return whole batches from an offset on: always the first one, others up to the limit."""
         parts: list[bytes] = []
         size = 0
         for batch in self.batches(offset):
@@ -140,7 +140,7 @@ class PartitionLog:
         return b"".join(parts)
 
     def offset_for_time(self, timestamp: int) -> TimedOffset | None:
-        """Find the first record of that time or later; None if there is none."""
+        """Find the first record with this timestamp or a later one; None if there is none."""
         for segment in self.segments:
             is_last = segment is self.segments[-1]
             times = segment.times
@@ -154,21 +154,22 @@ class PartitionLog:
         return None
 
     def replay(self) -> PartitionReplay:
-        """Learn of the producers and transactions of the whole log.
+        """Rebuild the producers and transactions of the whole log.
 
-        The newest sound snapshot says what was known at its offset, the batches behind it the rest.
+        The newest valid snapshot has the state at its offset; the batches after it provide the
+        rest.
         """
         start, known, earlier = self._snapshot()
         replay = PartitionReplay(known or ())
         replay.aborted = earlier
         for batch in self.batches(start, self.log_end) if start < self.log_end else ():
-            # A snapshot is taken between two batches; where there is none, the log may begin
-            # within one.
+            # A snapshot is taken between two batches; without one, the log may begin within a
+            # batch.
             if known is None or batch.header.base_offset >= start:
                 replay.apply(batch.data, batch.header)
         return replay
 
-    # What is read at once.
+    # Files that are read immediately.
 
     def _list(self) -> list[LogFileSegment]:
         found: dict[int, LogFileSegment] = {}
@@ -203,10 +204,10 @@ class PartitionLog:
             return []
 
     def _find_end(self) -> int:
-        """Find the offset behind the last sound batch; after a crash look at all that is in doubt.
+        """Find the offset after the last valid batch; after a crash, check all doubtful segments.
 
-        Kafka syncs up to the recovery point now and then. What lies behind it may have been lost
-        by a machine that stopped, in the middle of a segment too.
+        Kafka syncs up to the recovery point from time to time. A machine crash can lose anything
+        after it, even in the middle of a segment.
         """
         if not self.segments:
             return self.log_start
@@ -217,7 +218,7 @@ class PartitionLog:
         return max(*ends, self.log_start)
 
     def _snapshot(self) -> tuple[int, list[ProducerEntry] | None, list[LoggedAbort]]:
-        """Return the newest state of producers that can be trusted, and what was aborted before."""
+        """Return the newest valid producer snapshot, and the transactions aborted before it."""
         for offset in reversed(self.snapshots):
             path = self.folder / FileName(offset, FileKind.PRODUCERS).text
             if offset > self.log_end:
@@ -244,10 +245,10 @@ class PartitionLog:
 
 
 def _first_from(batch: SegmentBatch, timestamp: int, start: int, end: int) -> TimedOffset | None:
-    """Find a batch's first record of that time or later between two offsets."""
+    """Find a batch's first record at or after a timestamp, between two offsets."""
     header = batch.header
     if header.max_timestamp < timestamp:
-        return None  # as Kafka does, the end of a transaction is found, too
+        return None  # as in Kafka, transaction markers are found, too
     epoch = header.partition_leader_epoch
     for record in records.read(batch.data, header._replace(position=0)):
         if record.timestamp >= timestamp and start <= record.offset < end:

@@ -1,8 +1,8 @@
-"""One segment of a partition: its `.log`, found in by the indexes beside it, read in windows.
+"""One segment of a partition: its `.log`, located by its indexes and read in windows.
 
-Files are read by `pread`, at most a window at a time, so a segment of any size costs the same
-memory. An index is a hint: a place that it names is checked before it is used, and a segment
-without one is walked through once.
+Files are read by `pread`, at most a window at a time, so memory use does not depend on the segment
+size. An index is a hint: its positions are checked before use, and a segment without an index is
+scanned once.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ from rookery.records.expectation import FAR, Expectation, ExpectedExtent, Offset
 from rookery.records.scan import BatchDamage, Scan, scan
 
 WINDOW_BYTES: Final = 4 * 1024 * 1024
-"""How much of a file is read at a time, unless a batch is larger."""
+"""The number of bytes that are read at a time, unless a batch is larger."""
 MAX_INDEX_BYTES: Final = 256 * 1024 * 1024
-"""Index files beyond this are not Kafka's."""
+"""Larger index files were not written by Kafka."""
 MAX_BATCH_BYTES: Final = (1 << 31) - 1
 MAX_OFFSET: Final = (1 << 63) - 1
 
@@ -47,20 +47,20 @@ class SegmentBatch(NamedTuple):
     """A batch and its bytes."""
 
     header: BatchHeader
-    """Its `position` is that in the file."""
+    """Its `position` is the position in the file."""
     data: memoryview
 
 
 class LogFileSegment:
-    """The files of one segment; nothing is open between calls."""
+    """The files of one segment; no file stays open between calls."""
 
     def __init__(self, folder: Path, base_offset: int) -> None:
-        """Look at nothing yet."""
+        """Set up without reading anything."""
         self.folder = folder
         self.base_offset = base_offset
         self.path = folder / file_name(base_offset, FileKind.LOG)
         self.damage: list[Damage] = []
-        """What is known to be wrong; `check` finds all of it."""
+        """The known damage; `check` finds all of it."""
         self._positions: list[PositionEntry] | None = None
         self._times: list[TimeEntry] | None = None
 
@@ -75,7 +75,7 @@ class LogFileSegment:
 
     @property
     def positions(self) -> list[PositionEntry]:
-        """Where batches lie; rebuilt in memory if the index is missing."""
+        """The positions of batches; rebuilt in memory if the index is missing."""
         if self._positions is None:
             data = _read_index(self.beside(FileKind.INDEX), POSITION_BYTES)
             if data is None:
@@ -86,7 +86,7 @@ class LogFileSegment:
 
     @property
     def times(self) -> list[TimeEntry]:
-        """Which times lie where; rebuilt in memory if the index is missing."""
+        """The offsets of timestamps; rebuilt in memory if the index is missing."""
         if self._times is None:
             data = _read_index(self.beside(FileKind.TIMES), TIME_BYTES)
             if data is None:
@@ -96,41 +96,41 @@ class LogFileSegment:
         return self._times or []
 
     def aborted(self) -> list[LoggedAbort]:
-        """Read which transactions that end in this segment were aborted.
+        """Read the aborted transactions that end in this segment.
 
         Raises:
-            Corrupt: the file that says so is damaged.
+            Corrupt: the file that lists them is damaged.
         """
         path = self.beside(FileKind.ABORTED)
         data = _read_index(path, ABORTED_BYTES)
         return [] if data is None else parse_aborted(data, str(path))
 
     def batches(self, offset: int = 0, end: int | None = None) -> Iterator[SegmentBatch]:
-        """Go through the sound batches from the one that holds an offset on.
+        """Yield the valid batches, starting with the one that contains an offset.
 
-        Each is valid until the next is asked for. A batch that is damaged is passed over, and
-        noted in `damage`.
+        Each batch is valid until the next one is requested. A damaged batch is skipped and recorded
+        in `damage`.
 
         Args:
-            offset: the first one wanted.
-            end: the byte of the file to stop at; its size, if not given.
+            offset: the first wanted offset.
+            end: the file position to stop at; the file size, if not given.
         """
         with self.path.open("rb", buffering=0) as file:
             yield from _Reading(self, file.fileno(), end).run(offset)
 
     def check(self) -> list[BatchHeader]:
-        """Read all of it; return the headers of the sound batches, and note what is damaged."""
+        """Read the whole file; return the headers of the valid batches, and record damage."""
         return [batch.header for batch in self.batches()]
 
     def headers(self, offset: int = 0) -> Iterator[BatchHeader]:
-        """Go through the headers of the sound batches from the one that holds an offset on."""
+        """Yield the headers of the valid batches, starting with the one that contains an offset."""
         return (batch.header for batch in self.batches(offset))
 
     def find_end(self, *, is_checked: bool = False) -> int:
-        """Return the offset behind the last sound batch; the base offset, if there is none.
+        """Return the offset after the last valid batch; the base offset, if there is none.
 
-        With `is_checked` the whole file is read, else only what lies behind the last place in the
-        index at which there is a sound batch.
+        With `is_checked` the whole file is read, otherwise only the part after the last index entry
+        that points to a valid batch.
         """
         places = [] if is_checked else [one.offset for one in reversed(self.positions[-_TRIES:])]
         for start in (*places, self.base_offset):
@@ -142,14 +142,14 @@ class LogFileSegment:
         return self.base_offset
 
     def offset_for_time(self, timestamp: int) -> int:
-        """Tell from which offset on to look for the first record of that time or later."""
+        """Return the offset at which to start searching for a timestamp."""
         return offset_before(self.times, timestamp, self.base_offset)
 
     def _rebuild(self, kind: FileKind) -> None:
         path = self.beside(kind)
         self.damage.append(Damage(path, "the index is missing; it was rebuilt in memory"))
         indexer = Indexer(self.base_offset)
-        # The walk asks for positions of its own accord only to get over damage.
+        # The scan itself uses positions only to skip damage.
         self._positions = self._positions or []
         for header in self.headers():
             indexer.add(header)
@@ -160,13 +160,13 @@ class LogFileSegment:
             self._times = indexer.times
 
     def note(self, damage: Damage) -> None:
-        """Remember what is wrong, once."""
+        """Record damage, once."""
         if damage not in self.damage:
             self.damage.append(damage)
 
 
 class _Reading:
-    """One passage through a log file."""
+    """One pass through a log file."""
 
     def __init__(self, segment: LogFileSegment, descriptor: int, end: int | None) -> None:
         self.segment = segment
@@ -192,11 +192,11 @@ class _Reading:
                 size = WINDOW_BYTES
                 continue
             position, next_offset = position + found.end, found.next_offset
-            # A batch that is larger than the window is read whole the next time.
+            # A batch that is larger than the window is read whole next time.
             size = max(WINDOW_BYTES, min(found.needed, MAX_BATCH_BYTES))
 
     def _scan(self, position: int, size: int, lowest: int) -> Scan:
-        """Scan a window of the file; its first batch has this offset or a higher one."""
+        """Scan a window of the file; its first batch has at least this offset."""
         extent = ExpectedExtent(lowest, FAR, position, self.end - position)
         expected = Expectation.of(extent, OffsetRule.SPARSE)
         return scan(self._window(position, size), expected)
@@ -205,7 +205,7 @@ class _Reading:
         return memoryview(os.pread(self.descriptor, min(size, self.end - position), position))
 
     def _begin(self, offset: int) -> int:
-        """Find where to begin to read; the index may be wrong, so what it names is looked at."""
+        """Find the start position; the index may be wrong, so its position is checked."""
         if offset <= self.segment.base_offset:
             return 0
         position = position_of(self.segment.positions, offset)
@@ -214,14 +214,14 @@ class _Reading:
         return position if self._is_batch(position, self.segment.base_offset, offset) else 0
 
     def _is_batch(self, position: int, lowest: int, highest: int) -> bool:
-        """Whether a sound batch begins there, whose offsets are not beyond what is wanted."""
+        """Whether a valid batch begins there, with offsets not beyond the wanted one."""
         found = self._scan(position, WINDOW_BYTES, lowest)
         if not found.headers and found.needed > len(found.data):
             found = self._scan(position, min(found.needed, MAX_BATCH_BYTES), lowest)
         return bool(found.headers) and found.headers[0].base_offset <= highest
 
     def _get_over(self, damage: BatchDamage) -> int | None:
-        """Note damage; return where the next sound batch begins, None if there is none."""
+        """Record damage; return the position of the next valid batch, None if there is none."""
         after = self._beyond(damage)
         end = None
         if after is not None:
@@ -233,7 +233,7 @@ class _Reading:
         return after
 
     def _beyond(self, damage: BatchDamage) -> int | None:
-        """Find the next sound batch after a damaged one: by its length, or by the index."""
+        """Find the next valid batch after a damaged one: by its length, or by the index."""
         begin = damage.position
         head = bytes(self._window(begin, OVERHEAD))
         length = int.from_bytes(head[8:], "big", signed=True)
@@ -246,7 +246,7 @@ class _Reading:
 
 
 def _read_index(path: Path, entry_bytes: int) -> bytes | None:
-    """Read an index file as far as it is used; None if it is not there."""
+    """Read the used part of an index file; None if it does not exist."""
     try:
         with path.open("rb", buffering=0) as file:
             return _used(file.fileno(), entry_bytes)
@@ -255,7 +255,7 @@ def _read_index(path: Path, entry_bytes: int) -> bytes | None:
 
 
 def _used(descriptor: int, entry_bytes: int) -> bytes:
-    # A running broker keeps megabytes of zeros behind the entries that it has made.
+    # A running broker preallocates megabytes of zeros after the last entry.
     found = bytearray()
     while block := os.pread(descriptor, _INDEX_BLOCKS * entry_bytes, len(found)):
         found += block

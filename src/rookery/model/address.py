@@ -16,7 +16,7 @@ class Address(NamedTuple):
 
     @property
     def text(self) -> str:
-        """The form that `parse_address` reads back."""
+        """The text form, which `parse_address` accepts."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"{host}:{self.port}"
 
@@ -29,10 +29,10 @@ _ADDRESS = re.compile(
 
 
 def parse_address(text: str, setting: str = "address", *, lowest_port: int = 1) -> Address:
-    """Read one `host:port`; where one listens, port 0 may stand for any that is free.
+    """Parse one `host:port`; for a listening address, port 0 means any free port.
 
     Raises:
-        ConfigError: it is not one; the text names the setting.
+        ConfigError: it is not an address; the message names the setting.
     """
     match = _ADDRESS.fullmatch(text)
     if match is None:
@@ -46,7 +46,7 @@ def parse_address(text: str, setting: str = "address", *, lowest_port: int = 1) 
 
 
 def parse_addresses(text: str, setting: str = "bootstrap.servers") -> list[Address]:
-    """Read addresses parted by commas, each once, in the order given.
+    """Parse comma-separated addresses, without duplicates, in the order given.
 
     Raises:
         ConfigError: there is none, or one of them is not an address.
@@ -59,7 +59,7 @@ def parse_addresses(text: str, setting: str = "bootstrap.servers") -> list[Addre
 
 
 def address_name(address: object) -> str:
-    """Return a socket's address as people write it."""
+    """Return a socket's address in its usual text form."""
     if isinstance(address, tuple) and len(address) >= 2:
         host, port = address[:2]
         return f"[{host}]:{port}" if ":" in str(host) else f"{host}:{port}"

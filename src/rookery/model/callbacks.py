@@ -1,4 +1,4 @@
-"""Lists of callbacks that can be left again."""
+"""Lists of callbacks from which a callback can be removed again."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ C = TypeVar("C")
 
 
 def register(callbacks: list[C], callback: C) -> Callable[[], None]:
-    """Append a callback; return a function that undoes this."""
+    """Append a callback; return a function that removes it."""
     callbacks.append(callback)
 
     def undo() -> None:

@@ -1,4 +1,4 @@
-"""What control records say: the log's own words, which no consumer gets to see."""
+"""Types of control records, which the log itself writes and consumers never see."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from enum import IntEnum
 
 
 class ControlRecordType(IntEnum):
-    """What a control record means; its number stands in the key, and higher ones are Kafka's."""
+    """The meaning of a control record; the number is in the key, and higher ones are Kafka's."""
 
     ABORT = 0
     COMMIT = 1

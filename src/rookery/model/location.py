@@ -1,8 +1,8 @@
-"""Addresses and options that may hold secrets, as text that does not show them.
+"""Addresses and options that may hold secrets, as text that hides them.
 
-`str`, `repr` and formatting show such a text without its secrets, so that none gets into a message,
-a log or the `repr` of what holds it. `reveal` returns all of it. Where text is expected it works as
-text: methods of `str` see all of it.
+`str`, `repr` and formatting show such a text without its secrets, so that none gets into a
+message, a log or the `repr` of an object that contains it. `reveal` returns the full text. Methods
+of `str` also work on the full text.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from typing import Final, Self
 from urllib.parse import parse_qsl, urlsplit
 
 HIDDEN: Final = "***"
-"""Stands for a secret."""
+"""The placeholder for a secret."""
 
-# What the names have in them that clients of object stores, catalogs and etcd have for secrets, …
+# Secret options of object stores, catalogs and etcd have names that contain one of these, …
 _WORDS: Final = ("secret", "token", "password", "credential", "signature")
-# … or at their end, …
+# … or end in one of these, …
 _ENDS: Final = ("_key", "_key_base64", "-key")
-# … but not if they say where to find one.
+# … but not if the name says where the secret is stored.
 _PUBLIC: Final = ("_file", "_path", "_uri", "application_credentials")
 _WHOLE: Final = frozenset({"sig", "pwd", "pass"})
 
@@ -52,16 +52,16 @@ class Secret(str):
     __slots__ = ()
 
     def __new__(cls, text: str) -> Self:
-        """Take a text, which may be such a one already."""
+        """Wrap a text, which may already be wrapped."""
         return super().__new__(cls, text.reveal() if isinstance(text, Secret) else text)
 
     @property
     def shown(self) -> str:
-        """What may be shown of it."""
+        """The part of the text that may be shown."""
         return HIDDEN if len(self) else ""
 
     def reveal(self) -> str:
-        """Return all of it."""
+        """Return the full text."""
         return str.__str__(self)
 
     def __repr__(self) -> str:
@@ -81,7 +81,7 @@ class Location(Secret):
 
     @property
     def shown(self) -> str:
-        """The same with its secrets hidden."""
+        """The text with its secrets hidden."""
         plain = _PASSWORD.sub(rf"\1:{HIDDEN}@", self.reveal())
         return _OPTION.sub(_hidden, plain)
 
@@ -92,7 +92,7 @@ def _hidden(option: re.Match[str]) -> str:
 
 
 def hide_options(options: Mapping[str, str]) -> dict[str, str]:
-    """Return options whose values do not show secrets: all of it, or those of an address."""
+    """Return options that hide secrets: whole secret values, and secrets inside addresses."""
     return {
         name: Secret(value) if is_secret(name) else Location(value)
         for name, value in options.items()

@@ -8,7 +8,7 @@ from rookery.model.address import Address
 
 
 class Node(NamedTuple):
-    """A broker's id and where it listens."""
+    """A broker's id and its listening address."""
 
     id: int
     host: str
@@ -17,7 +17,7 @@ class Node(NamedTuple):
 
     @property
     def address(self) -> Address:
-        """Where to connect to."""
+        """The address to connect to."""
         return Address(self.host, self.port)
 
     @property

@@ -1,4 +1,4 @@
-"""Offsets that stand for a place (the timestamps that ListOffsets takes), and committed ones."""
+"""Special offsets (the timestamps that ListOffsets accepts), and committed offsets."""
 
 from __future__ import annotations
 
@@ -27,5 +27,5 @@ class CommittedOffset:
 
     offset: int
     metadata: str = ""
-    """The committer's own note."""
+    """The metadata that the committing client supplied."""
     leader_epoch: int = -1

@@ -13,5 +13,5 @@ class TopicPartition(NamedTuple):
 
     @property
     def text(self) -> str:
-        """The name that Kafka gives the partition's directory."""
+        """The name of the partition's directory in Kafka."""
         return f"{self.topic}-{self.partition}"

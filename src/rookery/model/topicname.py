@@ -1,4 +1,4 @@
-"""Names of topics that are Kafka's own."""
+"""Names of Kafka's internal topics."""
 
 from __future__ import annotations
 
@@ -7,6 +7,6 @@ from typing import Final
 OFFSETS_TOPIC: Final = "__consumer_offsets"
 TRANSACTIONS_TOPIC: Final = "__transaction_state"
 INTERNAL_TOPICS: Final = frozenset({OFFSETS_TOPIC, TRANSACTIONS_TOPIC, "__share_group_state"})
-"""Topics that Kafka keeps its own records in."""
+"""Topics in which Kafka stores its own records."""
 RESERVED_TOPICS: Final = INTERNAL_TOPICS | {"__cluster_metadata"}
 """Names that no topic of a user can have."""

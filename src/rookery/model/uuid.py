@@ -12,24 +12,24 @@ ZERO = bytes(16)
 
 
 def uuid_text(value: bytes) -> str:
-    """Write 16 bytes as Kafka's tools print a topic, cluster or directory id."""
+    """Format 16 bytes as Kafka's tools print a topic, cluster or directory id."""
     if len(value) != 16:
         raise ValueError(f"an id has 16 bytes, not {len(value)}")
     return base64.urlsafe_b64encode(value)[:22].decode("ascii")
 
 
 def parse_uuid_text(text: str) -> bytes:
-    """Read the 16 bytes back.
+    """Parse the text form of an id to 16 bytes.
 
     Raises:
-        ConfigError: the text is not the one way to write an id.
+        ConfigError: the text is not the canonical form of an id.
     """
     if len(text) == 22:
         try:
             value = base64.b64decode(f"{text}==", altchars=b"-_", validate=True)
         except (binascii.Error, ValueError):
             value = b""
-        # Four spare bits at the end would let one id be written in 16 ways.
+        # Four spare bits at the end would allow 16 texts for one id.
         if len(value) == 16 and uuid_text(value) == text:
             return value
     raise ConfigError(f"{text[:40]!r} is not an id: expected 22 characters of A-Z a-z 0-9 - _")

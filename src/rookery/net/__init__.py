@@ -1,1 +1,1 @@
-"""Sockets: a listener, its connections, and one broker seen from a client."""
+"""Sockets: a listener, its connections, and connections to upstream brokers."""

@@ -1,10 +1,10 @@
-"""How many bytes of answers all connections of a broker together may hold, unread by their clients.
+"""The limit for unread responses, shared by all connections of a broker.
 
-Every answer is added when it is made, and when it is promised before it is read from disk. What
-has gone out meanwhile is found by counting, which is done only when the sum looks too high:
+Every response is added when it is created, or when it is promised before it is read from disk. The
+bytes sent since are found by recounting, which happens only when the sum looks too high:
 
-    plenty ──► short: answers get smaller, who reads nothing for long is cut off
-                 └──► full: large answers wait, who reads nothing at all is cut off soon
+    plenty ──► short: responses get smaller, clients that read nothing for long are closed
+                 └──► full: large responses wait, clients that read nothing are closed soon
 """
 
 from __future__ import annotations
@@ -20,36 +20,37 @@ log = logging.getLogger(__name__)
 
 DEFAULT_BYTES: Final = 256 * 1024 * 1024
 DEFAULT_PATIENCE_MS: Final = 30_000
-# No answer gets more than this share of what is left, so that those who come later get some, too.
+# A response gets at most this share of the remaining budget, so that later responses get some too.
 _SHARE: Final = 4
-# What an answer may have when nothing is left: whoever reads is served, if in small portions.
+# The size limit of a response when nothing is left: clients that read are still served, in small
+# portions.
 _LEAST_BYTES: Final = 64 * 1024
-# When it is full, an answer is expected to need so much.
+# When the budget is full, a response is expected to need this much.
 _USUAL_BYTES: Final = 1024 * 1024
-# Who has read less than this between two looks has read nothing.
+# A client that has read less than this between two checks counts as not reading.
 _PROGRESS_BYTES: Final = 64 * 1024
 _LOOK_SECONDS: Final = 0.25
 _FULL_PATIENCE_SECONDS: Final = 2.0
-# Counting again is worth it after so long, or when so large a part of the limit was added.
+# A recount is worthwhile after this long, or when this share of the limit was added.
 _RECOUNT_SECONDS: Final = 0.1
 _RECOUNT_SHARE: Final = 16
 
 
 class Holder(Protocol):
-    """A connection, as far as its answers go."""
+    """The interface of a connection for accounting its responses."""
 
     peer: str
 
     @property
     def held_bytes(self) -> int:
-        """Bytes of answers that were made or promised, and not sent."""
+        """Bytes of responses that were created or promised, and not sent."""
 
     @property
     def sent_bytes(self) -> int:
-        """Bytes that the client's side has taken, ever."""
+        """The total of bytes that the client's side has accepted."""
 
     def abort(self) -> None:
-        """Close at once."""
+        """Close immediately."""
 
 
 class _Mark(NamedTuple):
@@ -60,14 +61,14 @@ class _Mark(NamedTuple):
 
 
 class AnswerBudget:
-    """Counts answers until they are sent; says how large the next one may be."""
+    """Counts responses until they are sent, and limits the size of the next one."""
 
     def __init__(self, limit: int = DEFAULT_BYTES, patience_ms: int = DEFAULT_PATIENCE_MS) -> None:
         self.limit = limit
         self.used = 0
-        """No less than what is held; exact when it was just counted."""
+        """An upper bound of the held bytes; exact right after a recount."""
         self.cut_off = 0
-        """Connections that were closed because they did not read."""
+        """The number of connections that were closed because they did not read."""
         self._patience = patience_ms / 1000
         self._holders: dict[Holder, None] = {}
         self._counted = 0
@@ -78,35 +79,35 @@ class AnswerBudget:
 
     @property
     def is_full(self) -> bool:
-        """Whether large answers had better wait."""
+        """Whether large responses should wait."""
         if self.used < self._full:
             return False
         self._recount()
         return self.used >= self._full
 
     def add(self, count: int) -> None:
-        """Note that so many bytes were made, or promised."""
+        """Add bytes that were created or promised."""
         self.used += count
 
     def room(self) -> int:
-        """Return how many bytes an answer may have."""
+        """Return the maximum size of the next response."""
         if self.used * 2 > self.limit:
             self._recount()
         return max((self.limit - self.used) // _SHARE, _LEAST_BYTES)
 
     async def wait(self) -> None:
-        """Return when it is not full, in the order of those who wait."""
+        """Return when the budget is not full, in order of arrival."""
         while self.is_full:
             turn = asyncio.get_running_loop().create_future()
             self._waiting.append(turn)
             await turn
 
     def join(self, holder: Holder) -> None:
-        """Count a connection from now on."""
+        """Add a connection to the accounting."""
         self._holders[holder] = None
 
     def leave(self, holder: Holder) -> None:
-        """Forget a connection: it is gone, and what it held with it."""
+        """Remove a closed connection and the bytes it held."""
         self._holders.pop(holder, None)
         self._marks.pop(holder, None)
 
@@ -115,7 +116,7 @@ class AnswerBudget:
         return self.limit + self.limit // 4
 
     def _recount(self) -> None:
-        """Count anew, unless that was done just now; if it is short then, keep an eye on it."""
+        """Recount, unless that was done just now; if the budget is short, keep checking."""
         loop = asyncio.get_running_loop()
         grown = self.used - self._counted
         if (
@@ -131,7 +132,7 @@ class AnswerBudget:
         self._counted_at = now
 
     def _look(self) -> None:
-        """See who reads, cut off who does not, and let in who waits."""
+        """Check which clients read, close those that do not, and wake waiters."""
         loop = asyncio.get_running_loop()
         self._timer = None
         self._count(loop_seconds())
@@ -144,7 +145,7 @@ class AnswerBudget:
             self._timer = loop.call_later(_LOOK_SECONDS, self._look)
 
     def _cut_off(self, now: float) -> None:
-        """Close those who have not read for too long, who hold most first, until it is enough."""
+        """Close clients that have not read for too long, the largest first, until it is enough."""
         is_full = self.used >= self._full
         patience = min(self._patience, _FULL_PATIENCE_SECONDS) if is_full else self._patience
         stuck = [one for one in self._holders if now - self._mark(one, now).since >= patience]
@@ -167,7 +168,7 @@ class AnswerBudget:
             holder.abort()
 
     def _mark(self, holder: Holder, now: float) -> _Mark:
-        """Return when a client was last seen to read; who holds nothing is well."""
+        """Return when a client was last seen to read; one that holds nothing counts as reading."""
         sent, mark = holder.sent_bytes, self._marks.get(holder)
         if (
             mark is None
@@ -178,7 +179,7 @@ class AnswerBudget:
         return mark
 
     def _wake(self) -> None:
-        """Let as many go on as there is room for."""
+        """Wake as many waiters as there is room for."""
         room = self._full - self.used
         while self._waiting and room > 0:
             turn = self._waiting.popleft()

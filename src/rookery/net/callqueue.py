@@ -1,7 +1,7 @@
-"""The requests to one broker: those that wait for their turn, and those in flight, in order.
+"""The requests to one broker, queued and in flight, in order.
 
-Kafka answers in the order of the requests. A request whose deadline passed, or that was cancelled,
-therefore keeps its place once it was sent, and its answer is dropped when it comes.
+Kafka responds in the order of the requests. A sent request that timed out or was cancelled
+therefore keeps its place, and its response is dropped on arrival.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class CallOptions:
     """How one request is sent. Requests with the same options can share one object."""
 
     timeout_ms: int | None = None
-    """For the whole exchange; None sets no deadline."""
+    """The limit for the whole exchange; None sets no deadline."""
     client_id: str | None = None
     """Replaces the client id of a forwarded request, or that of the settings; None keeps it."""
     is_answered: bool = True
@@ -36,7 +36,7 @@ class CallOptions:
 
 
 class PendingCall:
-    """A request, from its making to its answer."""
+    """A request, from its creation to its response."""
 
     __slots__ = (
         "answer", "deadline", "is_answered", "is_kept", "name", "number", "parts", "read", "size",
@@ -53,15 +53,16 @@ class PendingCall:
         read: Callable[[Frame], object] | None = None,
         is_answered: bool = True,
     ) -> None:
-        """Make a request without a deadline.
+        """Create a request without a deadline.
 
         Args:
             number: its correlation id.
-            parts: what to send, length first.
-            name: what it is called in messages.
-            answer: gets the answer, or the reason why there is none.
-            read: makes of the response what the future returns; without it, that is the response.
-            is_answered: whether the broker answers it.
+            parts: the bytes to send, length first.
+            name: its name in messages.
+            answer: receives the response, or the error.
+            read: converts the response to the future's result; without it, the result is the
+                response.
+            is_answered: whether the broker responds to it.
         """
         self.number = number
         self.parts = parts
@@ -71,12 +72,12 @@ class PendingCall:
         self.read = read
         self.is_answered = is_answered
         self.is_kept = False
-        """Whether the caller says when it has done with the response."""
+        """Whether the caller reports when it has finished with the response."""
         self.timeout_ms = 0
         self.deadline: float | None = None
 
     def take(self, frame: Frame) -> None:
-        """Hand the response to whoever waits for it."""
+        """Pass the response to the waiting caller."""
         if self.read is None:
             self.answer.set_result(frame)
             return
@@ -89,14 +90,14 @@ class PendingCall:
 
 
 class CallQueue:
-    """Numbers requests, keeps them in order and counts what waits."""
+    """Numbers requests, keeps them in order and counts the queued bytes."""
 
     __slots__ = ("_next_number", "sent", "unsent", "unsent_bytes")
 
     def __init__(self) -> None:
         self.unsent: deque[PendingCall] = deque()
         self.unsent_bytes = 0
-        """Bytes of requests that the transport does not have yet."""
+        """Bytes of requests that were not handed to the transport yet."""
         self.sent: deque[PendingCall] = deque()
         """Sent and not answered, oldest first."""
         self._next_number = 0
@@ -113,7 +114,7 @@ class CallQueue:
         self.unsent_bytes += call.size
 
     def next_to_send(self) -> PendingCall | None:
-        """Move the oldest request that still waits for an answer to those in flight."""
+        """Move the oldest request that is still awaited to those in flight."""
         while self.unsent:
             call = self.unsent.popleft()
             self.unsent_bytes -= call.size
@@ -127,7 +128,7 @@ class CallQueue:
         """Return the request that a response belongs to.
 
         Raises:
-            ProtocolError: it is not the response that is due.
+            ProtocolError: it is not the expected response.
         """
         number = correlation_id(frame)
         if not self.sent:
@@ -140,10 +141,10 @@ class CallQueue:
         return self.sent.popleft()
 
     def expire(self, now: float, broker: str) -> float | None:
-        """Fail the requests whose time has come, in the order of their deadlines.
+        """Fail the requests whose deadline has passed, in the order of their deadlines.
 
         Returns:
-            The earliest deadline of the others.
+            The earliest remaining deadline.
         """
         timed = [
             (call.deadline, call)
@@ -160,7 +161,7 @@ class CallQueue:
         return next((deadline for deadline, _ in timed if deadline > now), None)
 
     def fail(self, reason: str) -> None:
-        """Fail everything that waits."""
+        """Fail all queued and in-flight requests."""
         calls = (*self.sent, *self.unsent)
         self.sent.clear()
         self.unsent.clear()
@@ -170,7 +171,7 @@ class CallQueue:
                 call.answer.set_exception(Unavailable(reason))
 
     def _forget_unsent(self) -> None:
-        """Drop the requests that nobody waits for any more and that were not sent."""
+        """Drop unsent requests that are no longer awaited."""
         self.unsent = deque(call for call in self.unsent if not call.answer.done())
         self.unsent_bytes = sum(call.size for call in self.unsent)
 
@@ -178,10 +179,10 @@ class CallQueue:
 def renumber_request(
     request: Sequence[Buffer], number: int, client_id: str | None = None
 ) -> list[Buffer]:
-    """Return a request, length first, under another correlation id; its body is not copied.
+    """Return a request, length first, with another correlation id; its body is not copied.
 
     Raises:
-        ProtocolError: the first part does not have the whole header.
+        ProtocolError: the first part does not contain the whole header.
     """
     first = memoryview(request[0]) if request else memoryview(b"")
     if len(first) < REQUEST_MINIMUM:
@@ -192,7 +193,7 @@ def renumber_request(
     if client_id is None:
         head = struct.pack(">i4si", length, bytes(first[:4]), number)
         return [head, first[REQUEST_MINIMUM:], *request[1:]]
-    # The client id stands at the same place in the same form in every version of the header.
+    # The client id has the same position and form in every version of the header.
     rest = first[_client_id_end(first) :]
     name = client_id.encode()
     length += REQUEST_MINIMUM + 2 + len(name) + len(rest) - len(first)

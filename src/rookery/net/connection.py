@@ -1,16 +1,17 @@
-"""One client: bytes in, answers out in the order of the requests, back-pressure both ways.
+"""One client connection: requests in, responses out in order, back-pressure both ways.
 
-Requests are started as they arrive, whether or not those before them are answered. The handler
-returns the answer's parts if it has them (no task, no future), or something to await. What is
-ready is written in one call, in order.
+Requests start as they arrive, whether or not earlier ones are answered. The handler returns the
+parts of the response if it has them (no task, no future), or an awaitable. Responses that are
+ready are written in one call, in order.
 
-`ConnectionState` decides whether a connection reads, starts requests or closes. On top of it,
-reading stops while any bound is reached: requests in flight, bytes not yet answered (here and in
-the `Budget` of all), or answers that the client does not read (`Outbox`). Work once started is
-finished even if the client has gone; a handler that waits long registers with `when_lost`.
+`ConnectionState` decides whether a connection reads, starts requests or closes. In addition,
+reading stops while any limit is reached: requests in flight, unanswered bytes (of this connection
+and in the shared `Budget`), or responses that the client does not read (`Outbox`). Work once
+started is finished even if the client disconnects; a handler that waits long registers with
+`when_lost`.
 
-One timer (`Watch`) bounds the time that a client may take for the handshake, for a request, between
-requests and for reading its last answers.
+One timer (`Watch`) limits the time that a client may take for the handshake, for a request,
+between requests and for reading its last responses.
 """
 
 from __future__ import annotations
@@ -118,60 +119,60 @@ class Connection(asyncio.BufferedProtocol):
 
     @property
     def bytes_out(self) -> int:
-        """Bytes of answers that were written."""
+        """Bytes of responses that were written."""
         return self._queue.outbox.written
 
     @property
     def sent_bytes(self) -> int:
-        """Bytes of answers that went out, ever."""
+        """The total of response bytes that were sent."""
         return self._queue.outbox.written - self._queue.outbox.buffered
 
     @property
     def held_bytes(self) -> int:
-        """Bytes of answers that were made or promised, and did not go out."""
+        """Bytes of responses that were created or promised, and not sent."""
         return self._queue.held_bytes
 
     @property
     def is_made(self) -> bool:
-        """Whether there is a transport, so that the loss of it will be reported."""
+        """Whether there is a transport, so that its loss will be reported."""
         return self._state.is_connected
 
     @property
     def is_closing(self) -> bool:
-        """Whether no more requests are taken."""
+        """Whether no more requests are accepted."""
         transport = self._transport
         return self._state.is_closing or transport is None or transport.is_closing()
 
     def transport_info(self, name: str) -> object:
-        """Return what the transport knows, such as `ssl_object` or `peercert`."""
+        """Return transport information, such as `ssl_object` or `peercert`."""
         return None if self._transport is None else self._transport.get_extra_info(name)
 
     def authenticated(self, principal: str) -> None:
-        """Say who the client is: the handshake is done, and larger requests are allowed."""
+        """Set the principal; this completes the handshake and allows larger requests."""
         self.session.principal = principal
         self._state.on(ConnectionEvent.ADMIT)
         self._touch()
         self._splitter.limit = self._settings.max_frame_bytes
 
     def limit_frames(self, maximum: int, minimum: int | None = None) -> None:
-        """Change how large, and how small, the next requests may be."""
+        """Change the maximum and minimum size of the next requests."""
         self._splitter.limit = maximum
         if minimum is not None:
             self._splitter.minimum = minimum
 
     def promise(self, count: int) -> None:
-        """Say how large an answer will be, before there is memory taken for it."""
+        """Announce the size of a response before memory is allocated for it."""
         self._queue.promise(count)
 
     def when_lost(self, callback: Callable[[], None]) -> Callable[[], None]:
-        """Have a callback called when the client is gone; return a function that undoes this."""
-        # A handler may have waited before it comes here, and the client may be gone already.
+        """Register a callback for the loss of the client; return a function that removes it."""
+        # A handler may have waited before this call, and the client may already be disconnected.
         if self._state.stage is ConnectionStage.CLOSED:
             return self._loop.call_soon(callback).cancel
         return register(self._when_lost, callback)
 
     def when_stuck(self, callback: Callable[[bool], None]) -> Callable[[], None]:
-        """Have a callback called with `is_stuck` when it changes; return a function to undo this.
+        """Register a callback for changes of `is_stuck`; return a function that removes it.
 
         It is called from within a write and must not write or close. A proxy uses it to stop or
         start reading from its upstream.
@@ -179,7 +180,7 @@ class Connection(asyncio.BufferedProtocol):
         return register(self._when_stuck, callback)
 
     def pause(self) -> None:
-        """Take no more bytes and start no more requests until `resume`; answers still go out."""
+        """Stop reading and starting requests until `resume`; responses are still sent."""
         self._hold(ConnectionEvent.PAUSE)
 
     def resume(self) -> None:
@@ -187,9 +188,9 @@ class Connection(asyncio.BufferedProtocol):
         self._let_go(ConnectionEvent.RESUME)
 
     def mute(self, duration_ms: int) -> None:
-        """Start no requests for a time, to throttle the client; answers still go out.
+        """Start no requests for a time, to throttle the client; responses are still sent.
 
-        Of several calls the one whose time ends last counts.
+        Of several calls, the one that ends last applies.
         """
         if duration_ms <= 0 or self.is_closing:
             return
@@ -203,21 +204,21 @@ class Connection(asyncio.BufferedProtocol):
         self._hold(ConnectionEvent.MUTE)
 
     def close(self) -> None:
-        """Take no more requests; close when those in flight are answered."""
+        """Accept no more requests; close when those in flight are answered."""
         if not self.is_closing:
             self._drain()
             self._advance()
 
     def abort(self) -> None:
-        """Close at once; answers that were not sent are lost."""
+        """Close immediately; unsent responses are lost."""
         if self._transport is not None:
             self._state.on(ConnectionEvent.CLOSE)
             self._transport.abort()
 
-    # What the transport calls.
+    # Callbacks of the transport.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Begin to watch the client."""
+        """Start to watch the client."""
         transport = cast("asyncio.Transport", transport)  # uvloop's is one in all but its class
         self._transport = transport
         self._state.on(ConnectionEvent.CONNECT)
@@ -228,11 +229,11 @@ class Connection(asyncio.BufferedProtocol):
         self._watch.begin()
 
     def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002 (the splitter knows better)
-        """Hand out the memory for the next bytes."""
+        """Return the buffer for the next bytes."""
         return self._splitter.buffer()
 
     def buffer_updated(self, nbytes: int) -> None:
-        """Start what has arrived whole."""
+        """Start the requests that have arrived completely."""
         self.bytes_in += nbytes
         if not self._splitter.pending:
             self._touch()
@@ -241,9 +242,10 @@ class Connection(asyncio.BufferedProtocol):
         self._advance()
 
     def eof_received(self) -> bool:
-        """Answer what was asked before closing, if the client has closed its sending side only.
+        """Answer pending requests before closing, if the client closed only its sending side.
 
-        A client that is gone altogether looks the same at first, so it has `linger_ms` and no more.
+        A client that has disconnected completely looks the same at first, so the wait is limited
+        to `linger_ms`.
         """
         self._state.on(ConnectionEvent.END)
         self._watch.look_after(self._settings.linger_ms)
@@ -254,14 +256,14 @@ class Connection(asyncio.BufferedProtocol):
         return not self.is_closing and self.transport_info("sslcontext") is None
 
     def pause_writing(self) -> None:
-        """Start no more work for a client that does not read its answers."""
+        """Start no more work for a client that does not read its responses."""
         self._queue.outbox.is_writable = False
         self._state.on(ConnectionEvent.PEER_STOPS)
         self._touch()
         self._tell_stuck()
 
     def resume_writing(self) -> None:
-        """Go on where `pause_writing` stopped."""
+        """Continue where `pause_writing` stopped."""
         self._queue.outbox.is_writable = True
         self._state.on(ConnectionEvent.PEER_READS)
         self._touch()
@@ -270,7 +272,7 @@ class Connection(asyncio.BufferedProtocol):
         self._tell_stuck()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Give everything back; requests under way give theirs when they end."""
+        """Release all budgets; requests in progress release theirs when they end."""
         if exc is not None:
             log.debug("connection lost: %s", exc, extra={"client": self.peer})
         self._transport = None
@@ -281,7 +283,7 @@ class Connection(asyncio.BufferedProtocol):
         self._budget.forget(self._regulate)
         self.answers.leave(self)
         self._queue.close(partial(log_failure, self.peer))
-        # A callback may undo others, or itself, while these are called.
+        # A callback may remove others, or itself, during the iteration.
         callbacks = list(self._when_lost)
         self._when_lost.clear()
         self._when_stuck.clear()
@@ -291,8 +293,8 @@ class Connection(asyncio.BufferedProtocol):
     # Requests and answers.
 
     def _advance(self) -> None:
-        """Collect answers that are ready, start what has arrived, write, then read or not."""
-        # No need to be called again for what settles meanwhile.
+        """Collect ready responses, start arrived requests, write, then update reading."""
+        # No extra call is needed for requests that settle during this one.
         self._is_advance_due = True
         queue, had_requests = self._queue, bool(self._queue.requests)
         if had_requests:
@@ -313,7 +315,7 @@ class Connection(asyncio.BufferedProtocol):
             self._close_transport()
 
     def _schedule(self) -> None:
-        """Advance in the next turn of the loop; write together what settles in this one."""
+        """Advance in the next iteration of the loop, which batches the writes of this one."""
         if not self._is_advance_due:
             self._is_advance_due = True
             self._loop.call_soon(self._advance)
@@ -321,7 +323,7 @@ class Connection(asyncio.BufferedProtocol):
     # Bounds and times.
 
     def _regulate(self) -> bool:
-        """Read or do not read, as the bounds say; return which."""
+        """Start or stop reading according to the limits; return whether it reads."""
         queue = self._queue
         wanted = (
             self._state.can_read
@@ -345,7 +347,7 @@ class Connection(asyncio.BufferedProtocol):
         self._regulate()
 
     def _let_go(self, event: ConnectionEvent) -> None:
-        """Go on as far as nothing else holds the connection."""
+        """Remove a hold and continue, unless another hold remains."""
         self._state.on(event)
         if self._transport is not None and not self._is_advance_due:
             self._touch()
@@ -362,7 +364,7 @@ class Connection(asyncio.BufferedProtocol):
                 callback(self.is_stuck)
 
     def _touch(self) -> None:
-        # The handshake as a whole has one time limit, and so has the end.
+        # The handshake as a whole has one time limit, and so does the closing phase.
         if self._state.stage is ConnectionStage.OPEN:
             self._watch.touch()
 
@@ -375,7 +377,7 @@ class Connection(asyncio.BufferedProtocol):
         )
 
     def _expire(self, wait: Wait) -> None:
-        """Cut a client that has kept us waiting for too long."""
+        """Close the connection of a client that exceeded a time limit."""
         text = "closing a connection: %s within %d ms"
         log.info(text, wait.reason, wait.patience_ms, extra={"client": self.peer})
         self.abort()
@@ -383,7 +385,7 @@ class Connection(asyncio.BufferedProtocol):
     # The end.
 
     def _refuse(self, error: BaseException) -> None:
-        """Log why this connection ends, and take no more of it."""
+        """Log why this connection ends, and accept nothing more from it."""
         log_failure(self.peer, error)
         self._drain()
 

@@ -1,4 +1,4 @@
-"""The life of a client's connection as one table: no I/O, no loop, no clock.
+"""The life cycle of a client connection as one table: no I/O, no loop, no clock.
 
     NEW ──CONNECT──► HANDSHAKE ──ADMIT──► OPEN ──END──► HALF_CLOSED
                          │                 │                 │
@@ -6,8 +6,9 @@
                                                     ▼
                                                 DRAINING ──CLOSE──► CLOSING ──LOST──► CLOSED
 
-A connection reads and starts requests only while nothing holds it. Holds come and go in any stage
-(`ConnectionHold`). A hold never keeps answers back, and never keeps a connection open that drains.
+A connection reads and starts requests only while it has no hold. Holds are added and removed in
+any stage (`ConnectionHold`). A hold never delays responses, and never keeps a draining connection
+open.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from rookery.net.settings import ConnectionSettings
 
 
 class ConnectionStage(Enum):
-    """How far a connection is in its life."""
+    """The stage of a connection's life cycle."""
 
     NEW = "new"
     """There is no transport yet."""
@@ -31,15 +32,15 @@ class ConnectionStage(Enum):
     HALF_CLOSED = "half-closed"
     """The client has closed its sending side. Requests that arrived before are still answered."""
     DRAINING = "draining"
-    """No request is started any more; those in flight are answered."""
+    """No more requests are started; those in flight are answered."""
     CLOSING = "closing"
-    """The transport was told to close."""
+    """The transport is closing."""
     CLOSED = "closed"
     """The transport is gone."""
 
 
 class ConnectionEvent(Enum):
-    """What happens to a connection."""
+    """An event of a connection."""
 
     CONNECT = "connect"
     """There is a transport."""
@@ -54,15 +55,15 @@ class ConnectionEvent(Enum):
     LOST = "lost"
     """The transport is gone."""
     PEER_STOPS = "peer stops"
-    """The client does not read its answers."""
+    """The client does not read its responses."""
     PEER_READS = "peer reads"
-    """The client reads its answers again."""
+    """The client reads its responses again."""
     YIELD = "yield"
     """The connection has used up its turn of the event loop."""
     TURN = "turn"
     """The next turn begins."""
     PAUSE = "pause"
-    """The owner takes nothing from this client for now."""
+    """The owner pauses this client."""
     RESUME = "resume"
     """The owner takes requests again."""
     MUTE = "mute"
@@ -72,11 +73,11 @@ class ConnectionEvent(Enum):
 
 
 class ConnectionHold(IntFlag):
-    """Why an otherwise good connection reads and starts nothing."""
+    """Why an otherwise healthy connection does not read or start requests."""
 
     NONE = 0
     UNREAD = 1
-    """Answers wait that the client does not read."""
+    """The client does not read pending responses."""
     TURN_OVER = 2
     """It is the turn of other connections."""
     PAUSED = 4
@@ -132,7 +133,7 @@ _STARTING: Final = frozenset({_H, _O, _E})
 
 
 class Wait(NamedTuple):
-    """Something that a client has a limited time for."""
+    """An action for which a client has limited time."""
 
     patience_ms: int
     reason: str
@@ -140,7 +141,7 @@ class Wait(NamedTuple):
 
 
 class ConnectionState:
-    """The stage and the holds of one connection, and what follows from them."""
+    """The stage and the holds of one connection, and the resulting permissions."""
 
     __slots__ = ("can_read", "can_start", "holds", "is_over", "stage")
 
@@ -148,11 +149,11 @@ class ConnectionState:
         self.stage = ConnectionStage.NEW
         self.holds = ConnectionHold.NONE
         self.can_read = False
-        """Whether more bytes are wanted, as far as the bounds allow."""
+        """Whether to read more bytes, within the limits."""
         self.can_start = False
-        """Whether requests that have arrived may be started, as far as the bounds allow."""
+        """Whether arrived requests may be started, within the limits."""
         self.is_over = False
-        """Whether the transport must be closed once all requests are answered and all is sent."""
+        """Whether to close the transport once all requests are answered and all data is sent."""
 
     def __repr__(self) -> str:
         holds = [hold.name for hold in ConnectionHold if hold and hold in self.holds]
@@ -170,11 +171,11 @@ class ConnectionState:
 
     @property
     def is_stuck(self) -> bool:
-        """Whether the client leaves its answers unread."""
+        """Whether the client leaves its responses unread."""
         return bool(self.holds & ConnectionHold.UNREAD)
 
     def on(self, event: ConnectionEvent) -> bool:
-        """Take note of an event; return whether it led to another stage.
+        """Apply an event; return whether the stage changed.
 
         Raises:
             RuntimeError: the event cannot happen in this stage.
@@ -201,16 +202,16 @@ class ConnectionState:
         is_reading: bool,
         has_part: bool,
     ) -> Wait | None:
-        """Return what the client has to do, and how long it may take.
+        """Return the action expected from the client, and its time limit.
 
         Args:
-            settings: the times.
+            settings: the time limits.
             has_requests: whether requests are in flight.
-            is_reading: whether we read from the client at present.
+            is_reading: whether the connection currently reads from the client.
             has_part: whether the first bytes of a request have arrived.
 
         Returns:
-            None if the client waits for us.
+            None if the client waits for this server.
         """
         if self.is_closing or self.stage is _E:
             return Wait(settings.linger_ms, "its last answers could not be sent")

@@ -1,7 +1,7 @@
 """A small HTTP/1.1 server for metrics, health and the console.
 
-It serves few clients that are not always friendly: an answer never tells more of a failure than
-that there was one, and no client can keep the others out.
+It serves few clients, some of them hostile: a response never reveals more about a failure than
+that it occurred, and no client can lock out the others.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from rookery.net.httptext import FAILED, HttpRequest, Refusal, Response, as_json
 log = logging.getLogger(__name__)
 
 Route: TypeAlias = Callable[[HttpRequest], Awaitable[Response]]
-"""Answers a request."""
+"""Handles a request."""
 Routes: TypeAlias = Mapping[str, Route]
-"""By `/path` (GET and HEAD) or `POST /path`; a path that ends in `/*` stands for all below it."""
+"""By `/path` (GET and HEAD) or `POST /path`; a path that ends in `/*` matches all below it."""
 Checks: TypeAlias = Mapping[str, Callable[[], str]]
-"""By what is looked at: returns what is wrong with it, or nothing."""
+"""By the name of the check: returns the problem, or nothing."""
 
 
 class HttpServer:
-    """Listens, and answers by its routes."""
+    """Listens for HTTP requests and serves its routes."""
 
     def __init__(self, routes: Routes, settings: HttpSettings | None = None) -> None:
-        """Prepare to listen; `start` does it."""
+        """Prepare the server; `start` begins to listen."""
         self.settings = settings or HttpSettings()
         self.is_stopping = False
         self.accepted = 0
@@ -52,11 +52,11 @@ class HttpServer:
 
     @property
     def open_connections(self) -> int:
-        """How many clients are connected."""
+        """The number of connected clients."""
         return len(self._sessions)
 
     async def start(self) -> None:
-        """Listen, and begin to answer.
+        """Listen and start serving.
 
         Raises:
             ConfigError: the address cannot be listened on.
@@ -73,7 +73,7 @@ class HttpServer:
         self._port = int(self._server.sockets[0].getsockname()[1])
 
     async def stop(self, grace_ms: int = 2_000) -> None:
-        """Accept no more, let requests under way be answered, then close everything."""
+        """Stop accepting, let requests in progress finish, then close all connections."""
         self.is_stopping = True
         if self._server is not None:
             self._server.close()
@@ -92,11 +92,11 @@ class HttpServer:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     def admit(self, session: HttpSession) -> bool:
-        """Count a new session in; say whether there is room for it."""
+        """Register a new session; return whether there is room for it."""
         self.accepted += 1
         has_room = not self.is_stopping
         if has_room and len(self._sessions) >= self.settings.max_connections:
-            # Slow clients, however many, shall not keep others from asking how we are.
+            # Slow clients, in any number, must not block health checks.
             waiting = [one for one in self._sessions if one.is_waiting]
             has_room = bool(waiting)
             if waiting:
@@ -106,13 +106,13 @@ class HttpServer:
         return has_room
 
     def lost(self, session: HttpSession) -> None:
-        """Count a session out."""
+        """Remove a session."""
         self._sessions.discard(session)
         if not self._sessions:
             self._is_empty.set()
 
     def begin(self, request: HttpRequest, send: Callable[[Response], None]) -> None:
-        """Start to answer; it is finished even if the client goes."""
+        """Start a request; it completes even if the client disconnects."""
 
         async def run() -> None:
             send(await self.answer(request))
@@ -122,7 +122,7 @@ class HttpServer:
         task.add_done_callback(self._tasks.discard)
 
     async def answer(self, request: HttpRequest) -> Response:
-        """Find the route and let it answer; whatever fails becomes an answer, too."""
+        """Find the route and call it; errors also become responses."""
         name = "none"
         try:
             name, route = self._find(request)
@@ -134,7 +134,7 @@ class HttpServer:
             log.warning("%s was not answered in time", name, extra={"client": request.peer})
             response = as_text("this takes too long\n", HTTPStatus.SERVICE_UNAVAILABLE)
         except Exception:
-            # A task's root: the client learns that it failed, the log why.
+            # The root of a task: the client learns only that it failed; the log has the reason.
             log.exception("%s failed", name, extra={"client": request.peer})
             response = FAILED
         REQUESTS.labels(name, str(response.status.value)).inc()
@@ -157,7 +157,7 @@ class HttpServer:
 
 
 def _patterns(path: str) -> Iterator[str]:
-    """Yield the routes that may serve a path, the most exact first."""
+    """Yield the routes that may serve a path, the most specific first."""
     yield path
     while path:
         path = path.rpartition("/")[0]
@@ -165,13 +165,13 @@ def _patterns(path: str) -> Iterator[str]:
 
 
 def metrics_route(registry: metrics.Registry = metrics.REGISTRY) -> Route:
-    """Tell all metrics, as Prometheus reads them."""
+    """Return a route that exposes all metrics in Prometheus' format."""
 
     async def tell(request: HttpRequest) -> Response:  # noqa: ARG001 (a route's form)
         blocks = []
         for block in registry.blocks():
             blocks.append(block)
-            # Many topics make a long text; clients of the broker have their turn in between.
+            # Many topics make a long text, so broker clients get their turn in between.
             await asyncio.sleep(0)
         body = "".join(blocks).encode(errors="replace")
         return Response(body, content_type=metrics.CONTENT_TYPE)
@@ -183,8 +183,8 @@ def health_route(checks: Checks, warnings: Checks | None = None) -> Route:
     """Report the problems that checks find, with 503 if there are any.
 
     Args:
-        checks: return what is wrong, or nothing.
-        warnings: the same for what needs attention but keeps no client away; still 200.
+        checks: each returns the problem, or nothing.
+        warnings: the same for problems that do not affect clients; the status stays 200.
     """
 
     async def tell(request: HttpRequest) -> Response:  # noqa: ARG001 (a route's form)

@@ -1,9 +1,10 @@
 """One client's HTTP/1.1: bytes to requests, responses to bytes. No I/O; h11 parses and writes.
 
-h11 follows RFC 9112 where that is lenient. Some of it is refused here before h11 sees it, because
-two parsers that read one message in two ways are how requests are smuggled: folded lines, bare line
-feeds, control characters, a repeated Content-Length, transfer encodings. h11 bounds a head only
-while it is incomplete and does not bound the number of headers, so the head is also cut off here.
+h11 is lenient where RFC 9112 allows it. This codec rejects some of that input before h11 sees it,
+because request smuggling relies on two parsers that read one message differently: folded lines,
+bare line feeds, control characters, a repeated Content-Length, transfer encodings. h11 limits a
+head only while it is incomplete and does not limit the number of headers, so the head is also
+delimited here.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from rookery.net.httptext import MAX_FIELDS, HttpRequest, Refusal, Response
 
 _END_OF_HEAD: Final = b"\r\n\r\n"
 _LINE: Final = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,32} [\x21-\x7e]+ HTTP/([0-9])\.[0-9]")
-# What h11 accepts in a head and we do not.
+# Input in a head that h11 accepts and this codec rejects.
 _REFUSED: Final = (
     (re.compile(rb"[^\t\r\n\x20-\x7e\x80-\xff]"), "a control character in the headers"),
     (re.compile(rb"(?<!\r)\n|\r(?!\n)"), "lines must end with CR LF"),
@@ -39,7 +40,7 @@ class HttpCodec:
 
         Args:
             max_head_bytes: the request line and the headers together.
-            max_body_bytes: what a request may carry.
+            max_body_bytes: the maximum size of a request's body.
             peer: the client's address.
         """
         self.is_over = False
@@ -47,11 +48,11 @@ class HttpCodec:
         self._max_head_bytes = max_head_bytes
         self._max_body_bytes = max_body_bytes
         self.peer = peer
-        """Goes into every request."""
+        """Added to every request."""
         self._http = h11.Connection(h11.SERVER)
         self._input = bytearray()
         self._looked_at = 0
-        # A request whose body has not arrived whole, and the bytes of it that h11 has not seen.
+        # A request whose body is incomplete, and its bytes that h11 has not seen.
         self._head: HttpRequest | None = None
         self._missing = 0
         self._body = bytearray()
@@ -67,14 +68,14 @@ class HttpCodec:
         self._input += data
 
     def clear(self) -> None:
-        """Drop what has arrived: it will not be answered."""
+        """Drop received bytes that will not be answered."""
         self._input.clear()
 
     def next_request(self) -> HttpRequest | None:
         """Return the next request if it has arrived whole.
 
         Raises:
-            Refusal: it breaks the rules or a bound, or asks for what we do not do.
+            Refusal: it violates the protocol or a limit, or needs an unsupported feature.
         """
         head = self._head = self._head or self._take_head()
         if head is None or not self._take_body():
@@ -85,7 +86,7 @@ class HttpCodec:
         return replace(head, body=body)
 
     def leave_to_send(self) -> bytes:
-        """Return the `100 Continue` that a client waits for before it sends a body, or nothing."""
+        """Return the `100 Continue` that a client waits for before sending a body, or nothing."""
         if not self._http.they_are_waiting_for_100_continue:
             return b""
         leave = h11.InformationalResponse(status_code=100, headers=[], reason=b"Continue")
@@ -122,7 +123,7 @@ class HttpCodec:
         while data.startswith(b"\r\n"):  # some clients end a body with it (RFC 9112, 2.2)
             del data[:2]
         end = self._find_end()
-        # What is not HTTP at all is refused before its end.
+        # Input that is not HTTP is rejected before its end.
         if (line_end := data.find(b"\n")) >= 0:
             _check_line(bytes(data[:line_end]).removesuffix(b"\r"))
         if end < 0:
@@ -170,7 +171,7 @@ class HttpCodec:
         return count
 
     def _take_body(self) -> bool:
-        """Hand h11 what has arrived of the body, and no byte of the next request."""
+        """Pass the received part of the body to h11, without any byte of the next request."""
         if part := bytes(self._input[: self._missing]):
             del self._input[: len(part)]
             self._missing -= len(part)
@@ -207,7 +208,7 @@ def _read_target(target: str) -> tuple[str, str]:
         path = unquote(parts.path or "/", errors="strict")
     except ValueError:
         raise Refusal(HTTPStatus.BAD_REQUEST, "the path is malformed") from None
-    # The absolute form is for proxies, but servers must take it (RFC 9112, 3.2.2).
+    # The absolute form is for proxies, but servers must accept it (RFC 9112, 3.2.2).
     if parts.scheme not in {"http", "https"} or not path.startswith("/"):
         raise Refusal(HTTPStatus.BAD_REQUEST, "the target is not a path")
     return path, parts.query

@@ -1,13 +1,13 @@
-"""One client of the HTTP server: bytes in, answers out, one request at a time.
+"""One client of the HTTP server: requests in, responses out, one request at a time.
 
-Every length, count and time is bounded. A session is in one of these phases; the server limits
-answering, a timer each of the others:
+Every length, count and time is limited. A session is in one of these phases; the server limits
+answering, and a timer limits each of the others:
 
     idle ──first byte──► receiving ──whole request──► answering ──► sending ──► idle
                               └──refused──► sending ──the last answer──► leaving ──► closed
 
-Leaving: we have closed our side and read what still comes, for a while. To close at once would
-reset the connection, and the client would lose the answer that says why.
+Leaving: the session has closed its own side and still reads for a while. An immediate close would
+reset the connection, and the client would lose the response that states the reason.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ REQUESTS: Final = metrics.counters(
 
 @dataclass(frozen=True, slots=True)
 class HttpSettings:
-    """Where the HTTP server listens, and its bounds."""
+    """The listening address and the limits of the HTTP server."""
 
     host: str = "127.0.0.1"
     """Name or address to listen on."""
@@ -44,35 +44,35 @@ class HttpSettings:
     max_head_bytes: int = 8192
     """The request line and the headers together."""
     max_body_bytes: int = 1024 * 1024
-    """What a request may carry."""
+    """The maximum size of a request's body."""
     max_connections: int = 256
-    """When there are more, the one that has kept us waiting longest goes, else the new one."""
+    """Above this number, the session that is idle longest is closed, or else the new one."""
     idle_timeout_ms: int = 60_000
-    """Between requests."""
+    """The time limit between requests."""
     receive_timeout_ms: int = 10_000
-    """From a request's first byte to its last."""
+    """The time limit from a request's first byte to its last."""
     answer_timeout_ms: int = 30_000
-    """For the answer to be made."""
+    """The time limit for creating the response."""
     send_timeout_ms: int = 30_000
-    """For the client to read the answer."""
+    """The time limit for the client to read the response."""
     leave_timeout_ms: int = 2_000
-    """For the client to close its side after the last answer."""
+    """The time limit for the client to close its side after the last response."""
 
 
 class SessionHost(Protocol):
-    """What a session needs of its server."""
+    """The interface of the server that a session needs."""
 
     settings: HttpSettings
     is_stopping: bool
 
     def admit(self, session: HttpSession) -> bool:
-        """Count a new session in; say whether there is room for it."""
+        """Register a new session; return whether there is room for it."""
 
     def lost(self, session: HttpSession) -> None:
-        """Count a session out."""
+        """Remove a session."""
 
     def begin(self, request: HttpRequest, send: Callable[[Response], None]) -> None:
-        """Start to answer; `send` is called with the answer."""
+        """Start a request; `send` is called with the response."""
 
 
 class _Phase(Enum):
@@ -87,7 +87,7 @@ _WAITING: Final = (_Phase.IDLE, _Phase.RECEIVING)
 
 
 class HttpSession(asyncio.Protocol):
-    """One client. Reading stops while it is answered: what it sends waits in the socket."""
+    """One client. Reading stops during a request, so later data stays in the socket."""
 
     def __init__(self, server: SessionHost) -> None:
         self.since = 0.0
@@ -113,27 +113,27 @@ class HttpSession(asyncio.Protocol):
 
     @property
     def is_waiting(self) -> bool:
-        """Whether it is the client that keeps us waiting."""
+        """Whether the session waits for the client."""
         return self._phase in _WAITING
 
     def stop(self) -> None:
-        """Close when the request under way, if any, is answered."""
+        """Close when the request in progress, if any, is answered."""
         self._is_last = True
         if self._phase in _WAITING:
             self.abort()
 
     def abort(self) -> None:
-        """Close at once."""
+        """Close immediately."""
         self._phase = _Phase.LEAVING
         if self._transport is not None:
             self._transport.abort()
 
-    # What the transport calls.
+    # Callbacks of the transport.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Begin to wait for a request."""
+        """Start to wait for a request."""
         self._transport = cast("asyncio.Transport", transport)  # uvloop's is one but for its class
-        # Tell us of every answer that the client has not read whole.
+        # Report every response that the client has not read completely.
         self._transport.set_write_buffer_limits(high=0)
         self._peer = self._codec.peer = address_name(transport.get_extra_info("peername"))
         if self._server.admit(self):
@@ -143,29 +143,29 @@ class HttpSession(asyncio.Protocol):
             self.abort()
 
     def data_received(self, data: bytes) -> None:
-        """Take what has come; what comes too late is read and dropped."""
+        """Process received data; data that arrives too late is read and dropped."""
         if self._phase is not _Phase.LEAVING:
             self._codec.receive(data)
         if self._phase in _WAITING:
             self._advance()
 
     def eof_received(self) -> bool:
-        """Answer what was asked, if it is being answered; else close."""
+        """Complete the request in progress, if any; otherwise close."""
         self._is_last = self._is_at_end = True
         return self._phase in (_Phase.ANSWERING, _Phase.SENDING)
 
     def pause_writing(self) -> None:
-        """Know that the client has not read all of the answer."""
+        """Record that the client has not read the whole response."""
         self._is_unread = True
 
     def resume_writing(self) -> None:
-        """Go on when the client has read its answer."""
+        """Continue when the client has read its response."""
         self._is_unread = False
         if self._phase is _Phase.SENDING:
             self._sent()
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 (gone is gone)
-        """Forget the client."""
+        """Remove the client."""
         self._transport = None
         if self._timer is not None:
             self._timer.cancel()
@@ -174,7 +174,7 @@ class HttpSession(asyncio.Protocol):
     # Requests and answers.
 
     def _advance(self) -> None:
-        """Start the next request if it has arrived whole, else wait for the rest."""
+        """Start the next request if it has arrived completely, else wait for the rest."""
         try:
             request = self._codec.next_request()
         except Refusal as refusal:
@@ -213,7 +213,7 @@ class HttpSession(asyncio.Protocol):
             self._leave()
             return
         self._enter(_Phase.IDLE)
-        # Not from here: a client that sends many requests at once would make us recurse.
+        # Not directly: a client that sends many requests at once would cause deep recursion.
         self._loop.call_soon(self._go_on)
 
     def _go_on(self) -> None:
@@ -221,7 +221,7 @@ class HttpSession(asyncio.Protocol):
             self._advance()
 
     def _refuse(self, refusal: Refusal) -> None:
-        """Answer what no route gets to see, and close."""
+        """Reject a request before any route sees it, and close."""
         REQUESTS.labels("none", str(refusal.response.status.value)).inc()
         log.debug("refused a request: %s", refusal, extra={"client": self._peer})
         self._is_last = True

@@ -1,4 +1,4 @@
-"""What HTTP clients ask and what they are answered, apart from its form in bytes."""
+"""HTTP requests and responses, independent of their encoding."""
 
 from __future__ import annotations
 
@@ -10,26 +10,26 @@ from typing import Final
 from urllib.parse import parse_qs
 
 MAX_FIELDS: Final = 100
-"""The largest number of headers, and of parameters in a query."""
+"""The maximum number of headers, and of parameters in a query."""
 
 
 @dataclass(frozen=True, slots=True)
 class HttpRequest:
-    """What a client asks for."""
+    """An HTTP request."""
 
     method: str
     path: str
-    """Without the query, percent-decoded."""
+    """The path without the query, percent-decoded."""
     query_text: str = ""
     headers: Mapping[str, str] = field(default_factory=dict)
-    """By lower-case name; repeated ones are joined by commas."""
+    """Headers by lower-case name; repeated ones are joined by commas."""
     body: bytes = b""
     peer: str = ""
     """The client's address."""
 
     @property
     def query(self) -> dict[str, str]:
-        """The query's parameters; the last one of a name counts.
+        """The query's parameters; the last value of a name is used.
 
         Raises:
             Refusal: there are too many.
@@ -43,7 +43,7 @@ class HttpRequest:
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """What is answered."""
+    """An HTTP response."""
 
     body: bytes = b""
     status: HTTPStatus = HTTPStatus.OK
@@ -52,21 +52,21 @@ class Response:
 
 
 def as_text(body: str, status: HTTPStatus = HTTPStatus.OK) -> Response:
-    """Answer with plain text."""
+    """Return a plain-text response."""
     return Response(body.encode(errors="replace"), status)
 
 
 def as_json(value: object, status: HTTPStatus = HTTPStatus.OK) -> Response:
-    """Answer with JSON."""
+    """Return a JSON response."""
     return Response(json.dumps(value).encode() + b"\n", status, "application/json")
 
 
 FAILED: Final = as_text("internal error\n", HTTPStatus.INTERNAL_SERVER_ERROR)
-"""All that a client learns when something of ours breaks."""
+"""The response to an internal error, which reveals nothing else."""
 
 
 class Refusal(Exception):  # noqa: N818 (it is an answer)
-    """A request that is answered with an error; a route may raise it, too."""
+    """A request that is answered with an error; a route may also raise it."""
 
     def __init__(
         self, status: HTTPStatus, reason: str, headers: Mapping[str, str] | None = None

@@ -1,7 +1,7 @@
-"""A listening socket: accepts clients, as many as allowed, with or without TLS.
+"""A listening socket: accepts a limited number of clients, with or without TLS.
 
-Accepting is done here and not by `loop.create_server`, because that one neither counts the
-connections that are still in their TLS handshake nor says when such a handshake fails.
+It does not use `loop.create_server`, because that neither counts connections in their TLS
+handshake nor reports when such a handshake fails.
 """
 
 from __future__ import annotations
@@ -25,35 +25,35 @@ from rookery.wire.frame import Chunks
 
 log = logging.getLogger(__name__)
 
-# Out of file descriptors or memory: the client stays in the backlog while we wait so long.
+# Out of file descriptors or memory: the client stays in the backlog for this long.
 _EXHAUSTED: Final = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
 _EXHAUSTED_PAUSE: Final = 0.5
 _ACCEPTED_AT_ONCE: Final = 32
-# An address of a name that this machine cannot listen on, though it can on another one.
+# One address of a host name may be unusable on this machine although another one works.
 _UNUSABLE: Final = {errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT}
 
 
 @dataclass(frozen=True, slots=True)
 class ListenerSettings:
-    """Where to listen, and for how many."""
+    """The listening address and the connection limits."""
 
     host: str = "127.0.0.1"
     """Name or address to listen on; all addresses of a name are used."""
     port: int = 9092
     """0 lets the system choose."""
     backlog: int = 1024
-    """Connections that the system keeps until they are accepted."""
+    """The size of the system's backlog of connections that are not accepted yet."""
     reuse_port: bool = False
-    """Whether several processes may listen on the port, each getting a share of the clients."""
+    """Whether several processes may listen on the port, each with a share of the clients."""
     max_connections: int = 10_000
-    """More are closed as soon as they come; those in their TLS handshake count too."""
+    """Further connections are closed immediately; those in their TLS handshake count too."""
     tls_handshake_timeout_ms: int = 10_000
     """From accepting a connection to the end of its TLS handshake."""
     connection: ConnectionSettings = field(default_factory=ConnectionSettings)
 
 
 class Listener:
-    """Accepts connections and knows those that are open."""
+    """Accepts connections and tracks the open ones."""
 
     def __init__(
         self,
@@ -64,14 +64,14 @@ class Listener:
         answers: AnswerBudget | None = None,
         tls: ssl.SSLContext | None = None,
     ) -> None:
-        """Prepare to listen; `start` does it.
+        """Prepare the listener; `start` begins to listen.
 
         Args:
             handler: starts every request of every connection.
-            settings: where, and the bounds.
+            settings: the address and the limits.
             budget: bytes of unanswered requests, if shared with other listeners.
-            answers: bytes of answers that were not read, if shared with other listeners.
-            tls: the server's side of TLS; without it the port is a plain one.
+            answers: bytes of unread responses, if shared with other listeners.
+            tls: the server-side TLS context; without it the port is plaintext.
         """
         self.connections: set[Connection] = set()
         self.accepted = 0
@@ -112,15 +112,16 @@ class Listener:
             self._resume(sock)
 
     async def stop(self, grace_ms: int = 10_000) -> None:
-        """Accept no more, let requests in flight be answered, then close everything."""
+        """Stop accepting, let requests in flight finish, then close all connections."""
         listening, self._sockets = self._sockets, []
         for sock in listening:
             asyncio.get_running_loop().remove_reader(sock)
             sock.close()
         handshakes = dict(self._handshakes)
         for connection, task in handshakes.items():
-            # Those without TLS end by themselves. One that has ended but not been told so must
-            # not be cancelled: uvloop would then never tell that the connection is lost.
+            # Connections without TLS end without cancellation. One that has ended but was not
+            # notified yet must not be cancelled: uvloop would then never report the loss of the
+            # connection.
             if self._tls is not None and not connection.is_made:
                 task.cancel()
         await asyncio.gather(*handshakes.values(), return_exceptions=True)
@@ -180,14 +181,14 @@ class Listener:
         return sock
 
     def _accept(self, listening: socket.socket) -> None:
-        """Accept those who wait, but not so many that others miss their turn."""
+        """Accept pending clients, up to a limit that keeps the loop fair."""
         for _ in range(_ACCEPTED_AT_ONCE):
             try:
                 sock, address = listening.accept()
             except (BlockingIOError, InterruptedError):
                 return
             except OSError as error:
-                # Anything else is a client that was gone before it was accepted.
+                # Any other error means that the client disconnected before it was accepted.
                 if error.errno in _EXHAUSTED:
                     self._pause(listening, error)
                     return
@@ -226,11 +227,11 @@ class Listener:
         task = asyncio.create_task(self._greet(sock, connection, peer))
         self._handshakes[connection] = task
         task.add_done_callback(lambda _: self._handshakes.pop(connection, None))
-        # Cancelled before its first step, it has not taken the socket over.
+        # If it is cancelled before its first step, it has not taken ownership of the socket.
         task.add_done_callback(lambda task: sock.close() if task.cancelled() else None)
 
     async def _greet(self, sock: socket.socket, connection: Connection, peer: str) -> None:
-        """Tie a connection to its socket; with TLS, after the handshake."""
+        """Attach a connection to its socket; with TLS, after the handshake."""
         timeout = self._settings.tls_handshake_timeout_ms / 1000 if self._tls else None
         loop = asyncio.get_running_loop()
         try:

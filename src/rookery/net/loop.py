@@ -10,7 +10,7 @@ T = TypeVar("T")
 
 
 def loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:
-    """Return what makes the fastest event loop to be had."""
+    """Return a factory for the fastest available event loop."""
     try:
         import uvloop  # noqa: PLC0415 (optional, and 20 ms that only a program need pay)
     except ImportError:
@@ -19,6 +19,6 @@ def loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:
 
 
 def run(main: Coroutine[Any, Any, T]) -> T:
-    """Run a program's main coroutine to its end, and return what it returns."""
+    """Run a program's main coroutine to completion, and return its result."""
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
         return runner.run(main)

@@ -15,16 +15,16 @@ from rookery.wire.buffer import Buffer
 from rookery.wire.frame import CHUNK_BYTES
 
 Answer = list[Buffer] | tuple[Buffer, ...] | None
-"""An answer's parts, length first; None if none is wanted (acks=0)."""
+"""A response's parts, length first; None if there is no response (acks=0)."""
 
-# Answers that are ready at once are gathered up to so many bytes before they are written.
+# Responses that are ready together are gathered up to this many bytes before a write.
 _GATHERED_BYTES: Final = 256 * 1024
-# What is longer goes to the transport in pieces of this size.
+# Longer data goes to the transport in pieces of this size.
 _PIECE_BYTES: Final = 256 * 1024
 
 
 class Outbox:
-    """Gathers answers, and writes them as fast as the client reads."""
+    """Gathers responses, and writes them as fast as the client reads."""
 
     __slots__ = (
         "_gathered", "_gathered_bytes", "_rest", "_rest_bytes", "is_writable", "transport",
@@ -34,27 +34,27 @@ class Outbox:
     def __init__(self) -> None:
         self.transport: asyncio.Transport | None = None
         self.is_writable = True
-        """Whether the client reads: false while the transport has enough to send."""
+        """Whether the client reads: false while the transport's buffer is full."""
         self.written = 0
         """Bytes that were handed to the transport."""
         self._gathered: list[Buffer] = []
         self._gathered_bytes = 0
-        # Parts that wait until the transport has sent what it has.
+        # Parts that wait until the transport has sent its buffer.
         self._rest: deque[Buffer] = deque()
         self._rest_bytes = 0
 
     @property
     def waiting(self) -> int:
-        """Bytes that the transport has not been handed."""
+        """Bytes that were not handed to the transport yet."""
         return self._rest_bytes + self._gathered_bytes
 
     @property
     def buffered(self) -> int:
-        """Bytes that the transport has, and the system has not."""
+        """Bytes in the transport's buffer."""
         return 0 if self.transport is None else self.transport.get_write_buffer_size()
 
     def gather(self, answer: Answer, count: int) -> None:
-        """Take an answer of so many bytes, to be written with the next ones."""
+        """Add a response of `count` bytes, to be written with the next ones."""
         if answer:
             self._gathered += answer
             self._gathered_bytes += count
@@ -62,7 +62,7 @@ class Outbox:
                 self.flush()
 
     def flush(self) -> None:
-        """Write what was gathered, in one call if it is short."""
+        """Write the gathered responses, in one call if they are short."""
         parts, count, transport = self._gathered, self._gathered_bytes, self.transport
         if not parts:
             return
@@ -78,7 +78,7 @@ class Outbox:
         self.feed()
 
     def feed(self) -> None:
-        """Hand on what waits, until the transport has enough."""
+        """Hand waiting data to the transport, until its buffer is full."""
         transport = self.transport
         if transport is None:
             return
@@ -89,7 +89,7 @@ class Outbox:
             transport.writelines(piece)
 
     def close(self) -> None:
-        """Let everything go: the client is gone."""
+        """Release everything after the client has disconnected."""
         self.transport = None
         self._gathered, self._gathered_bytes = [], 0
         self._rest.clear()
@@ -112,15 +112,15 @@ class Outbox:
 DEFAULT_BYTES: Final = 512 * 1024 * 1024
 
 Resume = Callable[[], bool]
-"""Called when there is room again; returns whether the connection does read now."""
+"""Called when there is room again; returns whether the connection now reads."""
 
 
 class Budget:
     """Counts received bytes until their requests are answered; connections wait while it is full.
 
-    It is a mark and not a wall: a connection that may read can bring one chunk more. When
-    unfinished frames alone fill it, nothing would ever be given back unless one of them gets its
-    rest; then one connection at a time is favoured and reads on until its frame is whole.
+    The limit is soft: a connection that may read can receive one more chunk. If unfinished frames
+    alone fill the budget, nothing is released until one of them is completed. Then one connection
+    at a time is favoured and continues to read until its frame is complete.
     """
 
     __slots__ = ("_favoured", "_waiting", "_working", "limit", "used")
@@ -128,7 +128,7 @@ class Budget:
     def __init__(self, limit: int = DEFAULT_BYTES) -> None:
         self.limit = limit
         self.used = 0
-        # The part of `used` that belongs to requests under way, and so will come back by itself.
+        # The part of `used` that belongs to requests in progress, and will be released with them.
         self._working = 0
         self._waiting: dict[Resume, None] = {}
         self._favoured: Resume | None = None
@@ -138,24 +138,24 @@ class Budget:
         self.used += count
 
     def start(self, count: int) -> None:
-        """Note that some of the bytes received now belong to a request under way."""
+        """Record that some of the received bytes now belong to a request in progress."""
         self._working += count
         self._favoured = None
 
     def finish(self, count: int) -> None:
-        """Give back the bytes of requests that are answered."""
+        """Release the bytes of answered requests."""
         self._working -= count
         self.drop(count)
 
     def drop(self, count: int) -> None:
-        """Give back bytes of requests that were answered at once, or never became whole."""
+        """Release bytes of requests that were answered immediately, or never completed."""
         self.used -= count
         self._favoured = None
         if self._waiting:
             self._wake()
 
     def may_read(self, resume: Resume) -> bool:
-        """Tell whether a connection may read; if not, `resume` is called when it may ask again."""
+        """Return whether a connection may read; if not, `resume` is called when it can retry."""
         if self.used < self.limit:
             return True
         if self._working <= 0 and (self._favoured is None or self._favoured == resume):
@@ -165,13 +165,13 @@ class Budget:
         return False
 
     def forget(self, resume: Resume) -> None:
-        """Stop waiting: the connection is gone."""
+        """Remove a waiter whose connection is closed."""
         self._waiting.pop(resume, None)
         if self._favoured == resume:
             self._favoured = None
 
     def _wake(self) -> None:
-        """Let as many read as there is room for, in the order in which they came."""
+        """Let as many connections read as there is room for, in order of arrival."""
         room = self.limit - self.used
         if room <= 0 and self._working <= 0 and self._favoured is None:
             room = 1

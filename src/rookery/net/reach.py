@@ -1,7 +1,7 @@
-"""Whether a process listens at an address, without a request to it.
+"""Checks whether a process listens at an address, without sending a request.
 
 The kernel accepts connections for a process that is busy or paused, and refuses them after the
-process has ended. So a refusal tells a dead process from a slow one.
+process has ended. So a refusal distinguishes a dead process from a slow one.
 """
 
 from __future__ import annotations
@@ -13,19 +13,19 @@ from enum import IntEnum, auto
 from typing import Any, Final
 
 _UNREACHABLE: Final = {errno.EHOSTUNREACH, errno.ENETUNREACH, errno.EHOSTDOWN}
-# A proxy accepts first, and closes when it finds that the process is gone.
+# A proxy accepts first, and closes when it finds that the process is dead.
 _PROXY_SECONDS: Final = 0.3
 
 
 class Reach(IntEnum):
-    """What a connection attempt showed; the higher, the more likely a process lives there."""
+    """The result of a connection attempt; the higher, the more likely a process is alive there."""
 
     REFUSED = auto()
     """Nothing listens there."""
     SILENT = auto()
-    """The host does not answer."""
+    """The host does not respond."""
     UNKNOWN = auto()
-    """It could not be tried: the name is unknown here, or this process lacks what it needs."""
+    """The attempt failed locally: the name is unknown, or this process lacks resources."""
     OPEN = auto()
     """The connection was accepted and stayed open."""
 

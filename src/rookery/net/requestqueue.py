@@ -1,7 +1,7 @@
-"""The requests of one connection, from their frames to their answers, in order.
+"""The requests of one connection, from their frames to their responses, in order.
 
-What a request and its answer hold is counted here: request bytes in the `Budget` until the answer
-is written, answer bytes in the `AnswerBudget` from the moment they are made or promised.
+The memory of requests and responses is accounted here: request bytes in the `Budget` until the
+response is written, response bytes in the `AnswerBudget` once they are created or promised.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ log = logging.getLogger(__name__)
 C = TypeVar("C")
 
 Handler = Callable[[C, Frame], "Answer | Awaitable[Answer]"]
-"""Starts one request. It must not block; whatever it raises closes the connection."""
+"""Starts one request. It must not block; any exception closes the connection."""
 
-# The event loop itself refers to tasks weakly.
+# The event loop itself holds only weak references to tasks.
 _tasks: set[asyncio.Task[Any]] = set()
 
 
 def size_of(answer: Answer) -> int:
-    """Return the bytes of an answer."""
+    """Return the size of a response."""
     return sum(map(len, answer)) if answer else 0
 
 
@@ -52,12 +52,12 @@ class QueuedRequest:
         *,
         is_last: bool = False,
     ) -> None:
-        """Make a place that is settled, unless `wait` follows.
+        """Create a settled place, unless `wait` follows.
 
         Args:
-            on_settled: called when an awaited answer is there.
+            on_settled: called when an awaited response is available.
             size: the bytes that the request holds until it is answered.
-            answer: what to write.
+            answer: the response to write.
             is_last: nothing is written in this place, and the connection ends here.
         """
         self._on_settled = on_settled
@@ -96,7 +96,7 @@ def _begin(work: Awaitable[Answer]) -> asyncio.Future[Answer]:
         return work
     task: asyncio.Task[Answer]
     if sys.version_info >= (3, 12) and isinstance(work, Coroutine):
-        # Most coroutines have their answer without ever waiting.
+        # Most coroutines return their response without ever waiting.
         task = asyncio.Task(work, loop=asyncio.get_running_loop(), eager_start=True)
     else:
         task = asyncio.ensure_future(work)
@@ -107,7 +107,7 @@ def _begin(work: Awaitable[Answer]) -> asyncio.Future[Answer]:
 
 
 class QueueHooks(NamedTuple):
-    """What a queue asks of its connection."""
+    """The callbacks of a queue to its connection."""
 
     start: Callable[[Frame], Answer | Awaitable[Answer]]
     """Start one request."""
@@ -118,7 +118,7 @@ class QueueHooks(NamedTuple):
 
 
 class RequestQueue:
-    """Requests whose answers were not written, oldest first; answers leave in this order."""
+    """Requests without a written response, oldest first; responses leave in this order."""
 
     __slots__ = (
         "_answered_bytes", "_answers", "_budget", "_hooks", "_promised_bytes", "_settings",
@@ -133,19 +133,19 @@ class RequestQueue:
         splitter: FrameSplitter,
         budgets: tuple[Budget, AnswerBudget],
     ) -> None:
-        """Begin with no request.
+        """Start without requests.
 
         Args:
-            hooks: called as requests come and go.
-            state: says whether requests may be started.
-            settings: the bounds.
-            splitter: cuts requests out of the bytes that arrive.
-            budgets: the bytes of requests and of answers shared with other connections.
+            hooks: called as requests start and finish.
+            state: decides whether requests may be started.
+            settings: the limits.
+            splitter: extracts requests from the received bytes.
+            budgets: the request and response budgets shared with other connections.
         """
         self.started = 0
-        """How many requests were started, ever."""
+        """The total number of requests started."""
         self.requests: deque[QueuedRequest] = deque()
-        """Empty while every request is answered at once."""
+        """Empty while every request is answered immediately."""
         self.unanswered_bytes = 0
         """The bytes of these requests."""
         self.outbox = Outbox()
@@ -154,14 +154,14 @@ class RequestQueue:
         self._state = state
         self._settings = settings
         self._budget, self._answers = budgets
-        # Bytes of requests that were answered at once, until the budget gets them back.
+        # Bytes of requests that were answered immediately, until they are returned to the budget.
         self._answered_bytes = 0
-        # Bytes of answers that are being read from disk.
+        # Bytes of responses that are being read from disk.
         self._promised_bytes = 0
 
     @property
     def can_start(self) -> bool:
-        """Whether one more request is within the bounds."""
+        """Whether one more request is within the limits."""
         return (
             self._state.can_start
             and len(self.requests) < self._settings.max_in_flight
@@ -170,7 +170,7 @@ class RequestQueue:
 
     @property
     def is_empty(self) -> bool:
-        """Whether all requests are answered, and the transport has all answers."""
+        """Whether all requests are answered, and the transport has all responses."""
         return not self.requests and not self.outbox.waiting
 
     @property
@@ -180,7 +180,7 @@ class RequestQueue:
         return settled + self._promised_bytes + self.outbox.waiting + self.outbox.buffered
 
     def promise(self, count: int) -> None:
-        """Count an answer before memory is allocated for it."""
+        """Count a response before memory is allocated for it."""
         self._promised_bytes += count
         self._answers.add(count)
 
@@ -199,7 +199,7 @@ class RequestQueue:
         return started
 
     def collect(self) -> None:
-        """Gather the answers at the head that are there, up to that of the last request."""
+        """Gather the available responses at the head, up to that of the last request."""
         queue = self.requests
         while queue and queue[0].is_settled:
             request = queue.popleft()
@@ -212,14 +212,14 @@ class RequestQueue:
             self._promised_bytes = 0
 
     def flush(self) -> None:
-        """Write what was gathered."""
+        """Write the gathered responses."""
         if self._answered_bytes:
             self._budget.drop(self._answered_bytes)
             self._answered_bytes = 0
         self.outbox.flush()
 
     def abandon(self) -> None:
-        """Answer no more. Requests under way give their bytes back when they end."""
+        """Send no more responses. Requests in progress release their bytes when they end."""
         for request in self.requests:
             request.is_abandoned = True
             if request.is_settled:
@@ -227,11 +227,11 @@ class RequestQueue:
         self.requests.clear()
 
     def close(self, report: Callable[[BaseException], None]) -> None:
-        """Give back everything: the client is gone.
+        """Release everything after the client has disconnected.
 
         Args:
-            report: called for requests that fail later. The connection is not referred to any more:
-                it would be part of a cycle.
+            report: called for requests that fail later. It replaces the reference to the
+                connection, which would form a cycle.
         """
         self._budget.drop(self._splitter.pending)
         self._splitter.close()
@@ -263,7 +263,7 @@ class RequestQueue:
             self.outbox.gather(answer, count)
 
     def _end_with(self, error: Exception, size: int) -> None:
-        """Answer what came before a bad request of a given size, and nothing after it."""
+        """Answer the requests before a bad request of a given size, and nothing after it."""
         self._hooks.refuse(error)
         self._add(QueuedRequest(self._settled, size, is_last=True))
         self.collect()
@@ -274,7 +274,7 @@ class RequestQueue:
         self._budget.start(request.size)
 
     def _settled(self, request: QueuedRequest) -> None:
-        """Take note that an awaited answer is there."""
+        """Handle the arrival of an awaited response."""
         if request.error is not None:
             self._hooks.refuse(request.error)
             request.is_last = True
@@ -285,7 +285,7 @@ class RequestQueue:
             self._hooks.ready()
 
     def _account(self, count: int) -> None:
-        """Count an answer that was made; a part of it may have been promised."""
+        """Count a created response; a part of it may have been promised."""
         kept = min(count, self._promised_bytes)
         self._promised_bytes -= kept
         self._answers.add(count - kept)
@@ -300,7 +300,7 @@ def _start_nothing(_frame: Frame) -> Answer:
 
 
 def _ignore() -> None:
-    """Do nothing: no answer of a closed connection is written."""
+    """Do nothing: a closed connection writes no responses."""
 
 
 def log_failure(peer: str, error: BaseException) -> None:

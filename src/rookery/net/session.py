@@ -1,4 +1,4 @@
-"""What a server remembers about one client for as long as it is connected: plain data."""
+"""The data that a server keeps about one client while it is connected."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ class ClientSession:
     principal: str | None = None
     """The authenticated client, such as `User:alice`; None before the login."""
     software_name: str = ""
-    """The client library, as its ApiVersions request says."""
+    """The client library, according to its ApiVersions request."""
     software_version: str = ""
     pending_write: asyncio.Future[None] | None = None
-    """The client's last write that is not in the log's queue yet. Later writes must wait for it:
-    a producer's sequences would come out of order otherwise."""
+    """The client's last write that is not in the log's queue yet. Later writes must wait for it;
+    otherwise a producer's sequences would be out of order."""

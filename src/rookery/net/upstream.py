@@ -1,18 +1,18 @@
-"""One broker as seen from a client: requests go out as they come, answers come back in order.
+"""A connection to one broker: requests are sent as they come, responses return in order.
 
-An `Upstream` numbers the requests itself. `submit` sends a frame that is not read here and returns
-a future, without a task. `call`, `tell`, `forward` and `post` wait for it.
+An `Upstream` assigns the correlation ids. `submit` sends a frame without decoding it and returns a
+future, without a task. `call`, `tell`, `forward` and `post` wait for it.
 
-Both directions are bounded in bytes:
+Both directions are limited in bytes:
 
-- Requests that the broker does not read wait here. From `max_queued_bytes` on the upstream is full:
-  `submit` refuses more, and callbacks registered with `when_full` are called. The four coroutines
-  still queue theirs, since their callers wait anyway.
-- Responses that the caller keeps (`CallOptions.is_kept`) are counted until `release`. From
-  `max_unread_bytes` on nothing is read from the broker. `pause` and `resume` do the same by hand.
+- Requests that the broker does not read are queued. At `max_queued_bytes` the upstream is full:
+  `submit` rejects more, and callbacks registered with `when_full` are called. The four coroutines
+  still queue theirs, because their callers wait anyway.
+- Responses that the caller keeps (`CallOptions.is_kept`) are counted until `release`. At
+  `max_unread_bytes`, reading from the broker stops. `pause` and `resume` do the same manually.
 
-A request may have a deadline. One that passed it keeps its place, and its answer is dropped when it
-comes. One timer serves all requests, armed for the earliest.
+A request may have a deadline. After its deadline it keeps its place, and its response is dropped
+on arrival. One timer serves all requests, armed for the earliest deadline.
 """
 
 from __future__ import annotations
@@ -210,11 +210,11 @@ class Upstream(UpstreamProtocol):
 
 
 def relay(connection: Connection, upstream: Upstream) -> None:
-    """Let a client and its upstream slow each other down, and end together.
+    """Couple a client and its upstream for back-pressure and closing.
 
-    The upstream reads nothing while the client does not read its answers. The client's requests
-    wait while the upstream is full. When one end closes, the other closes, too: the client's end
-    after the answers that are due.
+    The upstream reads nothing while the client does not read its responses. The client's requests
+    wait while the upstream is full. When one end closes, the other closes too; the client's end
+    closes after the pending responses.
     """
     connection.when_stuck(lambda is_stuck: upstream.pause() if is_stuck else upstream.resume())
     upstream.when_full(lambda is_full: connection.pause() if is_full else connection.resume())

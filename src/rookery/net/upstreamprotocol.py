@@ -1,4 +1,4 @@
-"""The transport's side of an upstream: what is sent and read when, and what happens at the end."""
+"""The transport side of an upstream: sending, reading, deadlines and closing."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ log = logging.getLogger(__name__)
 
 
 class UpstreamProtocol(asyncio.BufferedProtocol):
-    """Sends requests in order and hands out their responses, within bounds and deadlines."""
+    """Sends requests in order and delivers their responses, within limits and deadlines."""
 
     def __init__(
         self, host: str, port: int, settings: UpstreamSettings, chunks: Chunks | None = None
@@ -28,7 +28,7 @@ class UpstreamProtocol(asyncio.BufferedProtocol):
         self.requests = 0
         self.late_answers = 0
         self.is_full = False
-        """Whether so many bytes wait to be sent that `submit` refuses more."""
+        """Whether so much data is queued that `submit` rejects more."""
         self.unread_bytes = 0
         """Bytes of responses that callers keep."""
         self.settings = settings
@@ -38,13 +38,13 @@ class UpstreamProtocol(asyncio.BufferedProtocol):
         )
         self._transport: asyncio.Transport | None = None
         self._lost: asyncio.Future[None] = self.loop.create_future()
-        # Why there is no connection any more.
+        # Why the connection is closed.
         self._reason = ""
         self.calls = CallQueue()
         self._when_full: list[Callable[[bool], None]] = []
         self._is_writable = True
         self._is_paused = False
-        # Whether responses may be handed out, and whether the transport reads.
+        # Whether responses may be delivered, and whether the transport reads.
         self._can_take = self._is_reading = True
         self._timer: asyncio.TimerHandle | None = None
 
@@ -58,12 +58,12 @@ class UpstreamProtocol(asyncio.BufferedProtocol):
 
     @property
     def in_flight(self) -> int:
-        """How many requests have no answer yet, sent or waiting for their turn."""
+        """The number of requests without a response, sent or queued."""
         return len(self.calls.sent) + len(self.calls.unsent)
 
     @property
     def queued_bytes(self) -> int:
-        """Bytes of requests that wait in our queue for their turn."""
+        """Bytes of queued requests."""
         return self.calls.unsent_bytes
 
     @property
@@ -72,21 +72,21 @@ class UpstreamProtocol(asyncio.BufferedProtocol):
         return self._transport is None or self._transport.is_closing()
 
     def when_full(self, callback: Callable[[bool], None]) -> Callable[[], None]:
-        """Have a callback called with `is_full` whenever that changes.
+        """Register a callback that is called with `is_full` whenever that changes.
 
         A proxy then pauses or resumes its client. The callback is called from within `submit`.
 
         Returns:
-            A function that undoes this.
+            A function that removes the callback.
         """
         return register(self._when_full, callback)
 
     def when_lost(self, callback: Callable[[], None]) -> None:
-        """Have a callback called when the connection is gone; soon if it is gone already."""
+        """Register a callback for the loss of the connection; called soon if it is already lost."""
         self._lost.add_done_callback(lambda _: callback())
 
     def pause(self) -> None:
-        """Take no more responses until `resume`: those who get them are slow."""
+        """Deliver no more responses until `resume`, because their receivers are slow."""
         self._is_paused = True
         self._can_take = False
         self._regulate()
@@ -99,7 +99,7 @@ class UpstreamProtocol(asyncio.BufferedProtocol):
             self.loop.call_soon(self._deliver)
 
     def release(self, count: int) -> None:
-        """Give back bytes of responses that were kept."""
+        """Release bytes of kept responses."""
         self.unread_bytes -= count
         if not self._can_take and self.unread_bytes * 2 <= self.settings.max_unread_bytes:
             self._can_take = self._may_take()
@@ -110,10 +110,10 @@ class UpstreamProtocol(asyncio.BufferedProtocol):
         self.break_off("the connection was closed")
 
     async def wait_closed(self) -> None:
-        """Wait until the connection is gone, for whatever reason."""
+        """Wait until the connection is closed, for any reason."""
         await asyncio.shield(self._lost)
 
-    # What the transport calls.
+    # Callbacks of the transport.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Be ready for requests."""
@@ -122,25 +122,25 @@ class UpstreamProtocol(asyncio.BufferedProtocol):
         transport.set_write_buffer_limits(high=self.settings.max_unsent_bytes)
 
     def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002 (the splitter knows better)
-        """Hand out the memory for the next bytes."""
+        """Return the buffer for the next bytes."""
         return self._splitter.buffer()
 
     def buffer_updated(self, nbytes: int) -> None:
-        """Give the answers that have arrived to those who wait for them."""
+        """Deliver the responses that have arrived."""
         self._splitter.received(nbytes)
         self._deliver()
 
     def pause_writing(self) -> None:
-        """Let further requests wait."""
+        """Queue further requests."""
         self._is_writable = False
 
     def resume_writing(self) -> None:
-        """Send what waited."""
+        """Send the queued requests."""
         self._is_writable = True
         self._pump()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Fail everything that waits."""
+        """Fail all pending requests."""
         self._transport = None
         self._splitter.close()
         self._fail_all(
@@ -150,10 +150,10 @@ class UpstreamProtocol(asyncio.BufferedProtocol):
         if not self._lost.done():
             self._lost.set_result(None)
 
-    # Requests and answers.
+    # Requests and responses.
 
     def send(self, call: PendingCall, timeout_ms: int | None) -> asyncio.Future[Any]:
-        """Send a request when its turn comes; return what comes of it."""
+        """Send a request when its turn comes; return the future of its result."""
         if self.is_closed:
             raise Unavailable(f"{self.name}: {self._reason or 'there is no connection'}")
         if timeout_ms is not None:
@@ -166,7 +166,7 @@ class UpstreamProtocol(asyncio.BufferedProtocol):
         return call.answer
 
     def _pump(self) -> None:
-        """Send what waits, in order, as far as there is room."""
+        """Send queued requests, in order, as far as there is room."""
         calls, most = self.calls, self.settings.max_in_flight
         while (
             calls.unsent
@@ -186,7 +186,7 @@ class UpstreamProtocol(asyncio.BufferedProtocol):
             self._tell_full()
 
     def _deliver(self) -> None:
-        """Hand out the responses that have arrived, then read or not."""
+        """Deliver the responses that have arrived, then update reading."""
         try:
             while (
                 self._can_take
@@ -216,7 +216,7 @@ class UpstreamProtocol(asyncio.BufferedProtocol):
         return not self._is_paused and self.unread_bytes < self.settings.max_unread_bytes
 
     def _regulate(self) -> None:
-        """Read or do not read, as the bounds say."""
+        """Start or stop reading according to the limits."""
         wanted = self._can_take
         if wanted != self._is_reading and self._transport is not None and not self.is_closed:
             self._is_reading = wanted
@@ -234,7 +234,7 @@ class UpstreamProtocol(asyncio.BufferedProtocol):
                 callback(is_full)
 
     def _arm(self, deadline: float) -> None:
-        """See to it that the timer fires no later than at a deadline."""
+        """Make sure that the timer fires no later than a deadline."""
         if self._timer is not None:
             if self._timer.when() <= deadline:
                 return
@@ -242,7 +242,7 @@ class UpstreamProtocol(asyncio.BufferedProtocol):
         self._timer = self.loop.call_at(deadline, self._expire)
 
     def _expire(self) -> None:
-        """Fail the requests whose time has come; look again at the earliest of the others."""
+        """Fail the requests whose deadline has passed; rearm for the earliest of the others."""
         self._timer = None
         earliest = self.calls.expire(loop_seconds(), self.name)
         if earliest is not None:
@@ -250,7 +250,7 @@ class UpstreamProtocol(asyncio.BufferedProtocol):
         self._tell_full()
 
     def break_off(self, reason: str) -> None:
-        """Close the connection, and fail everything that waits, for a given reason."""
+        """Close the connection, and fail all pending requests with a given reason."""
         self._fail_all(reason)
         if self._transport is not None:
             self._transport.abort()

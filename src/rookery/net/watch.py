@@ -1,6 +1,6 @@
-"""One timer that watches one connection: who keeps us waiting for too long is given up.
+"""One timer per connection: detects clients that exceed a time limit.
 
-It is armed again when it fires, never when something arrives.
+It is rearmed when it fires, never when data arrives.
 """
 
 from __future__ import annotations
@@ -13,19 +13,19 @@ from rookery.net.connectionstate import Wait
 
 
 class Watch:
-    """Measures the present wait, and says when it has lasted too long."""
+    """Measures the current wait, and reports when it has lasted too long."""
 
     __slots__ = ("_expire", "_loop", "_present", "_since", "_step", "_timer")
 
     def __init__(
         self, present: Callable[[], Wait | None], expire: Callable[[Wait], None], step_ms: int
     ) -> None:
-        """Watch nothing yet.
+        """Start without a wait.
 
         Args:
-            present: tells what is waited for; None if it is we who keep the client waiting.
-            expire: called once, when that has taken too long.
-            step_ms: how often to look, at least.
+            present: returns the current wait; None if the client waits for this server.
+            expire: called once, when the wait has lasted too long.
+            step_ms: the maximum interval between checks.
         """
         self._present = present
         self._expire = expire
@@ -35,27 +35,27 @@ class Watch:
         self._timer: asyncio.TimerHandle | None = None
 
     def touch(self) -> None:
-        """Begin a new wait."""
+        """Start a new wait."""
         self._since = loop_seconds()
 
     def begin(self) -> None:
-        """Begin a new wait, and to watch."""
+        """Start a new wait, and start the timer."""
         self.touch()
         self._look()
 
     def look_after(self, delay_ms: int) -> None:
-        """Begin a new wait, and look at it after so long."""
+        """Start a new wait, and check it after a delay."""
         self.touch()
         self.stop()
         self._timer = self._loop.call_later(delay_ms / 1000, self._look)
 
     def stop(self) -> None:
-        """Do not look, until asked to again."""
+        """Stop the checks, until restarted."""
         if self._timer is not None:
             self._timer.cancel()
 
     def close(self) -> None:
-        """Watch no more, and let go of the connection, which lets go of this."""
+        """Stop the timer, and drop the references to the connection, which would form a cycle."""
         self.stop()
         self._present = _nothing
         self._expire = _ignore

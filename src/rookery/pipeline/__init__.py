@@ -1,5 +1,5 @@
-"""Topics to tables, declared in a file: bronze, silver and gold, dead letters and late rows.
+"""Declarative pipelines from topics to tables: bronze, silver, gold, dead letters and late rows.
 
-Each batch is staged by executors, written down in one batch manifest, and committed from that to
-every table. The manifests are what says how far a pipeline is; Spark's checkpoint is not.
+Executors stage each batch. One batch manifest records it, and the batch is committed from the
+manifest to every table. The manifests, not Spark's checkpoint, define the position of a pipeline.
 """

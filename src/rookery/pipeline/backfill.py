@@ -1,7 +1,7 @@
-"""The records before a pipeline's origin, which it did not read: added to its tables.
+"""Backfill: adds the records before a pipeline's origin to its tables.
 
-They go there under a name of their own, in a chain of manifests of their own, so that a pipeline
-may run meanwhile.
+A backfill has its own identity and its own chain of manifests, so the pipeline can run at the same
+time.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ if TYPE_CHECKING:
 def backfill(
     spark: SparkSession, pipeline: Pipeline, told: Told = lambda _: None
 ) -> dict[str, int]:
-    """Read what lies before the origin of a pipeline that has run; return rows by layer.
+    """Read the records before the origin of a pipeline that has run; return rows by layer.
 
     Raises:
-        ConfigError: it has not run, or its rows are such that their order matters.
-        Conflict: silver was rebuilt meanwhile: call this again.
+        ConfigError: the pipeline has not run, or the order of its rows matters.
+        Conflict: silver was rebuilt meanwhile; call this again.
     """
     refuse_ordered(pipeline, "backfill")
     origin = Manifests(pipeline.state).origin()
@@ -45,7 +45,7 @@ def backfill(
 
 
 def open_backfill(spark: SparkSession, pipeline: Pipeline) -> BatchEngine:
-    """Return the engine of a pipeline's backfill, with what was left half-done committed."""
+    """Return the engine of a pipeline's backfill, after committing any unfinished batch."""
     plan = replace(BatchPlan.of(pipeline), number=backfill_number)
     manifests = Manifests(below(pipeline.state, BACKFILL))
     origin = manifests.origin() or manifests.begin(*log_start(pipeline))
@@ -57,10 +57,10 @@ def open_backfill(spark: SparkSession, pipeline: Pipeline) -> BatchEngine:
 
 
 def refuse_ordered(pipeline: Pipeline, what: str) -> None:
-    """Refuse rows whose order matters, since these come too late for it.
+    """Refuse pipelines whose rows must be in order, since a backfill adds older rows later.
 
     Raises:
-        ConfigError: they are such.
+        ConfigError: the order of the rows matters.
     """
     why = ""
     if pipeline.silver.upsert():

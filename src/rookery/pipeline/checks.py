@@ -18,7 +18,7 @@ class Checks:
         self._checks = dict(checks)
 
     def verify(self, schema: pa.Schema) -> None:
-        """Try the expressions on no rows.
+        """Evaluate the expressions on an empty table.
 
         Raises:
             ConfigError: one of them cannot be evaluated over these columns.
@@ -30,7 +30,7 @@ class Checks:
                 raise ConfigError(f"silver.checks.{name}: {expression!r}: {error}") from error
 
     def failed(self, rows: pa.RecordBatch) -> list[str | None]:
-        """Return for each row the first check that is not true of it, None if all are."""
+        """Return for each row the first check that fails, None if all pass."""
         if not self._checks or not rows.num_rows:
             return [None] * rows.num_rows
         table = _plain(pa.Table.from_batches([rows]))
@@ -44,7 +44,7 @@ class Checks:
 
 
 def _plain(rows: pa.Table) -> pa.Table:
-    """Return the rows with JSON of any shape as text, for SQL's own functions for JSON."""
+    """Return the rows with VARIANT columns as JSON text, for SQL's JSON functions."""
     for at, field in enumerate(rows.schema):
         if variant.is_variant(field.type):
             rows = rows.set_column(at, field.name, rows.column(at).cast(pa.string()))
@@ -52,7 +52,7 @@ def _plain(rows: pa.Table) -> pa.Table:
 
 
 def _evaluated(rows: pa.Table, expressions: list[str]) -> pa.Table:
-    # An expression that fails for a row (a cast, a division) is not true of it.
+    # An expression that raises an error for a row (a cast, a division) counts as false.
     columns = ", ".join(
         f"coalesce(TRY(({expression})), false) AS c{number}"
         for number, expression in enumerate(expressions)

@@ -1,4 +1,4 @@
-"""Words of which a declaration may use some: another one is refused with what was meant."""
+"""Checks of enumerated values in a declaration; an unknown value is refused with a suggestion."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 
 def wrong_words(where: str, part: object) -> Iterator[str]:
-    """Yield what is wrong in the fields of a part that may only have some values."""
+    """Yield an error for each enumerated field with an unknown value."""
     hints: dict[str, Any] = get_type_hints(type(part))
     for name, kind in hints.items():
         if get_origin(kind) is Literal:
@@ -16,17 +16,17 @@ def wrong_words(where: str, part: object) -> Iterator[str]:
 
 
 def not_of(what: str, word: str, known: Sequence[str]) -> Iterator[str]:
-    """Yield that a word is none of those that are known, if so."""
+    """Yield an error if a word is not one of the known ones."""
     if word not in known:
         yield f"{what} {word!r}, not of {', '.join(known)}{meant(word, known)}"
 
 
 def meant(word: str, known: Sequence[str]) -> str:
-    """Return a question that names the nearest of some words, nothing if none is near."""
+    """Return a question with the nearest known word; empty if none is near."""
     near = difflib.get_close_matches(word.lower(), known, 1)
     return f"; did you mean {near[0]}?" if near else ""
 
 
 def dashed(name: str) -> str:
-    """Return the name of a field as files have it."""
+    """Return the name of a field as written in files."""
     return name.replace("_", "-")

@@ -43,9 +43,9 @@ _WHOLE: Final = (
     pa.uint32(),
 )
 RAW: Final = pa.schema(_RAW)
-"""What the source gives; bronze keeps all of it."""
+"""The columns of the source; bronze keeps all of them."""
 COORDINATES: Final = pa.schema(_COORDINATES)
-"""Where a silver row came from."""
+"""The origin of a silver row."""
 DEAD: Final = pa.schema(
     [
         *RAW,
@@ -56,8 +56,10 @@ DEAD: Final = pa.schema(
         pa.field("replay", pa.int64()),
     ]
 )
-"""A dead letter: all of the record, why, at what stage, by which schema, in which batch; and the
-replay in which it failed again, null if it came from its topic."""
+"""A dead letter: the whole record, the reason, the stage, the schema and the batch.
+
+`replay` is the replay in which it failed again; null if it came from its topic.
+"""
 WATERMARK: Final = pa.field(names.WATERMARK, _TIME)
 
 
@@ -65,11 +67,11 @@ def silver_schema(pipeline: Pipeline, topic: str, decoder: Decoder) -> pa.Schema
     """Return the columns of a topic's silver rows.
 
     Raises:
-        ConfigError: they contradict what is declared.
+        ConfigError: they contradict the declaration.
     """
     fields = list(_value_fields(pipeline, topic, decoder))
     for field in fields:
-        # Many engines do not tell `Rookery_Offset` from `rookery_offset`.
+        # Many engines treat `Rookery_Offset` and `rookery_offset` as the same name.
         if field.name.casefold() in names.OWN:
             raise ConfigError(f"topic {topic!r}: column {field.name!r} is the pipeline's own name")
     key = pipeline.decode(topic).key
@@ -88,13 +90,13 @@ def silver_schema(pipeline: Pipeline, topic: str, decoder: Decoder) -> pa.Schema
 
 
 def _renamed(name: str) -> str:
-    """Return a hint to somebody who uses a name of an earlier release."""
+    """Return a hint for users of a name from an earlier release."""
     new = next((one for one in names.OWN if names.former(one) == name), None)
     return f". {name} is called {new} now" if new else ""
 
 
 def _check_types(pipeline: Pipeline, topic: str, types: dict[str, pa.DataType]) -> None:
-    """Refuse columns that no batch could be sorted by: they would stop every one of them."""
+    """Refuse columns that rows cannot be sorted by, since every batch would fail."""
     silver = pipeline.silver
     for key in silver.keys if silver.upsert() else ():
         if pa.types.is_nested(types[key]) or variant.is_variant(types[key]):
@@ -111,7 +113,7 @@ def _check_types(pipeline: Pipeline, topic: str, types: dict[str, pa.DataType]) 
 
 
 def sink_schema(pipeline: Pipeline, sink: Sink, silver: dict[str, pa.Schema]) -> pa.Schema:
-    """Return the columns of the files that a batch has for a table."""
+    """Return the columns of the files that a batch writes for a table."""
     if sink.layer == "bronze":
         return RAW
     if sink.layer == "dead-letters":
@@ -131,19 +133,19 @@ def sink_schema(pipeline: Pipeline, sink: Sink, silver: dict[str, pa.Schema]) ->
 
 
 def table_columns(pipeline: Pipeline, sink: Sink, schema: pa.Schema) -> pa.Schema:
-    """Return the columns of a table from those of the files that a batch has for it."""
+    """Return the columns of a table, derived from those of its batch files."""
     return table_schema(schema, pipeline.silver.upsert() if sink.layer == "silver" else None)
 
 
 def _kept(kind: str, field: pa.Field[Any]) -> pa.Field[Any]:
-    """Return a column as a format keeps it: JSON of any shape is VARIANT where there is such."""
+    """Return a column as a format stores it: JSON as VARIANT if the format supports it."""
     if not variant.is_variant(field.type) or kind == "topic":
         return field
     return field.with_type(variant.BINARY if kind == "parquet" else pa.string())
 
 
 def envelope(kind: pa.DataType) -> pa.StructType | None:
-    """Return the type of a change event, wherever Debezium put it, None if it is none."""
+    """Return the type of a Debezium change event, also inside `payload`; None if it is not one."""
     if not pa.types.is_struct(kind):
         return None
     if kind.get_field_index("payload") >= 0:

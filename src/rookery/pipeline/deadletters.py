@@ -1,6 +1,7 @@
-"""Dead letters that wait to be replayed: told by their numbers alone, whatever upkeep did to files.
+"""Dead letters that wait for replay, identified by batch numbers and not by files.
 
-Those of a backfill have numbers of their own, below zero: its batches are counted from 0 again.
+Upkeep can rewrite the files. Dead letters of a backfill have negative numbers, because its batches
+are counted from 0 again.
 """
 
 from __future__ import annotations
@@ -20,40 +21,40 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 _SAME: Final = ("topic", "partition", "offset", "timestamp", "value", "batch", "replay")
-"""A row that two tables have with these is one dead letter."""
+"""Rows of two tables with equal values in these columns are the same dead letter."""
 
 
 class DeadLetterMarks(NamedTuple):
-    """The last ones of which dead letters are done, or are there."""
+    """The last batch, backfill batch and replay whose dead letters are done or present."""
 
     batch: int = -1
     backfill: int = -1
     replay: int = -1
-    """Of those that have failed again."""
+    """The last replay whose repeated failures are done or present."""
 
     @classmethod
     def of(cls, ends: Offsets) -> DeadLetterMarks:
-        """Read them: manifests of replays have them in the place of offsets."""
+        """Parse marks from a replay's manifest, which stores them instead of offsets."""
         return cls(*(ends.get(name, {}).get("0", -1) for name in cls._fields))
 
     def ends(self) -> Offsets:
-        """Return them as a manifest has them."""
+        """Return the marks in the form that a manifest stores."""
         return {name: {"0": number} for name, number in self._asdict().items()}
 
     def later(self, other: DeadLetterMarks) -> DeadLetterMarks:
-        """Return what is done if both are."""
+        """Return the maximum of both marks, field by field."""
         return DeadLetterMarks(*map(max, self, other))
 
 
 def backfill_number(batch: int) -> int:
-    """Return what dead letters of a backfill have as their batch."""
+    """Return the batch number for dead letters of a backfill."""
     return -1 - batch
 
 
 def complete(pipeline: Pipeline) -> DeadLetterMarks:
-    """Return the last batches of which the tables have all dead letters; replays are left out.
+    """Return the last batches whose dead letters are all in the tables; replays are excluded.
 
-    Nothing is committed for that: the pipeline may be running, and be further on in a moment.
+    This commits nothing, because the pipeline may be running.
     """
     own, filling, _ = identities(pipeline.name)
     return DeadLetterMarks(
@@ -65,17 +66,17 @@ def complete(pipeline: Pipeline) -> DeadLetterMarks:
 def waiting(
     spark: SparkSession, pipeline: Pipeline, done: DeadLetterMarks, until: DeadLetterMarks
 ) -> DataFrame:
-    """Return the dead letters between two marks, as the raw rows that they were.
+    """Return the dead letters between two marks, as the original raw rows.
 
     Raises:
-        ConfigError: there is no table of them that can be read.
+        ConfigError: there is no readable table of dead letters.
     """
     found: DataFrame | None = None
     for sink in _tables(pipeline):
         frame = frame_of(spark, sink.table())
         if frame is not None:
             rows = frame.select(*DEAD.names).where(_between(done, until))
-            # Each may have topics that the others have not, and topics that they have as well.
+            # The tables can have different topics, and can have topics in common.
             found = rows if found is None else found.union(rows).dropDuplicates([*_SAME])
     if found is None:
         return spark.createDataFrame([], spark_schema(RAW))

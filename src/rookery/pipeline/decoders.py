@@ -1,4 +1,4 @@
-"""From what is declared of a topic to its decoder's settings."""
+"""Converts the declaration of a topic to the settings of its decoder."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""A batch of a pipeline: stage, write the manifest, commit to every table. The driver's part.
+"""Driver-side execution of a batch: stage, write the manifest, commit to every table.
 
-The order is what makes it exact. Until the manifest is there, nothing has happened, and the batch
-is computed again. From then on it is only committed, as often as it takes.
+This order makes batches exactly-once. Before the manifest exists, the batch has no effect and is
+computed again. After that it is only committed, and the commit is retried until it succeeds.
 """
 
 from __future__ import annotations
@@ -42,30 +42,30 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _TIMES: Final = 100
-"""So many quantiles of the records' times a manifest has."""
+"""The number of quantiles of record timestamps in a manifest."""
 
 Work = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
-"""What a task does with its part of a batch."""
+"""The function that a task applies to its part of a batch."""
 
 
 class RawRows(Protocol):
-    """Raw rows of a batch, in as many parts as there are tasks; a DataFrame is such."""
+    """Raw rows of a batch, with one part per task; a DataFrame satisfies this protocol."""
 
     def mapInArrow(self, work: Work, schema: str, /) -> DataFrame:  # noqa: N802 (Spark's name)
-        """Return what work makes of each part."""
+        """Return the results of applying `work` to each part."""
         ...
 
 
 Reread = Callable[[PipelinePosition, PipelinePosition], RawRows]
-"""Returns the raw rows between two places once more."""
+"""Reads the raw rows between two positions again."""
 
 Hook = Callable[[str], None]
-"""Told before every step; tests end the process there."""
+"""Called before every step; tests end the process there."""
 
 
 @dataclass(frozen=True, slots=True)
 class BatchPlan:
-    """What all batches of a run have in common."""
+    """Settings that all batches of a run share."""
 
     pipeline: Pipeline
     decoders: Mapping[str, tuple[str, DecoderSettings]]
@@ -73,21 +73,21 @@ class BatchPlan:
     sinks: Mapping[int, pa.Schema]
     kind: Literal["batch", "replay"] = "batch"
     chosen: Mapping[str, Chosen] = field(default_factory=dict)
-    """By topic, which of a registry's schemas readers see."""
+    """By topic, the registry schema that readers use."""
     number: Callable[[int], int] = int
-    """Gives what dead letters of a batch have as its number."""
+    """Maps a batch to the number that its dead letters carry."""
 
     @classmethod
     def of(cls, pipeline: Pipeline, before: BatchPlan | None = None) -> BatchPlan:
-        """Open every decoder once and see that columns, keys and checks fit together.
+        """Open every decoder once and check that columns, keys and checks are consistent.
 
         Args:
-            pipeline: what is declared.
-            before: the plan of the batch before, if there was one.
+            pipeline: the declaration.
+            before: the plan of the previous batch, if there was one.
 
         Raises:
-            ConfigError: they do not.
-            Unavailable: a schema registry is out of reach.
+            ConfigError: they are inconsistent.
+            Unavailable: a schema registry cannot be reached.
         """
         decoders: dict[str, tuple[str, DecoderSettings]] = {}
         silver: dict[str, pa.Schema] = {}
@@ -107,11 +107,11 @@ class BatchPlan:
 
     @property
     def may_grow(self) -> bool:
-        """Whether a schema registry may know more columns by now."""
+        """Return whether a schema registry can have added columns."""
         return any(may_grow(self.pipeline.decode(topic)) for topic in self.decoders)
 
     def check_declared(self, manifest: BatchManifest) -> None:
-        """See that all tables which a batch has rows for are still declared.
+        """Check that all tables for which a batch has rows are still declared.
 
         Raises:
             ConfigError: one is not.
@@ -124,7 +124,7 @@ class BatchPlan:
             )
 
     def task(self, name: BatchName, last: BatchManifest | None) -> StageTask:
-        """Return the work of a batch that follows another."""
+        """Return the task of a batch that follows `last`."""
         return StageTask(
             self.pipeline,
             name,
@@ -140,26 +140,26 @@ class BatchPlan:
 
 @dataclass(slots=True)
 class BatchEngine:
-    """Runs the batches of one pipeline, one after the other."""
+    """Runs the batches of one pipeline sequentially."""
 
     plan: BatchPlan
     identity: str
-    """What tables know the pipeline by."""
+    """The name of the pipeline in the commits of tables."""
     manifests: Manifests
     origin: PipelineOrigin
     clock: Clock = field(default_factory=SystemClock)
     hook: Hook = lambda _: None
     last: BatchManifest | None = None
     is_ordered: bool = True
-    """Whether records come in about the order of their times, so that some can be late."""
+    """Whether records arrive roughly in timestamp order, so that some can be late."""
     is_staging: bool = False
-    """Only stage and write manifests; someone else commits."""
+    """Only stage and write manifests; another engine commits them."""
     run_tasks: Run = here
-    """Where files are written anew that a commit changes."""
+    """Runs the tasks that rewrite files during a commit."""
     told: Callable[[BatchMetrics], None] = lambda _: None
-    """Is given the figures of a batch that an earlier run has left unfinished."""
+    """Receives the metrics of a batch that an earlier run left unfinished."""
     reread: Reread | None = None
-    """For rows that were staged and are gone; None: they cannot be read again."""
+    """Reads staged rows again that have expired; None if they cannot be read again."""
 
     @property
     def pipeline(self) -> Pipeline:
@@ -167,7 +167,7 @@ class BatchEngine:
         return self.plan.pipeline
 
     def recover(self) -> None:
-        """Commit the last manifest, wherever that was not done yet."""
+        """Commit the last manifest to the tables that lack it."""
         self.last = self.manifests.last()
         for migration in () if self.is_staging else migrations(self.pipeline, self.plan.sinks):
             migration.run()
@@ -182,33 +182,33 @@ class BatchEngine:
                 self.finish()
 
     def _finish_last(self, manifest: BatchManifest) -> None:
-        """Commit what an earlier run has staged, and report it."""
+        """Commit and report a batch that an earlier run has staged."""
         metrics = BatchMetrics(self.pipeline.name, manifest.batch, 0, is_recovered=True)
         is_new = self._commit(manifest, metrics)
         if not manifest.replaces and not self.is_staging:
-            # If all tables have it, that run had committed it, soon after it wrote the manifest.
+            # If all tables have it, the earlier run committed it soon after it wrote the manifest.
             self._measure(metrics, manifest, self.clock.now_ms() if is_new else manifest.at)
             self.told(metrics)
 
     def finish(self) -> None:
-        """Write down that nothing is left to commit, so that tables may be taken away."""
+        """Record that no commit is pending, so that tables can be removed from the declaration."""
         if self.last is not None:
             self.manifests.finish(self.last.batch)
 
     def ends(self) -> Offsets:
-        """Return where the next batch begins."""
+        """Return the start offsets of the next batch."""
         return self.reached().ends
 
     def reached(self) -> PipelinePosition:
-        """Return how far the pipeline has come."""
+        """Return the position of the pipeline."""
         return (self.last or self.origin).reached
 
     def run(self, rows: RawRows, reached: PipelinePosition | None = None) -> BatchMetrics | None:
-        """Take a batch of raw rows; return its figures, None if it has no rows.
+        """Process a batch of raw rows; return its metrics, None if it has no rows.
 
         Args:
             rows: the batch.
-            reached: where it ends, if that is known; else behind the last row of each partition.
+            reached: the end of the batch, if known; else after the last row of each partition.
         """
         batch = self.last.batch + 1 if self.last else 0
         metrics = BatchMetrics(self.pipeline.name, batch, 0)
@@ -233,7 +233,7 @@ class BatchEngine:
         )
 
     def _check_columns(self) -> None:
-        """Refuse columns that a table cannot take while the batch can still be given up."""
+        """Refuse columns that a table cannot store, while the batch can still be discarded."""
         known = self.last.sinks if self.last else {}
         for number, schema in self.plan.sinks.items():
             sink = self.pipeline.sinks[number]
@@ -280,12 +280,12 @@ class BatchEngine:
         latest = [one.max_event_ms for one in reports if one.max_event_ms is not None]
         if delay is None or not latest or not self.is_ordered:
             return old
-        # A clock that is wrong somewhere must not make everybody else late.
+        # One wrong clock must not make all other records late.
         new = min(max(latest), self.clock.now_ms()) - delay
         return new if old is None else max(old, new)
 
     def _commit(self, manifest: BatchManifest, metrics: BatchMetrics) -> bool:
-        """Commit a batch to every table that lacks it; return whether one did."""
+        """Commit a batch to every table that lacks it; return whether any did."""
         if self.is_staging:
             return False
         is_new = False
@@ -313,7 +313,7 @@ class BatchEngine:
         return is_new
 
     def _commit_records(self, table: Table, manifest: BatchManifest, key: str) -> bool:
-        """Commit to a topic, whose staged records do not wait for ever; nor may the topic."""
+        """Commit to a topic; if the staged records have expired, read and stage them again."""
         name, staged = batch_name(self.identity, manifest), manifest.sinks[key]
         try:
             return table.commit(name, staged.files, staged.arrow_schema())
@@ -325,7 +325,7 @@ class BatchEngine:
             return table.commit(name, files, staged.arrow_schema())
 
     def _restaged(self, manifest: BatchManifest, key: str, reread: Reread) -> list[DataFile]:
-        """Stage a batch once more for one of its topics."""
+        """Stage a batch again for one of its topics."""
         before = self.manifests.read(manifest.batch - 1) if manifest.batch else None
         rows = reread((before or self.origin).reached, manifest.reached)
         sinks = {n: one for n, one in self.plan.sinks.items() if self._key(n) == key}
@@ -351,7 +351,7 @@ class BatchEngine:
         metrics.freshness_p99_ms = quantile(ages, 0.99)
 
     def _counted(self, manifest: BatchManifest) -> Figures:
-        """Return what the files of a batch tell, if an earlier release has staged it."""
+        """Return row counts from the files of a batch that an earlier release staged."""
         rows: dict[str, int] = {}
         for sink in self.pipeline.sinks:
             staged = manifest.sinks.get(sink_key(sink))
@@ -383,13 +383,13 @@ def _figures(reports: Sequence[TaskReport]) -> Figures:
 def _reports(
     plan: BatchPlan, name: BatchName, rows: RawRows, before: BatchManifest | None
 ) -> list[TaskReport]:
-    """Run a batch's tasks: they stage what they make of its rows."""
+    """Run the tasks of a batch, which stage its rows; return their reports."""
     with own_errors():
         found = rows.mapInArrow(plan.task(name, before), REPORT).collect()
     return [TaskReport.read(row["report"]) for row in found]
 
 
 def sink_key(sink: Sink) -> str:
-    """Return what a table is called in manifests: without what may be secret in its URL."""
+    """Return the name of a table in manifests, without secrets in its URL."""
     place = sink.location.partition("?")[0]
     return " ".join(part for part in (sink.layer, sink.format, place, sink.name) if part)

@@ -1,8 +1,8 @@
-"""The same declaration as a project of Spark's Declarative Pipelines.
+"""Exports the declaration as a project of Spark's Declarative Pipelines.
 
-What those do not have is left out, and said in the project itself: exactly-once over several
-tables, dead letters (here a second flow over bronze finds them), late rows, upserts, checks that
-keep bad rows. Schemas of a registry are not known to Spark's own functions.
+Features that they lack are omitted, and the project says so: exactly-once over several tables, dead
+letters (a second flow over bronze finds them), late rows, upserts, and checks that keep bad rows.
+Spark's own functions do not support schemas of a registry.
 """
 
 from __future__ import annotations
@@ -102,8 +102,8 @@ def export(pipeline: Pipeline, folder: Path) -> list[Path]:
     """Write the project into a folder, which must be empty or absent; return its files.
 
     Raises:
-        ConfigError: the folder has something in it, a decoder is not one of Spark's, or a secret
-            would be written.
+        ConfigError: the folder is not empty, Spark does not support a decoder, or a secret would be
+            written.
     """
     if folder.exists() and any(folder.iterdir()):
         raise ConfigError(f"{folder}: there is something in it; name an empty folder")
@@ -161,7 +161,7 @@ def _topic(pipeline: Pipeline, number: int) -> str:
 
 
 def _silver(pipeline: Pipeline) -> Iterator[str]:
-    """Yield the silver tables, by the names that gold knows them by in the pipeline."""
+    """Yield the silver tables, with the names that gold uses for them in the pipeline."""
     silver = pipeline.of("silver")
     for number, sink in enumerate(readable(silver) or silver[:1]):
         name = _word(sink.name or f"silver{number or ''}")
@@ -176,7 +176,7 @@ def _silver(pipeline: Pipeline) -> Iterator[str]:
 
 
 def _whole(decode: Decode) -> Decode:
-    """Return how a topic is decoded, with a schema that lies in a file."""
+    """Return the decoding of a topic, with the schema loaded from its file."""
     if decode.value != "json" or not decode.schema_file:
         return decode
     schema = decoder_settings(decode).schema

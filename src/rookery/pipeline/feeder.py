@@ -1,4 +1,4 @@
-"""One stream of rows to several tables at a time: a thread for each, and short queues."""
+"""Feeds one stream of rows to several tables in parallel: a thread and a short queue for each."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from rookery.errors import Conflict
 from rookery.tables.port import DataFile
 
 _WAITING: Final = 4
-"""Batches that may wait for a table: more would only take memory."""
+"""The maximum number of batches queued for a table; more would only use memory."""
 _LOOK_SECONDS: Final = 0.1
 
 Stage = Callable[[Iterator[pa.RecordBatch]], list[DataFile]]
 
 
 class Feeder:
-    """Stages the rows that it is given, in a thread."""
+    """Stages the rows that it receives, in a thread."""
 
     def __init__(self, stage: Stage) -> None:
         self._stage = stage
@@ -32,23 +32,23 @@ class Feeder:
         self._thread.start()
 
     def put(self, rows: pa.RecordBatch) -> None:
-        """Give it rows; waits while it has enough.
+        """Queue rows; blocks while the queue is full.
 
         Raises:
-            whatever staging has raised.
+            any error of staging.
         """
         if rows.num_rows:
             self._put(rows)
 
     def finish(self) -> list[DataFile]:
-        """Wait until all is staged; return the files."""
+        """Wait until all rows are staged; return the files."""
         self._put(None)
         self._thread.join()
         self._check()
         return self._files
 
     def abort(self) -> None:
-        """Let the thread end without a result."""
+        """End the thread without a result."""
         self._is_aborted = True
 
     def _put(self, rows: pa.RecordBatch | None) -> None:

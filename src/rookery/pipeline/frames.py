@@ -1,4 +1,4 @@
-"""Tables of files as DataFrames: executors read the files, from whatever store they lie in."""
+"""Tables of files as DataFrames: executors read the files from any store."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _MAX_TASKS: Final = 200
 
 
 def frame_of(spark: SparkSession, spec: TableSpec) -> DataFrame | None:
-    """Return the rows that a table has now, None if there is no table."""
+    """Return the current rows of a table, None if there is no table."""
     snapshot = open_table(spec).snapshot()
     if snapshot is None:
         return None
@@ -29,7 +29,7 @@ def frame_of(spark: SparkSession, spec: TableSpec) -> DataFrame | None:
     frame = spark.createDataFrame(files, _FILES)
     if files:
         frame = frame.repartition(min(len(files), _MAX_TASKS))
-    # Without the list of files, which the rows have.
+    # The list of files is omitted, because it is in the rows.
     read = _Read(replace(snapshot, files=()))
     return frame.mapInArrow(read, spark_schema(snapshot.schema))
 
@@ -47,14 +47,14 @@ class _Read:
 
 
 def spark_schema(schema: pa.Schema) -> StructType:
-    """Return Arrow's columns as Spark's."""
+    """Convert an Arrow schema to a Spark schema."""
     from pyspark.sql.pandas.types import from_arrow_schema  # noqa: PLC0415 (it takes a second)
 
     return from_arrow_schema(schema)
 
 
 def arrow_schema(frame: DataFrame) -> pa.Schema:
-    """Return a DataFrame's columns as Arrow's."""
+    """Return the Arrow schema of a DataFrame."""
     from pyspark.sql.pandas.types import to_arrow_schema  # noqa: PLC0415
 
     return to_arrow_schema(frame.schema, timezone="UTC")

@@ -1,8 +1,8 @@
-"""Gold: tables that SQL makes of silver, as a whole.
+"""Gold: tables that SQL computes from silver, always as a whole.
 
-A table is made again if silver has other batches than it was made of, or the SQL is another. What
-it was made of is noted in the pipeline's state when it is there: a note that is lost costs no more
-than the work.
+A table is computed again if silver has other batches than before, or if the SQL has changed. The
+pipeline's state records the inputs of a table after it is written. If that record is lost, the
+table is only computed again.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ Commits = Sequence[tuple[str, Sequence[BatchName | None]]]
 
 
 def make_gold(spark: SparkSession, engine: BatchEngine) -> list[str]:
-    """Compute the gold tables that are older than silver or than their SQL; return their names."""
+    """Compute the gold tables that are older than silver or their SQL; return their names."""
     pipeline, made = engine.pipeline, []
-    # Before silver is read: if it grows meanwhile, the next run makes gold again.
+    # Read before silver: if silver grows meanwhile, the next run computes gold again.
     commits = _commits(pipeline) if pipeline.gold else []
     if not any(one for _, found in commits for one in found):
         return []
@@ -51,7 +51,7 @@ def make_gold(spark: SparkSession, engine: BatchEngine) -> list[str]:
         note = _Note(pipeline, gold, commits)
         if last is None or not note.is_of(last.batch):
             batch = last.batch + 1 if last else 0
-            # Another run may have been faster, of an older silver: the next one sees to that.
+            # A concurrent run may have used an older silver; the next run corrects that.
             with _explained(gold):
                 is_made = _make(spark, gold, BatchName(name, engine.origin.query, batch))
             if is_made:
@@ -62,7 +62,7 @@ def make_gold(spark: SparkSession, engine: BatchEngine) -> list[str]:
 
 @contextmanager
 def _explained(gold: Gold) -> Iterator[None]:
-    """Say whose SQL has failed, and that the other tables are whole."""
+    """Name the gold table whose SQL failed, and report that the other tables are complete."""
     from pyspark.errors import PySparkException  # noqa: PLC0415 (it takes a second)
 
     try:
@@ -82,7 +82,7 @@ def _commits(pipeline: Pipeline) -> Commits:
 
 
 class _Note:
-    """What a batch of a gold table was made of, as the name of a file."""
+    """The inputs of a batch of a gold table, encoded in a file name."""
 
     def __init__(self, pipeline: Pipeline, gold: Gold, commits: Commits) -> None:
         self._folder = TableFolder(pipeline.state)
@@ -107,7 +107,7 @@ def _digest(text: str) -> str:
 
 
 def view_names(pipeline: Pipeline) -> Iterator[tuple[Sink, set[str]]]:
-    """Yield the silver tables that SQL can read, and what it calls them."""
+    """Yield the silver tables that SQL can read, with their view names."""
     for number, sink in enumerate(readable(pipeline.of("silver"))):
         yield sink, {sink.name or f"silver{number or ''}", *(() if number else ("silver",))}
 
@@ -121,7 +121,7 @@ def _views(spark: SparkSession, pipeline: Pipeline) -> None:
 
 
 def _make(spark: SparkSession, gold: Gold, name: BatchName) -> bool:
-    """Make a table anew; False: somebody else has made this batch of it."""
+    """Compute a table; False if another run has committed this batch."""
     frame = spark.sql(gold.sql)
     schema = arrow_schema(frame)
     found = frame.mapInArrow(

@@ -1,9 +1,9 @@
-"""Records without headers, on their way from Spark's Java to Python.
+"""Avoids slow transfers of records without headers from Spark's Java process to Python.
 
-Such records have no list of headers. Spark asks how large a batch is after every row of it, and
-Arrow then goes over all lists that are missing since the last one that is there: the time grows
-with the square of the rows (pyspark 4.3: ten times as long for batches of 10,000). Empty lists cost
-nothing, so they travel instead.
+Such records have null instead of a list of headers. Spark computes the size of a batch after every
+row. Arrow then scans all nulls since the last list, so the time grows with the square of the rows
+(pyspark 4.3: ten times as long for batches of 10,000). Empty lists cost nothing, so they are sent
+instead.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _NAME: Final = "headers"
 
 
 def filled(rows: DataFrame) -> DataFrame:
-    """Return rows that all have a list of headers, if an empty one."""
+    """Return rows with empty lists instead of null headers."""
     from pyspark.sql import functions as sql  # noqa: PLC0415 (it takes a second)
 
     empty = sql.array().cast(rows.schema[_NAME].dataType)
@@ -28,13 +28,13 @@ def filled(rows: DataFrame) -> DataFrame:
 
 
 def emptied(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Return rows as they were: no list instead of an empty one."""
+    """Return rows with null headers instead of empty lists."""
     at = batch.schema.get_field_index(_NAME)
     lists = batch.column(at)
     is_empty = pc.equal(pc.list_value_length(lists), pa.scalar(0, pa.int32()))
     if not pc.any(is_empty).as_py():
         return batch
-    if not len(pc.list_flatten(lists)):  # as with most records
+    if not len(pc.list_flatten(lists)):  # true for most records
         found = pa.nulls(len(lists), lists.type)
     else:
         is_empty = pc.fill_null(is_empty, pa.scalar(value=False))

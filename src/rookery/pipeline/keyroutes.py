@@ -1,4 +1,4 @@
-"""Rows to the tasks that must see them together: needed only where keys are deduplicated."""
+"""Routes rows with the same key to the same task, which only deduplication needs."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 
 _BUCKET: Final = "_bucket"
 _NONE: Final = 0
-"""Where rows without a key go: what is bad or late is not deduplicated."""
+"""The bucket of rows without a key: bad and late rows are not deduplicated."""
 
 
 def routed(plan: BatchPlan, rows: RawRows) -> RawRows:
-    """Return the rows, those of a key in the same task if keys are deduplicated."""
+    """Return the rows, grouped by key into tasks if keys are deduplicated."""
     if not plan.pipeline.silver.dedupe or not plan.silver:
         return rows
     task = _BucketTask(plan.pipeline, plan.decoders, plan.silver)

@@ -1,4 +1,4 @@
-"""From `pipeline.toml` to a pipeline; keys that mean nothing are refused with what was meant."""
+"""Loads a pipeline from `pipeline.toml`; unknown keys are refused with a suggestion."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def load(path: str | Path) -> Pipeline:
     """Read a pipeline's file; its paths are relative to the file's folder.
 
     Raises:
-        ConfigError: it cannot be read, or says something that cannot be.
+        ConfigError: the file cannot be read, or the declaration is invalid.
     """
     path = Path(path)
     try:
@@ -83,7 +83,7 @@ def _filled(cls: type[T], section: str, value: object) -> T:
 
 
 def _checked(name: str, kind: str, value: Any) -> Any:
-    """Refuse a value of another type than the field's, and make lists what fields hold."""
+    """Refuse a value whose type differs from the field's; convert lists to tuples."""
     wanted: type | tuple[type, ...] = object
     if kind.startswith(("str", "Literal")):
         wanted = str

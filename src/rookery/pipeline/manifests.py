@@ -1,12 +1,12 @@
-"""How far a pipeline is: an origin, and one manifest a batch, each created once.
+"""The position of a pipeline: an origin and one manifest per batch, each created once.
 
     STATE/origin.json                         the pipeline's query id, and where it began
     STATE/batches/00000000000000000007.json   batch 7: its files in every table, and its offsets
     STATE/finished/00000000000000000007.json  the last batch of a run that has ended in order
     STATE/backfill/, replays/, rebuild-8-…/   chains beside it, of the same form
 
-If a batch's manifest exists, the batch is never computed again, only committed: what its rows
-decode to may have changed meanwhile.
+If a batch's manifest exists, the batch is only committed and never computed again, because its rows
+might decode differently now.
 """
 
 from __future__ import annotations
@@ -29,33 +29,33 @@ from rookery.tables.port import BatchName, DataFile
 BACKFILL: Final = "backfill"
 REPLAYS: Final = "replays"
 CHAINS: Final = (BACKFILL, REPLAYS)
-"""Chains beside the pipeline's own, in folders of its state."""
+"""Additional chains, in folders of the pipeline's state."""
 _ORIGIN: Final = "origin.json"
 _BATCHES: Final = "batches/"
 _FINISHED: Final = "finished/"
 _FORMAT: Final = 1
 _KEPT: Final = 1000
-"""Manifests that stay, for those who look back."""
+"""The number of manifests that are kept for inspection."""
 
 Offsets = Mapping[str, Mapping[str, int]]
-"""By topic and partition (as JSON has it: text), the next offset to read."""
+"""The next offset to read, by topic and partition (text, as in JSON)."""
 
 
 Ids = Mapping[str, str]
-"""By topic: its id. A topic that is deleted and created again has another."""
+"""The id of each topic. A topic that is deleted and created again has a new id."""
 
 
 class PipelinePosition(NamedTuple):
-    """How far a pipeline has come."""
+    """The position of a pipeline."""
 
     ends: Offsets
     topics: Ids
-    """Of the topics that those are offsets of."""
+    """The ids of the topics to which the offsets belong."""
 
 
 @dataclass(frozen=True, slots=True)
 class PipelineOrigin:
-    """When and where a pipeline began."""
+    """The time and position at which a pipeline started."""
 
     query: str
     at: int
@@ -64,55 +64,55 @@ class PipelineOrigin:
 
     @property
     def reached(self) -> PipelinePosition:
-        """Where the first batch begins."""
+        """The start of the first batch."""
         return PipelinePosition(self.starts, self.topics)
 
 
 @dataclass(frozen=True, slots=True)
 class StagedFiles:
-    """What a batch has for one table."""
+    """The files of a batch for one table."""
 
     files: tuple[DataFile, ...]
     schema: str
-    """In hex, Arrow's own form."""
+    """Arrow's serialised form, in hex."""
 
     @classmethod
     def of(cls, files: tuple[DataFile, ...], schema: pa.Schema) -> StagedFiles:
-        """Return files with these columns."""
+        """Return an instance for files with these columns."""
         return cls(files, schema.serialize().to_pybytes().hex())
 
     def arrow_schema(self) -> pa.Schema:
-        """Return the files' columns."""
+        """Return the columns of the files."""
         return pa.ipc.read_schema(pa.py_buffer(bytes.fromhex(self.schema)))
 
 
 @dataclass(frozen=True, slots=True)
 class BatchManifest:
-    """A batch: where it ends, and the files that it consists of."""
+    """A batch: its end, and its files."""
 
     batch: int
     query: str
     at: int
     ends: Offsets
-    """Of all partitions, also of those that had nothing in this batch."""
+    """Covers all partitions, including those without records in this batch."""
     sinks: Mapping[str, StagedFiles]
-    """By the key of the table."""
+    """By table key."""
     watermark_ms: int | None = None
-    """As of the end of this batch: it holds for the next."""
+    """The watermark at the end of this batch; the next batch uses it."""
     seen: Mapping[str, str] = field(default_factory=dict)
-    """By bucket, the file with the keys that were seen within the watermark."""
+    """By bucket, the file with the keys seen within the watermark."""
     replaces: tuple[str, ...] = ()
-    """Tables of which this batch's files become all."""
+    """Tables whose whole contents this batch replaces."""
     topics: Ids = field(default_factory=dict)
-    """Of the topics that it ends in."""
+    """The ids of the topics in `ends`."""
     rebuilt: Offsets = field(default_factory=dict)
-    """Up to where the last rebuild has decoded dead letters again (`deadletters.Marks`)."""
+    """The marks up to which the last rebuild decoded dead letters again (`deadletters.Marks`)."""
     figures: Figures | None = None
     """For the process that commits it; None in manifests of earlier releases and of rebuilds."""
 
     @property
     def reached(self) -> PipelinePosition:
-        """Where the next batch begins."""
+        """The start of the next batch."""
         return PipelinePosition(self.ends, self.topics)
 
 
@@ -130,8 +130,8 @@ class Manifests:
             return None
 
     def begin(self, starts: Offsets, topics: Ids | None = None) -> PipelineOrigin:
-        """Write the origin down; if someone else just did, theirs counts."""
-        # No zero in front: some tables keep it as a number.
+        """Write the origin; if a concurrent run has written one, return that."""
+        # No leading zero: some tables store it as a number.
         query = "1" + SystemRandom().token(6).hex()
         origin = PipelineOrigin(query, SystemClock().now_ms(), starts, topics or {})
         try:
@@ -148,7 +148,7 @@ class Manifests:
         return self._read(keys[-1]) if keys else None
 
     def all(self) -> Iterator[BatchManifest]:
-        """Yield those that are there, from the oldest on."""
+        """Yield the stored manifests, oldest first."""
         for one in self._folder.list(_BATCHES):
             yield self._read(one.key)
 
@@ -156,15 +156,15 @@ class Manifests:
         """Return one manifest.
 
         Raises:
-            NotFound: there is none of that number.
+            NotFound: there is no manifest with that number.
         """
         return self._read(_key(batch))
 
     def add(self, manifest: BatchManifest) -> None:
-        """Write the next batch down.
+        """Write the manifest of the next batch.
 
         Raises:
-            Conflict: another run of this pipeline has done so.
+            Conflict: another run of this pipeline has written it.
         """
         try:
             self._folder.create(_key(manifest.batch), _written(asdict(manifest)))
@@ -175,16 +175,16 @@ class Manifests:
             ) from None
 
     def finish(self, batch: int) -> None:
-        """Write down that a batch is in all of its tables."""
+        """Record that a batch is committed to all of its tables."""
         with suppress(Conflict):
             self._folder.create(_key(batch, _FINISHED), _written({}))
 
     def is_finished(self, batch: int) -> bool:
-        """Whether a batch is known to be in all of its tables; if not, it may be all the same."""
+        """Return whether a batch is recorded as finished; it can be complete without a record."""
         return self._folder.size(_key(batch, _FINISHED)) is not None
 
     def prune(self) -> int:
-        """Delete manifests that nobody needs any more; return how many."""
+        """Delete old manifests beyond the number kept; return the number deleted."""
         old = [one.key for one in self._folder.list(_BATCHES)][:-_KEPT]
         ended = [one.key for one in self._folder.list(_FINISHED)][:-_KEPT]
         for key in (*old, *ended):
@@ -204,12 +204,12 @@ class Manifests:
 
 
 def identities(pipeline: str) -> tuple[str, str, str]:
-    """Return what tables know a pipeline's batches by: its own, a backfill's, and replays."""
+    """Return the identities of a pipeline's batches in tables: its own, backfill and replays."""
     return pipeline, f"{pipeline}/{BACKFILL}", f"{pipeline}/replay"
 
 
 def batch_name(pipeline: str, manifest: BatchManifest) -> BatchName:
-    """Return what tables know a batch by."""
+    """Return the name of a batch in tables."""
     return BatchName(pipeline, manifest.query, manifest.batch)
 
 

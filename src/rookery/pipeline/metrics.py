@@ -1,4 +1,4 @@
-"""What a batch was like: JSON lines on disk, and Prometheus' text of the last and of the sums."""
+"""Metrics of batches: JSON lines on disk, and a Prometheus file with last values and totals."""
 
 from __future__ import annotations
 
@@ -13,47 +13,47 @@ _MAX_BYTES: Final = 32 << 20
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """What is known of a batch before it is committed."""
+    """Figures of a batch that are known before it is committed."""
 
     rows: Mapping[str, int]
     """By layer; `duplicates` are those that were left out."""
     bytes_in: int
     times_ms: Sequence[int]
-    """When records were written: quantiles, each for the same share of the rows."""
+    """Timestamps of records: quantiles, each for an equal share of the rows."""
 
 
 @dataclass(slots=True)
 class BatchMetrics:
-    """The figures of one batch."""
+    """The metrics of one batch."""
 
     pipeline: str
     batch: int
     at_ms: int
-    """When it was committed everywhere."""
+    """The time at which it was committed to all tables."""
     rows: dict[str, int] = field(default_factory=dict)
     """By layer; `duplicates` are those that were left out."""
     bytes_in: int = 0
     files: dict[str, list[int]] = field(default_factory=dict)
-    """By table, the bytes of every new file."""
+    """By table, the size in bytes of every new file."""
     phases_ms: dict[str, int] = field(default_factory=dict)
-    """In their order: stage, manifest, and commit of each table."""
+    """In order: stage, manifest, and the commit of each table."""
     freshness_p50_ms: int | None = None
-    """How old records were when they could be read in the tables."""
+    """The age of records when they became readable in the tables."""
     freshness_p99_ms: int | None = None
     lag: dict[str, int] = field(default_factory=dict)
-    """By topic-partition: records that were not read yet."""
+    """By topic-partition, the number of unread records."""
     watermark_ms: int | None = None
     alerts: list[str] = field(default_factory=list)
-    """What somebody should look at: schemas that the tables cannot take."""
+    """Problems that need attention: schemas that the tables cannot store."""
     is_recovered: bool = False
-    """Whether it was begun by a run that was interrupted, and finished by the next."""
+    """Whether an interrupted run started the batch and the next run finished it."""
 
 
 class MetricsFile:
-    """A file of JSON lines, and beside it one in Prometheus' format."""
+    """A file of JSON lines, with a second file in Prometheus' format."""
 
     def __init__(self, path: Path, max_bytes: int = _MAX_BYTES) -> None:
-        """Go on with a file; beyond that size it becomes the older one, which is then lost."""
+        """Append to a file; above `max_bytes` it replaces the previous old file."""
         self._path = path
         self._max_bytes = max_bytes
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -63,7 +63,7 @@ class MetricsFile:
             self._add(one)
 
     def write(self, metrics: BatchMetrics) -> None:
-        """Add a batch, unless the run that was interrupted has added it."""
+        """Add a batch, unless the interrupted run has already added it."""
         if metrics.is_recovered and metrics.batch == self._last:
             return
         if self._path.exists() and self._path.stat().st_size > self._max_bytes:
@@ -107,7 +107,7 @@ class MetricsFile:
 
 
 def read_metrics(path: Path) -> Iterator[BatchMetrics]:
-    """Yield what a file of JSON lines has; a line that was cut off by a crash is left out."""
+    """Yield the metrics in a file of JSON lines; lines truncated by a crash are skipped."""
     for one in (_older(path), path):
         for line in one.read_text().splitlines() if one.exists() else ():
             try:
@@ -122,7 +122,7 @@ def _older(path: Path) -> Path:
 
 
 def quantile(ages: Sequence[tuple[int, float]], at: float) -> int | None:
-    """Return a quantile of values with weights."""
+    """Return a weighted quantile."""
     total, reached = sum(weight for _, weight in ages), 0.0
     for value, weight in sorted(ages):
         reached += weight

@@ -1,4 +1,4 @@
-"""Tables and batches whose columns have the names of an earlier release."""
+"""Migration of tables and batches whose columns have the names of an earlier release."""
 
 from __future__ import annotations
 
@@ -21,27 +21,27 @@ log = logging.getLogger(__name__)
 
 COMMAND: Final = "rookery pipeline migrate FILE"
 _REWRITTEN: Final = ("parquet", "delta")
-"""Formats that find columns in files by their names."""
+"""Formats that resolve columns in files by name."""
 
 
 @dataclass(frozen=True, slots=True)
 class Migration:
-    """A table whose columns are to be renamed."""
+    """A table whose columns must be renamed."""
 
     sink: Sink
     columns: Mapping[str, str]
-    """Old names and new ones."""
+    """New names by old names."""
 
     @property
     def place(self) -> str:
-        """Where the table is, without what may be secret."""
+        """The location of the table, without secrets."""
         return f"{self.sink.format} {self.sink.location.partition('?')[0]}"
 
     def run(self, *, may_rewrite: bool = False) -> None:
-        """Rename them.
+        """Rename the columns.
 
         Raises:
-            ConfigError: that means to write all files anew, and may not be done here.
+            ConfigError: all files must be rewritten, and `may_rewrite` is not set.
         """
         if not may_rewrite:
             self.check()
@@ -49,7 +49,7 @@ class Migration:
         log.info("table %s: renamed %s", self.place, self._names)
 
     def check(self) -> None:
-        """See that the columns can be renamed without writing files.
+        """Check that the columns can be renamed without rewriting files.
 
         Raises:
             ConfigError: they cannot.
@@ -67,10 +67,10 @@ class Migration:
 
 
 def migrations(pipeline: Pipeline, sinks: Mapping[int, pa.Schema]) -> Iterator[Migration]:
-    """Yield the tables whose columns are to be renamed before a batch can be committed.
+    """Yield the tables whose columns must be renamed before a batch can be committed.
 
     Args:
-        pipeline: what is declared.
+        pipeline: the declaration.
         sinks: by number, the columns of a batch's files.
     """
     for number, schema in sinks.items():
@@ -82,9 +82,9 @@ def migrations(pipeline: Pipeline, sinks: Mapping[int, pa.Schema]) -> Iterator[M
 
 
 def rename_former(table: Table, schema: pa.Schema) -> None:
-    """Rename the columns of a table that has former names of these, as gold of all of silver has.
+    """Rename columns that have former names, as in gold tables that select all of silver.
 
-    A format may write all files anew for it, which is no more than to make gold once more.
+    Some formats rewrite all files for this, which costs no more than computing gold again.
     """
     there = table.schema()
     if columns := renames(there.names, schema.names) if there is not None else {}:
@@ -92,12 +92,12 @@ def rename_former(table: Table, schema: pa.Schema) -> None:
 
 
 def has_own_columns(sink: Sink) -> bool:
-    """Whether a table has columns that the pipeline adds to rows, and can be renamed."""
+    """Return whether a table has columns that the pipeline adds and that can be renamed."""
     return sink.layer in ("silver", "late") and sink.format != "topic"
 
 
 def restaged(table: Table, name: BatchName, staged: StagedFiles, wanted: pa.Schema) -> StagedFiles:
-    """Return what a batch has for a table, staged once more if it has the former names."""
+    """Return a batch's files for a table, staged again if they have the former names."""
     schema = staged.arrow_schema()
     columns = renames(schema.names, wanted.names)
     if not columns:

@@ -1,8 +1,8 @@
-"""The columns that a pipeline adds to rows, and what they were called before.
+"""The columns that a pipeline adds to rows, and their former names.
 
 All begin with `rookery_`. Engines reserve many names that begin with an underscore: Iceberg
 reserves `_partition`, `_file`, `_pos`, `_deleted` and more, Delta `_change_type`, Spark
-`_metadata`. A table with such a column can be written, and then not be read.
+`_metadata`. A table with such a column can be written, but not read.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ OWN: Final = (TOPIC, PARTITION, OFFSET, TIMESTAMP, KEY, WATERMARK, DELETED)
 
 _FORMER_PREFIX: Final = "_"
 _ALWAYS: Final = (TOPIC, PARTITION, OFFSET, TIMESTAMP)
-"""Those that every silver row has."""
+"""The columns that every silver row has."""
 
 
 def former(name: str) -> str:
-    """Return what one of these columns was called before."""
+    """Return the former name of a column."""
     return _FORMER_PREFIX + name.removeprefix(PREFIX)
 
 
 def renames(there: Iterable[str], wanted: Iterable[str]) -> dict[str, str]:
-    """Return which columns of a table have their former names, with the new ones.
+    """Return the columns of a table that have former names, with their new names.
 
     Args:
-        there: the columns that the table has.
-        wanted: those that rows for it have now. A column such as `_key` is only ours if they have
-            one of that meaning.
+        there: the columns of the table.
+        wanted: the columns of new rows. A column such as `_key` is renamed only if new rows have
+            the corresponding column.
     """
     old, new = set(there), set(wanted)
     if not old.issuperset(map(former, _ALWAYS)) or not old.isdisjoint(_ALWAYS):

@@ -1,4 +1,4 @@
-"""Plots as SVG text, for a report that is one file and needs no network."""
+"""Plots as SVG text, for a single-file report that needs no network."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _MAX_POINTS: Final = 600
 
 T = TypeVar("T")
 Series = Mapping[str, Sequence[tuple[float, float]]]
-"""By name, points in the order of x."""
+"""By name, points ordered by x."""
 
 
 def lines(series: Series, unit: str) -> str:
@@ -38,7 +38,7 @@ def lines(series: Series, unit: str) -> str:
 
 
 def stacks(series: Series, unit: str) -> str:
-    """Return a plot with bars, in which the values of the series stand on each other."""
+    """Return a stacked bar plot."""
     names = list(series)
     columns: dict[float, list[float]] = {}
     for number, one in enumerate(series.values()):
@@ -113,7 +113,7 @@ class _Frame:
 
 
 def _thinned(points: Sequence[tuple[float, T]]) -> list[tuple[float, T]]:
-    """Leave points out if they are more than can be seen."""
+    """Thin out points if there are more than can be displayed."""
     step = max(1, -(-len(points) // _MAX_POINTS))
     return list(points[::step])
 

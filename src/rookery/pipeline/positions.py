@@ -1,7 +1,7 @@
-"""Where a pipeline is in its topics: offsets by name, as manifests keep them.
+"""The position of a pipeline in its topics: offsets by topic name, as stored in manifests.
 
-Names are for people. Offsets are those of one topic, and a topic that is deleted and created again
-under its name is another one: to go on there at the old offsets would leave its first records out.
+Topic names are for readers; offsets belong to a topic id. A topic that is deleted and created again
+has the same name but a new id. Continuing at the old offsets would skip its first records.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ log = logging.getLogger(__name__)
 
 
 def starts(source: Source) -> PipelinePosition:
-    """Return where a new pipeline begins, as it is now."""
+    """Return the current start position of a new pipeline."""
     position = Position() if source.starting_offsets == "earliest" else Position(offset=LATEST)
     opened, subjects = _look(source)
     found = opened.run(position.resolve(opened.log, subjects, is_committed=True))
@@ -31,10 +31,10 @@ def starts(source: Source) -> PipelinePosition:
 
 
 def next_batch(source: Source, reached: PipelinePosition) -> StreamOffset:
-    """Return where the source goes on; partitions that came to be since, it reads from the first.
+    """Return the offset at which the source continues; new partitions start at their log start.
 
     Raises:
-        Conflict: a topic is another by now, and records that are lost are no reason to go on.
+        Conflict: a topic was created again, and `on-data-loss` is `fail`.
     """
     _, subjects = _look(source)
     if replaced := _replaced(subjects, reached.topics):
@@ -51,10 +51,10 @@ def next_batch(source: Source, reached: PipelinePosition) -> StreamOffset:
 
 
 def check_same(source: Source, topics: Ids, what: str) -> None:
-    """See whether all topics are still those that they were.
+    """Check that all topics still have the same ids.
 
     Raises:
-        Conflict: one is not, and with it what is to be read is gone.
+        Conflict: a topic was created again, so the records to read no longer exist.
     """
     _, subjects = _look(source)
     if replaced := _replaced(subjects, topics):
@@ -62,10 +62,10 @@ def check_same(source: Source, topics: Ids, what: str) -> None:
 
 
 def lag(source: Source, reached: PipelinePosition, *, is_strict: bool = True) -> dict[str, int]:
-    """Return how many records each partition has that were not read yet.
+    """Return the number of unread records in each partition.
 
     Raises:
-        ConfigError: a topic does not exist, and that matters (`is_strict`).
+        ConfigError: a topic does not exist, and `is_strict` is set.
     """
     _, subjects = _look(source, is_strict=is_strict)
     return {
@@ -77,15 +77,15 @@ def lag(source: Source, reached: PipelinePosition, *, is_strict: bool = True) ->
 def batch_end(
     names: Mapping[bytes, str], before: PipelinePosition, offset: StreamOffset
 ) -> PipelinePosition:
-    """Return where a batch ends.
+    """Return the end of a batch.
 
-    Its rows do not tell: behind the last of them there may be the ends of transactions. Of a topic
-    that is not declared any more, it stays known how far it was read: it may come back.
+    Its rows do not determine the end, because control records can follow the last row. The position
+    of a topic that is no longer declared is kept, because it may be declared again.
 
     Args:
-        names: of topics, by id.
-        before: where it begins; of topics that are gone, only this has the names.
-        offset: what the source says.
+        names: topic names by id.
+        before: the start of the batch; only this has the names of deleted topics.
+        offset: the end that the source reports.
     """
     known = {parse_uuid_text(one): name for name, one in before.topics.items()}
     ends, topics = _named({**known, **names}, offset.next)
@@ -101,7 +101,7 @@ def _look(
 
 
 def _replaced(subjects: Iterable[SubscribedPartition], topics: Ids) -> list[str]:
-    """Return the names of topics that are not those that they were."""
+    """Return the names of topics whose id has changed."""
     found = {one.topic.name: uuid_text(one.topic.id) for one in subjects}
     return sorted(name for name, known in topics.items() if found.get(name, known) != known)
 
@@ -125,7 +125,7 @@ def _named(
     topics: dict[str, str] = {}
     for (topic, partition), offset in offsets.items():
         if topic not in names:
-            continue  # It came and went within a batch.
+            continue  # The topic was created and deleted within a batch.
         ends.setdefault(names[topic], {})[str(partition)] = offset
         topics[names[topic]] = uuid_text(topic)
     return PipelinePosition(ends, topics)

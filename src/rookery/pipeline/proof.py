@@ -1,6 +1,6 @@
-"""That a pipeline can run as it is declared: all tables take its rows, and gold's SQL is valid.
+"""Checks that a pipeline can run: all tables accept its rows, and gold's SQL is valid.
 
-Nothing is written. Whatever a run would refuse is refused here, in the same words.
+Nothing is written. The checks refuse what a run would refuse, with the same messages.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 def prove_tables(plan: BatchPlan) -> list[Migration]:
-    """See that every table takes the rows of the next batch; return those that are migrated first.
+    """Check that every table accepts the next batch; return the required migrations.
 
     Raises:
         ConfigError: one does not.
@@ -49,10 +49,10 @@ def prove_tables(plan: BatchPlan) -> list[Migration]:
 
 
 def prove_gold(spark: SparkSession, plan: BatchPlan) -> None:
-    """See that gold's SQL is valid over silver's columns, and that its tables take what it gives.
+    """Check that gold's SQL is valid over silver's columns, and that its tables accept the result.
 
     Raises:
-        ConfigError: it is not, or one does not.
+        ConfigError: the SQL is invalid, or a table does not accept the result.
     """
     if not plan.pipeline.gold:
         return
@@ -83,7 +83,7 @@ def _empty_view(spark: SparkSession, name: str, columns: pa.Schema) -> None:
 def _result(spark: SparkSession, gold: Gold) -> pa.Schema:
     from pyspark.errors import PySparkException  # noqa: PLC0415
 
-    # Within a query only a query is valid: a command would be carried out at once.
+    # Only a query is valid inside a query; a command would be executed immediately.
     query = f"SELECT * FROM (\n{gold.sql.strip().rstrip(';')}\n)"  # noqa: S608 (it is SQL)
     try:
         return arrow_schema(spark.sql(query))
@@ -96,7 +96,7 @@ def _line(error: Exception) -> str:
 
 
 def _check_owner(plan: BatchPlan, number: int, origin: PipelineOrigin | None, batch: int) -> None:
-    """See that the table is not one of another state of this pipeline."""
+    """Check that the table does not belong to another state of this pipeline."""
     sink, name = plan.pipeline.sinks[number], plan.pipeline.name
     last = open_table(sink.table()).last_commit(name)
     query = origin.query if origin else "none"

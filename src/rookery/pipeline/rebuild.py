@@ -1,10 +1,11 @@
-"""Silver once more, from the records that it was made of.
+"""Rebuild: computes silver again from its source records.
 
-All of it is staged, in a chain of manifests beside the pipeline's, and then becomes one batch of
-the pipeline itself, whose files are all of each silver table: who reads sees the old table or the
-new one. A pipeline that runs meanwhile wins or stops, never both. What a backfill has not read is
-not read here either, so that it can be added later; dead letters are decoded again with all others,
-so that the same batch has those that are still dead, and all that waited before it is done.
+All rows are staged in a separate chain of manifests. They then become one batch of the pipeline,
+whose files replace all files of each silver table. So readers see either the old table or the new
+one. If the pipeline runs meanwhile, either its batch or the rebuild fails. Records that a backfill
+has not read are not read here either, so that they can be added later. Dead letters are decoded
+again with all other records. The batch contains those that fail again, and all earlier ones count
+as done.
 """
 
 from __future__ import annotations
@@ -37,24 +38,24 @@ def rebuild(
     told: Told = lambda _: None,
     recovered: Told = lambda _: None,
 ) -> dict[str, int]:
-    """Compute the silver tables anew, up to where the pipeline is, and swap them.
+    """Compute the silver tables again, up to the pipeline's position, and replace them.
 
     Args:
-        spark: where it runs.
-        pipeline: what is declared.
-        told: is given the figures of each slice.
-        recovered: is given those of a batch that a run of the pipeline has left unfinished.
+        spark: the session.
+        pipeline: the declaration.
+        told: receives the metrics of each slice.
+        recovered: receives the metrics of a batch that an earlier run left unfinished.
 
     Raises:
-        ConfigError: the pipeline has not run, or its rows are such that their order matters.
-        Conflict: the pipeline ran meanwhile, or a backfill or a replay of it: stop it, and call
-            this again; or records are gone from the log whose rows the tables have.
+        ConfigError: the pipeline has not run, or the order of its rows matters.
+        Conflict: the pipeline, a backfill or a replay ran meanwhile: stop it, and call this again;
+            or records of existing rows are no longer in the log.
     """
     refuse_ordered(pipeline, "rebuild")
     live = open_engine(pipeline, spark=spark, told=recovered)
     if live.last is None:
         raise ConfigError(f"pipeline {pipeline.name!r} has no batch yet; run it first")
-    # What they have written down belongs to the old tables, and must not come to the new ones.
+    # Finish their pending batches first: these belong to the old tables, not to the new ones.
     replays, filled = open_replays(spark, pipeline), _backfill(spark, pipeline)
     heads = _heads(live.last, filled.last if filled else None, replays.last)
     read = [filled, live] if filled else [live]
@@ -79,13 +80,13 @@ def rebuild(
 
 
 def _backfill(spark: SparkSession, pipeline: Pipeline) -> BatchEngine | None:
-    """Return the pipeline's backfill, None if there was none: to open it is to begin it."""
+    """Return the pipeline's backfill, None if there was none: opening it would start one."""
     has_begun = Manifests(below(pipeline.state, BACKFILL)).origin() is not None
     return open_backfill(spark, pipeline) if has_begun else None
 
 
 def _heads(*lasts: BatchManifest | None) -> DeadLetterMarks:
-    """Return the last batches of all chains, of which the tables are made."""
+    """Return the last batches of all chains that the tables contain."""
     return DeadLetterMarks(*(one.batch if one else -1 for one in lasts))
 
 
@@ -107,14 +108,14 @@ def _staging(pipeline: Pipeline, heads: DeadLetterMarks) -> BatchEngine:
 
 
 def _digest(plan: BatchPlan, heads: DeadLetterMarks) -> str:
-    """Return what changes if slices that are staged do not fit together with further ones."""
+    """Return a digest that changes if staged slices are incompatible with later ones."""
     decoders = [(name, one.schema, one.version) for name, one in plan.decoders.values()]
     text = repr((plan.pipeline, decoders, plan.silver, heads.backfill))
     return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
 
 
 def _swap(last: BatchManifest, staging: BatchEngine, heads: DeadLetterMarks) -> BatchManifest:
-    """Make one manifest of all slices: their files are the whole of each silver table."""
+    """Merge all slices into one manifest whose files replace each silver table."""
     files: dict[str, list[DataFile]] = {}
     schemas: dict[str, str] = {}
     for manifest in staging.manifests.all():

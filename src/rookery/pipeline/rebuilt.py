@@ -1,7 +1,7 @@
-"""Rebuilds, as others see them: where they are staged, and that one has taken place.
+"""State of rebuilds for other modules: where they are staged, and whether one has completed.
 
-A rebuild puts other files in the place of all of silver. What a backfill or a replay was about to
-add then is there already, or would be gone with the old files.
+A rebuild replaces all files of silver. Rows that a backfill or a replay is about to add would then
+be duplicates, or would be lost with the old files.
 """
 
 from __future__ import annotations
@@ -17,24 +17,24 @@ _FOLDER: Final = "rebuild-"
 
 
 def staging_state(state: str, batch: int, digest: str) -> str:
-    """Return where a rebuild is staged that is to become a batch of the pipeline."""
+    """Return the staging location of a rebuild that will become the given batch."""
     return below(state, f"{_FOLDER}{batch}-{digest}")
 
 
 def staging_states(state: str, batch: int) -> list[str]:
-    """Return where all rebuilds are staged that could yet become a batch."""
+    """Return the staging locations of all rebuilds that can still become the given batch."""
     stored = TableFolder(state).list(f"{_FOLDER}{batch}-")
     return [below(state, name) for name in sorted({one.key.partition("/")[0] for one in stored})]
 
 
 def rebuilt(state: str) -> Offsets:
-    """Return up to where dead letters were decoded again by the last rebuild."""
+    """Return the marks up to which the last rebuild decoded dead letters again."""
     last = Manifests(state).last()
     return last.rebuilt if last else {}
 
 
 def unless_rebuilt(state: str) -> Callable[[str], None]:
-    """Return what is told of an engine's steps, and stops it if silver was rebuilt meanwhile."""
+    """Return a hook that stops an engine if silver was rebuilt meanwhile."""
     before = rebuilt(state)
 
     def look(step: str) -> None:

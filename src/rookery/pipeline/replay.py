@@ -1,9 +1,10 @@
-"""Dead letters once more, after a decoder, a schema or a check was mended.
+"""Replays dead letters after a decoder, a schema or a check was fixed.
 
-The table of dead letters is only added to. A replay takes those of the batches since the last
-replay, and those that failed again in it; what fails once more is added as of this replay. So
-what waits to be replayed can be told from the rows alone, whatever upkeep did to the files. Those
-that a rebuild has decoded again are done: it adds what is still dead as of its own batch.
+The table of dead letters is append-only. A replay takes the dead letters of the batches since the
+last replay, and those that failed again in it. Rows that fail again are added with the number of
+this replay. So the pending dead letters can be determined from the rows alone, even after upkeep
+rewrites files. Dead letters that a rebuild has decoded again are done; it adds those that fail
+again to its own batch.
 """
 
 from __future__ import annotations
@@ -26,12 +27,12 @@ if TYPE_CHECKING:
 
 
 def replay_dead_letters(spark: SparkSession, pipeline: Pipeline) -> dict[str, int]:
-    """Decode dead letters again; return how many became silver rows, and how many did not.
+    """Decode dead letters again; return the row counts by layer.
 
-    The pipeline may be running: its own batches are looked at and not touched.
+    The pipeline can be running: its own batches are read and not changed.
 
     Raises:
-        ConfigError: there is no table of dead letters that can be read, or rows replace others.
+        ConfigError: there is no readable table of dead letters, or rows replace others.
         Conflict: silver was rebuilt meanwhile.
     """
     if pipeline.silver.upsert():
@@ -49,7 +50,7 @@ def replay_dead_letters(spark: SparkSession, pipeline: Pipeline) -> dict[str, in
 
 
 def open_replays(spark: SparkSession, pipeline: Pipeline) -> BatchEngine:
-    """Return the engine of a pipeline's replays, with what was left half-done committed."""
+    """Return the engine of a pipeline's replays, after committing any unfinished batch."""
     plan = BatchPlan.of(pipeline)
     sinks = {
         number: schema

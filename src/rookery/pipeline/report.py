@@ -1,4 +1,4 @@
-"""A pipeline's figures as one HTML file: no server, no network, no scripts."""
+"""Report of a pipeline's metrics as one HTML file, without server, network or scripts."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def html(pipeline: str, batches: Sequence[BatchMetrics]) -> str:
 
 
 def summary(batches: Sequence[BatchMetrics]) -> dict[str, object]:
-    """Return the figures of all batches together."""
+    """Return the aggregated metrics of all batches."""
     rows: dict[str, int] = {}
     for one in batches:
         for layer, count in one.rows.items():
@@ -57,7 +57,7 @@ def summary(batches: Sequence[BatchMetrics]) -> dict[str, object]:
 
 
 def told(batches: Sequence[BatchMetrics]) -> list[tuple[str, str]]:
-    """Return the same for people: what it is, and how much."""
+    """Return the summary as pairs of label and text, for display."""
     found = summary(batches)
     rows = [("batches", str(found["batches"]))]
     counts = found["rows"]

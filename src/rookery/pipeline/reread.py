@@ -1,4 +1,4 @@
-"""Records between two places of a pipeline, read as they lie there: not the newest, but those."""
+"""Reads the records between two positions of a pipeline again."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def read_options(source: Source) -> dict[str, str]:
-    """Return the options that every batch is read with."""
+    """Return the options for reading every batch."""
     options = source.place_options()
     options["includeHeaders"] = "true"
     options["onDataLoss"] = source.on_data_loss
@@ -30,11 +30,10 @@ def read_options(source: Source) -> dict[str, str]:
 def rows_between(
     spark: SparkSession, pipeline: Pipeline, begin: PipelinePosition, end: PipelinePosition
 ) -> StoredRows:
-    """Plan what lies between two places.
+    """Plan the records between two positions.
 
     Raises:
-        Conflict: a topic is not the one that it was; or records are gone, and that is no reason to
-            go on.
+        Conflict: a topic was created again; or records are missing, and `on-data-loss` is `fail`.
     """
     source, what = pipeline.source, f"pipeline {pipeline.name!r}"
     for one in (begin, end):
@@ -46,16 +45,17 @@ def rows_between(
     given["endingOffsets"] = json.dumps(ends)
     options = ReadOptions.of(given)
     shares = BatchReader(options).partitions()
-    # The plan knows topics by their names; an id that is there behind it was there before.
+    # The plan uses topic names. If the id is unchanged after planning, it was the same during
+    # planning.
     for one in (begin, end):
         check_same(source, one.topics, what)
     return StoredRows(spark, options, shares)
 
 
 def _moved(begin: Offsets, end: Offsets) -> tuple[Offsets, Offsets]:
-    """Return both for the topics in which there is something between them.
+    """Return both offsets for the topics that have records between them.
 
-    A partition that came to be within begins with its first record.
+    A partition that was created in between starts at its first record.
     """
     moved = {topic: ends for topic, ends in end.items() if begin.get(topic) != ends}
     starts = {

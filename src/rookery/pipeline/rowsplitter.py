@@ -1,4 +1,4 @@
-"""Raw rows of one topic to good rows, dead letters and late rows."""
+"""Splits raw rows of one topic into good rows, dead letters and late rows."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from rookery.tables.schemas import fit
 
 
 class Bad(NamedTuple):
-    """A row that is a dead letter, and why."""
+    """A row that becomes a dead letter, and the reason."""
 
     row: int
     reason: str
@@ -29,7 +29,7 @@ class Bad(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """What became of some raw rows; dead ones do not tell their batch yet."""
+    """The result of splitting raw rows; dead letters have no batch number yet."""
 
     good: pa.RecordBatch
     late: pa.RecordBatch
@@ -37,7 +37,7 @@ class Split:
 
 
 class RowSplitter:
-    """Decodes, checks and sorts the rows of one topic."""
+    """Decodes, checks and classifies the rows of one topic."""
 
     def __init__(self, pipeline: Pipeline, topic: str, decoder: Decoder, schema: pa.Schema) -> None:
         self._silver = pipeline.silver
@@ -50,7 +50,7 @@ class RowSplitter:
             self._schema = schema.append(pa.field(DELETED, pa.bool_()))
 
     def split(self, raw: pa.RecordBatch, watermark_ms: int | None) -> Split:
-        """Sort raw rows; every one of them but a plain null value is in exactly one part."""
+        """Split raw rows; each row is in exactly one part, except plain null values."""
         bad: list[Bad] = []
         rows, kept = self._decoded(raw, bad)
         rows, kept = self._checked(rows, kept, bad)
@@ -68,7 +68,7 @@ class RowSplitter:
         return latest
 
     def _decoded(self, raw: pa.RecordBatch, bad: list[Bad]) -> tuple[pa.RecordBatch, pa.Array[Any]]:
-        """Return the silver rows, and of each the number of the raw row that it was."""
+        """Return the silver rows, and the number of the raw row for each."""
         decoded = self._decoder.decode(raw.column("value"))
         bad.extend(Bad(one.row, one.reason, "decode", one.schema_id) for one in decoded.bad)
         values = decoded.values
@@ -89,10 +89,10 @@ class RowSplitter:
         return rows.take(kept), kept
 
     def _kept(self, raw: pa.RecordBatch, values: pa.Array[Any], bad: list[Bad]) -> pa.Array[Any]:
-        """Return the numbers of rows that go on: neither bad nor, unless they delete, null."""
+        """Return the numbers of rows to keep: not bad, and not null unless null deletes."""
         gone = {one.row for one in bad}
         if not self._silver.upsert() or self._silver.debezium:
-            # A null value says nothing, but where rows replace others: there it deletes.
+            # A null value has no meaning, except in an upsert, where it deletes.
             gone.update(_numbers(pc.is_null(values)))
         return pa.array([row for row in range(raw.num_rows) if row not in gone], pa.int64())
 
@@ -105,7 +105,7 @@ class RowSplitter:
             for at in _numbers(pc.is_null(rows.column(column))):
                 reasons[at] = reasons[at] or f"{column} is null"
         if self._silver.upsert() and self._silver.checks:
-            # Of a row that only deletes there is nothing to check but its key.
+            # For a row that only deletes, only the key is checked.
             for at in _numbers(pc.fill_null(rows.column(DELETED), pa.scalar(value=False))):
                 reasons[at] = reasons[at] if reasons[at].endswith("is null") else ""
         numbers: list[Any] = kept.to_pylist()
@@ -143,7 +143,7 @@ def _value_columns(values: pa.Array[Any]) -> dict[str, pa.Array[Any]]:
 
 
 def _change_columns(values: pa.Array[Any], bad: list[Bad]) -> dict[str, pa.Array[Any]]:
-    """Return the columns of change events: those after it, or before it if the row is deleted."""
+    """Return the columns of change events: `after`, or `before` if the row is deleted."""
     while values.type != envelope(values.type):
         values = _value_columns(values)["payload"]
     parts = _value_columns(values)
@@ -178,7 +178,7 @@ def _dead(raw: pa.RecordBatch, bad: list[Bad]) -> pa.RecordBatch:
 
 
 def with_number(dead: pa.RecordBatch, name: str, number: int) -> pa.RecordBatch:
-    """Return dead letters with the batch or the replay that they are of."""
+    """Return dead letters with the number of their batch or replay."""
     column = pa.array([number] * dead.num_rows, pa.int64())
     return dead.set_column(DEAD.get_field_index(name), DEAD.field(name), column)
 
@@ -190,7 +190,7 @@ def _with_watermark(rows: pa.RecordBatch, watermark_ms: int | None) -> pa.Record
 
 
 def _as_ms(column: pa.Array[Any]) -> pa.Array[Any]:
-    """Return times as milliseconds: timestamps, or numbers that are milliseconds already."""
+    """Convert timestamps to milliseconds; numbers are already milliseconds."""
     if pa.types.is_timestamp(column.type):
         return column.cast(pa.timestamp("ms", tz=column.type.tz), safe=False).cast(pa.int64())
     return column.cast(pa.int64())

@@ -1,7 +1,7 @@
-"""A pipeline's run: batch after batch, until all is read or it is told to end.
+"""Runs a pipeline: batch after batch, until all records are read or the run is stopped.
 
-Spark's tasks do the work. That it goes on is seen to here and not by a streaming query: where a
-batch begins is in the manifests, and a query would bring each row through Java to no use.
+Spark's tasks do the work. This module schedules the batches, not a streaming query. The start of a
+batch is in the manifests, and a query would needlessly pass each row through Java.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ Told = Callable[[BatchMetrics], None]
 
 @dataclass(frozen=True, slots=True)
 class BatchPace:
-    """When batches are made."""
+    """The schedule of batches."""
 
     interval_ms: int = 1000
     is_available_now: bool = False
-    """Read what there is now, in as many batches as it takes, and end."""
+    """Read all records that exist at the start, in several batches if needed, and end."""
     end: Event = field(default_factory=Event)
-    """Set by others, it ends the run after the batch that is under way."""
+    """If set by another thread, the run ends after the current batch."""
 
 
 def open_engine(
@@ -51,17 +51,17 @@ def open_engine(
     spark: SparkSession | None = None,
     told: Told = lambda _: None,
 ) -> BatchEngine:
-    """Return a pipeline's engine, with what was left half-done committed.
+    """Return a pipeline's engine, after committing any unfinished batch.
 
     Args:
-        pipeline: what is declared.
-        hook: told before every step.
-        spark: where upserts are done; None: in this process, one part after the other.
-        told: is given the figures of a batch that was left half-done.
+        pipeline: the declaration.
+        hook: called before every step.
+        spark: the session that runs upserts; None runs them sequentially in this process.
+        told: receives the metrics of a batch that was left unfinished.
 
     Raises:
-        ConfigError: the pipeline or its state cannot be used.
-        Unavailable: the log, a store or a registry is out of reach.
+        ConfigError: the pipeline or its state is invalid.
+        Unavailable: the log, a store or a registry cannot be reached.
     """
     plan = BatchPlan.of(pipeline)
     if spark is not None:
@@ -81,10 +81,10 @@ def open_engine(
 
 
 def telling(engine: BatchEngine, told: Told) -> Told:
-    """Return what passes figures on, with the records that were not read when they were made."""
+    """Return a callback that adds the current lag to metrics and passes them on."""
 
     def tell(metrics: BatchMetrics) -> None:
-        # A topic may have been deleted; whether that ends the run, the next batch decides.
+        # A topic may have been deleted. The next batch decides whether that ends the run.
         metrics.lag = lag(engine.pipeline.source, engine.reached(), is_strict=False)
         told(metrics)
 
@@ -92,7 +92,7 @@ def telling(engine: BatchEngine, told: Told) -> Told:
 
 
 def reading_again(spark: SparkSession, engine: BatchEngine) -> Reread:
-    """Return what gives an engine rows of its source once more."""
+    """Return a function that reads rows of an engine's source again."""
     return lambda begin, end: routed(engine.plan, rows_between(spark, engine.pipeline, begin, end))
 
 
@@ -103,11 +103,11 @@ def run_pipeline(
     told: Told = lambda _: None,
     hook: Hook | None = None,
 ) -> BatchEngine:
-    """Run a pipeline until it has read all (`is_available_now`), or its pace says that it ends.
+    """Run a pipeline until all is read (`is_available_now`) or `pace.end` is set.
 
     Raises:
-        Error: what went wrong in a batch; the next run goes on from there.
-        PySparkException: a task failed for reasons of its own, as often as Spark tries it.
+        Error: a batch failed; the next run continues from there.
+        PySparkException: a task failed with another error in each of Spark's attempts.
     """
     engine = open_engine(pipeline, hook, spark, told)
     upkeep = Beside(pipeline)
@@ -127,7 +127,7 @@ def run_pipeline(
 def _batches(
     spark: SparkSession, source: Source, reached: PipelinePosition, pace: BatchPace
 ) -> Generator[tuple[StoredRows, PipelinePosition], None, None]:
-    """Yield batches and where they end: what Spark would ask the source for, asked for here."""
+    """Yield batches and their ends, with the calls that Spark would make to the source."""
     given = read_options(source)
     given["subscribe"] = ",".join(source.topics)
     given["maxOffsetsPerTrigger"] = str(source.max_offsets_per_trigger)
@@ -140,7 +140,7 @@ def _batches(
             reader.prepareForTriggerAvailableNow()
         while True:
             begun_ms = clock.monotonic_ms()
-            # This also publishes how far it has come, if a group is named.
+            # This also publishes the offsets, if a group is named.
             end = reader.latestOffset(at, reader.getDefaultReadLimit())
             if pace.end.is_set():
                 return

@@ -1,10 +1,10 @@
-"""Which version of a registry's schema readers see: the newest one that the tables can take.
+"""Selects the version of a registry's schema: the newest one that fits the tables.
 
-A subject's latest version may give a column another type, or drop a key. Were readers to see it,
-no row would fit the tables any more. So they stay with the newest version that does: what its
-writers and older ones wrote still decodes, and what does not becomes a dead letter whose reason
-names the schema that it was written by. When the table is rebuilt, or a version comes that fits
-again, the next batch uses it.
+A subject's latest version can change the type of a column, or drop a key. With that version, no row
+would fit the tables. So readers use the newest version that fits. Records of that version and of
+older ones still decode. Records that do not decode become dead letters, and the reason names their
+schema. After the table is rebuilt, or when a fitting version is registered, the next batch uses the
+newer version.
 """
 
 from __future__ import annotations
@@ -30,35 +30,35 @@ from rookery.tables.schemas import merged
 log = logging.getLogger(__name__)
 
 _MAX_STEPS: Final = 100
-"""So many versions below the latest are tried."""
+"""The number of versions below the latest that are tried."""
 
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """How a topic is read, and the columns that its rows have."""
+    """The decoder settings of a topic, and the columns of its rows."""
 
     settings: DecoderSettings
     schema: pa.Schema
     latest: int | None = None
-    """The subject's latest version, when this was chosen."""
+    """The subject's latest version at the time of the choice."""
     left_out: str = ""
-    """Why newer versions are not used, if there are any."""
+    """The reason why newer versions are not used, if there are any."""
 
 
 def choose(
     pipeline: Pipeline, topic: str, others: Mapping[str, pa.Schema], before: Chosen | None = None
 ) -> Chosen:
-    """Choose the decoder of a topic, and see that its columns fit keys, checks and tables.
+    """Choose the decoder of a topic, and check that its columns fit keys, checks and tables.
 
     Args:
-        pipeline: what is declared.
-        topic: whose rows they are.
-        others: the columns of topics that are chosen already: some tables hold rows of several.
-        before: what the batch before had chosen; it stays so while the registry has nothing new.
+        pipeline: the declaration.
+        topic: the topic.
+        others: the columns of topics chosen before; some tables hold rows of several topics.
+        before: the choice of the previous batch; it is kept until the registry has a new version.
 
     Raises:
-        ConfigError: what is declared fits nowhere; of a registry's subject, no version does.
-        Unavailable: the registry is out of reach.
+        ConfigError: the declaration does not fit, or no version of the subject does.
+        Unavailable: the registry cannot be reached.
     """
     decode = pipeline.decode(topic)
     settings = decoder_settings(decode)
@@ -74,12 +74,12 @@ def choose(
 
 
 def may_grow(decode: Decode) -> bool:
-    """Whether a registry may know more columns of a topic by now."""
+    """Return whether a registry can have added columns to a topic."""
     return _is_versioned(decode)
 
 
 def _is_versioned(decode: Decode) -> bool:
-    # A schema of one's own is what readers want to see, whatever the registry has.
+    # A declared schema takes precedence over the registry.
     return bool(decode.registry and decode.subject) and not (decode.schema or decode.schema_file)
 
 

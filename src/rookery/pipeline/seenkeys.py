@@ -1,8 +1,8 @@
-"""Keys that were seen within the watermark, so that a row is taken once.
+"""Deduplication: remembers the keys seen within the watermark, so that each row is taken once.
 
-Rows come here grouped: all rows of a bucket in one task, which reads the bucket's file of the
-batch before and writes the next. A file holds hashes and event times, and forgets what is older
-than the watermark, since such rows are late anyway.
+All rows of a bucket are processed by one task, which reads the bucket's file from the previous
+batch and writes the next. A file holds hashes and event times. Keys older than the watermark are
+dropped, since such rows are late anyway.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from rookery.pipeline.spec import Pipeline
 from rookery.tables.folder import TableFolder
 
 BUCKETS: Final = 16
-"""Fixed for good: a key's bucket never changes."""
+"""Must never change: a key's bucket is permanent."""
 MAX_KEYS: Final = 5_000_000
-"""Keys of a bucket: about 500 MB of memory."""
+"""The maximum number of keys in a bucket: about 500 MB of memory."""
 _SEEN: Final = "seen/"
 _HASH_BYTES: Final = 16
 _COLUMNS: Final[dict[str, pa.DataType]] = {
@@ -33,7 +33,7 @@ _SCHEMA: Final = pa.schema(_COLUMNS)
 
 
 class SeenKeys:
-    """What a task has seen, together with what earlier batches have."""
+    """The keys seen by a task and by earlier batches."""
 
     def __init__(
         self, pipeline: Pipeline, files: Mapping[str, str], watermark_ms: int | None
@@ -97,10 +97,10 @@ class SeenKeys:
 
 
 class SeenInReplay(SeenKeys):
-    """What a task has seen of one replay, whose dead letters may be years apart.
+    """The keys seen by a task in one replay, whose dead letters may be years apart.
 
-    No watermark goes along with them. So a key counts again if its events are further apart than
-    the watermark allows, and nothing is kept for the next replay, since nothing could be forgotten.
+    A replay has no watermark. So a key counts as new if its events are further apart than the
+    watermark allows. Nothing is kept for the next replay, since keys would never expire.
     """
 
     def __init__(self, pipeline: Pipeline) -> None:
@@ -136,7 +136,7 @@ def event_ms(column: pa.Array[Any]) -> list[int]:
 
 
 def forget(folder: TableFolder, used: set[str], before_ms: int) -> int:
-    """Delete files of seen keys that no batch needs and that were written before a time."""
+    """Delete files of seen keys that are unused and were written before a given time."""
     stored = [one.key for one in folder.list(_SEEN) if one.key not in used]
     old = [key for key in stored if int(key.removeprefix(_SEEN).partition("-")[0]) < before_ms]
     for key in old:

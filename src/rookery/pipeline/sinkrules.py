@@ -1,4 +1,4 @@
-"""What the tables of a pipeline must be, so that no row of it vanishes."""
+"""Rules for the tables of a pipeline, so that no row is lost."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def sink_problems(pipeline: Pipeline) -> Iterator[str]:
-    """Yield what is wrong with a pipeline's tables."""
+    """Yield the errors in a pipeline's tables."""
     known = formats()
     for number, sink in enumerate(pipeline.sinks, 1):
         yield from wrong_words(f"sink {number}: ", sink)
@@ -35,7 +35,7 @@ def sink_problems(pipeline: Pipeline) -> Iterator[str]:
 
 
 def has_files(sink: Sink) -> bool:
-    """Whether a table is made of files that executors can read again."""
+    """Return whether a table consists of files that executors can read again."""
     return sink.format in ("parquet", "iceberg", "delta")
 
 
@@ -52,7 +52,7 @@ def _missing(pipeline: Pipeline) -> Iterator[str]:
 
 
 def _left_out(pipeline: Pipeline, layer: Layer, rows: str) -> Iterator[str]:
-    """Yield the topics whose rows would go nowhere; all are decoded if there is silver."""
+    """Yield the topics whose rows have no table; all topics are decoded if there is silver."""
     sinks = pipeline.of(layer)
     if not sinks:
         yield f"there is no sink of the layer {layer!r}, where {rows} could go"
@@ -63,7 +63,7 @@ def _left_out(pipeline: Pipeline, layer: Layer, rows: str) -> Iterator[str]:
 
 
 def _shared(pipeline: Pipeline) -> Iterator[str]:
-    """Yield tables that are not two."""
+    """Yield an error for each pair of sinks that are the same table."""
     owners: dict[Key, str] = {}
     for owner, keys in _tables(pipeline):
         for key, words in keys.items():
@@ -81,5 +81,5 @@ def _tables(pipeline: Pipeline) -> Iterator[tuple[str, dict[Key, str]]]:
 
 
 def _key(sink: Sink) -> Key:
-    """Return what manifests tell a table by (`engine.sink_key`): options are no part of it."""
+    """Return the key of a table in manifests (`engine.sink_key`), which excludes options."""
     return ("key", sink.layer, sink.format, sink.location.partition("?")[0], sink.name)

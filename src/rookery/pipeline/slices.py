@@ -1,6 +1,6 @@
-"""Records of the past, slice by slice.
+"""Reads past records in slices.
 
-Each is a batch with a manifest, so that a run that was interrupted goes on.
+Each slice is a batch with a manifest, so that an interrupted run can continue.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ Told = Callable[[BatchMetrics], None]
 
 
 def log_start(pipeline: Pipeline) -> PipelinePosition:
-    """Return where the log begins now."""
+    """Return the current log start."""
     return starts(replace(pipeline.source, starting_offsets="earliest"))
 
 
 def read_slices(
     spark: SparkSession, engine: BatchEngine, begin: Offsets, until: PipelinePosition, told: Told
 ) -> dict[str, int]:
-    """Run what lies between two places, from where the engine is if that is further on.
+    """Process the records between two positions, or from the engine's position if it is later.
 
     Returns:
         Rows by layer.
@@ -51,13 +51,13 @@ def read_slices(
 
 
 def add_counts(counts: dict[str, int], more: dict[str, int]) -> None:
-    """Add rows by layer to others."""
+    """Add row counts by layer to others."""
     for layer, count in more.items():
         counts[layer] = counts.get(layer, 0) + count
 
 
 def _later(wanted: Offsets, one: Offsets, other: Offsets) -> Offsets:
-    """Return of each wanted partition which of two offsets is further on."""
+    """Return the larger of two offsets for each wanted partition."""
     return {
         topic: {
             partition: max(each.get(topic, {}).get(partition, 0) for each in (one, other))
@@ -68,7 +68,7 @@ def _later(wanted: Offsets, one: Offsets, other: Offsets) -> Offsets:
 
 
 def _next_slice(pipeline: Pipeline, begin: Offsets, until: Offsets) -> Offsets:
-    """Return the end of the next slice: the bound on records, shared by the partitions."""
+    """Return the end of the next slice; the partitions share the limit on records."""
     partitions = sum(len(one) for one in until.values())
     step = max(pipeline.source.max_offsets_per_trigger // max(partitions, 1), 1)
     return {

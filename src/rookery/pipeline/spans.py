@@ -1,4 +1,4 @@
-"""Which records silver was made of: those that a backfill has read, and those of the pipeline."""
+"""The source records of silver: those read by a backfill and those read by the pipeline."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ _SHOWN: Final = 5
 
 
 class BatchSpan(NamedTuple):
-    """Records of one chain of batches."""
+    """The records of one chain of batches."""
 
     begin: PipelinePosition
     until: PipelinePosition
 
 
 def begins_in(there: PipelinePosition, span: BatchSpan) -> Offsets:
-    """Return where a span begins in the log that is there.
+    """Return the start of a span in the current log.
 
-    A topic that was deleted and created again was read from its first record on, and so were
-    partitions that came later.
+    A topic that was deleted and created again was read from its first record. So were partitions
+    that were added later.
     """
     found = {}
     for topic, firsts in there.ends.items():
@@ -34,7 +34,7 @@ def begins_in(there: PipelinePosition, span: BatchSpan) -> Offsets:
 
 
 def still_read(reached: PipelinePosition, span: BatchSpan) -> PipelinePosition:
-    """Return where a span ends, without topics in whose place the pipeline reads others."""
+    """Return the end of a span, without topics that were since created again."""
     until = span.until
     same = [topic for topic in until.ends if _is_same(topic, until, reached)]
     topics = {topic: until.topics[topic] for topic in same if topic in until.topics}
@@ -47,10 +47,10 @@ def _is_same(topic: str, one: PipelinePosition, other: PipelinePosition) -> bool
 
 
 def check_whole(live: BatchEngine, spans: Sequence[BatchSpan], there: PipelinePosition) -> None:
-    """See whether the log still has all that the silver tables were made of.
+    """Check that the log still has all source records of the silver tables.
 
     Raises:
-        Conflict: it has not, and lost records are no reason to go on.
+        Conflict: records are missing, and `on-data-loss` is not `skip`.
     """
     pipeline = live.pipeline
     if pipeline.source.on_data_loss == "skip":

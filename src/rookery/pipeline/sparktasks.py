@@ -1,4 +1,4 @@
-"""Tasks of an upsert on executors: each travels as bytes, and so does what it returns."""
+"""Runs the tasks of an upsert on executors; tasks and results are pickled."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 _TASKS: Final = "at int, task binary"
 _RESULTS: Final = "at int, result binary"
 _SMALL_BYTES: Final = 16 << 20
-"""What is less is done in this process sooner than a job on executors would have begun."""
+"""Below this size, tasks finish in this process before a job on executors would start."""
 _MAX_PARTITIONS: Final = 1000
 
 
 def on_spark(spark: SparkSession, small_bytes: int = _SMALL_BYTES) -> Run:
-    """Return what runs tasks on Spark's executors, if they are worth it."""
+    """Return a function that runs tasks on Spark's executors, if they are large enough."""
 
     def run(tasks: Sequence[TableTask]) -> list[Any]:
         if len(tasks) < 2 or sum(task.bytes for task in tasks) < small_bytes:

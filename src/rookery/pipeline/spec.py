@@ -1,6 +1,6 @@
-"""What a pipeline is: the classes that `pipeline.toml` fills in, or a program.
+"""The declaration of a pipeline: the classes that `pipeline.toml` or a program fills in.
 
-Values that cannot work are refused here, so that nothing is read or written before.
+Invalid values are refused here, before anything is read or written.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _UNITS_MS: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
-    """Which topics of which cluster."""
+    """The topics to read, and their cluster."""
 
     topics: tuple[str, ...]
     store: str = ""
@@ -36,11 +36,11 @@ class Source:
     namespace: str = "default"
     data: str = ""
     starting_offsets: Literal["earliest", "latest"] = "earliest"
-    """Where the pipeline begins; later runs go on where it was."""
+    """The start of the pipeline; later runs continue from its last position."""
     max_offsets_per_trigger: int = 1_000_000
     """The largest batch, in records."""
     min_partitions: int = 0
-    """So many tasks at least, if the data is not too little; 0: Spark's choice."""
+    """The minimum number of tasks, if there is enough data; 0 leaves the choice to Spark."""
     on_data_loss: Literal["fail", "skip"] = "fail"
     group_id: str = ""
     """Publish progress as the offsets of this group, for tools that show lag."""
@@ -50,24 +50,24 @@ class Source:
         object.__setattr__(self, "cluster", Location(self.cluster))
 
     def place(self) -> ClusterAddress:
-        """Return where the log lies."""
+        """Return the location of the log."""
         return ClusterAddress.of(self.place_options())
 
     def place_options(self) -> dict[str, str]:
-        """Return the same as options of a source or sink."""
+        """Return the location as options of a source or sink."""
         names = ("store", "cluster", "namespace", "data")
         return {name: getattr(self, name) for name in names if getattr(self, name)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decode:
-    """How the bytes of a topic are read."""
+    """The decoding of a topic."""
 
     value: str = "json"
     """The decoder's name: json, avro, protobuf, utf8, raw, python."""
     schema: str = ""
     schema_file: str = ""
-    """Where the schema is, if it is long, or a Protobuf descriptor set."""
+    """The path of a file with the schema or a Protobuf descriptor set."""
     key: str = ""
     """A decoder for the key, which becomes the column `rookery_key`."""
     registry: str = ""
@@ -84,29 +84,29 @@ class Decode:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Silver:
-    """What becomes of decoded rows."""
+    """The processing of decoded rows."""
 
     mode: Literal["append", "upsert"] = "append"
     keys: tuple[str, ...] = ()
     debezium: bool = False
     """Rows are change events: op, before, after."""
     event_time: str = ""
-    """The column that tells when it happened."""
+    """The column with the event time."""
     watermark: str = ""
-    """How much later than the newest a row may be; later ones go to the layer `late`."""
+    """The maximum delay of a row relative to the newest; later rows go to the layer `late`."""
     dedupe: bool = False
-    """Take the first row of a key within the watermark."""
+    """Keep only the first row of a key within the watermark."""
     checks: Mapping[str, str] = field(default_factory=dict)
-    """Names, and SQL expressions that must be true of a row."""
+    """SQL expressions by name that must be true for every row."""
     upsert_task_bytes: int = 32 << 20
-    """About so many bytes of changes an upsert's task takes; more of them are more tasks."""
+    """The approximate size of the changes that one upsert task processes, in bytes."""
 
     def watermark_ms(self) -> int | None:
         """Return the watermark in milliseconds."""
         return span_ms("silver.watermark", self.watermark) if self.watermark else None
 
     def upsert(self) -> Upsert | None:
-        """Return how rows are replaced, None if they are added."""
+        """Return the upsert settings, None if rows are appended."""
         if self.mode == "append":
             return None
         return Upsert(self.keys, (OFFSET,), DELETED, self.upsert_task_bytes)
@@ -114,14 +114,14 @@ class Silver:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sink:
-    """A table that gets the rows of a layer."""
+    """A table that receives the rows of a layer."""
 
     layer: Layer
     format: str
     location: str
     name: str = ""
     topics: tuple[str, ...] = ()
-    """Only of these topics; by default of all."""
+    """The topics whose rows it receives; all by default."""
     options: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -133,7 +133,7 @@ class Sink:
         return TableSpec(self.format, self.location, self.name, self.options)
 
     def takes(self, topic: str) -> bool:
-        """Whether the rows of a topic go there."""
+        """Return whether the table receives the rows of a topic."""
         return not self.topics or topic in self.topics
 
 
@@ -159,37 +159,37 @@ class Gold:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Upkeep:
-    """How tables are kept in shape beside a running pipeline."""
+    """The maintenance of tables while a pipeline runs."""
 
     every_batches: int = 50
-    """0: only by `rookery pipeline upkeep`."""
+    """With 0, tables are maintained only by `rookery pipeline upkeep`."""
     target_bytes: int = 128 << 20
     small_bytes: int = 32 << 20
     keep: str = "7 days"
-    """How long old versions of a table can be read."""
+    """How long old versions of a table are readable."""
     keep_every: str = "10 minutes"
-    """How long each of them can; of older ones the last of each minute or hour stays."""
+    """How long every version is kept; of older ones, the last of each minute or hour is kept."""
 
     def keep_ms(self) -> int:
-        """Return how long old versions can be read, in milliseconds."""
+        """Return how long old versions are readable, in milliseconds."""
         return span_ms("upkeep.keep", self.keep)
 
     def keep_every_ms(self) -> int:
-        """Return how long every version can be read, in milliseconds."""
+        """Return how long every version is kept, in milliseconds."""
         return span_ms("upkeep.keep-every", self.keep_every)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pipeline:
-    """All of it."""
+    """A whole pipeline."""
 
     name: str
     state: str
-    """A folder or URL of a store, where the batch manifests are kept."""
+    """The folder or store URL of the batch manifests."""
     source: Source
     sinks: tuple[Sink, ...]
     topics: Mapping[str, Decode] = field(default_factory=dict)
-    """By topic; `*` for those that are not named."""
+    """By topic; `*` applies to all other topics."""
     silver: Silver = field(default_factory=Silver)
     gold: tuple[Gold, ...] = ()
     upkeep: Upkeep = field(default_factory=Upkeep)
@@ -200,7 +200,7 @@ class Pipeline:
             raise ConfigError(f"pipeline {self.name!r}: {problem}")
 
     def decode(self, topic: str) -> Decode:
-        """Return how a topic is decoded."""
+        """Return the decoding of a topic."""
         return self.topics.get(topic) or self.topics.get("*") or Decode()
 
     def of(self, layer: Layer) -> list[Sink]:
@@ -247,15 +247,15 @@ class Pipeline:
 
 
 def readable(sinks: list[Sink]) -> list[Sink]:
-    """Return the tables that executors can read again, since they are made of files."""
+    """Return the tables that executors can read again, because they consist of files."""
     return [sink for sink in sinks if has_files(sink)]
 
 
 def span_ms(name: str, text: str) -> int:
-    """Read a span of time such as `10 minutes`.
+    """Parse a duration such as `10 minutes`.
 
     Raises:
-        ConfigError: it is none.
+        ConfigError: the text is not a duration.
     """
     found = _SPAN.fullmatch(text.strip())
     if found is None:

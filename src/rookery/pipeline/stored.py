@@ -1,7 +1,7 @@
-"""Records that lie in the log, as rows of a batch: every task reads its share of them itself.
+"""Rows of a batch that tasks read directly from the log.
 
-A DataFrame of the source would bring each row from Python to Java and back to Python, as tasks are
-Python, too. Here Spark is given the numbers of the shares alone, and no row passes through Java.
+A DataFrame of the source would pass each row from Python to Java and back, because tasks are also
+Python. Here Spark receives only the numbers of the shares, and no row passes through Java.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class StoredRows:
-    """The records of planned shares, one share a task."""
+    """The records of planned shares, one share per task."""
 
     spark: SparkSession
     options: ReadOptions
     shares: Sequence[Share]
 
     def mapInArrow(self, work: Work, schema: str, /) -> DataFrame:  # noqa: N802 (Spark's name)
-        """Return what work makes of the records, share by share."""
+        """Return the results of applying `work` to the records of each share."""
         count = len(self.shares)
         numbers = self.spark.range(0, count, 1, max(count, 1))
-        # Every task is sent all of them, but has to make sense of its own alone.
+        # Every task receives all shares, but unpickles only its own.
         shares = [pickle.dumps(one) for one in self.shares]
         return numbers.mapInArrow(_Task(self.options, shares, work), schema)
 

@@ -1,6 +1,6 @@
-"""What an executor does with its share of a batch: decode, sort, stage, and tell what it staged.
+"""The task of an executor: decodes, splits and stages its share of a batch, and reports it.
 
-Rows go to the tables from here; the driver gets one short text a task.
+Executors write the rows to the tables. The driver receives one short text per task.
 """
 
 from __future__ import annotations
@@ -27,33 +27,33 @@ from rookery.tables.port import BatchName, DataFile
 from rookery.tables.schemas import fit
 
 REPORT: Final = "report string"
-"""The schema of what tasks tell, in Spark's words."""
+"""The schema of task reports, as Spark DDL."""
 _QUANTILES: Final = 20
 
 
 @dataclass(slots=True)
 class TaskReport:
-    """What one task did."""
+    """The result of one task."""
 
     files: dict[str, list[DataFile]] = field(default_factory=dict)
-    """By the number of the sink."""
+    """By sink number."""
     spans: dict[str, dict[str, list[int]]] = field(default_factory=dict)
-    """By topic and partition: the first offset, and the one behind the last."""
+    """By topic and partition: the first offset, and the offset after the last."""
     rows: dict[str, int] = field(default_factory=dict)
     """By layer."""
     bytes: int = 0
     max_event_ms: int | None = None
     ages: list[int] = field(default_factory=list)
-    """When records were written, in ms: quantiles, each for the same share of the rows."""
+    """Timestamps of records in ms: quantiles, each for an equal share of the rows."""
     seen: dict[str, str] = field(default_factory=dict)
 
     def write(self) -> str:
-        """Return it as text."""
+        """Serialise the report."""
         return json.dumps(asdict(self))
 
     @classmethod
     def read(cls, text: str) -> TaskReport:
-        """Read it again."""
+        """Parse a serialised report."""
         value = json.loads(text)
         value["files"] = {
             sink: [DataFile(**file) for file in files] for sink, files in value["files"].items()
@@ -63,7 +63,7 @@ class TaskReport:
 
 @dataclass(frozen=True, slots=True)
 class StageTask:
-    """A batch's work, as it travels to executors."""
+    """The work of a batch, as it is serialised to executors."""
 
     pipeline: Pipeline
     name: BatchName
@@ -71,15 +71,15 @@ class StageTask:
     silver: Mapping[str, pa.Schema]
     """By topic."""
     sinks: Mapping[int, pa.Schema]
-    """By number, the columns of its files; numbers that are missing get nothing."""
+    """By sink number, the columns of its files; other sinks receive nothing."""
     watermark_ms: int | None = None
     seen: Mapping[str, str] = field(default_factory=dict)
     kind: Literal["batch", "replay"] = "batch"
     number: int = 0
-    """What dead letters have in the column of that name."""
+    """The value for dead letters in the column named by `kind`."""
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Do it; yields the report, or nothing if there were no rows."""
+        """Run the task; yields the report, or nothing if there were no rows."""
         report = _Work(self).run(batches)
         if report is not None:
             yield pa.RecordBatch.from_pydict({"report": [report.write()]})
@@ -183,7 +183,7 @@ class _Work:
 
 
 def _quantiles(times: list[pa.Array[Any]]) -> list[int]:
-    """Return some of the times, so chosen that each stands for as many rows."""
+    """Return quantiles of the timestamps, each for an equal number of rows."""
     found = pa.chunked_array(times).cast(pa.int64()).drop_null()
     if not len(found):
         return []

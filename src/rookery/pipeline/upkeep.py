@@ -1,4 +1,4 @@
-"""A pipeline's tables and state, kept in shape: beside a running pipeline, or on its own."""
+"""Maintenance of a pipeline's tables and state, during a run or separately."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _HOUR_MS: Final = 3600 * 1000
 
 
 def keep_up(pipeline: Pipeline, clock: Clock | None = None) -> dict[str, Upkept]:
-    """Compact and expire every table of a pipeline; return what was done to each."""
+    """Compact and expire every table of a pipeline; return the results by location."""
     policy = UpkeepPolicy(
         target_bytes=pipeline.upkeep.target_bytes,
         small_bytes=pipeline.upkeep.small_bytes,
@@ -31,7 +31,7 @@ def keep_up(pipeline: Pipeline, clock: Clock | None = None) -> dict[str, Upkept]
         keep_every_ms=pipeline.upkeep.keep_every_ms(),
     )
     now = (clock or SystemClock()).now_ms()
-    # A batch that is written down will be committed, if only after weeks: its files must stay.
+    # A batch with a manifest will be committed, even weeks later, so its files must be kept.
     waiting = _waiting(pipeline)
     done = {}
     for sink in pipeline.sinks:
@@ -49,9 +49,10 @@ def _place(location: str) -> str:
 
 
 def _waiting(pipeline: Pipeline) -> dict[str, frozenset[str]]:
-    """Return the files that batches name which may not be committed yet, by table.
+    """Return the files of batches that may not be committed yet, by table.
 
-    Of each chain of manifests that is the last one; of a rebuild that could go on, it is all.
+    These are the last batch of each chain of manifests, and all batches of a rebuild that can
+    continue.
     """
     last = Manifests(pipeline.state).last()
     chains = [Manifests(below(pipeline.state, name)).last() for name in CHAINS]
@@ -66,14 +67,14 @@ def _waiting(pipeline: Pipeline) -> dict[str, frozenset[str]]:
 
 
 class Beside:
-    """Upkeep in a thread of its own, while batches go on."""
+    """Runs upkeep in a separate thread while batches continue."""
 
     def __init__(self, pipeline: Pipeline) -> None:
         self._pipeline = pipeline
         self._thread: Thread | None = None
 
     def after(self, batch: int) -> None:
-        """Begin if it is time to, and the last one has ended."""
+        """Start upkeep if it is due and the last one has ended."""
         every = self._pipeline.upkeep.every_batches
         is_busy = self._thread is not None and self._thread.is_alive()
         if every and batch % every == every - 1 and not is_busy:
@@ -81,7 +82,7 @@ class Beside:
             self._thread.start()
 
     def close(self) -> None:
-        """Wait for what is under way."""
+        """Wait for a running upkeep."""
         if self._thread is not None:
             self._thread.join()
 
@@ -93,12 +94,12 @@ class Beside:
 
 
 def _state(pipeline: Pipeline) -> Upkept:
-    """Delete manifests that are long done, and files of keys that no batch refers to."""
+    """Delete old manifests, and files of seen keys that no batch refers to."""
     manifests = Manifests(pipeline.state)
     last = manifests.last()
     if last is None:
         return Upkept()
-    # The next batch may be writing its own at this moment, on hosts whose clocks differ.
+    # The next batch may be writing its files now, on hosts whose clocks differ.
     before_ms = last.at - _HOUR_MS
     deleted = seenkeys.forget(TableFolder(pipeline.state), set(last.seen.values()), before_ms)
     return Upkept(versions_expired=manifests.prune(), files_deleted=deleted)

@@ -1,10 +1,10 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
-"""Record batches to Arrow buffers and back, without a Python object per record.
+"""Converts record batches to Arrow buffers and back, without a Python object per record.
 
-The contract is `_columns.pyi`, the same work in Python `_columns_twin.py`. Batch headers are read
-under the interpreter's lock, a few hundred nanoseconds each; records are read and written without
-it. No byte is read before it is known to lie inside the batch, and nothing is allocated by a
-number that the data states unless the data is long enough to hold that many.
+The contract is `_columns.pyi`; `_columns_twin.py` does the same in Python. Batch headers are read
+with the interpreter's lock held, a few hundred nanoseconds each. Records are read and written
+without it. No byte is read before it is known to be inside the batch. No memory is allocated by a
+count that the data states unless the data is long enough for that count.
 """
 
 from cpython.buffer cimport PyBUF_READ, PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
@@ -25,7 +25,7 @@ from rookery.errors import ApiError, Corrupt
 from rookery.records import reading as _reading
 from rookery.records.writing import bad_header, bad_offset, bad_timestamp, too_large
 
-# Places in reading.FAULTS; a test compares them.
+# Indexes in reading.FAULTS; a test compares them.
 cdef enum:
     CUT = 1
     SHORT
@@ -90,8 +90,8 @@ _BITS = {
 _INT32, _STRING, _BINARY, _LARGE = pa.int32(), pa.string(), pa.binary(), pa.large_binary()
 
 
-# Memory of Arrow's own pool: it keeps and reuses big pieces, where malloc gives them back to the
-# system and pays for fresh pages each time (measured: 40 MB in 1.2 ms against 23 ms).
+# Memory of Arrow's pool, which keeps and reuses large blocks. malloc returns them to the system and
+# pays for fresh pages each time (measured: 40 MB in 1.2 ms against 23 ms).
 
 cdef struct Buf:
     uint8_t *data
@@ -100,7 +100,7 @@ cdef struct Buf:
 
 
 cdef object hand_over(Buf *buf, int64_t size):
-    """Let go of the memory as an Arrow buffer of that size; give back what is over."""
+    """Release the memory as an Arrow buffer of that size; free the excess."""
     cdef object buffer = <object> buf.owner
     buffer.resize(size, shrink_to_fit=2 * size < buf.cap)
     release(buf)
@@ -134,7 +134,7 @@ cdef int grow(Buf *buf, int64_t need) noexcept with gil:
 
 
 cdef inline int reserve(Buf *buf, int64_t need) noexcept nogil:
-    """Make room for that many bytes in all; it doubles, so this is seldom needed."""
+    """Reserve that many bytes in total; the size doubles, so growth is rare."""
     if need <= buf.cap and buf.owner != NULL:
         return 0
     return grow(buf, max(need, 2 * buf.cap, 64))
@@ -150,7 +150,7 @@ cdef struct Varlen:
 
 
 cdef inline void copy(uint8_t *to, const uint8_t *data, int64_t size) noexcept nogil:
-    """Copy bytes; keys are short, and the two ends of a short one may overlap."""
+    """Copy bytes; keys are short, and the two ends of a short copy may overlap."""
     if 8 <= size <= 16:
         memcpy(to, data, 8)
         memcpy(to + size - 8, data + size - 8, 8)
@@ -177,7 +177,7 @@ cdef inline int append(Varlen *out, const uint8_t *data, int64_t size) noexcept 
 cdef inline void append_view(
     Varlen *out, const uint8_t *data, int64_t size, int32_t buffer, const uint8_t *origin
 ) noexcept nogil:
-    """Add a view into a buffer that stays, or null for a negative size."""
+    """Append a view into a buffer that stays alive, or null for a negative size."""
     cdef int64_t i = out.count
     cdef int32_t *view = <int32_t *> (out.ends.data + 16 * i)
     memset(view, 0, 16)
@@ -196,7 +196,7 @@ cdef inline void append_view(
 
 
 cdef int make_room(Varlen *out, int64_t rows, int64_t width) noexcept nogil:
-    """Make room for rows: width 4 for offsets (and one more), 16 for views."""
+    """Reserve room for rows: width 4 for offsets (and one more), 16 for views."""
     cdef int64_t bits = (rows + 7) >> 3
     cdef int64_t had = out.valid.cap
     if reserve(&out.valid, bits) or reserve(&out.ends, (rows + 1) * width):
@@ -242,7 +242,7 @@ cdef const uint8_t *long_number(
 cdef inline const uint8_t *number(
     const uint8_t *p, const uint8_t *end, int bits, int64_t *out
 ) noexcept nogil:
-    """Read a zigzag number and return where it ends, or NULL if it is cut short or too long."""
+    """Read a zigzag number and return its end, or NULL if it is cut off or too long."""
     cdef uint32_t byte, second
     if end - p >= 2:
         byte = p[0]
@@ -260,7 +260,7 @@ cdef inline const uint8_t *number(
 # Decoding.
 
 cdef struct Section:
-    # The records of one batch, uncompressed, and how far they were read.
+    # The decompressed records of one batch, and the read position.
     const uint8_t *data
     const uint8_t *origin
     int64_t size
@@ -308,7 +308,7 @@ cdef struct Out:
 cdef int measure_headers(
     const uint8_t *p, const uint8_t *end, int64_t *count, int64_t *size
 ) noexcept nogil:
-    """Check the headers to the record's end; tell how many, and the bytes they hold."""
+    """Check the headers up to the record's end; return their number and size."""
     cdef int64_t n = 0, i, length = 0
     cdef int part
     p = number(p, end, 32, &n)
@@ -331,7 +331,7 @@ cdef int measure_headers(
 
 
 cdef int header_room(Out *out, int64_t more) noexcept nogil:
-    """Make room for more headers, for twice as many if it must grow, lest each record move all."""
+    """Reserve room for more headers; growth doubles, so that not every record moves them all."""
     cdef int64_t need = out.header_key.count + more
     if need <= out.header_room:
         return 0
@@ -346,7 +346,7 @@ cdef int copy_headers(
 ) noexcept nogil:
     """Append headers that were measured before.
 
-    The data may be the caller's to change, and the lock is not held: lengths are checked again.
+    The caller may change the data while the lock is not held, so lengths are checked again.
     """
     cdef int64_t i, length = 0
     cdef int part
@@ -384,7 +384,7 @@ cdef inline int fill_time(Section *s, Out *out, int64_t delta) noexcept nogil:
 cdef int fill_bytes(
     Section *s, Out *out, const uint8_t *p, const uint8_t *end, int64_t offset
 ) noexcept nogil:
-    """Read key, value and headers as far as they are wanted, and append them if they have room."""
+    """Read key, value and headers as requested, and append them if they fit."""
     cdef int64_t key_size = -1, value_size = -1, headers = 0, size = 0
     cdef const uint8_t *key = NULL
     cdef const uint8_t *value = NULL
@@ -464,7 +464,7 @@ cdef int fill_record(Section *s, Out *out) noexcept nogil:
         if out.wants & (WANT_KEY | WANT_VALUE | WANT_HEADERS):
             code = fill_bytes(s, out, p, end, offset)
             if code:
-                # The row does not exist after all, nor does its null time.
+                # The row is not added after all, and neither is its null time.
                 if out.wants & TIME:
                     forget_time(out)
                 return code
@@ -490,7 +490,7 @@ cdef void repeat(Buf *buf, int64_t start, int64_t stop, int32_t value) noexcept 
 
 
 cdef int fill(Section *sections, int64_t count, Out *out, int64_t *finished) noexcept nogil:
-    """Append the records of all sections until one cannot be; tell why, and how many are done."""
+    """Append the records of all sections until one fails; return why, and how many are done."""
     cdef Section *s
     cdef int64_t first
     cdef int code = 0
@@ -516,7 +516,7 @@ cdef int fill(Section *sections, int64_t count, Out *out, int64_t *finished) noe
 
 
 cdef int make_columns(Out *out, int64_t rows, int64_t size) noexcept nogil:
-    """Make room for rows of together that many bytes, the latter a guess that may be passed."""
+    """Reserve room for rows of an estimated total size, which may be exceeded."""
     cdef int wants = out.wants
     cdef int bad = 0
     cdef int64_t width = 16 if out.views else 4
@@ -568,7 +568,7 @@ cdef void discard_columns(Out *out):
 
 
 cdef class View:
-    """A buffer that someone else owns, held as long as this lives."""
+    """A buffer owned by another object, held as long as this lives."""
 
     cdef Py_buffer buf
     cdef bint held
@@ -583,7 +583,7 @@ cdef class View:
 
 
 cdef class Decoder:
-    """Turn batches into columns; see `_columns.pyi` for what each call promises."""
+    """Turns batches into columns; see `_columns.pyi` for the contract of each call."""
 
     cdef object _reading, _fetched, _fault, _schema
     cdef str _topic
@@ -653,7 +653,7 @@ cdef class Decoder:
             while self._position < self._view.buf.len and not self._is_full():
                 self._scan_batch()
         except (Corrupt, ApiError) as fault:
-            # What came before it is still good, and goes out first.
+            # The rows before the fault are valid, and are returned first.
             self._fault = fault
 
     cdef object _corrupt(self, int64_t offset, int what):
@@ -687,7 +687,8 @@ cdef class Decoder:
             raise self._corrupt(offset, COUNT)
         if offset >= self._until_offset:
             return
-        # Nothing else in the header is believed before this, lest a flipped bit hide records.
+        # The rest of the header is trusted only after this check, so that a flipped bit cannot hide
+        # records.
         self._check(p, size, offset)
         if self._is_hidden(p, size, offset, offset + delta, attributes):
             return
@@ -737,7 +738,7 @@ cdef class Decoder:
                 raise self._corrupt(offset, CRC)
 
     cdef object _inflate(self, const uint8_t *p, int64_t size, int attributes):
-        """Return the records as an object of their own if they are compressed, else a view."""
+        """Return the records as a separate object if they are compressed, else a view."""
         cdef int codec = attributes & 7
         packed = PyMemoryView_FromMemory(
             <char *> p + HEADER_BYTES, size - HEADER_BYTES, PyBUF_READ
@@ -774,10 +775,10 @@ cdef class Decoder:
         self._push(&s)
 
     cdef const uint8_t *_own_fetched(self, const uint8_t *data) except NULL:
-        """Keep the fetched data alive; return what views into it count from."""
+        """Keep the fetched data alive; return the base address of views into it."""
         cdef const uint8_t *start = <const uint8_t *> self._view.buf.buf
         if self._view.buf.len > INT32_MAX:
-            # A view's offset has 32 bits: count from the batch.
+            # A view's offset has 32 bits, so it is relative to the batch.
             self._own(memoryview(self._fetched.data).cast("B")[data - start:], self._view)
             return data
         if not self._shared_owner:
@@ -843,7 +844,7 @@ cdef class Decoder:
         raise _reading.corrupt(topic, s.partition, s.base_offset, code)
 
     cdef object _forget(self, int64_t finished):
-        """Drop the sections that were read to their end, and the data that only they needed."""
+        """Drop the sections that were fully read, and the data that only they needed."""
         cdef int64_t i, left = self._section_count - finished
         cdef int32_t first
         memmove(self._sections, self._sections + finished, left * sizeof(Section))
@@ -923,7 +924,7 @@ cdef object readable(keys):
         keys.validate(full=True)
         return keys
     except pa.ArrowInvalid:
-        # C clients may write any bytes as a header's key, Arrow's strings must be UTF-8.
+        # C clients may write any bytes as a header's key, but Arrow's strings must be UTF-8.
         known = keys.view(_BINARY).to_pylist()
         return pa.array([key.decode("utf-8", "replace") for key in known], _STRING)
 
@@ -1035,7 +1036,7 @@ cdef int64_t body_size(Rows *rows, int64_t i, int64_t time_delta, int64_t delta)
 
 
 cdef struct Plan:
-    # What one batch will hold.
+    # The contents of one batch.
     int64_t start
     int64_t row
     int64_t base_offset
@@ -1090,7 +1091,7 @@ cdef uint8_t *put_row(Rows *rows, Plan *plan, int64_t i, uint8_t *p) noexcept no
 
 
 cdef class Packer:
-    """Turn rows into records; see `_columns.pyi` for what each call promises."""
+    """Turns rows into records; see `_columns.pyi` for the contract of each call."""
 
     cdef Rows rows
     cdef list keep
@@ -1117,7 +1118,7 @@ cdef class Packer:
             self._bind(&self.rows.header_value, headers.values.field(1))
 
     cdef object _bind(self, Column *column, array):
-        """Note where the array's buffers lie, and keep it alive."""
+        """Record the addresses of the array's buffers, and keep the array alive."""
         self.keep.append(array)
         buffers = array.buffers()
         column.present = True

@@ -1,7 +1,7 @@
-"""All records of a batch at once with numpy, for the decoder in plain Python.
+"""Decodes all records of a batch together with numpy, for the decoder in plain Python.
 
-Only batches with nothing odd about them: whoever gets None reads record by record, and finds what
-is wrong. Numbers are gathered column by column; what a column of bytes is, Arrow copies.
+It handles only regular batches. If it returns None, the caller reads record by record and finds the
+fault. Numbers are gathered column by column; byte columns are copied by Arrow.
 """
 
 from __future__ import annotations
@@ -18,18 +18,19 @@ from rookery.records.reading import PartitionBatches
 Integers: TypeAlias = NDArray[np.int64]
 
 _MORE: Final = 0x80
-# Of how many bits numbers are; one of 64 that has a tenth byte is left to who reads one by one.
+# The width of numbers in bits. A 64-bit number with a tenth byte is left to the record-by-record
+# path.
 _INT: Final = 32
 _LONG: Final = 63
-_FIVE_BYTES: Final = 5 * 7  # bits that a length can have
+_FIVE_BYTES: Final = 5 * 7  # the maximum number of bits of a length
 _PADDING: Final = 10
 _INT64_MAX: Final = 2**63 - 1
 _LARGE: Final = 2**31
-"""From here on Arrow would need other columns."""
+"""From this size on, Arrow needs other column types."""
 
 
 class Pieces(NamedTuple):
-    """Where the bytes of one column lie; a length of -1 is none."""
+    """The positions of one column's byte strings; a length of -1 means none."""
 
     starts: Integers
     sizes: Integers
@@ -40,12 +41,12 @@ class Pieces(NamedTuple):
 
     @property
     def size(self) -> int:
-        """How many bytes they are together."""
+        """The total number of bytes."""
         return int(np.maximum(self.sizes, 0).sum())
 
 
 class Many(NamedTuple):
-    """The records of a batch, column by column, none of them with headers."""
+    """The records of a batch as columns, none of them with headers."""
 
     offset_deltas: Integers
     time_deltas: Integers
@@ -61,14 +62,14 @@ class Many(NamedTuple):
 
 
 def read(data: bytes, count: int) -> Many | None:
-    """Read so many records that are all of the data; None if that is not what is there."""
+    """Read the given number of records, which must fill the data; None if they do not."""
     starts = _starts(data, count) if len(data) < _LARGE else None
     if starts is None:
         return None
     ends = np.append(starts[1:, 0], len(data))
-    # Each field begins where the last one ended: if any is wrong, the last does not end in time.
+    # Each field starts at the end of the previous one: if any is wrong, the last one ends too late.
     padded = np.concatenate([np.frombuffer(data, np.uint8), np.zeros(_PADDING, np.uint8)])
-    at = starts[:, 1] + 1  # behind the attributes
+    at = starts[:, 1] + 1  # after the attributes
     time_deltas, at = _numbers(padded, at, _LONG)
     offset_deltas, at = _numbers(padded, at, _INT)
     keys, at = _pieces(padded, at)
@@ -79,7 +80,7 @@ def read(data: bytes, count: int) -> Many | None:
 
 
 class ColumnBuilder:
-    """Makes columns of the records that are in range."""
+    """Builds columns from the records that are in range."""
 
     def __init__(
         self, data: bytes, header: BatchHeader, fetched: PartitionBatches, records: Many
@@ -94,7 +95,7 @@ class ColumnBuilder:
         self.count = len(self._records.offset_deltas)
 
     def room(self, wants: frozenset[str]) -> int | None:
-        """Return the bytes of the columns wanted; None if there is something odd."""
+        """Return the bytes of the requested columns; None if the batch is irregular."""
         deltas, base = self._records.time_deltas, self._header.base_timestamp
         ends = (int(deltas.min()), int(deltas.max())) if self.count else ()
         if self._is_odd or any(abs(base + delta) > _INT64_MAX for delta in ends):
@@ -103,7 +104,7 @@ class ColumnBuilder:
         return sum(one.size for name, one in pieces if name in wants)
 
     def __call__(self, name: str, kind: pa.DataType) -> pa.Array[Any]:
-        """Make one column."""
+        """Build one column."""
         records, header = self._records, self._header
         match name:
             case "offset":
@@ -127,10 +128,10 @@ class ColumnBuilder:
 
 
 def _column(data: bytes, pieces: Pieces) -> pa.Array[Any]:
-    """Copy pieces of the data, which lie in it in order, to a column."""
+    """Copy ordered pieces of the data to a column."""
     starts, sizes = pieces
     count = len(starts)
-    # Each piece, and what lies between it and the next one, of which every second is taken.
+    # Each piece, and the gap between it and the next one; every second element is taken.
     borders = np.empty(2 * count + 1, np.int32)
     borders[0:-1:2] = starts
     borders[1::2] = starts + np.maximum(sizes, 0)
@@ -143,7 +144,7 @@ def _column(data: bytes, pieces: Pieces) -> pa.Array[Any]:
 
 
 def _starts(data: bytes, count: int) -> NDArray[np.int64] | None:
-    """Return where each record begins, and its contents; None if they do not fill the data."""
+    """Return the start and contents of each record; None if they do not fill the data."""
     found: list[tuple[int, int]] = []
     at, length = 0, len(data)
     try:
@@ -159,7 +160,7 @@ def _starts(data: bytes, count: int) -> NDArray[np.int64] | None:
                 shift += 7
             at += 1
             found.append((start, at))
-            if size & 1:  # below zero
+            if size & 1:  # negative
                 return None
             at += size >> 1
     except IndexError:
@@ -168,7 +169,7 @@ def _starts(data: bytes, count: int) -> NDArray[np.int64] | None:
 
 
 def _numbers(data: NDArray[np.uint8], at: Integers, bits: int) -> tuple[Integers, Integers]:
-    """Read a number at each place; return them, and where they end: odd ones behind the data."""
+    """Read a number at each position; return numbers and ends, invalid ones past the data."""
     at = np.minimum(at, len(data) - _PADDING)
     result = np.zeros(len(at), np.uint64)
     sizes = np.ones(len(at), np.int64)

@@ -1,4 +1,4 @@
-"""The work of `_columns` in plain Python: its fallback where it was not built, and its oracle."""
+"""`_columns` in plain Python: the fallback where it was not built, and its oracle."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from rookery.records.reading import PartitionBatches, ReadSettings
 _CRC_FROM = 21
 _SMALLEST_RECORD = 7
 _INT64_MAX = 2**63 - 1
-_ONE_BYTE = 0x80  # what a number's last byte is below
+_ONE_BYTE = 0x80  # a number's last byte is below this
 _Header: TypeAlias = tuple[bytes, bytes | None]
-# Offset, timestamp, key, value, headers, and how much room the last three take.
+# Offset, timestamp, key, value, headers, and the size of the last three.
 _Row: TypeAlias = tuple[int, int | None, bytes | None, bytes | None, list[_Header], int]
 _PLACES = {"offset": 0, "timestamp": 1, "key": 2, "value": 3, "headers": 4}
 
 
 class _Fault(Exception):  # noqa: N818 (never leaves this file)
-    """A record cannot be read: the place of its text in FAULTS."""
+    """A record cannot be read: the index of its text in FAULTS."""
 
     def __init__(self, what: int) -> None:
         super().__init__(r.FAULTS[what])
@@ -37,7 +37,7 @@ class _Fault(Exception):  # noqa: N818 (never leaves this file)
 
 @dataclass(slots=True)
 class _Section:
-    """The records of one batch, uncompressed, and how far they were read."""
+    """The decompressed records of one batch, and the read position."""
 
     fetched: PartitionBatches
     header: BatchHeader
@@ -51,7 +51,7 @@ class _Rows:
     """Records as columns, batch by batch."""
 
     room: int
-    """How many bytes of keys, values and headers there may yet be."""
+    """The number of bytes of keys, values and headers that still fit."""
     count: int = 0
     parts: list[list[pa.Array[Any]]] = field(default_factory=list)
 
@@ -60,7 +60,7 @@ __all__ = ["Decoder", "Packer"]
 
 
 class Decoder:
-    """Turn batches into columns; see `_columns.pyi` for what each call promises."""
+    """Turns batches into columns; see `_columns.pyi` for the contract of each call."""
 
     def __init__(self, reading: ReadSettings) -> None:
         self._reading = reading
@@ -104,7 +104,7 @@ class Decoder:
             try:
                 self._scan_batch()
             except (Corrupt, ApiError) as fault:
-                # What came before it is still good, and goes out first.
+                # The rows before the fault are valid, and are returned first.
                 self._fault = fault
 
     def _scan_batch(self) -> None:
@@ -131,7 +131,8 @@ class Decoder:
             raise self._corrupt(offset, r.COUNT)
         if offset >= self._fetched.until_offset:
             return
-        # Nothing else in the header is believed before this, lest a flipped bit hide records.
+        # The rest of the header is trusted only after this check, so that a flipped bit cannot hide
+        # records.
         if self._reading.check_crc and checksum(batch[_CRC_FROM:]) != header.crc:
             raise self._corrupt(offset, r.CRC)
         if self._is_hidden(batch, header) or offset + delta < self._fetched.from_offset:
@@ -180,7 +181,7 @@ class Decoder:
         return r.corrupt(self._fetched.topic, self._fetched.partition, offset, what)
 
     def _fill(self, section: _Section, found: _Rows) -> bool:
-        """Read what fits of a batch; return whether that was all of it."""
+        """Read as much of a batch as fits; return whether that was all of it."""
         left, start = section.left, section.position
         rows: list[_Row] = []
         try:
@@ -188,7 +189,7 @@ class Decoder:
         except _Fault as fault:
             if not found.count:
                 raise _corrupt_section(section, fault.what) from None
-            return False  # what came before it is still good, and goes out first
+            return False  # the rows before the fault are valid, and are returned first
         finally:
             self._rows -= left - section.left
             self._bytes -= section.position - start
@@ -196,7 +197,7 @@ class Decoder:
                 found.parts.append(self._columns(section, len(rows), _listed(rows)))
 
     def _read_all(self, section: _Section, found: _Rows) -> bool:
-        """Read a batch at once, if nothing was read of it, all fits, and nothing is odd."""
+        """Read a whole batch if none of it was read, all of it fits, and it is regular."""
         records = None if section.position else many.read(section.data, section.left)
         if records is None:
             return False
@@ -244,7 +245,7 @@ class Decoder:
         return pa.RecordBatch.from_arrays(columns, schema=schema)
 
     def _columns(self, section: _Section, count: int, of: _Of) -> list[pa.Array[Any]]:
-        """Return the columns of a batch; that of topics has their numbers."""
+        """Return the columns of a batch; the topic column contains topic numbers."""
         common = {
             "topic": self._topics[section.fetched.topic],
             "partition": section.fetched.partition,
@@ -262,11 +263,11 @@ class Decoder:
 
 
 _Of: TypeAlias = "Callable[[str, pa.DataType], pa.Array[Any]]"
-"""Makes the column of a name and a type."""
+"""Builds the column of a name and a type."""
 
 
 def _listed(rows: list[_Row]) -> _Of:
-    """Return what makes columns of records that were read one by one."""
+    """Return a function that builds columns of records that were read one by one."""
     columns = list(zip(*rows, strict=True))
 
     def of(name: str, kind: pa.DataType) -> pa.Array[Any]:
@@ -285,7 +286,7 @@ def _corrupt_section(section: _Section, what: int) -> Corrupt:
 
 
 def _record(section: _Section, wants: frozenset[str]) -> tuple[_Row | None, int]:
-    """Read the next record, or None for one out of range; and where it ends."""
+    """Read the next record, or None for one out of range; also return its end."""
     data, header, fetched = section.data, section.header, section.fetched
     size, position = _number(data, section.position, len(data), 32)
     end = position + size
@@ -316,7 +317,7 @@ def _timestamp(header: BatchHeader, delta: int) -> int | None:
 def _contents(
     data: bytes, position: int, end: int, wants: frozenset[str]
 ) -> tuple[bytes | None, bytes | None, list[_Header], int]:
-    """Read key, value and headers as far as they are wanted; and how much room they take."""
+    """Read key, value and headers as requested; also return their size."""
     has_key, has_value, has_headers = "key" in wants, "value" in wants, "headers" in wants
     key = value = None
     headers: list[_Header] = []
@@ -348,7 +349,7 @@ def _headers(data: bytes, position: int, end: int) -> list[_Header]:
 
 
 def _readable(headers: list[_Header]) -> list[tuple[str, bytes | None]]:
-    # C clients may write any bytes as a header's key, Arrow's strings must be UTF-8.
+    # C clients may write any bytes as a header's key, but Arrow's strings must be UTF-8.
     return [(name.decode("utf-8", "replace"), content) for name, content in headers]
 
 

@@ -1,8 +1,8 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, freethreading_compatible=False
 """The hot loops over batches and records. The contract is `_kernel.pyi`, the oracle `_twin.py`.
 
-Every function works on (pointer, length); nothing is allocated for a count that was read before
-the bytes to back it were seen, and every addition that input can drive is checked first.
+Every function works on (pointer, length). No memory is allocated for a count before the bytes that
+back it were seen. Every addition that input can control is checked first.
 """
 
 from cpython.buffer cimport PyBUF_READ, PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
@@ -27,7 +27,7 @@ from crc32c import crc32c
 
 from rookery.errors import ApiError, Corrupt, ErrorCode
 
-# Measured: a patch costs 0.6 to 0.7 us whatever the size. Computing anew reads the bytes twice,
+# Measured: a patch costs 0.6 to 0.7 us for any size. Computing the CRC again reads the bytes twice,
 # so that damage stays visible (see `batch.restamp`): 0.6 us at 100 bytes, 0.8 at 1 KB, 2.5 at 16.
 PATCH_FROM_BYTES = 0
 
@@ -102,7 +102,7 @@ cdef tuple header_row(Header* h, Py_ssize_t at):
 
 
 def scan(data, int rules, /):
-    """Read and check the headers of all batches; then the fault that ended it, and where."""
+    """Parse and check the headers of all batches; also return the final fault and its position."""
     cdef Py_buffer buffer
     cdef list headers = []
     cdef Py_ssize_t at = 0
@@ -140,7 +140,7 @@ cdef str scan_one(Py_buffer* buffer, Py_ssize_t* at, int rules, list headers):
 
 
 cdef object checksum(const uint8_t* p, Header* header):
-    # The view lives no longer than this call, and the caller holds the buffer.
+    # The view does not outlive this call, and the caller holds the buffer.
     return crc32c(
         PyMemoryView_FromMemory(
             <char*>p + CRC_FROM, <Py_ssize_t>header.length + OVERHEAD - CRC_FROM, PyBUF_READ
@@ -194,7 +194,7 @@ cdef str producer_fault(Header* h):
 
 
 cdef str body_fault(const uint8_t* p, Header* h):
-    """Check records that lie open, and of compressed ones that they begin as their codec does."""
+    """Check uncompressed records; of compressed ones, check only the first bytes."""
     cdef Py_ssize_t size = <Py_ssize_t>h.length + OVERHEAD - HEADER_SIZE
     cdef Batch batch
     cdef Totals totals
@@ -212,7 +212,7 @@ cdef str body_fault(const uint8_t* p, Header* h):
 
 
 cdef bint is_packed(const uint8_t* p, Py_ssize_t size, Header* h) noexcept nogil:
-    """Tell whether bytes begin as those do that a batch's codec writes."""
+    """Return whether bytes start like the output of a batch's codec."""
     cdef int codec = h.attributes & 7
     if h.count == 0:
         return True
@@ -225,7 +225,7 @@ cdef bint is_packed(const uint8_t* p, Py_ssize_t size, Header* h) noexcept nogil
     if codec == LZ4:
         return get_u32(p) == <uint32_t>0x04224D18
     if codec == ZSTD:
-        # The second kind may come first: a frame that is skipped.
+        # The second kind may come first: a skippable frame.
         return get_u32(p) == <uint32_t>0x28B52FFD or (
             p[0] >> 4 == 5 and p[1] == 0x2A and p[2] == 0x4D and p[3] == 0x18
         )
@@ -233,7 +233,7 @@ cdef bint is_packed(const uint8_t* p, Py_ssize_t size, Header* h) noexcept nogil
 
 
 cdef bint is_snappy(const uint8_t* p, Py_ssize_t size, int32_t count) noexcept nogil:
-    """Tell whether it is xerial's framing, or raw and of a size that the records can have."""
+    """Return whether it is xerial's framing, or raw with a size that the records can have."""
     cdef Py_ssize_t at = 0
     cdef uint64_t stated = 0
     if size >= 8 and memcmp(p, XERIAL, 8) == 0:
@@ -283,7 +283,7 @@ cdef Fault skip_headers(
 cdef Fault get_span(
     const uint8_t* p, Py_ssize_t size, Py_ssize_t at, Batch* batch, int64_t last, Span* span
 ) noexcept nogil:
-    """Find one record's parts; its offset and timestamp are deltas until `place` has seen them."""
+    """Find one record's parts; its offset and timestamp are deltas until `place` is called."""
     cdef int32_t length, delta
     cdef Py_ssize_t end
     cdef Fault fault
@@ -372,7 +372,7 @@ cdef Fault walk_all(
 
 
 def walk(data, header, /):
-    """Check every record; tell lowest and highest timestamp, offset of the latter, null keys."""
+    """Check every record; return min and max timestamp, offset of the max, and null keys."""
     cdef Py_buffer buffer
     cdef Batch batch
     cdef Totals totals
@@ -398,7 +398,7 @@ def walk(data, header, /):
 
 
 cdef class _Records:
-    """Goes through the records of one batch, making each only when it is asked for."""
+    """Iterates over the records of one batch, creating each on demand."""
 
     cdef Py_buffer buffer
     cdef bint is_open
@@ -476,7 +476,7 @@ cdef class _Records:
 
 
 cdef extern from "Python.h":
-    # A borrowed reference, which Cython's own declaration would take for a new one.
+    # A borrowed reference, which Cython's own declaration would treat as a new one.
     PyObject* PyTuple_GET_ITEM(object row, Py_ssize_t index)
 
 
@@ -493,7 +493,7 @@ cdef inline void put_item(object row, Py_ssize_t index, object item):
 
 
 cdef object new_row(type make, object key, object value, object headers, timestamp, offset):
-    # This is how tuple's own constructor makes an instance of a subclass, without the detour.
+    # tuple's own constructor creates an instance of a subclass like this; here without the detour.
     row = rookery_new_row(<PyTypeObject*>make)
     put_item(row, 0, key)
     put_item(row, 1, value)
@@ -508,13 +508,13 @@ cdef inline object cut(const char* p, int32_t size):
 
 
 cdef tuple get_headers(const uint8_t* p, Span* span):
-    """Make the headers of a span; its lengths have been checked."""
+    """Create the headers of a span; its lengths have been checked."""
     cdef Py_ssize_t at = span.headers_at
     cdef int32_t i, size = 0
     cdef list found = []
     for i in range(span.headers):
         get_varint(p, span.end, &at, &size)
-        # What is not UTF-8 must survive a rewrite, so strange bytes are kept, not replaced.
+        # Bytes that are not UTF-8 must survive a rewrite, so they are kept, not replaced.
         name = PyUnicode_DecodeUTF8(<char*>p + at, size, "surrogateescape")
         at += size
         get_varint(p, span.end, &at, &size)
@@ -533,7 +533,7 @@ def decode(data, header, make, /):
 
 
 cdef class _Output:
-    """Bytes that grow."""
+    """A growing byte buffer."""
 
     cdef uint8_t* data
     cdef Py_ssize_t size
@@ -620,7 +620,7 @@ cdef int64_t timestamp_delta(int64_t timestamp, int64_t first) except? -2:
 
 
 def encode(records, base_offset, /):
-    """Write records; tell the bytes, count, last offset delta, first and highest timestamp."""
+    """Write records; return bytes, count, last offset delta, first and highest timestamp."""
     cdef _Output out = _Output()
     cdef _Output body = _Output()
     cdef int64_t timestamp, offset, delta = -1, first = -1, highest = INT64_MIN
@@ -669,7 +669,7 @@ cdef uint32_t multiply(uint32_t left, uint32_t right) noexcept nogil:
 
 cdef void fill_powers() noexcept nogil:
     cdef int i
-    # x to the 8th is one byte's step; each next entry steps over twice as many.
+    # x to the 8th is a step of one byte; each next entry is twice as far.
     POWERS[0] = 1 << 23
     for i in range(1, 63):
         POWERS[i] = multiply(POWERS[i - 1], POWERS[i - 1])
@@ -679,7 +679,7 @@ fill_powers()
 
 
 def shift(crc, length, /):
-    """Carry a CRC-32C past that many zero bytes."""
+    """Shift a CRC-32C past the given number of zero bytes."""
     cdef uint32_t result
     cdef uint64_t left
     cdef int i = 0

@@ -1,4 +1,4 @@
-"""The contract of the partitioner's loops, kept by `_murmur.pyx` and `_murmur_twin.py` alike."""
+"""The contract of the partitioner's loops, implemented by `_murmur.pyx` and `_murmur_twin.py`."""
 
 from typing import TypeAlias
 
@@ -13,23 +13,23 @@ def partitions(
     """Return the partition of each key among `count`, as int32: the same as Java's.
 
     Args:
-        offsets: where each key begins in `data`, as Arrow has it: int32, or int64 if `is_large`.
+        offsets: the start of each key in `data`, in Arrow's format: int32, or int64 if `is_large`.
         data: the keys' bytes.
-        first: the first key's place in the offsets.
-        rows: how many keys there are.
+        first: the first key's index in the offsets.
+        rows: the number of keys.
         is_large: whether the offsets have 64 bits.
-        count: how many partitions there are.
+        count: the number of partitions.
 
     Raises:
-        ValueError: the offsets lead out of the data, or a number is out of its range.
+        ValueError: the offsets are outside the data, or a number is out of its range.
     """
 
 def gather(groups: _Buffer, count: int, /) -> tuple[bytearray, list[int]]:
-    """Return the rows, as int64, by group and within each in their order; and each group's size.
+    """Return the rows, as int64, grouped and in order within each group; and the group sizes.
 
     Args:
         groups: the group of each row, as int32.
-        count: how many groups there are.
+        count: the number of groups.
 
     Raises:
         ValueError: a group is not within 0..count - 1.

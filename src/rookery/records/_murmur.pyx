@@ -52,7 +52,7 @@ def murmur2(data, /):
 cdef void get_bounds(
     const uint8_t* offsets, Py_ssize_t row, bint is_large, int64_t* bounds
 ) noexcept nogil:
-    # Copied: nothing says that the buffer begins where an integer may.
+    # Copied, because the buffer may not be aligned for integers.
     cdef int32_t small[2]
     if is_large:
         memcpy(bounds, offsets + row * 8, 16)
@@ -65,7 +65,7 @@ cdef Py_ssize_t hash_all(
     const uint8_t* offsets, const uint8_t* data, Py_ssize_t size, Py_ssize_t first,
     Py_ssize_t rows, bint is_large, int32_t count, int32_t* found,
 ) noexcept nogil:
-    """Return the first key whose offsets lead out of the data, -1 if none does."""
+    """Return the first key whose offsets are outside the data, or -1 if there is none."""
     cdef Py_ssize_t row
     cdef int64_t at[2]
     for row in range(rows):
@@ -144,7 +144,7 @@ cdef void place_all(
 
 
 def gather(groups, int32_t count, /):
-    # Copied, so that the integers lie where integers may.
+    # Copied, so that the integers are aligned.
     aligned = bytearray(groups)
     cdef Py_ssize_t size = len(aligned)
     cdef Py_ssize_t rows = size // 4

@@ -1,4 +1,4 @@
-"""Rows to records in plain Python: what `_columns_twin` packs with."""
+"""Encodes rows to records in plain Python, for `_columns_twin`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Packed: TypeAlias = tuple[bytearray, int, int, int, int, int]
 
 
 class Packer:
-    """Turn rows into records; see `_columns.pyi` for what each call promises."""
+    """Turns rows into records; see `_columns.pyi` for the contract of each call."""
 
     def __init__(self, rows: pa.RecordBatch, timestamp_ms: int) -> None:
         self._rows = rows.num_rows

@@ -1,4 +1,4 @@
-"""The contract of the sieve, kept by `_sieve.pyx` and `_sieve_twin.py` alike."""
+"""The contract of the sieve, implemented by `_sieve.pyx` and `_sieve_twin.py`."""
 
 from typing import TypeAlias
 
@@ -7,26 +7,26 @@ from rookery.records._kernel import RawHeader
 _Buffer: TypeAlias = bytes | bytearray | memoryview
 
 Sifted: TypeAlias = tuple[int, int, int, bytes | None]
-"""Records that stay, tombstones among them, the highest time of those that stay (-1: none), and
-their bytes; None if all stay."""
+"""The number of records kept, the number of tombstones among them, their highest time (-1: none),
+and their bytes; None if all are kept."""
 
 SLOT_BYTES: int
-"""What one key takes up, with the room around it."""
+"""The memory of one key, including its share of empty slots."""
 
 class OffsetMap:
-    """The last offset of every key, known by a keyed digest of 16 bytes."""
+    """The last offset of every key, identified by a keyed 16-byte digest."""
 
     def __init__(self, max_bytes: int, seed: bytes) -> None: ...
     @property
     def capacity(self) -> int:
-        """How many keys have room."""
+        """The maximum number of keys."""
 
     def __len__(self) -> int: ...
     def note(self, data: _Buffer, header: RawHeader, /) -> bool:
-        """Take the keys of a batch's records in; False, and none taken, if not all have room."""
+        """Add the keys of a batch's records; return False and add none if not all fit."""
 
     def sift(self, data: _Buffer, header: RawHeader, drops_tombstones: bool, /) -> Sifted:
-        """Leave out records whose key has a later offset, and tombstones if they may go."""
+        """Remove records whose key has a later offset, and tombstones if allowed."""
 
 def rebase(data: _Buffer, count: int, shift: int, /) -> bytes:
-    """Write records again with `shift` added to their timestamp deltas."""
+    """Rewrite records with `shift` added to their timestamp deltas."""

@@ -1,8 +1,8 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, freethreading_compatible=False
 """The loops of compaction. The contract is `_sieve.pyi`, the oracle `_sieve_twin.py`.
 
-Keys are known by SipHash-2-4 with 128 bits and a secret seed: nobody can make two keys that are
-taken for one. A slot is 24 bytes: the digest, and the offset plus one, so that zeros are empty.
+Keys are identified by SipHash-2-4 with 128 bits and a secret seed, so colliding keys cannot be
+constructed. A slot is 24 bytes: the digest, and the offset plus one, so that zeros mean empty.
 """
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
@@ -29,15 +29,15 @@ cdef extern from *:
     void rookery_prefetch(const void* address) noexcept nogil
 
 cdef enum:
-    # So many records are looked at before the first of them is looked up: a map is larger than
-    # the processor's caches, and their slots come from memory side by side meanwhile.
+    # The number of records that are read before the first of them is looked up. A map is larger
+    # than the processor's caches, so the slots are prefetched from memory in parallel.
     GROUP = 16
 
 cdef enum:
-    # A timestamp delta and a length may each take up so many bytes more than they did.
+    # The number of bytes by which a timestamp delta and a length may each grow.
     GROWTH = 16
 
-SLOT_BYTES = 27  # 24 bytes, of which one in ten stays empty
+SLOT_BYTES = 27  # 24 bytes, and one slot in ten stays empty
 
 
 cdef struct Slot:
@@ -60,7 +60,7 @@ cdef struct Span:
 
 
 cdef struct Sought:
-    # A record, the digest of its key, and where that belongs.
+    # A record, the digest of its key, and the slot of the digest.
     Span span
     Slot wanted
     uint64_t place
@@ -75,7 +75,7 @@ cdef struct Result:
 
 
 cdef struct Walk:
-    # How far a batch was read.
+    # The read position in a batch.
     Py_ssize_t at
     Py_ssize_t index
     int64_t last
@@ -88,7 +88,7 @@ cdef struct Walk:
 cdef Fault get_frame(
     const uint8_t* p, Py_ssize_t size, Py_ssize_t at, Span* span
 ) noexcept nogil:
-    """Find where a record ends, and its timestamp delta."""
+    """Find the end of a record, and its timestamp delta."""
     cdef int32_t length
     span.begin = at
     if get_varint(p, size, &at, &length) != FINE:
@@ -107,7 +107,7 @@ cdef Fault get_frame(
 cdef Fault get_span(
     const uint8_t* p, Py_ssize_t size, Py_ssize_t at, Batch* batch, int64_t last, Span* span
 ) noexcept nogil:
-    """Find what compaction looks at in a record; headers are not looked at."""
+    """Find the fields of a record that compaction reads; headers are not read."""
     cdef int32_t delta
     cdef Fault fault = get_frame(p, size, at, span)
     if fault != FINE:
@@ -202,7 +202,7 @@ cdef void digest(
 
 
 cdef class OffsetMap:
-    """The last offset of every key, known by a keyed digest of 16 bytes."""
+    """The last offset of every key, identified by a keyed 16-byte digest."""
 
     cdef Slot* slots
     cdef uint64_t slot_count
@@ -216,7 +216,7 @@ cdef class OffsetMap:
         self.slot_count = max(max_bytes, 2 * sizeof(Slot)) // sizeof(Slot)
         self.capacity = <Py_ssize_t>(self.slot_count - self.slot_count // 10 - 1)
         memcpy(self.seed, PyBytes_AS_STRING(seed), 16)
-        # Pages that no key falls into are never touched, and cost nothing.
+        # Pages without keys are never touched, and cost nothing.
         self.slots = <Slot*>calloc(self.slot_count, sizeof(Slot))
         if self.slots == NULL:
             raise MemoryError
@@ -228,14 +228,14 @@ cdef class OffsetMap:
         return self.used
 
     cdef void seek(self, const uint8_t* p, Sought* one) noexcept nogil:
-        """Have the slot of a record's key brought near; records without one have none."""
+        """Prefetch the slot of a record's key; records without a key have none."""
         if one.span.key_size >= 0:
             digest(p + one.span.key_at, one.span.key_size, self.seed, &one.wanted)
             one.place = one.wanted.low % self.slot_count
             rookery_prefetch(self.slots + one.place)
 
     cdef Slot* find(self, Sought* one) noexcept nogil:
-        """Find the slot of a key that was sought, or the empty one where it belongs."""
+        """Find the slot of a key, or the empty slot where it belongs."""
         cdef uint64_t at = one.place
         cdef Slot* slot
         while True:
@@ -251,7 +251,7 @@ cdef class OffsetMap:
     cdef Fault next_group(
         self, const uint8_t* p, Py_ssize_t size, Batch* batch, Walk* walk, Sought* some
     ) noexcept nogil:
-        """Read the next records and seek their keys; how many they are is in the walk."""
+        """Read the next records and prefetch their slots; the walk contains their number."""
         cdef Fault fault
         walk.found = 0
         while walk.found < GROUP and walk.index < batch.count:
@@ -266,7 +266,7 @@ cdef class OffsetMap:
         return FINE
 
     def note(self, data, header, /):
-        """Take the keys of a batch's records in; False, and none taken, if not all have room."""
+        """Add the keys of a batch's records; return False and add none if not all fit."""
         cdef Batch batch
         cdef Py_buffer buffer
         cdef Py_ssize_t index = 0
@@ -278,7 +278,7 @@ cdef class OffsetMap:
         try:
             with nogil:
                 fault = check_all(<const uint8_t*>buffer.buf, buffer.len, &batch, &index)
-                # Twice, so that of a batch which cannot be read nothing is taken.
+                # In two passes, so that no key is added of a batch that cannot be read.
                 if fault == FINE:
                     self.take_all(<const uint8_t*>buffer.buf, buffer.len, &batch)
         finally:
@@ -308,7 +308,7 @@ cdef class OffsetMap:
             slot.offset = one.span.offset + 1
 
     def sift(self, data, header, bint drops_tombstones, /):
-        """Leave out records whose key has a later offset, and tombstones if they may go."""
+        """Remove records whose key has a later offset, and tombstones if allowed."""
         cdef Batch batch
         cdef Py_buffer buffer
         cdef Result result
@@ -394,7 +394,7 @@ cdef inline void count_kept(Span* span, Result* result) noexcept nogil:
 cdef Fault check_all(
     const uint8_t* p, Py_ssize_t size, Batch* batch, Py_ssize_t* index
 ) noexcept nogil:
-    """See whether all records of a batch can be read; tell which one cannot."""
+    """Check that all records of a batch can be read; report the first that cannot."""
     cdef Span span
     cdef Walk walk = begun(batch)
     cdef Fault fault
@@ -411,7 +411,7 @@ cdef Fault check_all(
 
 
 def rebase(data, Py_ssize_t count, int64_t shift, /):
-    """Write records again with `shift` added to their timestamp deltas."""
+    """Rewrite records with `shift` added to their timestamp deltas."""
     cdef Py_buffer buffer
     cdef Py_ssize_t index = 0, size = 0
     cdef Fault fault

@@ -1,4 +1,4 @@
-"""The sieve in pure Python: the fallback where nothing was compiled, and the oracle in tests."""
+"""The sieve in pure Python: the fallback without compiled code, and the oracle in tests."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
 
-SLOT_BYTES = 180  # a digest and a number as objects, and their place in a dict
+SLOT_BYTES = 180  # a digest and a number as objects, and their entry in a dict
 _SEED_BYTES, _DIGEST_BYTES, _MIN_RECORD = 16, 16, 7
 _LOG_APPEND_TIME = 8
 _INT64_MAX, _INT64_MIN = 2**63 - 1, -(2**63)
@@ -28,7 +28,7 @@ _LEFT_OVER = "bytes are left over behind it"
 
 
 class _Frame(NamedTuple):
-    """Where a record lies, and its timestamp delta."""
+    """The position of a record, and its timestamp delta."""
 
     begin: int
     end: int
@@ -38,7 +38,7 @@ class _Frame(NamedTuple):
 
 
 class _Span(NamedTuple):
-    """What compaction looks at in a record."""
+    """The fields of a record that compaction reads."""
 
     begin: int
     end: int
@@ -49,7 +49,7 @@ class _Span(NamedTuple):
 
 
 class OffsetMap:
-    """The last offset of every key, known by a keyed digest of 16 bytes."""
+    """The last offset of every key, identified by a keyed 16-byte digest."""
 
     def __init__(self, max_bytes: int, seed: bytes) -> None:
         if len(seed) != _SEED_BYTES:
@@ -62,7 +62,7 @@ class OffsetMap:
         return len(self._offsets)
 
     def note(self, data: Buffer, header: RawHeader, /) -> bool:
-        """Take the keys of a batch's records in; False, and none taken, if not all have room."""
+        """Add the keys of a batch's records; return False and add none if not all fit."""
         if header[12] > self.capacity - len(self._offsets):
             return False
         for span in list(_spans(data, header)):
@@ -72,7 +72,7 @@ class OffsetMap:
         return True
 
     def sift(self, data: Buffer, header: RawHeader, drops_tombstones: bool, /) -> Sifted:  # noqa: FBT001 (a kernel's)
-        """Leave out records whose key has a later offset, and tombstones if they may go."""
+        """Remove records whose key has a later offset, and tombstones if allowed."""
         view = memoryview(data)
         kept = [
             span
@@ -94,7 +94,7 @@ class OffsetMap:
 
 
 def rebase(data: Buffer, count: int, shift: int, /) -> bytes:
-    """Write records again with `shift` added to their timestamp deltas."""
+    """Rewrite records with `shift` added to their timestamp deltas."""
     view = memoryview(data).cast("B")
     if not 0 <= count <= len(view) // _MIN_RECORD:
         raise Corrupt(f"{count} records do not fit into {len(view)} bytes")

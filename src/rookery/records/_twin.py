@@ -1,4 +1,4 @@
-"""The kernel in pure Python: the fallback where nothing was compiled, and the oracle in tests."""
+"""The kernel in pure Python: the fallback without compiled code, and the oracle in tests."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 Buffer: TypeAlias = bytes | bytearray | memoryview
 Row = TypeVar("Row", bound=tuple[Any, ...])
 
-# Measured: a patch costs 20 to 60 us here; reading 1 MB twice for its CRC costs 74.
+# Measured: a patch costs 20 to 60 us here; reading 1 MB twice for its CRC costs 74 us.
 PATCH_FROM_BYTES = 512 * 1024
 
 _HEADER = Struct(">qiibIhiqqqhii")
@@ -27,7 +27,7 @@ _HEADER_SIZE, _OVERHEAD, _MIN_RECORD = 61, 12, 7
 _MAGIC_AT, _CRC_FROM = 16, 21
 _INT32_MAX, _INT64_MAX, _INT64_MIN = 2**31 - 1, 2**63 - 1, -(2**63)
 _SNAPPY, _XERIAL = 2, b"\x82SNAPPY\x00"
-# How the other codecs begin; of zstd's frames some are to be skipped.
+# The first bytes of the other codecs; some zstd frames are skippable.
 _BEGINNINGS = {
     1: (b"\x1f\x8b\x08",),
     3: (b"\x04\x22\x4d\x18",),
@@ -46,7 +46,7 @@ _BAD_TIMESTAMP = "its timestamp is out of range"
 
 
 def scan(data: Buffer, rules: int, /) -> tuple[list[RawHeader], str, int]:
-    """Read and check the headers of all batches; then the fault that ended it, and where."""
+    """Parse and check the headers of all batches; also return the final fault and its position."""
     view = memoryview(data).cast("B")
     headers: list[RawHeader] = []
     at = 0
@@ -121,7 +121,7 @@ def _sequence_fault(header: RawHeader) -> str:
 
 
 def _body_fault(body: memoryview, header: RawHeader) -> str:
-    """Check records that lie open, and of compressed ones that they begin as their codec does."""
+    """Check uncompressed records; of compressed ones, check only the first bytes."""
     codec, count = header[5] & 7, header[12]
     if codec:
         return "" if count == 0 or _is_packed(bytes(body), codec, count) else "packed"
@@ -140,7 +140,7 @@ def _is_packed(body: bytes, codec: int, count: int) -> bool:
 
 
 def _is_snappy(body: bytes, count: int) -> bool:
-    """Tell whether it is xerial's framing, or raw and of a size that the records can have."""
+    """Return whether it is xerial's framing, or raw with a size that the records can have."""
     if body.startswith(_XERIAL):
         return True
     try:
@@ -151,7 +151,7 @@ def _is_snappy(body: bytes, count: int) -> bool:
 
 
 def walk(data: Buffer, header: RawHeader, /) -> tuple[int, int, int, int]:
-    """Check every record; tell lowest and highest timestamp, offset of the latter, null keys."""
+    """Check every record; return min and max timestamp, offset of the max, and null keys."""
     lowest, highest, offset_of_highest, null_keys = _INT64_MAX, _INT64_MIN, -1, 0
     for span in _spans(bytes(data), header):
         timestamp = span.timestamp
@@ -185,7 +185,7 @@ def _headers(raw: bytes, span: _Span) -> tuple[tuple[str, bytes | None], ...]:
     at = span.headers_at
     for _ in range(span.headers):
         size, at = _varint(raw, at, span.end)
-        # What is not UTF-8 must survive a rewrite, so strange bytes are kept, not replaced.
+        # Bytes that are not UTF-8 must survive a rewrite, so they are kept, not replaced.
         name = raw[at : at + size].decode("utf-8", "surrogateescape")
         size, at = _varint(raw, at + size, span.end)
         found.append((name, _cut(raw, at, size)))
@@ -194,11 +194,11 @@ def _headers(raw: bytes, span: _Span) -> tuple[tuple[str, bytes | None], ...]:
 
 
 class _Fault(Exception):  # noqa: N818
-    """What is wrong with the record at hand."""
+    """The fault of the current record."""
 
 
 class _Span:
-    """Where the parts of one record lie."""
+    """The positions of one record's parts."""
 
     __slots__ = (
         "end",
@@ -217,7 +217,7 @@ class _Span:
         if length < 0 or length > len(raw) - at:
             raise _Fault(_BAD_LENGTH)
         end = self.end = at + length
-        # The first byte holds the record's attributes, which nothing uses yet.
+        # The first byte contains the record's attributes, which are not used yet.
         self.timestamp, at = _varlong(raw, at + 1, end)
         self.offset, at = _varint(raw, at, end)
         self.key_size, self.key_at = _field(raw, at, end, _BAD_FIELD)
@@ -301,7 +301,7 @@ def _unsigned(raw: bytes, at: int, end: int, bits: int) -> tuple[int, int]:
 
 
 def encode(records: Iterable[RawRecord], base_offset: int, /) -> tuple[bytes, int, int, int, int]:
-    """Write records; tell the bytes, count, last offset delta, first and highest timestamp."""
+    """Write records; return bytes, count, last offset delta, first and highest timestamp."""
     out = bytearray()
     count, delta, first, highest = 0, -1, -1, _INT64_MIN
     _check_i64(base_offset)
@@ -388,7 +388,7 @@ def _multiply(left: int, right: int) -> int:
 
 
 def _squares() -> list[int]:
-    # x to the 8th is one byte's step; each next entry steps over twice as many.
+    # x to the 8th is a step of one byte; each next entry is twice as far.
     powers = [1 << 23]
     while len(powers) < 63:
         powers.append(_multiply(powers[-1], powers[-1]))
@@ -399,7 +399,7 @@ _POWERS = _squares()
 
 
 def shift(crc: int, length: int, /) -> int:
-    """Carry a CRC-32C past that many zero bytes."""
+    """Shift a CRC-32C past the given number of zero bytes."""
     if not 0 <= crc <= 0xFFFFFFFF or not 0 <= length <= _INT64_MAX:
         raise OverflowError("a CRC has 32 bits and a length is not negative")
     for power in _POWERS:

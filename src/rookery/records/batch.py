@@ -1,16 +1,16 @@
-"""The batch header of Kafka's format 2: read, check, stamp.
+"""The batch header of Kafka's format 2: parse, check, stamp.
 
-A batch stays as it is: a broker checks its frame, counts and CRC-32C, and its records if they are
-not compressed, and stamps offset and leader epoch, which lie before the bytes that the CRC covers.
-Everything else that is stamped changes the CRC: it is patched where that is cheaper than computing
-it anew.
+A batch is not rewritten. A broker checks its frame, counts and CRC-32C, and its records if they are
+not compressed. It stamps the offset and the leader epoch, which precede the bytes that the CRC
+covers. Stamping any other field changes the CRC. The CRC is patched where that is cheaper than
+computing it again.
 
     0 base offset (8)    8 length (4)    12 leader epoch (4)    16 magic (1)    17 CRC (4)
     21 attributes (2)    23 last offset delta (4)    27 base, 35 max timestamp (8 each)
     43 producer id (8)   51 producer epoch (2)    53 base sequence (4)    57 record count (4)
 
 Attributes: bits 0-2 codec, 3 LogAppendTime, 4 transactional, 5 control, 6 delete horizon. Kafka
-ignores and keeps the others, and so do we: a proxy may carry marks there.
+ignores and keeps the other bits, and so does Rookery: a proxy may store marks there.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from rookery.records.kernel import Buffer
 
 HEADER_SIZE = 61
 MIN_RECORD_SIZE = 7
-"""A record without key, value and headers, whose length, time and offset take one byte each."""
+"""The size of a record without key, value and headers, with one-byte length, time and offset."""
 OVERHEAD = 12
 MAGIC = 2
 NO_PRODUCER_ID = -1
@@ -53,14 +53,14 @@ _BROKEN = "records"
 
 
 class TimestampType(IntEnum):
-    """Whose clock a batch's timestamps come from."""
+    """The clock that sets a batch's timestamps."""
 
     CREATE_TIME = 0
     LOG_APPEND_TIME = 1
 
 
 class BatchHeader(NamedTuple):
-    """The fields of a batch header, and where the batch begins in the buffer it was read from."""
+    """The fields of a batch header, and the batch's position in its buffer."""
 
     base_offset: int
     batch_length: int
@@ -84,7 +84,7 @@ class BatchHeader(NamedTuple):
 
     @property
     def end(self) -> int:
-        """Where the next batch begins in the buffer."""
+        """The position of the next batch in the buffer."""
         return self.position + OVERHEAD + self.batch_length
 
     @property
@@ -94,14 +94,14 @@ class BatchHeader(NamedTuple):
 
     @property
     def last_sequence(self) -> int:
-        """The sequence of the last record, or -1; sequences wrap round after 2**31 - 1."""
+        """The sequence of the last record, or -1; sequences wrap around after 2**31 - 1."""
         if self.base_sequence < 0:
             return -1
         return (self.base_sequence + self.last_offset_delta) & 0x7FFFFFFF
 
     @property
     def codec(self) -> Codec:
-        """How the records are compressed."""
+        """The compression codec of the records."""
         found = CODECS.get(self.attributes & CODEC_MASK)
         if found is None:
             raise _error("codec", self.position, from_producer=False)
@@ -119,12 +119,12 @@ class BatchHeader(NamedTuple):
 
     @property
     def is_control(self) -> bool:
-        """Whether the batch holds markers and not a user's records."""
+        """Whether the batch contains markers instead of a user's records."""
         return bool(self.attributes & CONTROL)
 
     @property
     def has_delete_horizon(self) -> bool:
-        """Whether the base timestamp says when tombstones and markers may go (KIP-534)."""
+        """Whether the base timestamp is the delete horizon of tombstones and markers (KIP-534)."""
         return bool(self.attributes & DELETE_HORIZON)
 
     @property
@@ -133,39 +133,39 @@ class BatchHeader(NamedTuple):
         return self.producer_id > NO_PRODUCER_ID
 
     def appended_at(self, time_ms: int) -> BatchHeader:
-        """Make the header of a topic with LogAppendTime, where one time holds for all records."""
+        """Return the header for a topic with LogAppendTime: one time applies to all records."""
         return self._replace(attributes=self.attributes | LOG_APPEND_TIME, max_timestamp=time_ms)
 
     def pack(self) -> bytes:
-        """Write the 61 bytes of the header as it stands, the CRC included."""
+        """Return the 61 bytes of the header unchanged, including the CRC."""
         return FIELDS.pack(*self[:13])
 
 
 def parse(records: Buffer, at: int = 0) -> BatchHeader:
-    """Read one header and check nothing but that the batch is whole and of magic 2."""
+    """Parse one header; check only that the batch is complete and has magic 2."""
     if len(records) - at >= HEADER_SIZE:
         header = BatchHeader._make((*FIELDS.unpack_from(records, at), at))
         if header.magic == MAGIC and HEADER_SIZE <= header.size <= len(records) - at:
             return header
-    # Something is wrong: the kernel knows the name of every fault.
+    # Something is wrong: the kernel determines the name of the fault.
     _, fault, _ = kernel.scan(memoryview(records)[at:], HEADERS_ONLY)
     raise _error(fault or "incomplete", at, from_producer=False)
 
 
 def validate(records: Buffer) -> list[BatchHeader]:
-    """Check what a producer sent, and read the headers of its batches.
+    """Check batches that a producer sent, and parse their headers.
 
-    Records that are not compressed are walked over. Compressed ones are not opened, which costs far
-    more than all the rest (`record.inspect` does it): they must begin as their codec's output does,
-    and be long enough for the records that the header claims.
+    Uncompressed records are walked. Compressed records are not decompressed, because that costs far
+    more than all other checks (`record.inspect` does it). They must start like their codec's
+    output, and be long enough for the records that the header claims.
 
-    The rules are Kafka's, and stricter only where no client goes: LogAppendTime, a producer id
-    below -1 or without an epoch, offsets of records with gaps, and bytes after the last batch are
-    refused. Left to the handler: that Produce 3 and later carry one batch for a partition, and
-    that zstd needs Produce 7.
+    The rules are Kafka's, and stricter only in cases that no client uses. The stricter rules reject
+    LogAppendTime, a producer id below -1 or without an epoch, record offsets with gaps, and bytes
+    after the last batch. Two checks are left to the handler: Produce 3 and later carry one batch
+    per partition, and zstd requires Produce 7.
 
     Raises:
-        ApiError: with the code that Kafka answers.
+        ApiError: with the error code that Kafka returns.
     """
     headers, fault, at = kernel.scan(records, _PRODUCED)
     if fault == _BROKEN:
@@ -182,16 +182,16 @@ def validate(records: Buffer) -> list[BatchHeader]:
 
 
 def _has_room(header: BatchHeader) -> bool:
-    """Whether the compressed bytes can become the records claimed, and no more than is opened."""
+    """Return whether the compressed bytes can contain the claimed records within the limit."""
     most = (header.size - HEADER_SIZE) * CODECS[header.attributes & CODEC_MASK].expansion
     return header.record_count * MIN_RECORD_SIZE <= min(most, DEFAULT_LIMIT)
 
 
 def verify(records: Buffer) -> list[BatchHeader]:
-    """Check batches that were read back from a log, where compaction may have left gaps.
+    """Check batches that were read from a log, where compaction may have left gaps.
 
     Raises:
-        Corrupt: something is wrong, or the last batch is not all there.
+        Corrupt: a batch is damaged, or the last batch is incomplete.
     """
     headers, fault, at = kernel.scan(records, STORED)
     if fault:
@@ -200,10 +200,10 @@ def verify(records: Buffer) -> list[BatchHeader]:
 
 
 def fetched(records: Buffer) -> list[BatchHeader]:
-    """Check batches that a broker sent: like `verify`, but the last one may be cut off.
+    """Check batches that a broker sent: like `verify`, but the last one may be incomplete.
 
-    A broker fills a response up to its byte limit, so that what does not fit ends anywhere.
-    The remainder is left out; it begins at the `end` of the last header.
+    A broker fills a response up to its byte limit, so the last batch may be cut off at any byte.
+    The remainder is left out; it starts at the `end` of the last header.
     """
     headers, fault, at = kernel.scan(records, STORED)
     if fault and fault != "incomplete":
@@ -212,13 +212,13 @@ def fetched(records: Buffer) -> list[BatchHeader]:
 
 
 def outline(records: Buffer) -> list[BatchHeader]:
-    """Read the headers of whole batches, as far as they make sense; the CRC is not computed."""
+    """Parse the headers of complete batches up to the first fault, without computing CRCs."""
     headers, _, _ = kernel.scan(records, HEADERS_ONLY)
     return list(map(BatchHeader._make, headers))
 
 
 def sound(records: Buffer) -> tuple[list[BatchHeader], Error | None]:
-    """Check batches as `fetched` does; return those before a fault, and the fault."""
+    """Check batches like `fetched`; return those before a fault, and the fault."""
     headers, fault, at = kernel.scan(records, STORED)
     is_fault = bool(fault) and fault != "incomplete"
     error = _error(fault, at, from_producer=False) if is_fault else None
@@ -226,7 +226,7 @@ def sound(records: Buffer) -> tuple[list[BatchHeader], Error | None]:
 
 
 def split(records: Buffer) -> Iterator[tuple[BatchHeader, memoryview]]:
-    """Yield every whole batch of a trusted buffer with its header; the CRC is not computed."""
+    """Yield every complete batch of a trusted buffer with its header, without computing CRCs."""
     view = memoryview(records)
     headers, fault, at = kernel.scan(view, HEADERS_ONLY)
     if fault and fault != "incomplete":
@@ -237,9 +237,9 @@ def split(records: Buffer) -> Iterator[tuple[BatchHeader, memoryview]]:
 
 
 def stamp(batch: Buffer, base_offset: int, leader_epoch: int) -> tuple[bytes, memoryview]:
-    """Give a batch its offset and leader epoch: a new beginning and the rest, which is not copied.
+    """Stamp offset and leader epoch: return a new prefix and the rest, which is not copied.
 
-    Both lie outside the CRC, so this costs the same for any size.
+    Both fields are outside the CRC, so the cost does not depend on the size.
     """
     view = memoryview(batch)
     _, length, _ = _PREFIX.unpack_from(view)
@@ -249,16 +249,16 @@ def stamp(batch: Buffer, base_offset: int, leader_epoch: int) -> tuple[bytes, me
 def stamp_into(
     batch: bytearray | memoryview, base_offset: int, leader_epoch: int, at: int = 0
 ) -> None:
-    """Give a batch its offset and leader epoch, in place."""
+    """Stamp offset and leader epoch in place."""
     _, length, _ = _PREFIX.unpack_from(batch, at)
     _PREFIX.pack_into(batch, at, base_offset, length, leader_epoch)
 
 
 def restamp(batch: Buffer, header: BatchHeader) -> tuple[bytes, memoryview]:
-    """Give a batch another header, made by `_replace` from its own, and make the CRC right.
+    """Replace a batch's header with one made by `_replace` from its own, and update the CRC.
 
-    Returns the new 61 bytes and the rest, which is not copied. Whether the CRC was right before
-    is not looked at: a wrong one stays wrong, so that damage is never hidden.
+    Returns the new 61 bytes and the rest, which is not copied. The old CRC is not verified. A wrong
+    CRC stays wrong, so that damage is never hidden.
     """
     view = memoryview(batch)[header.position :]
     _, length, _ = _PREFIX.unpack_from(view)
@@ -272,13 +272,13 @@ def restamp(batch: Buffer, header: BatchHeader) -> tuple[bytes, memoryview]:
 
 
 def restamp_into(batch: bytearray | memoryview, header: BatchHeader) -> None:
-    """Do what `restamp` does, in place."""
+    """Replace a batch's header like `restamp`, in place."""
     head, _ = restamp(batch, header)
     memoryview(batch)[header.position : header.position + HEADER_SIZE] = head
 
 
 def seal(header: BatchHeader, body: Buffer) -> bytes:
-    """Write a header whose length and CRC fit the body that follows it."""
+    """Return a header whose length and CRC match the body that follows it."""
     length = HEADER_SIZE - OVERHEAD + len(body)
     if length > 0x7FFFFFFF:
         raise ApiError(ErrorCode.MESSAGE_TOO_LARGE, "a batch cannot be 2 GiB long")
@@ -313,7 +313,7 @@ _FAULTS = {
 
 
 def _broken(records: Buffer, at: int) -> ApiError:
-    """Walk over records once more, to tell which one is wrong, and why."""
+    """Walk the records again to determine which one is broken, and why."""
     header = parse(records, at)
     try:
         kernel.walk(memoryview(records)[at + HEADER_SIZE : header.end], header)
@@ -323,7 +323,7 @@ def _broken(records: Buffer, at: int) -> ApiError:
 
 
 def reason(fault: str) -> str:
-    """Return what is wrong with a stored batch, by the name that the kernel has for it."""
+    """Return the description of a stored batch's fault, by the kernel's name for it."""
     if fault in legacy.MAGICS:
         return str(legacy.refuse(fault, from_producer=False))
     return _FAULTS[fault][1]

@@ -38,13 +38,13 @@ def decode(
 ) -> Iterator[pa.RecordBatch]:
     """Yield the records of fetched batches as columns, in the order given.
 
-    Everything goes into one RecordBatch until a limit of `reading` is reached. Rows before a
-    fault are yielded before it is raised.
+    All records go into one RecordBatch until a limit of `reading` is reached. Rows before a fault
+    are yielded before it is raised.
 
     Raises:
-        Corrupt: a batch cannot be read; the text names topic, partition and offset.
-        ApiError: a batch is of an old format or an unknown codec, or grows beyond its limit.
-        ConfigError: one record alone is larger than `max_bytes`.
+        Corrupt: a batch cannot be read; the message names topic, partition and offset.
+        ApiError: a batch has an old format or an unknown codec, or exceeds its size limit.
+        ConfigError: a single record is larger than `max_bytes`.
     """
     decoder = _columns.Decoder(reading or _READ_ALL)
     for batches in fetched:
@@ -58,14 +58,14 @@ def decode(
 def encode(
     rows: pa.RecordBatch | pa.Table, writing: WriteSettings | None = None
 ) -> Iterator[bytearray]:
-    """Yield the rows as record batches: columns key, value, headers, timestamp, offset.
+    """Yield the rows as record batches; the columns are key, value, headers, timestamp, offset.
 
-    Missing columns and nulls mean no key, no value, no headers, the default timestamp. Other
-    columns are left out.
+    Missing columns and nulls mean no key, no value, no headers, or the default timestamp. Other
+    columns are ignored.
 
     Raises:
-        ApiError: a row cannot be a record (too large, timestamp, offsets, header); it is named.
-        ConfigError: a setting or a missing column makes the whole impossible.
+        ApiError: a row cannot be a record (size, timestamp, offset, header); the message names it.
+        ConfigError: a setting or a missing column makes encoding impossible.
     """
     chosen = writing or WriteSettings()
     done = 0
@@ -97,7 +97,7 @@ def _may_be_alone(error: ApiError, writing: WriteSettings) -> bool:
 
 
 def _alone(ready: pa.RecordBatch, row: int, offset: int, writing: WriteSettings) -> _columns.Packed:
-    # The rows end with this one, so that no other joins it, and a refusal has its number.
+    # The slice ends with this row, so that no other row joins it and errors have its number.
     packer = _columns.Packer(ready.slice(0, row + 1), writing.timestamp_ms)
     return packer.pack(row, offset, writing.max_record_bytes - HEADER_SIZE)
 
@@ -134,5 +134,5 @@ def _compress(batch: bytearray, writing: WriteSettings) -> tuple[bytearray, int]
 
 
 def _sequence(base: int, done: int) -> int:
-    # Kafka's sequence numbers go round, from the highest int32 to 0.
+    # Kafka's sequence numbers wrap around from the highest int32 to 0.
     return base if base < 0 else (base + done) % (INT32_MAX + 1)

@@ -1,8 +1,8 @@
-"""The codecs of a batch's records. To add one, add a row to `CODECS`: its id is the attribute bits.
+"""The compression codecs of batches. To add one, add a row to `CODECS` with its attribute bits.
 
-Whatever comes out of a decompressor is bounded: sizes that the input states are checked before
-memory is taken, and where none is stated the output is made in pieces and counted. Compressed
-data can be 32 000 times smaller than what it becomes.
+All decompressed output is bounded. Sizes that the input states are checked before memory is
+allocated. Where no size is stated, the output is produced and counted in pieces. Compressed data
+can expand by a factor of 32 000.
 """
 
 from __future__ import annotations
@@ -23,11 +23,12 @@ if TYPE_CHECKING:
     from zstandard import ZstdDecompressor
 
 DEFAULT_LIMIT = 128 * 1024 * 1024
-"""Bytes that one batch may become if the caller does not say."""
+"""The maximum decompressed size of one batch, if the caller sets none."""
 
-# Every client writes one; each costs a decompressor's set-up, so a million would be an attack.
+# Every client writes one frame. Each costs a decompressor's set-up, so a million would be an
+# attack.
 _MAX_FRAMES = 1024
-# What a decompressor may keep for looking back. Java and the zstd tool stop here, too.
+# The maximum window of a decompressor, the same as in Java and the zstd tool.
 _MAX_WINDOW = 128 * 1024 * 1024
 _PIECE = 256 * 1024
 _LARGE_PIECE = 4 * 1024 * 1024
@@ -35,25 +36,25 @@ _LARGE_PIECE = 4 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Codec:
-    """One way to compress: the id that batches carry, its name in configs, and the two ways."""
+    """A codec: its id in batches, its name in configs, and its two functions."""
 
     id: int
     name: str
     expansion: int
-    """How many times longer the output can be than the input, by the format."""
+    """The maximum ratio of output to input size that the format allows."""
     _compress: Callable[[Buffer, int | None], bytes]
     _decompress: Callable[[memoryview, int], bytes | bytearray]
 
     def compress(self, data: Buffer, level: int | None = None) -> bytes:
-        """Compress into what every Kafka client reads; levels are the library's own."""
+        """Compress into a format that every Kafka client reads; levels are the library's own."""
         return self._compress(data, level)
 
     def decompress(self, data: Buffer, limit: int = DEFAULT_LIMIT) -> bytes | bytearray:
-        """Decompress what any Kafka client writes, to `limit` bytes at most.
+        """Decompress the output of any Kafka client, to at most `limit` bytes.
 
         Raises:
-            Corrupt: the data is damaged, cut off, or followed by something else.
-            ApiError: it would become longer than the limit, or its library is missing.
+            Corrupt: the data is damaged, truncated, or followed by other bytes.
+            ApiError: the output would exceed the limit, or the library is missing.
         """
         try:
             opened = self._decompress(memoryview(data).cast("B"), limit)
@@ -66,7 +67,7 @@ class Codec:
             raise Corrupt(
                 f"{self.name}: {len(data)} bytes cannot be decompressed: {error}"
             ) from error
-        # Here, where the error is gone that would keep the pieces alive.
+        # Here, because the exception that kept the pieces alive is no longer referenced.
         if opened is None or len(opened) >= heap.LARGE:
             heap.give_back()
         if opened is None:
@@ -89,11 +90,11 @@ def named(name: str) -> Codec:
 
 
 class _TooLong(Exception):  # noqa: N818
-    """The output would pass the limit."""
+    """The output would exceed the limit."""
 
 
 class _Output:
-    """Pieces of output, counted, in memory that grows: never are pieces and the whole there."""
+    """Counted output in growing memory, so that pieces and the whole never exist together."""
 
     __slots__ = ("_first", "_rest", "left")
 
@@ -138,7 +139,7 @@ _imported = cache(import_module)
 
 @cache
 def _gzip_library() -> ModuleType:
-    # Both have the same functions; isal is ten times faster at packing.
+    # Both have the same functions; isal compresses ten times faster.
     try:
         return import_module("isal.isal_zlib")
     except ImportError:
@@ -180,7 +181,7 @@ def _gunzip(data: memoryview, limit: int) -> bytes | bytearray:
 
 def _gunzip_member(data: memoryview, at: int, index: int, output: _Output) -> int:
     member = _gzip_library().decompressobj(wbits=31)
-    # What a member leaves over is copied, so only the first one is fed all there is.
+    # A member's leftover input is copied, so only the first member gets all input at once.
     piece = len(data) if index == 0 else _PIECE
     while at < len(data) and not member.eof:
         rest: memoryview | bytes = data[at : at + piece]
@@ -214,7 +215,7 @@ def _unsnappy(data: memoryview, limit: int) -> bytes | bytearray:
 
 def _lz4(data: Buffer, level: int | None) -> bytes:
     library = _library("lz4.frame", "lz4")
-    # Java's reader knows neither linked blocks nor a stated size that is wrong.
+    # Java's reader supports neither linked blocks nor a wrong stated size.
     packed: bytes = library.compress(
         data, compression_level=level or 0, block_linked=False, store_size=False
     )
@@ -234,7 +235,7 @@ def _unlz4(data: memoryview, limit: int) -> bytes | bytearray:
 
 def _unlz4_frame(library: ModuleType, data: memoryview, at: int, output: _Output) -> int:
     context = library.create_decompression_context()
-    # The library takes the memory for a piece at once; no input grows by more than 255.
+    # The library allocates the memory for a whole piece, and no input expands by more than 255.
     size = min(max(_PIECE, 4 * len(data)), 255 * len(data), _LARGE_PIECE)
     is_end = False
     while not is_end:

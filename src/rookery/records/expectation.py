@@ -1,4 +1,4 @@
-"""What a log says of stored batches, before any of them is read: for `records/scan`."""
+"""The log's expectations of stored batches, before they are read: for `records/scan`."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ FAR: Final = (1 << 63) - 1
 
 
 class OffsetRule(Enum):
-    """Where batches get their offsets, and which offsets may be missing."""
+    """How batches get their offsets, and which offsets may be missing."""
 
     ASSIGNED = auto()
-    """The log assigns them one after the other: producers send batches without offsets."""
+    """The log assigns consecutive offsets: producers send batches without offsets."""
     DENSE = auto()
-    """The batches carry them, and none is missing."""
+    """The batches carry offsets without gaps."""
     SPARSE = auto()
-    """The batches carry them in ascending order; compaction may have removed some."""
+    """The batches carry offsets in ascending order; compaction may have removed some."""
     UNCHECKED = auto()
-    """The batches carry them, and nothing is known of them."""
+    """The batches carry offsets that are not checked."""
 
 
 class ExtentLike(Protocol):
-    """Bytes of an object, and the offsets of the batches in them: a row of the state is one."""
+    """A byte range of an object, and the offsets of its batches; a row of the state is one."""
 
     @property
     def base_offset(self) -> int:
-        """The first offset, the lowest possible one if offsets may be missing."""
+        """The first offset; a lower bound if offsets may be missing."""
 
     @property
     def end_offset(self) -> int:
@@ -56,7 +56,7 @@ class ExpectedExtent(NamedTuple):
 
 
 class Expectation(NamedTuple):
-    """What the log says of the batches in some bytes."""
+    """The log's expectations of the batches in a byte range."""
 
     extents: Sequence[ExtentLike]
     """Adjacent extents; the bytes begin in the first one."""
@@ -64,17 +64,17 @@ class Expectation(NamedTuple):
     position: int
     """The position of the first byte in its object."""
     base_offset: int
-    """The offset of the first batch, the lowest possible one if offsets may be missing."""
+    """The offset of the first batch; a lower bound if offsets may be missing."""
     is_exact: bool = True
-    """Whether the first batch must have the base offset; if sparse, that of every extent, too."""
+    """Whether the first batch must have the base offset; if sparse, also that of every extent."""
     epoch_at: EpochAt | None = None
     """Checks the leader epochs that batches carry; None leaves them unchecked."""
     crcs: Sequence[int] = ()
     """The CRC-32C of every extent, if they are known."""
     is_covered: bool = False
-    """Whether the CRCs of batches are left out: extents have their own, or the caller checks."""
+    """Whether batch CRCs are not checked: extents have their own, or the caller checks."""
     is_atomic: bool = False
-    """Whether damage condemns all of its extent, whose offsets may be read from the same bytes."""
+    """Whether damage invalidates its whole extent, whose offsets may come from the same bytes."""
 
     @classmethod
     def of(cls, extent: ExtentLike, rule: OffsetRule) -> Expectation:
@@ -89,14 +89,14 @@ class Expectation(NamedTuple):
         return last.position + last.size
 
     def extent_at(self, position: int) -> int:
-        """Return the index of the extent that holds a position, of the last one if none does."""
+        """Return the index of the extent that contains a position, or of the last one."""
         for index, extent in enumerate(self.extents):
             if position < extent.position + extent.size:
                 return index
         return len(self.extents) - 1
 
     def starting(self, position: int, base_offset: int, *, is_exact: bool) -> Expectation:
-        """Expect the same of the bytes from a later position on."""
+        """Return the same expectation for the bytes from a later position on."""
         index = self.extent_at(position)
         return self._replace(
             extents=self.extents[index:],

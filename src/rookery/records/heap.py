@@ -1,15 +1,15 @@
-"""Memory that the C library keeps after something large was freed: given back, or used again.
+"""Controls memory that the C library keeps after large blocks were freed.
 
-Requests can be a hundred megabytes, and what a compressed batch becomes is a thousand times what
-was sent. All that is freed soon, but glibc keeps it for the next one, and in a heap for every
-thread. Other C libraries are left as they are.
+Requests can be a hundred megabytes, and a compressed batch can expand by a factor of a thousand.
+This memory is freed soon, but glibc keeps it for the next allocation, in one heap per thread. Other
+C libraries are not changed.
 
-How a process uses memory is for its program to decide. Only processes of our own call `keep`: the
-broker, the caretaker, and the worker daemon for Spark, which is off by default. In all others,
+Memory policy is the decision of the program. Only Rookery's own processes call `keep`: the broker,
+the caretaker, and the worker daemon for Spark, which is off by default. In all other processes,
 `give_back` does nothing, whatever part of the library calls it.
 
-Having large blocks mapped and unmapped one by one (`M_MMAP_THRESHOLD`) is no way out: reads from
-disk took three times the processor time, for the pages of every new block have to be cleared.
+Mapping and unmapping each large block (`M_MMAP_THRESHOLD`) is not a solution: reads from disk took
+three times the processor time, because the pages of every new block must be cleared.
 """
 
 from __future__ import annotations
@@ -26,22 +26,21 @@ _LARGEST_IN_HEAP: Final = 8 * 1024 * 1024
 _MOST_FREE: Final = 64 * 1024 * 1024
 
 LARGE: Final = 8 * 1024 * 1024
-"""From how many freed bytes on `give_back` is worth its time, some milliseconds at worst."""
+"""The number of freed bytes from which `give_back` is worth its cost: milliseconds at worst."""
 
 
-# Has an item in a process that has called `keep`, and in those that it forks.
+# Not empty in a process that has called `keep`, and in the processes it forks.
 _ours: Final[list[bool]] = []
 
 
 def keep(largest: int = _LARGEST_IN_HEAP) -> None:
-    """Have large blocks that were freed used again, for a process whose memory is looked after.
+    """Reuse large freed blocks, in a process whose memory policy is ours.
 
-    Only the main function of a process of ours may call this.
-
-    Otherwise glibc gives each back to the system at once, and clears the pages of the next.
+    Only the main function of a Rookery process may call this. Without it, glibc returns each block
+    to the system immediately, and the pages of the next block must be cleared.
 
     Args:
-        largest: blocks of this size or more are given back nevertheless.
+        largest: blocks of this size or more are still returned to the system.
     """
     tune = _of_the_library("mallopt")
     tune(_MMAP_THRESHOLD, largest)
@@ -50,7 +49,7 @@ def keep(largest: int = _LARGEST_IN_HEAP) -> None:
 
 
 def give_back() -> None:
-    """Give back what is free by now, in a process that called `keep`."""
+    """Return free memory to the system, in a process that called `keep`."""
     if any(_ours):
         _of_the_library("malloc_trim")(0)
 

@@ -1,4 +1,4 @@
-"""The hot loops over batches and records: compiled if they were built, else their Python twin.
+"""The hot loops over batches and records: compiled if built, else their Python twin.
 
 Both modules have the same functions and raise the same errors; `_kernel.pyi` is the contract.
 """
@@ -13,9 +13,9 @@ Buffer: TypeAlias = bytes | bytearray | memoryview
 
 FROM_PRODUCER = 1
 CHECK_CRC = 2
-# Walk over records that are not compressed; of others, look how they begin.
+# Walk uncompressed records; check only the start of compressed ones.
 CHECK_RECORDS = 4
-# The codecs that `scan` lets pass are bits of the same number, from here up.
+# The codecs that `scan` accepts are bits of the same number, from this bit up.
 CODECS_SHIFT = 8
 
 if TYPE_CHECKING:

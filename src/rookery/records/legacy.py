@@ -1,19 +1,19 @@
-"""Message formats 0 and 1 (Kafka before 0.11): recognised, and refused as Kafka 4 refuses them.
+"""Message formats 0 and 1 (Kafka before 0.11): detected, and rejected like in Kafka 4.
 
-Kafka 4 answers INVALID_RECORD to a Produce whose records are not of magic 2. Where such data is
-found in a log, UNSUPPORTED_FOR_MESSAGE_FORMAT says that a Kafka up to 3.9 must rewrite it first.
+Kafka 4 returns INVALID_RECORD to a Produce request whose records do not have magic 2. For such data
+in a log, UNSUPPORTED_FOR_MESSAGE_FORMAT means that a Kafka up to 3.9 must rewrite it first.
 """
 
 from __future__ import annotations
 
 from rookery.errors import ApiError, ErrorCode
 
-# The kernel's names for them: all formats keep their magic in the same byte.
+# The kernel's names for them; all formats store their magic in the same byte.
 MAGICS = ("magic 0", "magic 1")
 
 
 def refuse(magic: str, *, from_producer: bool) -> ApiError:
-    """Make the error for a producer that sends an old format, or a log that holds one."""
+    """Return the error for a producer that sends an old format, or a log that contains one."""
     if from_producer:
         return ApiError(
             ErrorCode.INVALID_RECORD,

@@ -1,4 +1,4 @@
-"""Which partition keys belong to, and rows by partition: compiled if it was built, else its twin.
+"""Computes the partitions of keys and groups rows by partition: compiled, else its twin.
 
     found = partitions(offsets, data, 0, rows, False, 8)     # as Java's producer does it
     order, sizes = gather(found, 8)

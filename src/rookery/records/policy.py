@@ -19,10 +19,10 @@ from rookery.records.scan import BatchDamage, Scan, frame, scan, too_short
 
 
 def serve(data: Buffer, expected: Expectation, offset: int) -> Scan:
-    """Return the sound batches from the one that holds an offset on.
+    """Return the sound batches from the one that contains an offset on.
 
-    Damage matters only if no wanted batch precedes it: then there are no headers. Damage in a
-    batch before the wanted one does not hide it, provided that the offsets after it are certain.
+    Damage matters only if no requested batch precedes it: then there are no headers. Damage in a
+    batch before the requested one does not hide it, provided that the offsets after it are certain.
     """
     found = first = scan(data, expected)
     later, by = expected, 0
@@ -44,12 +44,12 @@ def rewrite(data: Buffer, expected: Expectation) -> Scan:
 
 
 def examine(data: Buffer, expected: Expectation, starts: Sequence[int] = ()) -> Iterator[Scan]:
-    """Yield the sound batches, a scan for those before each damage and one for the rest.
+    """Yield the sound batches: one scan for those before each damage, and one for the rest.
 
     Args:
         data: the bytes.
-        expected: what the log says of them.
-        starts: further positions at which batches begin, to go on from after damage.
+        expected: the log's expectations of them.
+        starts: further positions at which batches begin, to resume from after damage.
     """
     view = memoryview(data)
     found = _whole(scan(view, expected), expected)
@@ -64,7 +64,7 @@ def examine(data: Buffer, expected: Expectation, starts: Sequence[int] = ()) -> 
 
 
 def _whole(found: Scan, expected: Expectation) -> Scan:
-    """Take it for damage if the data ends before the extents do."""
+    """Report damage if the data ends before the extents do."""
     position = expected.position + found.end
     if found.damage is not None or position == expected.end:
         return found
@@ -75,7 +75,7 @@ def _whole(found: Scan, expected: Expectation) -> Scan:
 def _after(
     damage: BatchDamage, expected: Expectation, view: memoryview, starts: Sequence[int] = ()
 ) -> Expectation | None:
-    """Expect what follows damage: the next batch by the length of this one, or the next start."""
+    """Return the expectation after damage, at the next batch by length, or at the next start."""
     index = expected.extent_at(damage.position)
     extent = expected.extents[index]
     stop = extent.position + extent.size
@@ -97,7 +97,7 @@ def _after(
 def _lead_to(
     offset: int, damage: BatchDamage, expected: Expectation, view: memoryview
 ) -> Expectation | None:
-    """Expect what follows damage if it holds an offset; sparse extents are passed as a whole."""
+    """Return the expectation after damage if it contains an offset; skip whole sparse extents."""
     is_sparse = expected.rule is OffsetRule.SPARSE
     later = _after(damage._replace(end=0) if is_sparse else damage, expected, view)
     if later is None or expected.is_atomic:
@@ -110,7 +110,7 @@ def _lead_to(
 
 
 def _is_certain(rest: Scan, later: Expectation) -> bool:
-    """Whether batches after damage have the right offsets: they lead to the end of the extent."""
+    """Return whether the offsets after damage are right: they lead to the end of the extent."""
     if not rest.headers:
         return rest.damage is None
     extent = later.extents[0]

@@ -1,7 +1,7 @@
-"""What is read into columns: fetched batches, the columns asked for, and what can be wrong.
+"""The input of decoding to columns: fetched batches, requested columns, and faults.
 
-The compiled decoder and its Python twin both read these values, and raise the faults named here,
-so that they cannot differ in words.
+The compiled decoder and its Python twin both use these values and raise the faults defined here, so
+that their messages cannot differ.
 """
 
 from __future__ import annotations
@@ -45,13 +45,13 @@ COLUMNS = (
 
 @dataclass(frozen=True, slots=True)
 class PartitionBatches:
-    """Record batches of one topic-partition, one after another, as a fetch or a segment has them.
+    """Consecutive record batches of one topic-partition, from a fetch or a segment.
 
-    A fetch returns whole batches: only records with `from_offset` <= offset < `until_offset` are
-    read. `aborted` lists aborted transactions, whose records are left out: producer id, first
-    offset, and the offset of the marker that ends it. A Fetch response does not tell that one
-    (`END`), but has the marker itself; elsewhere it may lie apart from the records behind it.
-    Control batches are always left out.
+    A fetch returns whole batches, so only records with `from_offset` <= offset < `until_offset` are
+    read. `aborted` lists aborted transactions, whose records are left out, as producer id, first
+    offset and offset of the marker that ends the transaction. A Fetch response does not report the
+    marker's offset (`END`), but contains the marker itself. In other sources the marker may be
+    stored apart from the records. Control batches are always left out.
     """
 
     topic: str
@@ -64,18 +64,18 @@ class PartitionBatches:
 
 @dataclass(frozen=True, slots=True)
 class ReadSettings:
-    """Which columns are wanted, and the bounds of reading them.
+    """The requested columns, and the limits of decoding.
 
     Attributes:
-        columns: names out of `COLUMNS`, in the order wanted; others are not looked at.
+        columns: names out of `COLUMNS`, in the requested order; others are not decoded.
         views: key and value as `binary_view` into the fetched data, which must not change while
             the columns live, instead of copies as `binary`.
-        check_crc: refuse a batch whose checksum is wrong.
-        allow_cut: ignore a last batch that is not all there (a fetch may cut it).
+        check_crc: reject a batch whose checksum is wrong.
+        allow_cut: ignore an incomplete last batch (a fetch may cut it off).
         max_bytes: keys, values and headers in one RecordBatch, in bytes; Arrow's own limit is the
             default.
         max_rows: rows in one RecordBatch.
-        max_inflated_bytes: what one compressed batch may grow to.
+        max_inflated_bytes: the maximum decompressed size of one batch.
     """
 
     columns: tuple[str, ...] = COLUMNS
@@ -107,7 +107,7 @@ def _schema(columns: tuple[str, ...], views: bool) -> pa.Schema:  # noqa: FBT001
     return pa.schema([(name, _FIXED.get(name, content)) for name in columns])
 
 
-# Faults of a batch, then of a record in it. The decoder's inner loop knows them by their place.
+# Faults of a batch, then of a record in it. The decoder's inner loop refers to them by index.
 FAULTS = (
     "",
     "the data ends before the batch does",
@@ -149,12 +149,12 @@ FAULTS = (
 
 
 def corrupt(topic: str, partition: int, offset: int, what: int) -> Corrupt:
-    """Name the batch that cannot be read, and why."""
+    """Return the error for a batch that cannot be read."""
     return Corrupt(f"{_where(topic, partition, offset)}: {FAULTS[what]}")
 
 
 def bad_magic(topic: str, partition: int, offset: int, magic: int) -> Error:
-    """Refuse what is not of format 2."""
+    """Return the error for a batch that does not have format 2."""
     if magic > 1:
         return corrupt(topic, partition, offset, MAGIC)
     refused = legacy.refuse(legacy.MAGICS[magic], from_producer=False)
@@ -162,7 +162,7 @@ def bad_magic(topic: str, partition: int, offset: int, magic: int) -> Error:
 
 
 def too_big(topic: str, partition: int, offset: int, size: int, limit: int) -> ConfigError:
-    """Say that one record alone is above the limit of a RecordBatch."""
+    """Return the error for a single record above the limit of a RecordBatch."""
     where = f"{topic}-{partition}, offset {offset}"
     return ConfigError(f"max_bytes={limit}: the record at {where} needs {size}; raise the limit")
 

@@ -1,4 +1,4 @@
-"""Records inside a batch: read them, build batches of them, and the markers of control batches."""
+"""Records inside a batch: reading them, building batches, and control markers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from rookery.records.kernel import Buffer
 
 
 class Record(NamedTuple):
-    """One record. In a new batch, an offset of -1 means the one after the record before."""
+    """One record. In a new batch, offset -1 means the offset after the previous record."""
 
     key: bytes | None
     value: bytes | None
@@ -27,7 +27,7 @@ class Record(NamedTuple):
 
 
 class BatchContents(NamedTuple):
-    """What a walk over a batch's records found, without making any.
+    """The result of a walk over a batch's records, without creating record objects.
 
     Records without a time (-1) do not count as the earliest.
     """
@@ -38,10 +38,10 @@ class BatchContents(NamedTuple):
     null_keys: int
 
     def check_times(self, now_ms: int, before_ms: int, after_ms: int) -> None:
-        """Refuse records that are too far from now (`message.timestamp.before.max.ms`, `after`).
+        """Reject records too far from now (`message.timestamp.before.max.ms`, `after`).
 
         Raises:
-            ApiError: INVALID_TIMESTAMP, as Kafka answers where producers set the time.
+            ApiError: INVALID_TIMESTAMP, like Kafka for topics with CreateTime.
         """
         earliest, latest = now_ms - before_ms, now_ms + after_ms
         for time in (self.min_timestamp, self.max_timestamp):
@@ -54,7 +54,7 @@ class BatchContents(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchSettings:
-    """What a new batch carries besides its records."""
+    """The properties of a new batch in addition to its records."""
 
     codec: Codec = NONE
     level: int | None = None
@@ -68,7 +68,7 @@ class BatchSettings:
 
     @property
     def attributes(self) -> int:
-        """The bits that say all this in the header."""
+        """The attribute bits of the header."""
         bits = batches.TRANSACTIONAL if self.is_transactional else 0
         return bits | (batches.CONTROL if self.is_control else 0) | self.codec.id
 
@@ -77,37 +77,37 @@ PLAIN = BatchSettings()
 
 
 def payload(batch: Buffer, header: BatchHeader, limit: int = DEFAULT_LIMIT) -> Buffer:
-    """Return the bytes of the records, decompressed if need be, else as a view."""
+    """Return the bytes of the records, decompressed if necessary, else as a view."""
     body = memoryview(batch)[header.position + batches.HEADER_SIZE : header.end]
     codec = header.codec
-    # Compaction leaves batches without records, and with nothing to decompress.
+    # Compaction leaves batches without records, which have nothing to decompress.
     if codec is NONE or header.record_count == 0:
         return body
     return codec.decompress(body, limit)
 
 
 def read(batch: Buffer, header: BatchHeader, limit: int = DEFAULT_LIMIT) -> Iterator[Record]:
-    """Go through the records of a batch that has been checked; each is made when asked for.
+    """Iterate over the records of a checked batch; each is created on demand.
 
     Raises:
-        Corrupt: a record is not what its lengths say.
-        ApiError: decompressed, the records would pass the limit.
+        Corrupt: a record does not match its lengths.
+        ApiError: the decompressed records would exceed the limit.
     """
     return kernel.decode(payload(batch, header, limit), header, Record)
 
 
 def read_all(records: Buffer, limit: int = DEFAULT_LIMIT) -> Iterator[Record]:
-    """Go through the records of all batches that a broker sent; markers are left out."""
+    """Iterate over the records of all batches that a broker sent, without markers."""
     for header in batches.fetched(records):
         if not header.is_control:
             yield from read(records, header, limit)
 
 
 def inspect(batch: Buffer, header: BatchHeader, limit: int = DEFAULT_LIMIT) -> BatchContents:
-    """Check every record that a producer sent, down to its headers.
+    """Check every record that a producer sent, including its headers.
 
     Raises:
-        ApiError: INVALID_RECORD if one is broken, MESSAGE_TOO_LARGE if they pass the limit.
+        ApiError: INVALID_RECORD if one is broken, MESSAGE_TOO_LARGE if they exceed the limit.
     """
     try:
         return BatchContents(*kernel.walk(payload(batch, header, limit), header))
@@ -116,10 +116,10 @@ def inspect(batch: Buffer, header: BatchHeader, limit: int = DEFAULT_LIMIT) -> B
 
 
 def build(records: Iterable[Record], settings: BatchSettings = PLAIN) -> bytes:
-    """Write a batch; the base timestamp is the first record's.
+    """Build a batch; the base timestamp is the first record's.
 
     Raises:
-        ValueError: there are no records, or their offsets do not rise.
+        ValueError: there are no records, or their offsets do not increase.
     """
     body, count, last_delta, first, highest = kernel.encode(records, settings.base_offset)
     if not count:
@@ -144,7 +144,7 @@ def build(records: Iterable[Record], settings: BatchSettings = PLAIN) -> bytes:
 
 
 class Control(NamedTuple):
-    """A control record: its type, and for the end of a transaction its coordinator's epoch."""
+    """A control record: its type, and for an end of transaction the coordinator's epoch."""
 
     type: ControlRecordType | int
     coordinator_epoch: int | None
@@ -160,7 +160,7 @@ def build_marker(
     settings: BatchSettings,
     timestamp: int,
 ) -> bytes:
-    """Write the batch that ends a producer's transaction."""
+    """Build the batch that ends a producer's transaction."""
     if outcome not in {ControlRecordType.ABORT, ControlRecordType.COMMIT}:
         raise ValueError(f"{outcome.name} does not end a transaction")
     record = Record(
@@ -170,8 +170,8 @@ def build_marker(
 
 
 def build_control(record: Record, settings: BatchSettings) -> bytes:
-    """Write a control batch around a record that has been made already."""
-    # A marker has no sequence of its own; Kafka never compresses one.
+    """Build a control batch around an existing record."""
+    # A marker has no sequence, and Kafka never compresses one.
     bits = BatchSettings(
         base_offset=settings.base_offset,
         partition_leader_epoch=settings.partition_leader_epoch,
@@ -184,7 +184,7 @@ def build_control(record: Record, settings: BatchSettings) -> bytes:
 
 
 def control(record: Record) -> Control:
-    """Read what a record of a control batch says.
+    """Parse a record of a control batch.
 
     Raises:
         Corrupt: its key or value is too short.

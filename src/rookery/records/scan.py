@@ -36,15 +36,15 @@ _new = tuple.__new__
 
 
 class BatchDamage(NamedTuple):
-    """What is wrong with stored bytes, and where."""
+    """The reason and the position of damage in stored bytes."""
 
     position: int
     """The position, in the object, of the first batch or extent that cannot be trusted."""
     offset: int
-    """The first offset that the bytes cannot be trusted to hold."""
+    """The first offset that is affected."""
     reason: str
     is_torn: bool = False
-    """Whether the bytes only end too early, as they do after a crash."""
+    """Whether the bytes only end too early, as after a crash."""
     end: int = 0
     """The position after the damaged batch by its own length; 0 if that cannot be read."""
     end_offset: int = 0
@@ -52,34 +52,34 @@ class BatchDamage(NamedTuple):
 
     @property
     def text(self) -> str:
-        """The damage in words, without the name of the object."""
+        """A description of the damage, without the name of the object."""
         return f"byte {self.position}, offset {self.offset}: {self.reason}"
 
 
 def corrupt(damage: BatchDamage, name: str = "", object_id: int | None = None) -> Corrupt:
-    """Make the error for damage, in the file or object of this name if one is given."""
+    """Return the error for damage, with the name of the file or object if given."""
     return Corrupt(damage.text, name=name, object_id=object_id)
 
 
 def too_short(position: int, offset: int, missing: int) -> BatchDamage:
-    """Name the damage of an object that ends too soon."""
+    """Return the damage of an object that ends too early."""
     return BatchDamage(position, offset, f"the object ends {missing} bytes too soon", is_torn=True)
 
 
 class Scan(NamedTuple):
-    """The sound batches of some bytes, and why they are not more."""
+    """The sound batches of a byte range, and why there are no more."""
 
     data: memoryview
     """The bytes that the headers' positions refer to."""
     headers: list[BatchHeader]
-    """With the offsets that the log gives them, even if the bytes have none."""
+    """With the offsets that the log assigns, even if the bytes have none."""
     end: int
     """The byte of the data after the last sound batch."""
     next_offset: int
     """The offset after the last sound batch."""
     damage: BatchDamage | None = None
     needed: int = 0
-    """If the data ends within a batch: how many bytes of that batch the next scan needs."""
+    """If the data ends within a batch: the bytes of that batch that the next scan needs."""
 
     @property
     def sound(self) -> memoryview:
@@ -100,7 +100,7 @@ class Scan(NamedTuple):
         return self._replace(headers=headers[first:])
 
     def moved(self, data: memoryview, by: int) -> Scan:
-        """Return the same with positions in the bytes that this scan's data is the end of."""
+        """Return the scan with positions in a buffer that ends with this scan's data."""
         headers = [header._replace(position=header.position + by) for header in self.headers]
         return self._replace(data=data, headers=headers, end=self.end + by)
 
@@ -132,17 +132,17 @@ def scan(data: Buffer, expected: Expectation) -> Scan:
 
 
 class Scanner:
-    """Scans one extent that comes in pieces; a batch that is cut in two is joined."""
+    """Scans one extent that arrives in pieces; a batch that is split is joined."""
 
     def __init__(self, expected: Expectation) -> None:
-        """Begin with the first byte of what is expected."""
+        """Start at the first byte of the expectation."""
         self.expected = expected
-        """What is expected of the batches that were not scanned yet."""
+        """The expectation for the batches that were not scanned yet."""
         self._rest: list[memoryview] = []
         self._missing = 0  # bytes that the batch in `_rest` lacks
 
     def feed(self, data: Buffer) -> Iterator[Scan]:
-        """Take the next bytes; yield what is whole. After damage, nothing more may be fed."""
+        """Take the next bytes; yield complete batches. After damage, no more bytes may be fed."""
         view = memoryview(data)
         while self._rest and view:
             self._rest.append(view[: self._missing])
@@ -172,7 +172,7 @@ class Scanner:
 
 
 class _Walk(NamedTuple):
-    """The batches whose offsets are right, the offset after them, and what is wrong there."""
+    """The batches whose offsets are right, the offset after them, and the damage there."""
 
     headers: list[BatchHeader]
     next_offset: int
@@ -180,7 +180,7 @@ class _Walk(NamedTuple):
 
 
 def _assign(rows: list[RawHeader], expected: Expectation) -> _Walk:
-    """Give batches their offsets; their counts must lead to the end of each extent."""
+    """Assign offsets to batches; their counts must lead to the end of each extent."""
     start, offset = expected.position, expected.base_offset
     extents = iter(expected.extents)
     extent = next(extents)
@@ -203,7 +203,7 @@ def _assign(rows: list[RawHeader], expected: Expectation) -> _Walk:
     else:
         if end < stop or offset == last:
             return _Walk(headers, offset)
-    # No offset of this extent is certain: which of its counts is wrong cannot be known.
+    # No offset of this extent is certain, since the wrong count cannot be identified.
     reason = _misfit(offset, last, end - stop)
     return _Walk(headers[:first], base, BatchDamage(max(extent.position, start), base, reason))
 
@@ -246,7 +246,7 @@ def _compare(rows: list[RawHeader], expected: Expectation) -> _Walk:
 def _misplaced(
     row: RawHeader, expected: Expectation, offset: int, extent: ExtentLike, *, is_early: bool
 ) -> BatchDamage:
-    """Name what is wrong with the offsets or the epoch of a batch."""
+    """Return the damage of a batch with wrong offsets or a wrong epoch."""
     position = expected.position + row[_AT]
     end, stop = position + OVERHEAD + row[_LENGTH], extent.position + extent.size
     base, after = row[_BASE], row[_BASE] + row[_DELTA] + 1
@@ -262,7 +262,7 @@ def _misplaced(
 
 
 def _trust(rows: list[RawHeader], expected: Expectation) -> _Walk:
-    """Take offsets as they are."""
+    """Accept the offsets that batches carry."""
     headers = list(map(BatchHeader._make, rows))
     return _Walk(headers, headers[-1].last_offset + 1 if headers else expected.base_offset)
 
@@ -282,7 +282,7 @@ def _misfit(offset: int, last: int, excess: int) -> str:
 
 
 def _covered(view: memoryview, expected: Expectation) -> int:
-    """Return how many bytes come before the first extent whose CRC is not right."""
+    """Return the number of bytes before the first extent whose CRC is wrong."""
     for extent, crc in zip(expected.extents, expected.crcs, strict=True):
         begin = extent.position - expected.position
         end = begin + extent.size
@@ -300,7 +300,7 @@ def _uncovered(expected: Expectation, at: int) -> BatchDamage:
 def _faulty(
     view: memoryview, expected: Expectation, at: int, offset: int, reason: str
 ) -> BatchDamage:
-    """Name the damage of a batch, and where the next one begins if that is known."""
+    """Return the damage of a batch, and the position of the next one if it is known."""
     position = expected.position + at
     extent = expected.extents[expected.extent_at(position)]
     offset = max(offset, extent.base_offset)
@@ -314,7 +314,7 @@ def _faulty(
 def _cut_off(
     view: memoryview, expected: Expectation, at: int, offset: int
 ) -> tuple[BatchDamage | None, int]:
-    """Return how long the batch is that the data ends in, or damage if its extent is too short."""
+    """Return the length of the batch that the data ends in, or damage if it exceeds its extent."""
     needed = OVERHEAD
     if len(view) - at >= OVERHEAD:
         needed += int.from_bytes(view[at + 8 : at + OVERHEAD], "big", signed=True)
@@ -337,7 +337,7 @@ def _before_extent(
 
 
 def frame(view: memoryview, at: int) -> BatchHeader | None:
-    """Read the header of a batch, sound or not; None if no whole batch can begin there."""
+    """Parse the header of a batch, sound or not; None if no complete batch can start there."""
     try:
         return batches.parse(view, at)
     except Error:

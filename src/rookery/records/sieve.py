@@ -1,4 +1,4 @@
-"""Which records of a batch compaction keeps: compiled if it was built, else its Python twin.
+"""Selects the records of a batch that compaction keeps: compiled, else its Python twin.
 
     last = OffsetMap(128 << 20, seed)
     last.note(payload, header)                      # pass one, over what is new

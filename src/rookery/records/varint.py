@@ -1,10 +1,10 @@
-"""Numbers of as many bytes as they need, as in records of Kafka, in Avro and in Protobuf."""
+"""Variable-length integers, as in Kafka records, Avro and Protobuf."""
 
 from __future__ import annotations
 
 
 def zigzag(value: int) -> bytes:
-    """Write a signed number of up to 64 bits."""
+    """Encode a signed number of up to 64 bits."""
     rest = (value << 1) ^ (value >> 63)
     found = bytearray()
     while rest > 0x7F:

@@ -1,4 +1,4 @@
-"""What is written from columns: the settings, the columns taken, and what is refused."""
+"""The input of encoding from columns: settings, accepted columns, and errors."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from rookery.records.reading import HEADERS, INT32_MAX
 
 _TAKEN = ("key", "value", "headers", "timestamp", "offset")
 LAST_TIMESTAMP = 2**62
-"""Beyond it, differences of timestamps would not fit 64 bits."""
+"""With later timestamps, differences would not fit into 64 bits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,13 +22,13 @@ class WriteSettings:
     """How rows become batches.
 
     Attributes:
-        codec: compression; a batch that would not become smaller is left as it is.
-        max_batch_bytes: the size of a batch, header included.
-        max_record_bytes: a record that is larger has a batch of its own, which has no more bytes
-            than this before it is compressed; 0: it is refused.
+        codec: compression; a batch that would not become smaller is not compressed.
+        max_batch_bytes: the size of a batch, including its header.
+        max_record_bytes: a larger record gets its own batch, of at most this many bytes before
+            compression; 0: it is rejected.
         base_offset: the first row's offset; the broker assigns its own anyway.
-        keep_offsets: take offsets from the column `offset` instead, gaps included.
-        timestamp_ms: for rows without a timestamp; -1 is Kafka's word for none.
+        keep_offsets: take offsets from the column `offset` instead, including gaps.
+        timestamp_ms: for rows without a timestamp; -1 is Kafka's value for none.
         leader_epoch: as a producer writes it, -1.
         producer_id, producer_epoch, base_sequence: of an idempotent producer.
         transactional: the batches are part of the producer's transaction.
@@ -63,7 +63,7 @@ class WriteSettings:
 
 
 def prepare(rows: pa.RecordBatch, writing: WriteSettings) -> pa.RecordBatch:
-    """Bring the columns that records have into the types that the packer reads; check them."""
+    """Convert record columns to the types that the packer reads, and check them."""
     taken = [name for name in _TAKEN if name in rows.schema.names]
     if "key" not in taken and "value" not in taken:
         raise ConfigError(f"columns {rows.schema.names}: a record needs a key or a value")
@@ -76,25 +76,25 @@ def prepare(rows: pa.RecordBatch, writing: WriteSettings) -> pa.RecordBatch:
 
 
 def too_large(row: int, size: int, limit: int) -> ApiError:
-    """Refuse a row that no batch of the size wanted can hold."""
+    """Return the error for a row that does not fit into a batch."""
     what = f"its record of {size} bytes is above the {limit} that a batch has room for"
     return _refuse(ErrorCode.MESSAGE_TOO_LARGE, row, what)
 
 
 def bad_offset(row: int) -> ApiError:
-    """Refuse offsets that are negative or do not rise."""
+    """Return the error for offsets that are negative or do not increase."""
     return _refuse(ErrorCode.INVALID_RECORD, row, "offsets must rise, from 0 up")
 
 
 def bad_timestamp(row: int) -> ApiError:
-    """Refuse a time that Kafka does not know."""
+    """Return the error for a timestamp out of range."""
     return _refuse(
         ErrorCode.INVALID_TIMESTAMP, row, "its timestamp is before 1970 or too far ahead"
     )
 
 
 def bad_header(row: int) -> ApiError:
-    """Refuse a header without a key."""
+    """Return the error for a header without a key."""
     return _refuse(ErrorCode.INVALID_RECORD, row, "a header is null or has no key")
 
 
@@ -105,7 +105,7 @@ def _refuse(code: ErrorCode, row: int, what: str) -> ApiError:
 def _prepare(name: str, column: pa.Array[Any]) -> pa.Array[Any]:
     try:
         ready = _cast(name, column)
-        # Offsets into buffers are followed without looking, so they are looked at here.
+        # The packer follows offsets into buffers unchecked, so they are validated here.
         ready.validate(full=True)
     except pa.ArrowException as error:
         raise ConfigError(
@@ -128,6 +128,6 @@ def _cast(name: str, column: pa.Array[Any]) -> pa.Array[Any]:
 
 def _milliseconds(column: pa.Array[Any]) -> pa.Array[Any]:
     if pa.types.is_timestamp(column.type):
-        # Kafka knows no finer time: what is below a millisecond is cut off, not refused.
+        # Kafka has no finer times: fractions of a millisecond are truncated, not rejected.
         column = column.cast(pa.timestamp("ms", tz=column.type.tz), safe=False)
     return column.cast(pa.int64())

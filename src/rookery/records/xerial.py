@@ -10,21 +10,21 @@ from struct import Struct
 
 MAGIC = b"\x82SNAPPY\x00"
 HEADER = MAGIC + b"\x00\x00\x00\x01\x00\x00\x00\x01"
-# What snappy-java writes, so no reader's buffer is too small.
+# The block size of snappy-java, so that no reader's buffer is too small.
 BLOCK_SIZE = 32 * 1024
-# A three-byte copy yields 64 bytes at most, and nothing in the format yields more.
+# A three-byte copy yields at most 64 bytes, and no element of the format yields more.
 _MAX_RATIO = 22
 
 _LENGTH = Struct(">i")
 
 
 def is_framed(data: memoryview) -> bool:
-    """Tell whether the data is xerial's framing and not raw snappy."""
+    """Return whether the data uses xerial's framing rather than raw snappy."""
     return data[: len(MAGIC)] == MAGIC and len(data) >= len(HEADER)
 
 
 def blocks(data: memoryview) -> list[memoryview]:
-    """Cut framed data into its raw blocks.
+    """Split framed data into its raw blocks.
 
     Raises:
         ValueError: a block is cut off.
@@ -32,7 +32,7 @@ def blocks(data: memoryview) -> list[memoryview]:
     found = []
     at = len(HEADER)
     while at < len(data):
-        # Java's reader takes several framed streams in a row for one, so their headers recur.
+        # Java's reader accepts concatenated framed streams, so headers may recur.
         if is_framed(data[at:]):
             at += len(HEADER)
             continue
@@ -48,10 +48,10 @@ def blocks(data: memoryview) -> list[memoryview]:
 
 
 def stated_size(block: memoryview) -> int:
-    """Read how long a raw block says that it will become.
+    """Read the decompressed size that a raw block states.
 
     Raises:
-        ValueError: there is no such number, or no block of this length can become so long.
+        ValueError: there is no such number, or no block of this length can expand so far.
     """
     size = 0
     for index, byte in enumerate(block[:5]):

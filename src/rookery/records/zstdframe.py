@@ -1,7 +1,7 @@
-"""The outline of a zstd frame (RFC 8878): where its blocks end, without decompressing anything.
+"""The outline of a zstd frame (RFC 8878): block boundaries, without decompressing.
 
-The library decompresses all that it is given and has no bound for what comes out. No block
-yields more than 128 KiB, so whoever knows where blocks end can stop between two of them.
+The library decompresses all its input without a limit on the output. No block yields more than 128
+KiB, so a caller that knows the block boundaries can stop between two blocks.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ _RAW, _RLE, _COMPRESSED = 0, 1, 2
 
 
 class FrameStep(NamedTuple):
-    """A stretch of input that ends with a block, and at most how much comes out of it."""
+    """A range of input that ends with a block, and its maximum output size."""
 
     end: int
     most: int
 
 
 class Frame(NamedTuple):
-    """Where a frame's parts lie; the window is what the decompressor must keep in memory."""
+    """The positions of a frame's parts; the window is the memory that the decompressor needs."""
 
     begin: int
     blocks: int
@@ -33,7 +33,7 @@ class Frame(NamedTuple):
 
 
 def skippable(data: memoryview, at: int) -> int:
-    """Tell how long a skippable frame there is, or 0 if it is none."""
+    """Return the length of the skippable frame there, or 0 if there is none."""
     if _number(data, at, 4) not in _SKIPPABLE:
         return 0
     size = 8 + _number(data, at + 4, 4)
@@ -68,7 +68,7 @@ def steps(data: memoryview, found: Frame, limit: int) -> Iterator[FrameStep]:
     """Yield the blocks of a frame; the checksum belongs to the last."""
     at = found.blocks
     is_last = 0
-    # Blocks of no content are legal; a frame made of them would be looked at for ever.
+    # Empty blocks are legal; without a limit, a frame of empty blocks would be parsed for too long.
     allowed = 1024 + len(data) // 64 + limit // MAX_BLOCK
     while not is_last:
         allowed -= 1

@@ -1,1 +1,1 @@
-"""Who is it, and may he: TLS contexts and SASL."""
+"""Authentication and access control: TLS contexts, SASL and access rules."""

@@ -1,11 +1,11 @@
 """Which resources a request touches, and which operation its client needs on each.
 
-An API states its rows where it is served; access control and its documentation follow from them:
+An API declares its rows where it is served; access control and its documentation use them:
 
     touches=(named(TOPIC, WRITE), named(TRANSACTIONAL_ID, WRITE))
 
-A client needs all rows whose version and condition fit the request. Rows say nothing about how
-the names are found: the kinds of the message's fields tell.
+A client needs all rows whose version and condition match the request. Rows do not define how the
+names are found: the kinds of the message's fields determine that.
 """
 
 from __future__ import annotations
@@ -45,29 +45,29 @@ class AclResource(IntEnum):
 
 
 class AccessScope(Enum):
-    """Which resources of its type a row is about."""
+    """The resources of its type that a row covers."""
 
     NAMED = "named"
-    """Each one that the request names; broker settings stand for the cluster."""
+    """Each one that the request names; broker settings count as the cluster."""
     LISTED = "listed"
-    """Each one that the answer lists, asked for by name or not."""
+    """Each one that the response lists, requested by name or not."""
     ANY = "any"
-    """One is enough, whichever it is."""
+    """Any single one is sufficient."""
     WHOLE = "whole"
     """The cluster itself, for the request as a whole."""
 
 
 class Denial(Enum):
-    """What a client is answered if an operation is denied."""
+    """The response if an operation is denied."""
 
     REFUSE = "refuse"
     """An error for the denied resource; the others are served."""
     REFUSE_REQUEST = "refuse request"
-    """An error for the whole request: nothing of it is done."""
+    """An error for the whole request: none of it is executed."""
     OMIT = "omit"
-    """The resource is left out of the answer."""
+    """The resource is omitted from the response."""
     REDACT = "redact"
-    """The request is served; the answer leaves out the details that need the operation."""
+    """The request is served; the response omits the details that need the operation."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,11 +79,11 @@ class Access:
     scope: AccessScope
     denial: Denial
     or_on_cluster: Operation | None = None
-    """An operation on the cluster that will do instead, for all the resources together."""
+    """An operation on the cluster that is sufficient instead, for all the resources together."""
     versions: range | None = None
     """The request's versions to which the row applies; None for all."""
     when: Callable[[Any], bool] | None = None
-    """Whether the row applies to a request; its docstring says when that is. None for always."""
+    """Decides whether the row applies to a request; its docstring documents when. None: always."""
 
     def applies(self, version: int, request: object) -> bool:
         """Whether the client of a request needs the operation."""

@@ -1,7 +1,7 @@
-"""What a server keeps of a password: SCRAM's salted keys (RFC 5802), never the password itself.
+"""The stored form of a password: SCRAM's salted keys (RFC 5802), never the password itself.
 
-Passwords are hashed as their UTF-8 bytes, without SASLprep: Apache Kafka and its clients do so, and
-a credential made here or there must be the same.
+Passwords are hashed as their UTF-8 bytes, without SASLprep. Apache Kafka and its clients do the
+same, and credentials must be interchangeable.
 """
 
 from __future__ import annotations
@@ -12,17 +12,17 @@ from dataclasses import dataclass, field
 from typing import Final
 
 HASHES: Final = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
-"""The hash function behind each SCRAM mechanism."""
+"""The hash function of each SCRAM mechanism."""
 
 MIN_ITERATIONS: Final = 4096
-# A hostile peer may name any count: a million costs a second, 2³¹ would cost half an hour.
+# A hostile peer may send any count: a million costs a second, 2³¹ would cost half an hour.
 MAX_ITERATIONS: Final = 1_000_000
 SALT_BYTES: Final = 16
 
 
 @dataclass(frozen=True, slots=True)
 class ScramCredential:
-    """One user's keys for one SCRAM mechanism; whoever reads them cannot log in with them."""
+    """One user's keys for one SCRAM mechanism; the keys are not sufficient to log in."""
 
     mechanism: str
     salt: bytes = field(repr=False)
@@ -56,10 +56,10 @@ class ScramCredential:
 
 
 def check_iterations(iterations: int) -> None:
-    """Refuse counts that are unsafe or absurd, before anything is computed.
+    """Reject counts that are unsafe or excessive, before any computation.
 
     Raises:
-        ValueError: it is out of bounds.
+        ValueError: the count is out of range.
     """
     if not MIN_ITERATIONS <= iterations <= MAX_ITERATIONS:
         raise ValueError(
@@ -71,7 +71,7 @@ def hash_name(mechanism: str) -> str:
     """Return hashlib's name for the mechanism's hash.
 
     Raises:
-        ValueError: the mechanism is not a SCRAM one that we know.
+        ValueError: the mechanism is not a known SCRAM mechanism.
     """
     if mechanism not in HASHES:
         raise ValueError(f"{mechanism!r} is not one of {', '.join(HASHES)}")

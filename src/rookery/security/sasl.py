@@ -1,4 +1,4 @@
-"""The port for SASL mechanisms, sans-IO: bytes in, bytes out; who carries them is not our concern.
+"""The port for SASL mechanisms, sans-IO: bytes in, bytes out, independent of the transport.
 
 A mechanism is a module in `mechanisms` with
 
@@ -6,7 +6,8 @@ A mechanism is a module in `mechanisms` with
     def client(name: str, login: Login) -> ClientExchange      our side towards a broker
     def server(name: str, accounts: Accounts, nonce: str) -> ServerExchange
 
-Adding one is adding a file: the folder is scanned. Mechanisms are pure: nonces are given to them.
+To add a mechanism, add a file: the folder is scanned. Mechanisms are pure: the caller supplies
+nonces.
 """
 
 from __future__ import annotations
@@ -21,12 +22,12 @@ from rookery.errors import ApiError, ConfigError, ErrorCode, ProtocolError
 from rookery.security.credential import ScramCredential
 
 MAX_MESSAGE_BYTES: Final = 64 * 1024
-"""The longest message that either side reads; all comes from a peer we do not trust yet."""
+"""The maximum size of a message that either side reads, because the peer is not trusted yet."""
 
 
 @dataclass(frozen=True, slots=True)
 class Login:
-    """Who we are to a broker. A nonce must be fresh for each exchange: `random.token(18).hex()`."""
+    """Credentials for a broker. Each exchange needs a fresh nonce: `random.token(18).hex()`."""
 
     username: str
     password: str = field(repr=False)
@@ -34,21 +35,21 @@ class Login:
 
 
 class Accounts(Protocol):
-    """What a server knows of its users. Answers come from memory: an exchange never waits."""
+    """A server's user database. It answers from memory: an exchange never waits."""
 
     @property
     def secret(self) -> bytes:
-        """Bytes that only this cluster knows; the salts of unknown users are made from them."""
+        """A secret of this cluster, from which the salts of unknown users are derived."""
 
     @property
     def iterations(self) -> int:
-        """The count that credentials usually have; unknown users seem to have it, too."""
+        """The usual iteration count of credentials; unknown users appear to have it, too."""
 
     def scram(self, mechanism: str, username: str) -> ScramCredential | None:
         """Return the user's credential for that mechanism, or None if there is none."""
 
     def has_password(self, username: str, password: str) -> bool:
-        """Tell whether it is the user's password; takes as long when there is no such user."""
+        """Return whether the password is correct; takes as long for an unknown user."""
 
 
 class ClientExchange(Protocol):
@@ -61,7 +62,7 @@ class ClientExchange(Protocol):
 
     @property
     def is_done(self) -> bool:
-        """Whether both sides have proved what the mechanism lets them prove."""
+        """Whether both sides have completed the proofs of the mechanism."""
 
     def first(self) -> bytes:
         """Return the first message."""
@@ -84,7 +85,7 @@ class ServerExchange(Protocol):
 
     @property
     def username(self) -> str:
-        """Return who the client is; a RuntimeError before `is_done`."""
+        """Return the authenticated user name; raises RuntimeError before `is_done`."""
 
     def respond(self, message: bytes) -> bytes:
         """Take the client's message, return the answer to send.
@@ -95,7 +96,7 @@ class ServerExchange(Protocol):
 
 
 class Mechanism(Protocol):
-    """What a module in `mechanisms` offers."""
+    """The interface of a module in `mechanisms`."""
 
     NAMES: tuple[str, ...]
 
@@ -108,7 +109,7 @@ class Mechanism(Protocol):
 
 @cache
 def mechanisms() -> dict[str, Mechanism]:
-    """Return what the folder offers, by name, sorted."""
+    """Return the available mechanisms, by name, sorted."""
     folder = import_module("rookery.security.mechanisms")
     found: dict[str, Mechanism] = {}
     for info in pkgutil.iter_modules(folder.__path__, f"{folder.__name__}."):
@@ -134,7 +135,7 @@ def open_client(name: str, login: Login) -> ClientExchange:
 
 
 def open_server(name: str, accounts: Accounts, nonce: str) -> ServerExchange:
-    """Begin to let a client in.
+    """Start an exchange as the server.
 
     Raises:
         ApiError: UNSUPPORTED_SASL_MECHANISM.
@@ -146,16 +147,16 @@ def open_server(name: str, accounts: Accounts, nonce: str) -> ServerExchange:
 
 
 def refusal(text: str = "invalid credentials") -> ApiError:
-    """Make the error for a login that failed.
+    """Create the error for a failed login.
 
-    The default says the same for an unknown user and a wrong password, so that nobody can find
-    out who has an account.
+    The default text is the same for an unknown user and a wrong password, so that it does not
+    reveal which accounts exist.
     """
     return ApiError(ErrorCode.SASL_AUTHENTICATION_FAILED, text)
 
 
 def check_login(mechanism: str, login: Login) -> None:
-    """Refuse what cannot be sent.
+    """Reject credentials that cannot be sent.
 
     Raises:
         ConfigError: name or password is empty, holds a NUL or cannot be written in UTF-8.
@@ -168,7 +169,7 @@ def check_login(mechanism: str, login: Login) -> None:
 
 
 def read_challenge(message: bytes) -> str:
-    """Decode what a server sent, within bounds."""
+    """Decode a server's message, within limits."""
     if len(message) > MAX_MESSAGE_BYTES:
         raise ProtocolError(f"a SASL challenge of {len(message)} bytes is too long")
     try:
@@ -178,7 +179,7 @@ def read_challenge(message: bytes) -> str:
 
 
 def read_response(message: bytes) -> str:
-    """Decode what a client sent, within bounds."""
+    """Decode a client's message, within limits."""
     if len(message) > MAX_MESSAGE_BYTES:
         raise refusal("the SASL message is too long")
     try:

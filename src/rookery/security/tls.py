@@ -1,4 +1,4 @@
-"""TLS settings to `ssl.SSLContext`, for both ends; TLS 1.2 is the least that is spoken."""
+"""Converts TLS settings to `ssl.SSLContext`, for both ends; the minimum version is TLS 1.2."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rookery.errors import ConfigError
 
 
 class ClientAuth(Enum):
-    """Whether a server wants the client's certificate; the values are Kafka's."""
+    """Whether a server requests the client's certificate; the values are Kafka's."""
 
     NONE = "none"
     REQUESTED = "requested"
@@ -20,7 +20,7 @@ class ClientAuth(Enum):
 
 @dataclass(frozen=True, slots=True)
 class KeyPair:
-    """Who we are: a certificate chain (PEM file) and its private key."""
+    """A certificate chain (PEM file) and its private key."""
 
     certificate_file: str
     """Our certificate first, then those that lead to the authority."""
@@ -29,15 +29,15 @@ class KeyPair:
     """The private key; None if it is in the certificate file."""
 
     key_password: str | None = field(default=None, repr=False)
-    """What the key is encrypted with, if it is."""
+    """The password of the key, if it is encrypted."""
 
 
 @dataclass(frozen=True, slots=True)
 class ClientTls:
-    """How to speak TLS to a broker."""
+    """TLS settings for connections to a broker."""
 
     ca_file: str | None = None
-    """Authorities to trust (PEM); None and no `ca_data`: those of the operating system."""
+    """Trusted authorities (PEM); None and no `ca_data`: those of the operating system."""
 
     ca_data: str | None = field(default=None, repr=False)
     """The same as text."""
@@ -46,7 +46,7 @@ class ClientTls:
     """Our own certificate, for brokers that ask for one."""
 
     verify: bool = True
-    """Whether the broker's certificate is checked. False lets anyone in between read along."""
+    """Whether the broker's certificate is verified. False allows man-in-the-middle attacks."""
 
     check_hostname: bool = True
     """Whether the certificate must be for the host that we connect to."""
@@ -54,7 +54,7 @@ class ClientTls:
 
 @dataclass(frozen=True, slots=True)
 class ServerTls:
-    """How to speak TLS to clients."""
+    """TLS settings for connections from clients."""
 
     own: KeyPair
     """The server's certificate."""
@@ -94,7 +94,7 @@ def server_context(settings: ServerTls) -> ssl.SSLContext:
     _load_own(context, settings.own)
     if settings.client_auth is ClientAuth.NONE:
         return context
-    # The system's authorities vouch for web sites; any of their customers could come in.
+    # The system's authorities sign certificates for web sites; any of their customers could log in.
     if settings.client_ca_file is None:
         raise ConfigError(
             f"tls.client_ca_file: must be set, because tls.client_auth is "
@@ -109,7 +109,7 @@ def server_context(settings: ServerTls) -> ssl.SSLContext:
 def _context(protocol: int) -> ssl.SSLContext:
     context = ssl.SSLContext(protocol)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
-    # Renegotiation lets a client make the server work for nothing; compression leaks (CRIME).
+    # Renegotiation lets a client cause useless work for the server; compression leaks (CRIME).
     context.options |= ssl.OP_NO_RENEGOTIATION | ssl.OP_NO_COMPRESSION
     return context
 
@@ -141,7 +141,7 @@ def _load_own(context: ssl.SSLContext, own: KeyPair) -> None:
     _check_readable("tls.certificate_file", own.certificate_file)
     if own.key_file is not None:
         _check_readable("tls.key_file", own.key_file)
-    # A callable rather than the text: without one, OpenSSL would ask on the terminal and wait.
+    # A callable rather than the text: without one, OpenSSL would prompt on the terminal and block.
     asked: list[bool] = []
 
     def password() -> str:
@@ -155,7 +155,7 @@ def _load_own(context: ssl.SSLContext, own: KeyPair) -> None:
 
 
 def _check_readable(setting: str, file: str) -> None:
-    # OpenSSL does not tell which of the two files it could not open.
+    # OpenSSL does not report which of the two files it could not open.
     try:
         Path(file).open("rb").close()
     except OSError as error:

@@ -1,1 +1,1 @@
-"""What every server process needs: life cycle, workers, tasks, log lines, metrics, health."""
+"""Shared parts of server processes: life cycle, workers, tasks, log lines, metrics, health."""

@@ -1,15 +1,15 @@
-"""Fetch sessions (KIP-227): a client names only what has changed since its last fetch.
+"""Fetch sessions (KIP-227): a client names only the changes since its last fetch.
 
     epoch 0: a session is opened, all partitions are named and answered
     epoch n: the partitions named are added or changed, the forgotten ones go, and only those
              with news are answered
     epoch -1: the session is closed
 
-A session keeps the partitions that a fetch must look at (`active`) apart from those known to have
+A session separates the partitions that a fetch must check (`active`) from those known to have
 nothing new.
 
-The number of sessions is bounded: a new one replaces one that was not used for long, or a smaller
-one that has had its time. Otherwise its client does without a session, which every client can.
+The number of sessions is limited. A new one replaces one that was not used for long, or a smaller
+one that is old enough. Otherwise the client works without a session, as every client can.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ TopicKey = bytes | str
 
 @dataclass(frozen=True, slots=True)
 class FetchSessionSettings:
-    """The bounds of fetch sessions."""
+    """The limits of fetch sessions."""
 
     max_sessions: int = 1000
-    """Sessions kept (Kafka's max.incremental.fetch.session.cache.slots)."""
+    """The maximum number of sessions (Kafka's max.incremental.fetch.session.cache.slots)."""
     eviction_ms: int = 120_000
-    """How long a session is safe (min.incremental.fetch.session.eviction.ms)."""
+    """How long a session is not evicted (min.incremental.fetch.session.eviction.ms)."""
 
 
 class SessionPartition:
@@ -56,7 +56,7 @@ class SessionPartition:
         self.update(part)
 
     def update(self, part: FetchPartition) -> None:
-        """Take over where the client reads, and how much it wants."""
+        """Update the client's position and limits."""
         self.offset = part.fetch_offset
         self.max_bytes = part.partition_max_bytes
         self.leader_epoch = part.current_leader_epoch
@@ -67,7 +67,7 @@ SessionPartitions = dict[tuple[TopicKey, int], P]
 
 
 class FetchSession(Generic[P]):
-    """What one client reads; `id` 0 for a fetch without a session."""
+    """The partitions that one client reads; `id` is 0 for a fetch without a session."""
 
     __slots__ = (
         "active", "created_ms", "epoch", "id", "is_closed", "is_incremental", "isolation_level",
@@ -83,19 +83,19 @@ class FetchSession(Generic[P]):
         self.is_closed = False
         self.partitions = partitions
         self.active: dict[P, None] = dict.fromkeys(partitions.values())
-        """The partitions that a fetch has to look at, in this order; the others are idle."""
+        """The partitions that a fetch must check, in this order; the others are idle."""
         self.isolation_level = 0
         self.uses_ids = uses_ids
         self.created_ms = self.used_ms = now_ms
 
     def note(self, partition: P, high_watermark: int, log_start: int) -> bool:
-        """Note what is answered for a partition; return whether that is news to the client."""
+        """Record the watermarks in a response; return whether they are new to the client."""
         is_news = partition.high_watermark != high_watermark or partition.log_start != log_start
         partition.high_watermark, partition.log_start = high_watermark, log_start
         return is_news
 
     def rotate(self, served: Iterable[P]) -> None:
-        """Put partitions that had records after the others: those have their turn first."""
+        """Move partitions that had records to the end, so that the others come first."""
         active = self.active
         for partition in served:
             if partition in active:
@@ -103,7 +103,7 @@ class FetchSession(Generic[P]):
                 active[partition] = None
 
     def rest(self, idle: Iterable[P]) -> None:
-        """Make partitions idle: no fetch looks at them until they are active again."""
+        """Mark partitions as idle: no fetch checks them until they are active again."""
         for partition in idle:
             self.active.pop(partition, None)
 
@@ -124,15 +124,15 @@ S_co = TypeVar("S_co", bound=FetchSession[Any], covariant=True)
 
 
 class SessionFactory(Protocol[P, S_co]):
-    """Makes the sessions and partitions of a server, which may know more than the protocol."""
+    """Creates the sessions and partitions of a server, which can extend the base classes."""
 
     def partition(self, topic: TopicKey, part: FetchPartition) -> P:
-        """Make a partition that a session names for the first time."""
+        """Create a partition that a session names for the first time."""
 
     def session(
         self, session_id: int, partitions: SessionPartitions[P], now_ms: int, *, uses_ids: bool
     ) -> S_co:
-        """Make a session; `session_id` is 0 for a single fetch."""
+        """Create a session; `session_id` is 0 for a single fetch."""
 
 
 class FetchSessions(Generic[P, S]):
@@ -149,7 +149,7 @@ class FetchSessions(Generic[P, S]):
         self._clock = clock
         self._random = random
         self._settings = settings or FetchSessionSettings()
-        # The one that was used least recently comes first.
+        # Ordered by last use, the least recently used first.
         self._by_id: OrderedDict[int, S] = OrderedDict()
         self.evicted = 0
 
@@ -157,11 +157,11 @@ class FetchSessions(Generic[P, S]):
         return len(self._by_id)
 
     def resume(self, request: FetchRequest, version: int) -> S:
-        """Return what a request reads, in its session if it has one.
+        """Return the session of a request, or a temporary one.
 
         Raises:
             ApiError: FETCH_SESSION_ID_NOT_FOUND, INVALID_FETCH_SESSION_EPOCH or
-                FETCH_SESSION_TOPIC_ID_ERROR; the client opens another session then.
+                FETCH_SESSION_TOPIC_ID_ERROR; the client then opens another session.
         """
         uses_ids = version >= 13
         if request.session_epoch in {OPENING, CLOSING}:
@@ -172,7 +172,7 @@ class FetchSessions(Generic[P, S]):
         session = self._find(request, uses_ids=uses_ids)
         named = self._include(session.partitions, request, uses_ids=uses_ids)
         if request.isolation_level != session.isolation_level:
-            # What is idle under one level may have records under the other.
+            # Partitions that are idle under one level may have records under the other.
             session.isolation_level = request.isolation_level
             named = list(session.partitions.values())
         session.active.update(dict.fromkeys(named))
@@ -181,7 +181,7 @@ class FetchSessions(Generic[P, S]):
             for index in topic.partitions:
                 session.forget(name, index)
         if not session.partitions:
-            # Nothing is left to read: Kafka ends the session, too.
+            # No partitions are left; Kafka also closes the session.
             self._close(session.id)
             return self._factory.session(0, {}, 0, uses_ids=uses_ids)
         return session
@@ -227,7 +227,7 @@ class FetchSessions(Generic[P, S]):
         return session
 
     def _has_room(self, size: int, now: int) -> bool:
-        """Make room for a session of that many partitions, if another one may be evicted for it."""
+        """Make room for a session of this size by evicting another one if possible."""
         if len(self._by_id) < self._settings.max_sessions:
             return True
         if not self._by_id:

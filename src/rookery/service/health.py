@@ -1,4 +1,4 @@
-"""Health and metrics of a process over HTTP: liveness, readiness with reasons, numbers.
+"""Health and metrics of a process over HTTP: liveness, readiness with reasons, metrics.
 
 GET /health/live     503 with a reason if only a restart can help
 GET /health/ready    503 with reasons while clients should go elsewhere; warnings beside a 200
@@ -18,40 +18,40 @@ from rookery.service.processmetrics import process_numbers
 
 
 class HealthSource(Protocol):
-    """What a server knows about its own health."""
+    """A server's report on its own health."""
 
     name: str
-    """What is served, as in "the broker is still starting"."""
+    """The name of the server, as in "the broker is still starting"."""
 
     def waits_for(self) -> str:
         """Return what a start under way waits for."""
 
     def live_checks(self) -> Checks:
-        """Return the checks that only a restart can mend."""
+        """Return the checks for failures that only a restart can fix."""
 
     def ready_checks(self) -> Checks:
-        """Return the checks that decide whether clients should come here."""
+        """Return the checks that decide whether the server can serve clients."""
 
     def warnings(self) -> Checks:
-        """Return the checks for what needs attention although clients are served."""
+        """Return the checks for problems that do not prevent the server from serving clients."""
 
     async def probe(self) -> None:
-        """Ask dependencies how they are, before the readiness checks run."""
+        """Query the dependencies before the readiness checks run."""
 
     async def refresh(self) -> None:
-        """Bring all metrics up to date, before they are read."""
+        """Update all metrics before they are read."""
 
 
 class ServerHealth:
-    """The health of a server, as far as all servers have it in common; others add to it."""
+    """The health checks that all servers have in common; subclasses add their own."""
 
     def __init__(self, name: str, service: Service, numbers: Iterable[MetricReading] = ()) -> None:
         """Report on a server.
 
         Args:
-            name: what is served, as in "the broker is still starting".
-            service: what is started and may fail.
-            numbers: metrics of its own; those of the process are reported, too.
+            name: the name of the server, as in "the broker is still starting".
+            service: the service that is started and may fail.
+            numbers: its own metrics; those of the process are reported, too.
         """
         self.name = name
         self._service = service
@@ -62,11 +62,11 @@ class ServerHealth:
         return self._service.waits_for()
 
     def live_checks(self) -> Checks:
-        """Return the check that only a restart can mend: the server cannot go on."""
+        """Return the check for a failure that only a restart can fix."""
         return {self.name: self._failure}
 
     def ready_checks(self) -> Checks:
-        """Return the same check: without it, clients can come."""
+        """Return the same check: the server can serve clients unless it has failed."""
         return {self.name: self._failure}
 
     def warnings(self) -> Checks:
@@ -74,10 +74,10 @@ class ServerHealth:
         return {}
 
     async def probe(self) -> None:
-        """Ask nothing: there are no dependencies."""
+        """Do nothing, since there are no dependencies."""
 
     async def refresh(self) -> None:
-        """Bring all numbers up to date."""
+        """Update all metrics."""
         await self.probe()
         for metric, read in self._numbers:
             metric.value = read()

@@ -8,20 +8,20 @@ from typing import Final
 
 from rookery.records import heap
 
-# Requests make many objects that live shortly; scanning all that live for long, which the default
-# of 700 does often, costs more than half of what a large request costs otherwise. A scan of the
-# young ones, and soon after of their survivors, stops the process for a millisecond or two. A full
-# scan takes as long as the caches are large and is hardly ever worth it: requests leave no cycles.
+# Requests create many short-lived objects. Scanning all long-lived ones, which the default of 700
+# does often, costs more than half of the other cost of a large request. A scan of the young ones,
+# and soon after of their survivors, stops the process for a millisecond or two. A full scan takes
+# time in proportion to the caches and is rarely useful: requests leave no cycles.
 _GC_THRESHOLDS: Final = (10_000, 2, 1000)
-# A thread that has bytes to sync, or has synced them, waits no longer than this for the
-# interpreter. Python's own 5 ms are more than everything else that a small produce takes.
+# The longest time that a thread that syncs bytes waits for the interpreter. Python's default of 5
+# ms is longer than the rest of a small produce.
 _SWITCH_SECONDS: Final = 0.0005
 
 
 def tune_interpreter() -> None:
-    """Tune this process for serving; call it once, when everything that lives long is made."""
+    """Tune this process for serving; call it once, after all long-lived objects are created."""
     heap.keep()
-    # The collector need not scan again what lives as long as the process.
+    # The collector does not need to scan objects that live as long as the process.
     gc.collect()
     gc.freeze()
     gc.set_threshold(*_GC_THRESHOLDS)

@@ -17,7 +17,7 @@ _REFUSED: Final = metrics.counter(
 
 
 def listener_numbers(listeners: Sequence[Listener]) -> list[MetricReading]:
-    """Return the metrics, and what reads each; listeners may be added to the sequence later."""
+    """Return the metrics and their readers; listeners can be added to the sequence later."""
     return [
         (_OPEN, lambda: sum(len(listener.connections) for listener in listeners)),
         (_ACCEPTED, lambda: sum(listener.accepted for listener in listeners)),

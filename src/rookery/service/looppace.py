@@ -1,4 +1,4 @@
-"""Long work on the event loop, interrupted often enough that clients do not notice it."""
+"""Paces long work on the event loop so that clients do not notice it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Final
 from rookery.clock import Clock
 
 TURN_MS: Final = 5
-"""How long work goes on before other tasks get a turn."""
+"""How long work runs before other tasks get a turn."""
 
 
 class LoopPace:

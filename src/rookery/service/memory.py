@@ -1,4 +1,4 @@
-"""Gives memory back to the system after a rush: large requests, many clients, large answers."""
+"""Returns memory to the system after peaks: large requests, many clients, large responses."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from typing import Final
 from rookery.records import heap
 
 INTERVAL_MS: Final = 3_000
-"""How often to look."""
-# Giving back less is not worth that the pages have to be asked for again.
+"""The interval of the checks."""
+# Returning less is not worth the cost of requesting the pages again.
 _GROWTH_BYTES: Final = 32 * 1024 * 1024
 _WORTH_BYTES: Final = 1024 * 1024
 _STATUS: Final = Path("/proc/self/statm")
 
 
 def resident_bytes() -> int:
-    """Return how much memory this process has; 0 where the system does not tell."""
+    """Return the resident memory of this process; 0 if the system does not report it."""
     try:
         return int(_STATUS.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
     except OSError:
@@ -26,16 +26,16 @@ def resident_bytes() -> int:
 
 
 class Memory:
-    """Remembers how little was enough, and has the rest given back."""
+    """Tracks the lowest memory use, and returns free memory to the system."""
 
     def __init__(self) -> None:
         self._lowest = resident_bytes()
         self._is_hopeful = False
 
     async def tidy(self) -> None:
-        """Give back what is free, if the process has grown much since that was last done.
+        """Return free memory if the process has grown much since the last time.
 
-        And again at the next look, as long as that helps: much of it may have been in use.
+        Repeat this at the next check as long as it helps: much of the memory may have been in use.
         """
         now = resident_bytes()
         has_grown = now - self._lowest >= _GROWTH_BYTES

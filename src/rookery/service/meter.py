@@ -1,7 +1,7 @@
-"""Per-API metering: how long each API takes, and which errors its answers carry.
+"""Per-API metering: the latency of each API, and the errors in its responses.
 
-It runs for every request, so it does little: two readings of the clock, one bucket of a histogram,
-and a walk over the error codes of the answer, whose places are known from the message's class.
+It runs for every request, so it does little: two clock readings, one histogram bucket, and a walk
+over the error codes of the response, whose positions are known from the message class.
 """
 
 from __future__ import annotations
@@ -52,17 +52,17 @@ class ApiMeter:
         self._metrics = request_metrics
         self._in_flight = request_metrics.in_flight
         self._api = api
-        # Both are replaced at the first answer: most APIs are never called.
+        # Both are replaced at the first response: most APIs are never called.
         self._observe: Callable[[float], None] = self._observe_first
         self._visit: Visit = self._visit_first
 
     def start(self) -> float:
-        """Count a request in; return what `finish` needs."""
+        """Count a request as started; return the start time for `finish`."""
         self._in_flight.value += 1
         return stopwatch()
 
     def finish(self, started: float, answer: Message | None) -> None:
-        """Count a request out, with the errors in its answer."""
+        """Count a request as finished, with the errors in its response."""
         self._in_flight.value -= 1
         self._observe(stopwatch() - started)
         if answer is not None:

@@ -17,13 +17,13 @@ from typing import Any, Final
 from rookery.errors import ApiError, ErrorCode
 
 MAX_LENGTH: Final = 4_096
-"""Characters of a pattern."""
+"""The maximum length of a pattern in characters."""
 MAX_INSTRUCTIONS: Final = 10_000
-"""Instructions of a compiled pattern."""
+"""The maximum number of instructions of a compiled pattern."""
 MAX_WORK: Final = 500_000_000
-"""Bytes of all names times instructions, for patterns that are not small."""
+"""The maximum product of name bytes and instructions, for patterns that are not small."""
 SMALL_INSTRUCTIONS: Final = 250
-"""Patterns up to this size may be matched against any number of names."""
+"""Patterns up to this size can be matched against any number of names."""
 _MEMORY_BYTES: Final = 1 << 20
 
 
@@ -46,11 +46,11 @@ class NamePattern:
             raise _invalid(text, "it is too large once its repetitions are written out")
 
     def matches(self, name: str) -> bool:
-        """Return whether the pattern matches a name from end to end."""
+        """Return whether the pattern matches the whole name."""
         return self._compiled.fullmatch(_encode(name)) is not None
 
     def matching(self, names: Iterable[str]) -> list[str]:
-        """Return the names that the pattern matches from end to end.
+        """Return the names that the pattern matches completely.
 
         Raises:
             ApiError: INVALID_REGULAR_EXPRESSION, if that could take too much work.
@@ -67,7 +67,7 @@ def _compile(text: str) -> Any:
     re2 = _load()
     options = re2.Options()
     options.max_mem = _MEMORY_BYTES
-    # Groups are never asked for; without them, a match is one run of the automaton.
+    # Groups are not needed; without them, a match is one run of the automaton.
     options.never_capture = True
     options.log_errors = False
     try:
@@ -75,7 +75,7 @@ def _compile(text: str) -> Any:
     except re2.error as error:
         raise _invalid(text, _reason(error)) from None
     finally:
-        # Its cache would keep the memory of 128 patterns, whoever sent them.
+        # Its cache would keep the memory of 128 patterns, from any client.
         re2.purge()
 
 
@@ -93,7 +93,7 @@ def _load() -> Any:
 
 
 def _encode(text: str) -> bytes:
-    # No client can send a lone surrogate; one from elsewhere is no reason to fail.
+    # No client can send a lone surrogate; one from another source must not cause a failure.
     return text.encode(errors="surrogatepass")
 
 

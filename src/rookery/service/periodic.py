@@ -21,7 +21,7 @@ class PeriodicTasks:
     def __init__(self) -> None:
         self._tasks: list[asyncio.Task[None]] = []
         self.failing: dict[str, str] = {}
-        """Why a task failed at its last turn, by its name."""
+        """The error of each task whose last run failed, by name."""
 
     def every(self, interval_ms: int, name: str, run: Callable[[], Awaitable[object]]) -> None:
         """Run a function at this interval; the first time after one interval."""

@@ -1,8 +1,8 @@
-"""The life of one server process: serve until told to stop, then drain and exit.
+"""The life cycle of one server process: serve until asked to stop, then drain and exit.
 
     start ──► ready ──► a signal, or the server cannot go on ──► drain ──► close ──► exit code
 
-A second signal ends the process at once. A server must be able to survive that, like any crash.
+A second signal ends the process immediately. A server must survive that, like any crash.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ log = logging.getLogger(__name__)
 OK: Final = 0
 FAILED: Final = 1
 BAD_SETTING: Final = 2
-# As for Kafka, whose JVM shuts down in order after each of these.
+# As in Kafka, whose JVM shuts down cleanly after each of these.
 SIGNALS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
-# Time for what follows the drain: the last entry, the last sync.
+# Time for the steps after the drain: the last entry, the last sync.
 _CLOSE_SECONDS: Final = 0.8
 _ABANDON_SECONDS: Final = 3.0
-# A start that takes longer reports what it waits for, first after this and then at this interval.
+# A slow start reports what it waits for, first after this time and then at this interval.
 _FIRST_REPORT_SECONDS: Final = 3.0
 _REPORT_SECONDS: Final = 15.0
 
@@ -35,10 +35,10 @@ class Service(Protocol):
     """Something that is started, serves, and is stopped."""
 
     failed: asyncio.Future[None]
-    """Gets an exception when the server cannot go on."""
+    """Gets an exception when the server cannot continue."""
 
     async def start(self) -> None:
-        """Start to serve; may be cancelled, then `abandon` follows."""
+        """Start to serve; if it is cancelled, `abandon` follows."""
 
     def waits_for(self) -> str:
         """Return what a start under way waits for."""
@@ -47,11 +47,11 @@ class Service(Protocol):
         """Drain, then close everything."""
 
     async def abandon(self) -> None:
-        """Close what a failed or cancelled start has opened."""
+        """Close everything that a failed or cancelled start has opened."""
 
 
 class Server(Service, Protocol):
-    """What a process serves."""
+    """The server of a process."""
 
     name: str
     """For log lines: "the broker cannot go on"."""
@@ -65,9 +65,9 @@ class StopRequest:
         self._loop = asyncio.get_running_loop()
 
     def on_signals(self) -> None:
-        """Stop at the usual signals; the second one ends the process at once."""
+        """Stop at the usual signals; the second one ends the process immediately."""
         for number in SIGNALS:
-            # `nohup` has the process ignore the end of its terminal.
+            # `nohup` makes the process ignore the end of its terminal.
             if signal.getsignal(number) is not signal.SIG_IGN:
                 self._loop.add_signal_handler(number, self._signalled, number)
 
@@ -82,16 +82,16 @@ class StopRequest:
 async def run_server(
     server: Server, stop: StopRequest, when_ready: Callable[[], None], drain_ms: int
 ) -> int:
-    """Run a server until it is asked to stop or cannot go on; return the exit code.
+    """Run a server until it is asked to stop or fails; return the exit code.
 
     Args:
         server: not started yet.
-        stop: signals are connected to it here: before this, they have their default effect.
+        stop: signals are connected to it here; before this, they have their default effect.
         when_ready: called once the server is started.
-        drain_ms: how long `Server.stop` may drain.
+        drain_ms: the maximum drain time of `Server.stop`.
 
     Raises:
-        Exception: the start failed; what it had opened is closed.
+        Exception: the start failed; everything it had opened is closed.
     """
     stop.on_signals()
     try:
@@ -160,7 +160,7 @@ async def _abandon(server: Server) -> None:
 
 
 async def _stop(server: Server, seconds: float) -> int:
-    """Stop in order, within a bound: a disk that hangs must not keep the process forever."""
+    """Stop cleanly within a time limit: a hanging disk must not block the process forever."""
     try:
         async with asyncio.timeout(seconds):
             await server.stop()
@@ -170,7 +170,7 @@ async def _stop(server: Server, seconds: float) -> int:
             seconds,
             extra={"server": server.name, "duration_ms": int(seconds * 1000)},
         )
-        # Not by returning: the loop would wait for the thread that hangs.
+        # Do not return: the loop would wait for the hanging thread.
         os._exit(FAILED)
     log.info("stopped", extra={"server": server.name})
     return OK

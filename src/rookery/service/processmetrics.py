@@ -23,7 +23,7 @@ _START: Final = metrics.gauge("process_start_time_seconds", "When it started, in
 
 
 def process_numbers() -> list[MetricReading]:
-    """Return the metrics, and what reads each; where there is no /proc, those without it."""
+    """Return the metrics and their readers; without /proc, only those that do not need it."""
     numbers: list[MetricReading] = [
         (_CPU, _cpu_seconds),
         (_MAX_FDS, lambda: resource.getrlimit(resource.RLIMIT_NOFILE)[0]),
@@ -49,7 +49,7 @@ def _pages(field: int) -> float:
 
 
 def _start_seconds() -> float:
-    # The command's name, in parentheses, may hold spaces; the start is the 20th field after it.
+    # The command name in parentheses can contain spaces; the start is the 20th field after it.
     ticks = int((_PROC / "stat").read_text().rpartition(")")[2].split()[19])
     lines = Path("/proc/stat").read_text().splitlines()
     booted = next(int(line.split()[1]) for line in lines if line.startswith("btime "))

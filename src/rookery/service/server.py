@@ -1,4 +1,4 @@
-"""A server process seen from outside: the service itself, and HTTP beside it."""
+"""A server process: the service itself, and its HTTP endpoints."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from rookery.service.process import Service
 
 
 class MonitoredServer:
-    """A service with its health, its metrics and perhaps further pages over HTTP."""
+    """A service with health, metrics and optional further pages over HTTP."""
 
     def __init__(
         self, service: Service, health: HealthSource, listen: str, pages: Routes | None = None
@@ -18,25 +18,25 @@ class MonitoredServer:
         """Prepare a server for `service.process.run_server`.
 
         Args:
-            service: what is served beside HTTP.
-            health: what the endpoints report.
-            listen: where HTTP is served, as the setting `http_listen` gives it; empty for nowhere.
-            pages: what is served there beside health and metrics.
+            service: the service next to HTTP.
+            health: the source for the endpoints.
+            listen: the HTTP address, as in the setting `http_listen`; empty for none.
+            pages: further pages besides health and metrics.
         """
         self.name = health.name
         self.failed = service.failed
         self.http: HttpServer | None = None
-        """None if there is none, or before the start."""
+        """None without HTTP, or before the start."""
         self._service = service
         self._endpoints = HealthEndpoints(health)
         self._listen = listen
         self._pages = pages or {}
 
     async def start(self) -> None:
-        """Serve HTTP, then the service.
+        """Start HTTP, then the service.
 
-        HTTP comes first: a port that is taken is reported before others hear of this server, and
-        health is reported while a start takes long.
+        HTTP comes first: a port in use is reported before other members see this server, and health
+        is available during a slow start.
 
         Raises:
             ConfigError: the address cannot be listened on.
@@ -54,13 +54,13 @@ class MonitoredServer:
         return self._service.waits_for()
 
     async def stop(self) -> None:
-        """Stop the service; HTTP last, so that it reports until the end that the server drains."""
+        """Stop the service, then HTTP, so that draining is reported until the end."""
         await self._service.stop()
         if self.http is not None:
             await self.http.stop(grace_ms=100)
 
     async def abandon(self) -> None:
-        """Close what a start that failed has opened."""
+        """Close everything that a failed start has opened."""
         if self.http is not None:
             await self.http.stop(grace_ms=0)
         await self._service.abandon()

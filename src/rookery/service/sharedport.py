@@ -10,20 +10,21 @@ from rookery.model.address import Address
 
 
 def reserve_port(address: Address, setting: str) -> socket.socket:
-    """Bind a shared port without listening, so that it stays ours while workers come and go.
+    """Bind a shared port without listening, so that it stays reserved while workers restart.
 
     Args:
         address: port 0 lets the system choose one.
-        setting: what the address was given as, for the error.
+        setting: the name of the setting, for the error.
 
     Raises:
-        ConfigError: the port is taken.
+        ConfigError: the port is in use.
     """
     try:
         addresses = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
         family, _, _, _, sockaddr = addresses[0]
         if address.port:
-            # Alone first: sharing would also let the workers of another server have it.
+            # Try exclusively first: a shared bind would also succeed next to another server's
+            # workers.
             with _bind(family, sockaddr, is_shared=False):
                 pass
         return _bind(family, sockaddr, is_shared=True)
@@ -35,7 +36,7 @@ def reserve_port(address: Address, setting: str) -> socket.socket:
 
 
 def following_port(address: Address, steps: int, setting: str) -> Address:
-    """Return the address of a worker: the same host, so many ports on; port 0 stays 0.
+    """Return the address of a worker: the same host, `steps` ports higher; port 0 stays 0.
 
     Raises:
         ConfigError: there is no such port.

@@ -1,4 +1,4 @@
-"""Reports dependencies that do not answer, in the log and in metrics; health asks for them."""
+"""Reports dependencies that do not answer, in the log, in metrics and for health checks."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from rookery.store.pendingcalls import PendingCalls, Stall
 log = logging.getLogger(__name__)
 
 LOOK_MS: Final = 1_000
-"""How often to call `StallWatch.look`."""
+"""The interval for calls of `StallWatch.look`."""
 
 Probe = Callable[[], Awaitable[object]]
 
@@ -54,9 +54,9 @@ class StallWatch:
         Args:
             dependencies: their calls, by the names that are reported.
             least_ms: a call that waits this long counts as a stall.
-            stall_metrics: where stalls are counted.
-            probes: make a small call. One is made after failures if no other call is under way:
-                without clients it would stay unknown that the dependency answers again.
+            stall_metrics: counts the stalls.
+            probes: make a small call. One is made after failures if no other call is pending:
+                without clients, a recovery of the dependency would otherwise not be noticed.
         """
         self._metrics = stall_metrics
         self._dependencies = dependencies
@@ -66,7 +66,7 @@ class StallWatch:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def problem(self, name: str) -> str:
-        """Return which call has no answer and for how long; empty while the dependency answers."""
+        """Return the call without an answer and its age; empty while the dependency answers."""
         calls = self._dependencies.get(name)
         return str((calls.stall(self._least_ms) if calls is not None else None) or "")
 
@@ -101,7 +101,7 @@ class StallWatch:
         )
 
     async def stop(self) -> None:
-        """Cancel the probes that are under way."""
+        """Cancel the pending probes."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)

@@ -22,21 +22,21 @@ log = logging.getLogger(__name__)
 
 _FIRST_PAUSE: Final = 0.1
 _LONGEST_PAUSE: Final = 10.0
-# A worker that lived this long before it died is restarted after the first pause again.
+# After this lifetime a worker that dies is restarted after the first pause again.
 _HEALTHY_MS: Final = 30_000
-# Beyond the drain: what a worker itself allows for closing, and some more.
+# The time beyond the drain: the worker's own time for closing, and some more.
 _GRACE_SECONDS: Final = 1.5
 
 Orders = Mapping[str, object]
-"""What a worker is told, as JSON: its settings."""
+"""The orders of a worker, as JSON: its settings."""
 Report = dict[str, Any]
-"""What a worker that is ready reports, from JSON."""
+"""The report of a worker that is ready, from JSON."""
 OrdersOf = Callable[[Report | None], Orders]
-"""Returns a worker's orders for its next life, given the report of an earlier one."""
+"""Returns a worker's orders for its next start, given the report of an earlier one."""
 
 
 class _Worker:
-    """One worker, in all its lives."""
+    """One worker, across restarts."""
 
     def __init__(self, number: int, orders_of: OrdersOf) -> None:
         self.number = number
@@ -46,7 +46,7 @@ class _Worker:
         self.pause = _FIRST_PAUSE
 
     def orders(self) -> bytes:
-        """Return the line that a new life begins with."""
+        """Return the first line of input for a new process."""
         orders = {"number": self.number, "orders": dict(self._orders_of(self.report))}
         return json.dumps(orders).encode() + b"\n"
 
@@ -66,10 +66,10 @@ class Supervisor:
 
         Args:
             command: starts a worker.
-            workers: one function for each worker, which returns its orders.
-            drain_ms: how long a worker may drain when it is stopped.
+            workers: one function per worker, which returns its orders.
+            drain_ms: the maximum drain time of a worker.
             when_ready: called once, when all workers are ready for the first time.
-            clock: tells how long a worker lived.
+            clock: measures the lifetime of a worker.
         """
         self._command = command
         self._workers = [_Worker(index + 1, orders_of) for index, orders_of in enumerate(workers)]
@@ -108,7 +108,7 @@ class Supervisor:
                 self._code = self._code or (FAILED if code else OK)
                 return
             if worker.report is None:
-                # It never was ready: another attempt would fail in the same way.
+                # It was never ready: another attempt would fail in the same way.
                 self._code = code if code in {FAILED, BAD_SETTING} else FAILED
                 stop.wanted.set()
                 return
@@ -134,7 +134,8 @@ class Supervisor:
             *self._command,
             stdin=PIPE,
             stdout=PIPE,
-            # Of its own: an interrupt from the keyboard is for the supervisor, which passes it on.
+            # In its own session: a keyboard interrupt is meant for the supervisor, which passes it
+            # on.
             start_new_session=True,
         )
         if process.stdin is None or process.stdout is None:  # pragma: no cover (both are pipes)

@@ -1,4 +1,4 @@
-"""A worker of `service.supervisor`: orders come on its standard input, reports go to its output."""
+"""A worker of `service.supervisor`: reads orders from standard input, writes reports to output."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ log = logging.getLogger(__name__)
 
 Tell = Callable[[Mapping[str, object]], None]
 Work = Callable[[dict[str, Any], StopRequest, Tell], Awaitable[int]]
-"""Serves by its orders until asked to stop; tells when it is ready; returns the exit code."""
+"""Serves until asked to stop; reports when it is ready; returns the exit code."""
 
 
 def run_worker(command: str, work: Work) -> int:
-    """Be a worker process; return the exit code.
+    """Run a worker process; return the exit code.
 
     Args:
-        command: what users know the program as, for errors.
-        work: the worker's duty. Its orders have a `log_level`.
+        command: the program's name for users, for errors.
+        work: the worker's main function. Its orders have a `log_level`.
     """
     line = sys.stdin.buffer.readline()
     if not line:
@@ -39,7 +39,7 @@ def run_worker(command: str, work: Work) -> int:
     try:
         return run(_work(work, orders))
     except Error as error:
-        # For the user: the supervisor only sees the exit code.
+        # For the user: the supervisor sees only the exit code.
         print(f"{command}: worker {number}: {error}", file=sys.stderr)  # noqa: T201
         return BAD_SETTING if isinstance(error, ConfigError) else FAILED
 

@@ -29,19 +29,19 @@ import scala.Option;
 import scala.runtime.AbstractPartialFunction;
 
 /**
- * Has the rookery source plan every query anew.
+ * Makes the rookery source plan every query separately.
  *
- * Spark keeps the partitions of a Python source in an object that lives as long as the DataFrame:
- * the first query fills it and all later ones use it, also with the filters of the first. This rule
- * gives each query an object of its own. All scans of one DataFrame in one query share it, so that
- * a join of a DataFrame with itself reads the same offsets on both sides.
+ * Spark stores the partitions of a Python source in an object that exists as long as the DataFrame.
+ * The first query fills it, and all later ones use it, with the filters of the first. This rule
+ * gives each query its own object. All scans of one DataFrame in one query share it, so that a
+ * self-join of a DataFrame reads the same offsets on both sides.
  *
- * Only the driver has this class; the plans that it makes are of Spark's own classes alone.
+ * Only the driver has this class. Its plans consist only of Spark's own classes.
  */
 public class PlanPerQuery extends Rule {
   private static final String SOURCE = "rookery";
 
-  /** By query, the scans that were made for it. */
+  /** By query, the scans that were created for it. */
   private final Map queries = Collections.synchronizedMap(new WeakHashMap());
 
   public PlanPerQuery(SparkSession session) {}
@@ -131,12 +131,12 @@ public class PlanPerQuery extends Rule {
             (org.apache.spark.sql.sources.Filter[])
                 filters.toArray(new org.apache.spark.sql.sources.Filter[0]));
       }
-      // Now, and not when tasks are made: several threads may do that.
+      // Done here and not when tasks are created, because several threads can do that.
       source.getOrCreateReadInfo(table.name(), options, table.schema(), false);
       return builder.build();
     }
 
-    /** Returns what a source can be asked to leave out; Spark looks at every row again. */
+    /** Returns the filters that a source can apply; Spark applies them to every row again. */
     private static List filters(Expression condition) {
       List found = new ArrayList();
       if (condition instanceof And) {

@@ -1,4 +1,4 @@
-"""Topics as DataFrames: Spark reads and writes the objects of the log, not the brokers."""
+"""Spark source and sink for topics: they access the log's objects directly, not the brokers."""
 
 from rookery.spark.session import session
 

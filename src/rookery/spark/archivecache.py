@@ -1,10 +1,10 @@
-"""Packed environments of this user, kept so that each is packed once.
+"""Per-user cache of packed environments, so that each one is packed only once.
 
     ~/.cache/rookery/environments/<fingerprint>.tar.gz
 
-The name carries the fingerprint of the contents: an environment that changes gets another archive.
-One process at a time packs. A process that uses an archive holds a shared lock on it until it ends,
-because Spark sends it to executors that start later, too. What is locked is not removed.
+The file name is the fingerprint of the contents, so a changed environment gets a new archive. Only
+one process packs at a time. A process that uses an archive holds a shared lock on it until it ends,
+because Spark also sends it to executors that start later. A locked archive is not removed.
 """
 
 from __future__ import annotations
@@ -22,33 +22,33 @@ from rookery.errors import ConfigError
 from rookery.spark.pack import STAGE_PREFIX
 
 KEPT: Final = 3
-"""The number of archives that stay, those in use not counted; each takes some 200 MB."""
+"""The number of unused archives that are kept; each takes some 200 MB."""
 
 _SUFFIX: Final = ".tar.gz"
 _LOCK: Final = "lock"
 
 
 def cache_folder(environ: Mapping[str, str]) -> Path:
-    """Return where a user's packed environments are."""
+    """Return the folder of a user's packed environments."""
     cache = environ.get("XDG_CACHE_HOME")
     return (Path(cache) if cache else Path.home() / ".cache") / "rookery" / "environments"
 
 
 class ArchiveCache:
-    """A folder of archives, by their fingerprints."""
+    """A folder of archives, named by fingerprint."""
 
     def __init__(self, folder: Path, tell: Callable[[str], None], kept: int = KEPT) -> None:
-        """Choose a folder; `tell` is given messages for the user."""
+        """Use a folder; `tell` receives messages for the user."""
         self._folder = folder
         self._tell = tell
         self._kept = kept
 
     def get(self, fingerprint: str, write: Callable[[Path], object]) -> Path:
-        """Return an archive, written if there is none; it stays until this process ends.
+        """Return an archive, writing it if it is missing; it is kept until this process ends.
 
         Args:
             fingerprint: of its contents.
-            write: makes the file, as a whole or not at all.
+            write: writes the file atomically.
 
         Raises:
             ConfigError: the folder cannot be written to.
@@ -82,12 +82,12 @@ class ArchiveCache:
             yield
 
     def _clear(self) -> None:
-        """Remove what a process left that was killed while it packed."""
+        """Remove the staging folders of processes that were killed while packing."""
         for folder in self._folder.glob(f"{STAGE_PREFIX}*"):
             shutil.rmtree(folder, ignore_errors=True)
 
     def _prune(self) -> None:
-        """Remove archives that were not used for the longest time, and are not in use."""
+        """Remove the least recently used archives that are not in use."""
         idle = [path for path in self._folder.glob(f"*{_SUFFIX}") if not _is_held(path)]
         idle.sort(key=lambda path: path.stat().st_mtime_ns, reverse=True)
         for path in idle[self._kept :]:

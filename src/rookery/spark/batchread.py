@@ -1,4 +1,4 @@
-"""Reads topics as a batch: planned on the driver, read by tasks that need no broker."""
+"""Batch reader for topics: the driver plans, and tasks read without a broker."""
 
 from __future__ import annotations
 
@@ -30,30 +30,30 @@ from rookery.spark.options import ReadOptions
 
 @dataclass
 class Share(InputPartition):
-    """What one task reads."""
+    """The input of one task."""
 
     ranges: list[PlannedRange]
     host: str = ""
-    """The host whose folder is read; empty if any host will do."""
+    """The host whose folder is read; empty if any host can read it."""
     keys: KeyShare | None = None
-    """Of these keys only the last record is wanted."""
+    """If set, the task returns only the last record of each of these keys."""
     span: SpanShare | None = None
-    """The records of this span are wanted in the order of their times."""
+    """If set, the task returns the records of this span ordered by timestamp."""
 
 
 class BatchReader(DataSourceReader):
-    """Plans and reads one DataFrame; it travels to the tasks, so it holds options alone."""
+    """Plans and reads one DataFrame; it is serialised to the tasks, so it holds only options."""
 
     def __init__(self, options: ReadOptions) -> None:
         self._options = options
         self._bounds = FilterBounds()
 
     def partitions(self) -> Sequence[Share]:
-        """Plan the tasks: once for a DataFrame.
+        """Plan the tasks, once per DataFrame.
 
         Raises:
-            ConfigError: an option names what is not there.
-            Conflict: offsets that are wanted are gone.
+            ConfigError: an option names something that does not exist.
+            Conflict: requested offsets no longer exist.
         """
         with BlockingLog(self._options.place, "spark-source") as log:
             shares = log.run(log.log.plan(lambda: self._plan(log.log)))
@@ -64,7 +64,7 @@ class BatchReader(DataSourceReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield a task's records."""
         if not isinstance(partition, Share):
-            return iter(())  # Spark asks once even where there is nothing
+            return iter(())  # Spark calls it once even if there are no partitions
         check_host(self._options.place, partition.host)
         return settled(self._rows(partition))
 
@@ -92,7 +92,7 @@ class BatchReader(DataSourceReader):
         return [Share(many) for many in await planner.tasks(ranges, cut)]
 
     async def _pin(self, log: DirectLog, wanted: list[OffsetRange]) -> None:
-        """Keep off compaction until the tasks have read; nobody says when that is."""
+        """Pin the ranges against compaction; Spark does not report when the tasks have finished."""
         starts = {(one.topic_id, one.partition): one.begin for one in wanted if one.begin < one.end}
         await Pins(log, self._options.pin_ms).hold_from(starts)
 
@@ -116,7 +116,7 @@ class BatchReader(DataSourceReader):
             ConfigError: the start is an offset that the log or the read does not reach.
         """
         if not self._options.end.is_by_offset:
-            # While a transaction is open, what may be read ends before the log does.
+            # While a transaction is open, the readable range ends before the log does.
             end = max(end, subject.partition.next_offset)
         if self._options.start.is_by_offset and begin > end:
             raise ConfigError(
@@ -126,23 +126,26 @@ class BatchReader(DataSourceReader):
 
 
 class FilteringReader(BatchReader):
-    """Also takes filters: only where Spark is set to push them down, else it refuses such a one."""
+    """A reader that accepts filters.
+
+    Spark refuses such a reader unless filter pushdown is enabled.
+    """
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802
-        """Leave out what filters surely leave out; Spark looks at every row again."""
+        """Skip records that the filters exclude; Spark applies every filter to each row again."""
         bounds = FilterBounds.of(filters)
-        # Which record of a key is the last is not known before all of them were read.
+        # The last record of a key is known only after all records of the partition are read.
         self._bounds = bounds.whole_partitions() if self._options.is_latest_per_key else bounds
         return filters
 
 
 def batch_reader(options: ReadOptions) -> BatchReader:
-    """Return the reader for options: one that takes filters if they are pushed down."""
+    """Return the reader for options: one that accepts filters if pushdown is enabled."""
     return FilteringReader(options) if options.is_pushed else BatchReader(options)
 
 
 def read_ranges(options: ReadOptions, ranges: Sequence[PlannedRange]) -> Iterator[pa.RecordBatch]:
-    """Yield the records of planned ranges as Spark wants them."""
+    """Yield the records of planned ranges in Spark's column types."""
     decoded = _decoded(options, ranges, schema.reading(options.columns))
     return schema.to_spark(decoded, options.columns)
 
@@ -182,7 +185,8 @@ def _decoded(
 def cutting(options: ReadOptions) -> TaskSize:
     """Return how much one task reads.
 
-    The planner does not know the cluster's cores, only this host's; minPartitions tells it.
+    The planner knows only this host's cores, not the cluster's; minPartitions sets the number of
+    tasks.
     """
     return TaskSize(
         cores=os.cpu_count() or 2,

@@ -1,4 +1,4 @@
-"""A DataFrame into topics: all of it at once, or nothing."""
+"""Batch writer: appends a DataFrame to topics atomically."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ _TOPIC: Final = "topic"
 
 
 def batch_writer(options: Mapping[str, str], schema: StructType, *, overwrite: bool) -> BatchWriter:
-    """Return what writes a DataFrame.
+    """Return the writer of a DataFrame.
 
     Raises:
         ConfigError: an option or a column cannot be used.
-        ApiError: the topic is not there.
+        ApiError: the topic does not exist.
     """
     if overwrite:
         raise ConfigError(
@@ -45,9 +45,10 @@ def batch_writer(options: Mapping[str, str], schema: StructType, *, overwrite: b
 
 
 class BatchWriter(DataSourceArrowWriter):
-    """Writes once; with `sinkId` and `batchId`, or within `foreachBatch`, also if it is run again.
+    """Writes a DataFrame in one commit.
 
-    Without a `sinkId` each run is a write of its own.
+    With `sinkId` and `batchId`, or within `foreachBatch`, a repeated run writes nothing again.
+    Without a `sinkId`, each run is a separate write.
     """
 
     def __init__(self, options: WriteOptions, run_id: str, host: str = "") -> None:
@@ -55,7 +56,7 @@ class BatchWriter(DataSourceArrowWriter):
         self._run_id = run_id
         self._host = host
 
-    # Spark's own class says the same, of rows.
+    # Spark's own class declares the same method for rows.
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:  # type: ignore[override]
         """Stage the rows of a task."""
         return taskoutput.stage(
@@ -63,7 +64,7 @@ class BatchWriter(DataSourceArrowWriter):
         )
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Commit what all tasks have staged."""
+        """Commit the objects that all tasks have staged."""
         done = taskoutput.commit_all(self._options, messages, self._kept())
         if done is not None and done.is_repeated:
             self._check_same()
@@ -74,17 +75,17 @@ class BatchWriter(DataSourceArrowWriter):
             )
 
     def _kept(self) -> str:
-        """Return what is kept with the batch: the user's text, else which topic it went to."""
+        """Return the text stored with the batch: the user's text, else the name of its topic."""
         topic = self._options.packing.topic
         if self._options.source_offsets or not self._options.sink_id or not topic:
             return self._options.source_offsets
         return json.dumps({_TOPIC: topic})
 
     def _check_same(self) -> None:
-        """Refuse a second write of a batch that is not the first one run again.
+        """Refuse a repeated batch id that is not a repetition of the same write.
 
         Raises:
-            Conflict: the batch that the sink has went to another topic.
+            Conflict: the sink has committed this batch to another topic.
         """
         sink_id, topic = self._options.sink_id, self._options.packing.topic
         opened = shared(self._options.place)
@@ -97,14 +98,14 @@ class BatchWriter(DataSourceArrowWriter):
             )
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Give up what tasks have staged."""
+        """Discard the objects that tasks have staged."""
         taskoutput.abort_all(self._options, messages)
 
     def _batch(self) -> SinkBatch:
-        """Return what the rows are known by.
+        """Return the batch that identifies the rows.
 
         Raises:
-            Conflict: there is a sink id but no number, or one that is not the stream's.
+            Conflict: there is a sink id but no batch number, or the number is not the stream's.
         """
         sink_id, number = self._options.sink_id, self._options.batch_id
         if not sink_id:
@@ -125,7 +126,7 @@ class BatchWriter(DataSourceArrowWriter):
 
 
 def _topic_in(kept: str) -> str:
-    """Return the topic that `_kept` has noted; empty if it is another text."""
+    """Return the topic that `_kept` stored; empty if it is another text."""
     try:
         found = json.loads(kept or "{}")
     except ValueError:

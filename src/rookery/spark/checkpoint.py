@@ -1,8 +1,8 @@
-"""Where a stream's checkpoint may be: in a place that every host sees.
+"""Checks that a stream's checkpoint is in a location that every host can access.
 
 Spark's Python package has no file system for object stores, so a checkpoint is often a folder. With
-a master elsewhere the driver and the executors would each see their own: state written by one host
-is missing on the next, and a driver that restarts on another host begins anew.
+a remote master, the driver and the executors each see their own folder. State written by one host
+is then missing on the next, and a driver that restarts on another host starts from the beginning.
 """
 
 from __future__ import annotations
@@ -21,23 +21,24 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 SHARED_SETTING: Final = "spark.rookery.checkpoint.shared"
-"""The Spark setting with which a user says that local paths are the same folder on all hosts."""
+"""The Spark setting that declares local paths to be the same folder on all hosts."""
 
 _MASTER_VARIABLE: Final = "ROOKERY_SPARK_MASTER"
 DEFAULT_LOCATION: Final = "spark.sql.streaming.checkpointLocation"
-"""Spark's setting for where checkpoints are whose queries do not say it: each in a folder there."""
+"""Spark's setting for the default checkpoint folder; each query gets a folder below it."""
 
 
 def check_checkpoint(location: str, *, master: str, is_shared: bool = False) -> None:
-    """Refuse a checkpoint that only some of the hosts would see.
+    """Refuse a checkpoint that only some of the hosts can access.
 
     Args:
         location: the checkpoint's path or URL.
         master: Spark's master, as in `spark.master`.
-        is_shared: the user says that all hosts see the same folder there.
+        is_shared: whether the user declares the folder to be shared by all hosts.
 
     Raises:
-        ConfigError: it is a local path, Spark runs on other hosts, and nobody said it is shared.
+        ConfigError: it is a local path, Spark runs on other hosts, and it is not declared as
+            shared.
     """
     if is_local(master) or is_shared or local_path(location) is None:
         return
@@ -50,15 +51,16 @@ def check_checkpoint(location: str, *, master: str, is_shared: bool = False) -> 
 
 
 def check_tables(locations: Iterable[str], *, master: str, is_shared: bool = False) -> None:
-    """Refuse tables whose files tasks would write to folders of their own hosts.
+    """Refuse tables whose files would be written to the local disks of different hosts.
 
     Args:
         locations: paths or URLs of tables.
         master: Spark's master, as in `spark.master`.
-        is_shared: the user says that all hosts see the same folders.
+        is_shared: whether the user declares the folders to be shared by all hosts.
 
     Raises:
-        ConfigError: one is a local path, Spark runs on other hosts, and nobody said it is shared.
+        ConfigError: one is a local path, Spark runs on other hosts, and it is not declared as
+            shared.
     """
     apart = [location for location in locations if local_path(location) is not None]
     if apart and not is_local(master) and not is_shared:
@@ -71,7 +73,7 @@ def check_tables(locations: Iterable[str], *, master: str, is_shared: bool = Fal
 
 
 def check_session_tables(spark: SparkSession, locations: Iterable[str]) -> None:
-    """Refuse tables as `check_tables` does, by a session's master and settings.
+    """Apply `check_tables` with a session's master and settings.
 
     Raises:
         ConfigError: see `check_tables`.
@@ -80,11 +82,11 @@ def check_session_tables(spark: SparkSession, locations: Iterable[str]) -> None:
 
 
 def check_session_checkpoint(spark: SparkSession, location: str | None = None) -> None:
-    """Refuse a checkpoint of a session's stream as `check_checkpoint` does.
+    """Apply `check_checkpoint` to the checkpoint of a session's stream.
 
     Args:
-        spark: the session, whose master and settings count; it may be a Connect session.
-        location: the checkpoint; the session's default one unless told.
+        spark: the session whose master and settings are used; it may be a Connect session.
+        location: the checkpoint; by default the session's default location.
 
     Raises:
         ConfigError: see `check_checkpoint`.
@@ -95,10 +97,10 @@ def check_session_checkpoint(spark: SparkSession, location: str | None = None) -
 
 
 def check_stream(location: str) -> None:
-    """Refuse a checkpoint as `check_checkpoint` does, where there is no session to ask.
+    """Apply `check_checkpoint` in a process that has no session.
 
-    That is so in the processes in which Spark's driver plans sources and sinks. They know of hosts
-    elsewhere if `rookery.spark.session` or `rookery spark submit` has started Spark.
+    These are the processes in which Spark's driver plans sources and sinks. They know the remote
+    master only if `rookery.spark.session` or `rookery spark submit` has started Spark.
 
     Raises:
         ConfigError: see `check_checkpoint`.
@@ -111,7 +113,7 @@ def check_reachable(place: ClusterAddress) -> None:
     """Refuse a log in a folder of this host if tasks run on others.
 
     Raises:
-        ConfigError: Spark's executors could not read it.
+        ConfigError: Spark's executors cannot read it.
     """
     if place.data and (master := remote_master()):
         raise ConfigError(
@@ -121,10 +123,10 @@ def check_reachable(place: ClusterAddress) -> None:
 
 
 def check_gaps(location: str) -> None:
-    """Refuse to report gaps to a folder if tasks, which find them, run on other hosts.
+    """Refuse to report gaps to a local folder if the tasks run on other hosts.
 
     Raises:
-        ConfigError: each host would report to its own disk.
+        ConfigError: each host would write its reports to its own disk.
     """
     if location and store_traits(location).is_on_this_host and (master := remote_master()):
         raise ConfigError(
@@ -135,7 +137,7 @@ def check_gaps(location: str) -> None:
 
 
 def local_path(location: str) -> Path | None:
-    """Return the folder that a location of Spark's names; None if it is another file system's."""
+    """Return the folder of a location of Spark's; None if it is in another file system."""
     parts = urlsplit(location)
     if parts.scheme not in {"", "file"}:
         return None
@@ -143,12 +145,12 @@ def local_path(location: str) -> Path | None:
 
 
 def remote_master() -> str:
-    """Return the master of the Spark that runs this process, if it is elsewhere; else nothing."""
+    """Return the master of the Spark that runs this process; empty if it is local."""
     return os.environ.get(_MASTER_VARIABLE, "")  # noqa: TID251 (the only way into such a process)
 
 
 def exported(master: str, settings: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables by which `check_stream` knows, for whoever starts Spark."""
+    """Return the environment variables from which `check_stream` learns the remote master."""
     is_shared = settings.get(SHARED_SETTING, "").lower() == "true"
     return {} if is_local(master) or is_shared else {_MASTER_VARIABLE: master}
 
@@ -158,11 +160,11 @@ def _is_shared(spark: SparkSession) -> bool:
 
 
 def master_of(spark: SparkSession) -> str:
-    """Return the master of a session, classic or Connect; `local` if a server does not tell."""
+    """Return the master of a session, classic or Connect; `local` if it is not reported."""
     return spark.conf.get("spark.master", None) or "local"
 
 
 def is_local(master: str) -> bool:
-    """Tell whether Spark runs on this host alone."""
-    # Also local-cluster[…], whose executors are processes of this host.
+    """Return whether Spark runs on this host only."""
+    # This includes local-cluster[…], whose executors are processes of this host.
     return master.startswith("local")

@@ -1,4 +1,4 @@
-"""What a packed environment consists of: packages of this environment, and modules by import."""
+"""Contents of a packed environment: installed packages, and modules found by import."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ from typing import Final
 from rookery.spark.packages import closure, files_of, sources_of
 
 EXTRAS: Final = ("decode", "etcd", "spark", "tables")
-"""The optional dependencies that are packed, as far as they are installed."""
+"""The optional dependencies that are packed if they are installed."""
 
-# By import, not by record: an editable installation records none of its files.
+# Found by import, because an editable installation does not record its files.
 _OURS: Final = ("rookery", "pyspark_rookery")
-# Spark brings its own, which fits the cluster; DuckDB writes to a file of one host.
+# Spark brings its own version, which fits the cluster. DuckDB writes to a file of one host.
 _LEFT_OUT: Final = frozenset({"pyspark", "py4j", "duckdb"})
 _NAME: Final = re.compile(r"[A-Za-z_]\w*")
 
 
 @dataclass(frozen=True, slots=True)
 class ArchiveContents:
-    """The packages and modules of a packed environment; nothing of it is copied yet."""
+    """The packages and modules of a packed environment, before anything is copied."""
 
     packages: Mapping[str, metadata.Distribution]
     provided: Mapping[str, metadata.Distribution]
-    """Those that all hosts must have, in the versions of this one."""
+    """Packages that all hosts must have, in the same versions as this host."""
     modules: tuple[str, ...]
     """Modules that are found by import, because no package records their files."""
 
@@ -46,11 +46,12 @@ class ArchiveContents:
         """Choose what to pack.
 
         Args:
-            extras: which of Rookery's optional dependencies to pack, as far as they are installed.
-            also: more installed packages, with what they need, or modules on Python's path.
-            provided: packages that the hosts have, in the versions of this one; they and what only
-                they need are not packed.
-            without: packages that are not used; they and what only they need are not packed.
+            extras: Rookery's optional dependencies to pack, if they are installed.
+            also: more installed packages, with their dependencies, or modules on Python's path.
+            provided: packages that the hosts have, in the same versions as this host; they and
+                their exclusive dependencies are not packed.
+            without: packages that are not used; they and their exclusive dependencies are not
+                packed.
 
         Raises:
             ConfigError: a package is not installed.
@@ -63,7 +64,7 @@ class ArchiveContents:
         return cls(found, theirs, modules)
 
     def files(self) -> Iterator[tuple[str, Path]]:
-        """Yield the files to pack: the path below `lib`, and where the file is now.
+        """Yield the files to pack: the path below `lib`, and the source file.
 
         Raises:
             ConfigError: a package does not record its files, or a module is missing.
@@ -77,7 +78,8 @@ class ArchiveContents:
     def fingerprint(self) -> str:
         """Return a hash that changes when an archive of these contents would.
 
-        The record of a package has a hash of each file. Of modules, sizes and times are compared.
+        A package's RECORD has a hash of each file. For modules, file sizes and modification times
+        are used.
         """
         digest = hashlib.blake2b(digest_size=10)
         for line in self._facts():
@@ -98,13 +100,13 @@ class ArchiveContents:
 
 
 def carrier_of(module: str) -> str:
-    """Return the installed package that a module belongs to; the top module itself if none."""
+    """Return the installed package that contains a module, else the top-level module."""
     top = module.partition(".")[0]
     return next(iter(metadata.packages_distributions().get(top, ())), top)
 
 
 def _is_module(name: str) -> bool:
-    """Whether a name can only be a module: no installed package has it."""
+    """Return whether a name is a module on Python's path and not an installed package."""
     if _NAME.fullmatch(name) is None:
         return False
     try:

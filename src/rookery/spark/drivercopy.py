@@ -1,7 +1,7 @@
-"""A packed environment, unpacked for the driver.
+"""Unpacks a packed environment for the driver.
 
-Spark plans a source with the same path to Python that it reads with: `./environment/bin/python`. So
-that path must lead to an environment in the folder in which the driver's Java starts, too.
+Spark uses one path to Python for planning and for reading a source: `./environment/bin/python`. So
+the path must also exist in the folder in which the driver's Java process starts.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from typing import Final
 from rookery.errors import ConfigError
 from rookery.spark.pack import FOLDER
 
-# Says which archive was unpacked, so that the same one is not unpacked again.
+# Records which archive was unpacked, so that the same one is not unpacked again.
 _NOTE: Final = ".archive"
 
 
 def check_archive(archive: Path) -> None:
-    """Refuse an archive that is not there.
+    """Refuse an archive that does not exist.
 
     Raises:
         ConfigError: there is no such file.
@@ -30,10 +30,11 @@ def check_archive(archive: Path) -> None:
 
 
 def unpack_for_driver(archive: Path, folder: Path) -> None:
-    """Unpack an archive into `environment` below a folder, unless that was done already.
+    """Unpack an archive into `environment` below a folder, unless it is already unpacked there.
 
     Raises:
-        ConfigError: there is no such archive, or something else stands in its place.
+        ConfigError: the archive does not exist, or `environment` exists and was not unpacked by
+            Rookery.
     """
     check_archive(archive)
     target, note = folder / FOLDER, folder / FOLDER / _NOTE

@@ -1,4 +1,4 @@
-"""Errors of tasks as what they were there: Spark passes only their text on to the driver."""
+"""Restores Rookery errors of tasks on the driver; Spark forwards only their text."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from rookery import errors
 from rookery.errors import ApiError, Error
 
 _LINE: Final = re.compile(r"rookery\.errors\.(\w+): (.*)")
-"""How a traceback ends."""
+"""Matches the last line of a traceback."""
 
 
 @contextmanager
 def own_errors() -> Iterator[None]:
-    """Raise an error of ours that made a task fail as itself; others stay Spark's.
+    """Raise the Rookery error that made a task fail; other errors stay Spark's.
 
     Raises:
-        Error: a task failed with it as often as Spark tries one.
+        Error: a task failed with it in each of Spark's attempts.
     """
     from pyspark.errors import PySparkException  # noqa: PLC0415 (it takes a second)
 
@@ -33,11 +33,11 @@ def own_errors() -> Iterator[None]:
 
 
 def own_error(text: str) -> Error | None:
-    """Return the error that a task's traceback ends with, if it is one of ours."""
+    """Return the error at the end of a task's traceback, if it is a Rookery error."""
     lines = [line for line in text.splitlines() if line.strip()]
     match = _LINE.fullmatch(lines[-1]) if lines else None
     kind = getattr(errors, match[1], None) if match else None
     if match is None or not isinstance(kind, type) or not issubclass(kind, Error):
         return None
-    # A code does not come through, and nobody asks for it.
+    # The text does not contain the error code, and no caller needs it.
     return Error(match[2]) if issubclass(kind, ApiError) else kind(match[2])

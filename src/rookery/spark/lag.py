@@ -1,7 +1,7 @@
-"""Shows in Kafka's own tools how far streams are behind: their offsets as those of a group.
+"""Publishes the offsets of streams as those of a consumer group, so that Kafka tools show lag.
 
-Spark tells its sources of a committed batch late, and of the last one never. A listener of queries
-is told of every batch, so the offsets are published from there.
+Spark notifies its sources late of a committed batch, and never of the last one. A query listener is
+notified of every batch, so it publishes the offsets.
 
     from rookery.spark import lag
     lag.publish(spark, store="s3://bucket/prefix", group="clicks-to-table")
@@ -35,16 +35,16 @@ log = logging.getLogger(__name__)
 
 
 def publish(spark: SparkSession, *, group: str = "", query: str = "", **place: str) -> LagListener:
-    """Publish the offsets of a session's streams from now on; `close` the listener to end it.
+    """Start to publish the offsets of a session's streams; `close` the listener to stop.
 
     Args:
         spark: the session.
         group: the group's name; by default the query's name, or its id if it has none.
         query: the name of the only query to publish; by default all that read this cluster.
-        place: where the log lies, as in the options of the source.
+        place: the location of the log, as in the options of the source.
 
     Raises:
-        ConfigError, Unavailable: there is no log at the place.
+        ConfigError, Unavailable: there is no log at this location.
     """
     listener = LagListener(spark, ClusterAddress.of(place), group, query)
     spark.streams.addListener(listener)
@@ -52,7 +52,7 @@ def publish(spark: SparkSession, *, group: str = "", query: str = "", **place: s
 
 
 class LagListener(StreamingQueryListener):
-    """Publishes what each batch has read."""
+    """Publishes the end offsets of each batch."""
 
     def __init__(self, spark: SparkSession, place: ClusterAddress, group: str, query: str) -> None:
         self._spark = spark
@@ -62,29 +62,29 @@ class LagListener(StreamingQueryListener):
         self._published: dict[str, dict[Key, int]] = {}
 
     def close(self) -> None:
-        """Publish no more."""
+        """Stop publishing."""
         self._spark.streams.removeListener(self)
         self._log.close()
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802
-        """Do nothing yet."""
+        """Do nothing: there is no progress yet."""
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802
-        """Publish how far a query has come."""
+        """Publish the offsets that a query has reached."""
         progress = event.progress
         if self._query and progress.name != self._query:
             return
         try:
             self._publish(progress)
         except Error as error:
-            # The query goes on: nothing but the tools' figures depends on it.
+            # The query continues: only the figures shown by tools depend on this.
             log.warning("offsets of query %s are not published: %s", progress.id, error)
 
     def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802
         """Do nothing: there is nothing new."""
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802
-        """Do nothing: the last batch was told of before."""
+        """Do nothing: the last batch was already reported by `onQueryProgress`."""
 
     def _publish(self, progress: StreamingQueryProgress) -> None:
         group = self._group or progress.name or str(progress.id)
@@ -102,7 +102,7 @@ class LagListener(StreamingQueryListener):
 
 
 def _offsets(text: Any) -> dict[Key, int]:
-    """Return the offsets of a source of ours; none of another's."""
+    """Return the offsets of a Rookery source; empty for other sources."""
     try:
         found = json.loads(text) if isinstance(text, str) else text
         return dict(StreamOffset.of(found).next) if isinstance(found, dict) else {}

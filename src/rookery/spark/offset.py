@@ -1,16 +1,17 @@
-"""How far a stream has read, as its checkpoint keeps it.
+"""The position of a stream, as stored in its checkpoint.
 
     {"version": 1, "next": {"<topic id>": {"0": 5}}, "origin": {"<topic id>": {"0": 0}}}
 
-Spark compares offsets as text, so the same offsets are always the same text: keys in order, no
-clock, no position in the cluster log. The checkpoint keeps the ends of batches alone, hence each
-carries where every partition was begun: a first batch that is run again begins there, too.
+Spark compares offsets as text, so equal offsets must give equal text: keys are sorted, and there is
+no time and no position in the cluster log. The checkpoint stores only the ends of batches. So each
+end also contains the start of every partition, where a repeated first batch starts again.
 
-The end of a batch that has read compacted topics also has `cleaned`: how far compaction had come in
-the partitions that the batch reads, when it was planned and they were pinned. A batch that is run
-again when the pin has ended so learns that it would get fewer records. It is the same text for as
-long as the query stands there: where a batch ended, the next one begins, and if there is none, the
-plan returns what it was given. Offsets without it, such as those of old checkpoints, are good, too.
+The end of a batch that has read compacted topics also has `cleaned`: the offset up to which each
+partition of the batch was compacted when it was planned and pinned. A batch that is repeated after
+the pin has expired can so detect that it would return fewer records. The text stays the same while
+the query makes no progress: the next batch starts at the end of the last one, and if there is no
+next batch, the plan returns the offset it received. Offsets without `cleaned`, such as those of old
+checkpoints, are valid.
 """
 
 from __future__ import annotations
@@ -30,24 +31,24 @@ Key = tuple[bytes, int]
 
 @dataclass(frozen=True, slots=True)
 class StreamOffset:
-    """The next offset to read in each partition, and the first that was."""
+    """The next offset to read and the first offset read, for each partition."""
 
     next: Mapping[Key, int] = field(default_factory=dict)
     origin: Mapping[Key, int] = field(default_factory=dict)
     cleaned: Mapping[Key, int] = field(default_factory=dict)
-    """How far the partitions were compacted that the batch which ends here reads."""
+    """The offset up to which each partition of the batch that ends here was compacted."""
 
     @classmethod
     def beginning(cls, origin: Mapping[Key, int]) -> StreamOffset:
-        """Return where a stream begins."""
+        """Return the start of a stream."""
         return cls(origin, origin)
 
     @classmethod
     def of(cls, found: Mapping[str, Any]) -> StreamOffset:
-        """Read what `as_json` returned.
+        """Parse the result of `as_json`.
 
         Raises:
-            Corrupt: it is something else, or of a later version.
+            Corrupt: it is not an offset, or is of a later version.
         """
         version = found.get("version")
         if version != VERSION:
@@ -62,16 +63,16 @@ class StreamOffset:
             raise Corrupt(f"the checkpoint's offset cannot be read: {error!r}") from error
 
     def as_json(self) -> dict[str, Any]:
-        """Return it as the checkpoint keeps it."""
+        """Return the form that is stored in the checkpoint."""
         cleaned = {"cleaned": _write(self.cleaned)} if self.cleaned else {}
         both = {"next": _write(self.next), "origin": _write(self.origin)}
         return {**cleaned, **both, "version": VERSION}
 
     def begin(self, key: Key, end: StreamOffset) -> int:
-        """Return where a batch from here to `end` begins to read a partition.
+        """Return the offset at which a batch from here to `end` starts to read a partition.
 
-        If it was begun elsewhere than `end` knows, this was made up anew for a first batch that is
-        run again, or does not know the partition yet.
+        If the origins differ, this offset was recreated for a first batch that is repeated, or it
+        does not contain the partition yet. The batch then starts at the origin in `end`.
         """
         if key in self.next and self.origin.get(key) == end.origin[key]:
             return self.next[key]

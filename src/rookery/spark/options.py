@@ -1,6 +1,6 @@
-"""Options of a DataFrame that reads topics: the names and rules of Spark's Kafka source, and ours.
+"""Options of a DataFrame that reads topics: those of Spark's Kafka source, and Rookery's own.
 
-Names are known whatever their case, as Spark passes them; one that is not known is refused.
+Names are matched regardless of case. Unknown names are refused.
 """
 
 from __future__ import annotations
@@ -33,7 +33,8 @@ from rookery.spark.schema import ALL_COLUMNS, COLUMNS
 _BY_LOWER: Final = {name.lower(): name for name in READ_NAMES}
 _TRIGGER_DELAY_MS: Final = 15 * 60_000
 _PIN_MS: Final = 3_600_000
-# A batch is not read again later on, and one that is read every hour shall not hold its topics off.
+# A batch is not read again later. A batch that runs every hour must not block compaction of its
+# topics.
 _BATCH_PIN_MS: Final = 900_000
 
 OnDataLoss = Literal["fail", "skip", "report"]
@@ -41,7 +42,7 @@ OnDataLoss = Literal["fail", "skip", "report"]
 
 @dataclass(frozen=True, slots=True)
 class StreamPace:
-    """How much a stream reads at a time; None: no bound."""
+    """Limits on the size of a stream's batches; None means no limit."""
 
     max_offsets: int | None = None
     min_offsets: int | None = None
@@ -50,13 +51,13 @@ class StreamPace:
 
     @property
     def is_bounded(self) -> bool:
-        """Whether a batch may be less than all there is."""
+        """Return whether a batch can be smaller than all available records."""
         return any(one is not None for one in (self.max_offsets, self.min_offsets, self.max_bytes))
 
 
 @dataclass(frozen=True, slots=True)
 class ReadOptions:
-    """What is read, from where, and how."""
+    """Options of a read: the location, the topics, the range and the mode."""
 
     place: ClusterAddress
     subscription: DirectSubscription
@@ -75,26 +76,29 @@ class ReadOptions:
     group_id: str = ""
     """The group under which a stream's offsets are published; empty: none."""
     pin_ms: int = _PIN_MS
-    """How long what is read is kept from compaction, since it may have to be read again. 0: it is
-    not, and a stream is not told if records are fewer the second time."""
+    """How long the read range is pinned against compaction, since it may have to be read again.
+
+    With 0 it is not pinned, and a stream does not detect that a repeated read returns fewer
+    records.
+    """
     resume_from: str = ""
-    """A sink behind whose last batch a new query begins; empty: at `start`."""
+    """The sink after whose last batch a new query starts; if empty, it starts at `start`."""
 
     @classmethod
     def columns_of(cls, options: Mapping[str, str]) -> tuple[str, ...]:
-        """Return the columns that options choose, whether for a batch or a stream.
+        """Return the columns that options select, for a batch or a stream.
 
         Raises:
-            ConfigError: an option is not known, or the columns cannot be used.
+            ConfigError: an option is unknown, or the columns are invalid.
         """
         return _columns(RawOptions(_known(options)))
 
     @classmethod
     def of(cls, options: Mapping[str, str], *, is_stream: bool = False) -> ReadOptions:
-        """Read options as Spark passes them.
+        """Parse options as Spark passes them.
 
         Raises:
-            ConfigError: one is not known, or cannot be used; the text names it.
+            ConfigError: an option is unknown or invalid; the text names it.
         """
         given = RawOptions(_known(options))
         _check_kind(given, is_stream=is_stream)
@@ -128,7 +132,7 @@ class ReadOptions:
         return made
 
     def with_columns(self, names: tuple[str, ...]) -> ReadOptions:
-        """Return the same for other columns."""
+        """Return the same options with other columns."""
         return replace(self, columns=names)
 
     def check(self) -> None:
@@ -147,12 +151,12 @@ class ReadOptions:
 
 
 def limits_in(options: Mapping[str, str]) -> list[str]:
-    """Return the names of those options that bound a stream's batches."""
+    """Return the names of the options that limit a stream's batches."""
     return [name for name in _known(options) if name in PACE]
 
 
 def _known(options: Mapping[str, str]) -> dict[str, str]:
-    """Return options by their proper names, without a writer's; refuse others."""
+    """Return options by their canonical names, without a writer's; refuse unknown ones."""
     found: dict[str, str] = {}
     for name, value in options.items():
         known = _BY_LOWER.get(name.lower())
@@ -177,7 +181,7 @@ def _unknown(name: str) -> str:
 
 
 def _check_kind(given: RawOptions, *, is_stream: bool) -> None:
-    """Refuse what has no meaning for streams, or for batches."""
+    """Refuse options that do not apply to streams, or to batches."""
     if not is_stream:
         if given.text("resumeFrom"):
             raise ConfigError("resumeFrom: for streams alone, not for batches; leave it out")
@@ -297,7 +301,7 @@ def _on_data_loss(given: RawOptions) -> OnDataLoss:
 
 
 def _group_id(given: RawOptions) -> str:
-    """Return the group that is named, or one that has the prefix and is the same at every start."""
+    """Return the group that is named, or a stable name with the given prefix."""
     named, prefix = given.text("kafka.group.id"), given.text("groupIdPrefix")
     if named or not prefix:
         return named

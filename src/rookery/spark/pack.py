@@ -1,9 +1,10 @@
-"""Rookery and what it needs as one archive, for Spark's workers that have none of it.
+"""Packs Rookery and its dependencies into one archive for Spark workers.
 
     PYSPARK_PYTHON=./environment/bin/python spark-submit --archives rookery.tar.gz#environment …
 
-Spark unpacks it into the folder of each executor. `--py-files` would not do: it takes no compiled
-modules, and the process that plans a stream on the driver does not see it. The archive has
+Spark unpacks it into the folder of each executor. `--py-files` is not sufficient: it does not
+support compiled modules, and the process that plans a stream on the driver does not use it. The
+archive contains
 
     lib/          the packages, with their compiled modules
     bin/python    starts this host's Python of the same version with them
@@ -29,14 +30,14 @@ from rookery.spark.contents import ArchiveContents
 from rookery.spark.packages import files_of
 
 FOLDER: Final = "environment"
-"""What the archive is called where it is unpacked."""
+"""The name of the folder into which the archive is unpacked."""
 PYTHON: Final = f"./{FOLDER}/bin/python"
-"""How Spark finds its Python then: on an executor, and on a driver that was started beside it."""
+"""The path of Python for Spark: on an executor, and on a driver that starts in the same folder."""
 STAGE_PREFIX: Final = ".packing-"
-"""How folders begin in which an archive is made; a process that is killed leaves one."""
+"""The prefix of the folders in which archives are built; a killed process leaves one."""
 
 _COMPRESSION: Final = 6
-# Whatever else is imported on a worker hangs on these.
+# All other imports on a worker depend on these.
 _TRIED: Final = (
     "obstore, pyarrow.parquet, pyarrow.dataset, rookery.records.columns, rookery.spark.session"
 )
@@ -65,26 +66,27 @@ exec "$python" "$@"
 
 @dataclass(frozen=True, slots=True)
 class PackedArchive:
-    """An archive that was made, and what is in it."""
+    """An archive that was written, and its contents."""
 
     path: Path
     size: int
     packages: dict[str, str]
-    """The version of each."""
+    """The version of each packed package."""
     provided: dict[str, str]
-    """Likewise, of those that all hosts must have."""
+    """The version of each package that all hosts must have."""
 
 
 def pack(target: Path, contents: ArchiveContents, *, with_python: bool = False) -> PackedArchive:
     """Write the archive.
 
     Args:
-        target: the file, whose name ends in .tar.gz or .tgz, since Spark goes by that.
+        target: the file; its name must end in .tar.gz or .tgz, because Spark checks that.
         contents: the packages and modules.
-        with_python: pack the interpreter and its library, for hosts that have no such Python.
+        with_python: also pack the interpreter and its library, for hosts without this Python
+            version.
 
     Raises:
-        ConfigError: a package cannot be packed, or the name does not end so.
+        ConfigError: a package cannot be packed, or the name has another ending.
     """
     if not target.name.endswith((".tar.gz", ".tgz")):
         raise ConfigError(f"{target}: Spark unpacks only what is called .tar.gz or .tgz")
@@ -110,12 +112,12 @@ def _versions(found: Mapping[str, metadata.Distribution]) -> dict[str, str]:
 def _stage_packages(lib: Path, contents: ArchiveContents) -> None:
     for file, place in contents.files():
         _copy(place, lib / file)
-    # An executor starts in an empty folder each time: compiling there would take seconds.
+    # An executor starts in an empty folder each time; compiling there would take seconds.
     compileall.compile_dir(lib, quiet=2, legacy=False)
 
 
 def _link_packages(folder: Path, found: Mapping[str, metadata.Distribution]) -> None:
-    """Make a folder in which packages of this host can be imported, and no others."""
+    """Make a folder from which only the given packages of this host can be imported."""
     folder.mkdir()
     for one in found.values():
         for file, place in files_of(one):
@@ -145,7 +147,7 @@ def _stage_python(home: Path) -> None:
 
 
 def _try(launcher: Path, provided: Path, modules: Iterable[str]) -> None:
-    """See that what was staged can be imported, with no other packages than the provided ones."""
+    """Check that the staged packages can be imported with only the provided packages."""
     imports = ", ".join([_TRIED, *modules])
     environ = {
         "PATH": "/usr/bin:/bin",
@@ -171,4 +173,4 @@ def _try(launcher: Path, provided: Path, modules: Iterable[str]) -> None:
 
 def _copy(source: Path, target: Path) -> None:
     target.parent.mkdir(parents=True, exist_ok=True)
-    shutil.copy2(source, target)  # with its time, by which Python knows a compiled file's source
+    shutil.copy2(source, target)  # keeps the mtime, by which Python validates compiled files

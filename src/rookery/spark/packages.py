@@ -1,4 +1,4 @@
-"""Installed packages: what one needs, and the files it is made of."""
+"""Installed packages: their dependencies and their files."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from rookery.errors import ConfigError
 
 _REQUIREMENT: Final = re.compile(r"\s*([A-Za-z0-9][A-Za-z0-9._-]*)\s*(?:\[([^\]]*)\])?")
 _EXTRA: Final = re.compile(r"""extra\s*==\s*["']([^"']+)["']""")
-# Large, and only for building or testing these packages, or for parts of Arrow that are not used.
+# Large files that are needed only to build or test these packages, or belong to unused parts of
+# Arrow.
 _NOT_NEEDED: Final = re.compile(
     r"\.\./|.*/tests/(?!_natype)|pyarrow/(?:include|src)/"
     r"|pyarrow/(?:__pycache__/)?[^/]*(?:flight|gandiva)"
@@ -25,14 +26,14 @@ _NOT_NEEDED: Final = re.compile(
 def closure(
     wanted: Iterable[str], *, left_out: Collection[str] = ()
 ) -> dict[str, metadata.Distribution]:
-    """Return some packages and all that they need, by name.
+    """Return packages and all their dependencies, by name.
 
     Args:
-        wanted: requirements, such as `rookery[etcd,spark]`; their versions do not matter.
-        left_out: names that are not followed.
+        wanted: requirements, such as `rookery[etcd,spark]`; their versions are ignored.
+        left_out: names that are skipped, with their dependencies.
 
     Raises:
-        ConfigError: one that is needed on every platform is not installed.
+        ConfigError: a package that is needed on every platform is not installed.
     """
     found: dict[str, metadata.Distribution] = {}
     seen: set[tuple[str, str]] = set()
@@ -54,10 +55,10 @@ def closure(
 
 
 def files_of(distribution: metadata.Distribution) -> Iterator[tuple[str, Path]]:
-    """Yield the files of an installed package: the path below site-packages, and the place.
+    """Yield the files of an installed package: the path below site-packages, and the file.
 
     Raises:
-        ConfigError: it does not say which files are its own.
+        ConfigError: it does not record its files.
     """
     name = distribution.metadata["Name"]
     files = [(file.as_posix(), Path(str(file.locate()))) for file in distribution.files or ()]
@@ -71,7 +72,7 @@ def files_of(distribution: metadata.Distribution) -> Iterator[tuple[str, Path]]:
 
 
 def sources_of(module: str) -> list[tuple[str, Path]]:
-    """Return the files of a module or package on Python's path: its path there, and the place.
+    """Return the files of a module or package on Python's path: the relative path, and the file.
 
     Raises:
         ConfigError: there is no such module.
@@ -100,7 +101,8 @@ def _find(name: str, requirement: str, needed_by: str) -> metadata.Distribution 
     try:
         return metadata.distribution(name)
     except metadata.PackageNotFoundError:
-        # With a condition it is for another platform or Python, or an extra nobody installed.
+        # A requirement with a condition is for another platform or Python, or an extra that is not
+        # installed.
         if ";" in requirement:
             return None
         needed = f", which {needed_by} needs," if needed_by else ""
@@ -124,7 +126,7 @@ def _is_source(file: str) -> bool:
 
 
 def _fits(file: str) -> bool:
-    """Whether a file is compiled for this Python, or is not compiled."""
+    """Return whether a file is not compiled, or is compiled for this Python."""
     return not file.endswith(".pyc") or f".{sys.implementation.cache_tag}." in file
 
 

@@ -1,8 +1,8 @@
-"""Extensions of Spark's planner, in the driver's Java alone.
+"""Extensions of Spark's planner, which run only in the driver's Java process.
 
-`PlanPerQuery` has every query see the records that are there when it begins. It changes the plans
-of our own source only. Other extensions are tunings. Spark's own compiler, which it has for
-generated code, compiles them: no JDK and no jar is needed.
+With `PlanPerQuery`, every query reads the records that exist when it starts. It changes only the
+plans of the Rookery source. The other extensions are tunings. They are compiled with the compiler
+that Spark uses for generated code, so no JDK and no jar is needed.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ class Extension(NamedTuple):
     """A class that Spark's planner uses."""
 
     package: str
-    """Where its Java file is."""
+    """The Python package that contains its Java file."""
     name: str
     hook: str
-    """The list that it joins, of Spark's experimental methods."""
+    """The list of Spark's experimental methods to which it is added."""
     without: str
-    """What is different where it cannot be compiled."""
+    """The behaviour if it cannot be compiled."""
 
 
 PLAN_PER_QUERY: Final = Extension(
@@ -35,15 +35,16 @@ PLAN_PER_QUERY: Final = Extension(
     without="plans a DataFrame once: later queries on it do not see newer records",
 )
 PLAN_PER_QUERY_SETTING: Final = "spark.rookery.planPerQuery"
-"""A Spark setting; `false` leaves the plans of our source as Spark makes them."""
+"""A Spark setting; `false` leaves the plans of the Rookery source unchanged."""
 
 
 def extend_planner(spark: SparkSession, others: Iterable[Extension] = ()) -> None:
     """Add the extensions that a session lacks: `PlanPerQuery` unless it is off, and others.
 
-    Queries work without them. A warning names each one that does not fit the session's Spark.
+    Queries work without them. A warning names each extension that does not work with the session's
+    Spark.
     """
-    # With Connect there is no Java here, also where only the environment says that it is Connect.
+    # With Connect there is no Java here, even if only the environment selects Connect.
     if not hasattr(spark, "_jsparkSession"):
         return
     if spark.conf.get(PLAN_PER_QUERY_SETTING, "true") != "false":

@@ -1,8 +1,9 @@
-"""Options as Spark passes them: their names, no secrets in them, and values read from their text.
+"""Options as Spark passes them: names, parsing of values, and a check for secrets.
 
-A view in SQL is read and written, so it has options for both sides. Each side knows the other's
-names and leaves them alone; a name that neither knows is refused. Spark shows options in plans and
-logs. Refusals name the option, and say what to write.
+A view in SQL is read and written, so it has options for both. The reader ignores the writer's
+options, and the writer ignores the reader's. Names that neither knows are refused. Options must not
+contain secrets, because Spark shows them in plans and logs. Error messages name the option and the
+expected form.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ PACE: Final = (
 )
 BATCH_ONLY: Final = ("orderBy", "latestPerKey", "pushdown")
 _PLACE: Final = ("store", "cluster", "namespace", "data")
-# Places that can be read only: a writer that does not know them would write elsewhere.
+# Locations that can only be read. A writer that ignored them would write to another location.
 _READ_PLACE: Final = ("layout", "logDir")
 _READ: Final = (
     *SUBSCRIBE,
@@ -55,7 +56,7 @@ NOT_WRITTEN: Final = frozenset(name.lower() for name in _READ)
 
 _URLS: Final = ("store", "cluster", "gapsTo")
 
-# Not more digits than any number of ours has, so that all of them can be kept in 64 bits.
+# The number of digits is limited so that all values fit in 64 bits.
 _DURATION: Final = re.compile(r"([0-9]{1,10})\s*(ms|s|m|min|h|d)?")
 _WHOLE: Final = re.compile(r"[0-9]{1,19}")
 _MOST: Final = (1 << 63) - 1
@@ -71,10 +72,10 @@ _UNITS_MS: Final = {
 
 
 def check_no_secrets(options: Mapping[str, str]) -> None:
-    """Refuse addresses with a secret in them, where an option is an address.
+    """Refuse options whose address contains a secret.
 
     Raises:
-        ConfigError: there is one; its value is not in the text.
+        ConfigError: an address contains a secret; the text does not include it.
     """
     given = {name.lower(): value for name, value in options.items()}
     for name in _URLS:
@@ -88,7 +89,7 @@ def check_no_secrets(options: Mapping[str, str]) -> None:
 
 
 class RawOptions:
-    """Options by their proper names."""
+    """Options by their canonical names."""
 
     def __init__(self, values: dict[str, str]) -> None:
         self.values = values
@@ -105,7 +106,7 @@ class RawOptions:
         return value == "true"
 
     def number(self, name: str) -> int | None:
-        """Return a whole number from 1 on; None if it is not given."""
+        """Return a positive integer; None if the option is not given."""
         value = self.text(name)
         if not value:
             return None
@@ -115,14 +116,14 @@ class RawOptions:
         return number
 
     def choice(self, name: str, allowed: tuple[str, ...]) -> str:
-        """Return one of some words; the first if none is given."""
+        """Return one of the allowed words; the first if the option is not given."""
         value = self.text(name) or allowed[0]
         if value not in allowed:
             raise ConfigError(f"{name}={value!r}: choose from {', '.join(allowed)}")
         return value
 
     def time(self, name: str) -> int | None:
-        """Return a time in milliseconds; None if it is not given."""
+        """Return a timestamp in milliseconds; None if it is not given."""
         value = self.text(name)
         if not value:
             return None
@@ -132,7 +133,7 @@ class RawOptions:
         return number
 
     def duration(self, name: str, default_ms: int) -> int:
-        """Return how long something lasts, in milliseconds."""
+        """Return a duration in milliseconds."""
         value = self.text(name)
         if not value:
             return default_ms
@@ -143,7 +144,7 @@ class RawOptions:
 
 
 def numbers(name: str, value: str, least: int) -> PerPartition:
-    """Read a number for each partition: {"topic": {"0": 23}}."""
+    """Parse a number for each partition: {"topic": {"0": 23}}."""
     wrong = ConfigError(
         f'{name}={shown(value)}: write earliest, latest or JSON such as {{"topic": {{"0": 23}}}}'
     )
@@ -163,7 +164,7 @@ def numbers(name: str, value: str, least: int) -> PerPartition:
 
 
 def json_object(name: str, value: str) -> dict[str, object]:
-    """Read an option whose value is JSON with topics in it."""
+    """Parse an option whose value is a JSON object with topics as keys."""
     try:
         found = json.loads(value)
     except ValueError as error:
@@ -174,16 +175,16 @@ def json_object(name: str, value: str) -> dict[str, object]:
 
 
 def _whole(text: str) -> int | None:
-    """Return a number from 0 on that fits into 64 bits; None if the text is no such one."""
+    """Return a non-negative integer that fits in 64 bits; None if the text is not one."""
     number = int(text) if _WHOLE.fullmatch(text) else -1
     return number if 0 <= number <= _MOST else None
 
 
 def shown(value: str) -> str:
-    """Return an option's value for a message: what is long is cut."""
+    """Return an option's value for a message, truncated if it is long."""
     return repr(value) if len(value) <= _SHOWN else f"{value[:_SHOWN]!r}…"
 
 
 def is_whole(value: object) -> TypeGuard[int]:
-    """Whether a value of JSON is a whole number."""
+    """Return whether a JSON value is an integer."""
     return isinstance(value, int) and not isinstance(value, bool)

@@ -1,7 +1,7 @@
-"""Going on from what a sink has got last, where the checkpoint of its query is lost.
+"""Resumes after the last batch of a sink when the checkpoint of its query is lost.
 
-Every commit of a stream keeps how far its sources had read. A new query begins there, and takes the
-sink over (`takeOver=true`, for one run): no row is lost, and none is written twice.
+Every commit of a stream stores the offsets that its sources had reached. A new query starts there
+and takes over the sink (`takeOver=true`, for one run). No row is lost, and none is written twice.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from rookery.spark.offset import StreamOffset
 
 
 async def resume_offset(log: DirectLog, sink_id: str) -> StreamOffset:
-    """Return where a new query shall begin to read: behind the sink's last batch.
+    """Return the offset at which a new query starts: after the sink's last batch.
 
     Raises:
-        ConfigError: there is no such sink, or its last batch does not tell.
-        Unavailable: the cluster log is out of reach.
+        ConfigError: there is no such sink, or its last batch does not contain the offsets.
+        Unavailable: the cluster log cannot be reached.
     """
     sink = await last_commit(log, sink_id)
     if sink is None:
@@ -36,10 +36,10 @@ async def resume_offset(log: DirectLog, sink_id: str) -> StreamOffset:
 
 
 def _offsets(text: str) -> list[StreamOffset]:
-    """Read the offsets of our own sources; those of others are none of ours."""
+    """Parse the offsets of Rookery sources; ignore those of other sources."""
     offsets = []
     lines: list[str] = []
-    with suppress(ValueError):  # a batch write may have kept any text
+    with suppress(ValueError):  # a batch write can store any text
         lines = json.loads(text or "[]")
     for line in lines:
         with suppress(Corrupt, ValueError, TypeError):

@@ -1,4 +1,4 @@
-"""The columns of a topic, as Spark's Kafka source has them, and how decoded records become them."""
+"""The columns of a topic, as in Spark's Kafka source, and the conversion of decoded records."""
 
 from __future__ import annotations
 
@@ -46,25 +46,25 @@ _ARROW: Final[dict[str, pa.DataType]] = {
     ),
 }
 COLUMNS: Final = tuple(name for name in _TYPES if name != "headers")
-"""Those that are read if nobody chooses."""
+"""The columns that are read by default."""
 ALL_COLUMNS: Final = tuple(_TYPES)
-# What the decoder calls otherwise.
+# Columns that have another name in the decoder.
 _DECODED: Final = {"timestampType": "timestamp_type"}
-# Spark takes batches of this size about as fast as larger ones, and they cost less memory.
+# Spark processes batches of this size about as fast as larger ones, and they need less memory.
 _MAX_ROWS: Final = 65_536
 _MAX_BYTES: Final = 16 * 1024 * 1024
 
 
 def spark_schema(names: Iterable[str]) -> StructType:
-    """Return some columns as Spark's schema."""
+    """Return the Spark schema of the named columns."""
     return StructType([StructField(name, _TYPES[name]) for name in names])
 
 
 def names_of(schema: StructType) -> tuple[str, ...]:
-    """Return which columns a schema wants.
+    """Return the names of the columns in a schema.
 
     Raises:
-        ConfigError: it has a column that a topic has not, or one of another type.
+        ConfigError: a topic has no such column, or the column has another type.
     """
     for field in schema.fields:
         if field.name not in _TYPES:
@@ -84,13 +84,13 @@ def _is_same(one: DataType, other: DataType) -> bool:
 
 
 def reading(names: Iterable[str]) -> ReadSettings:
-    """Return what the decoder shall decode for some columns."""
+    """Return the decoder settings for the named columns."""
     wanted = tuple(_DECODED.get(name, name) for name in names)
     return ReadSettings(columns=wanted, max_rows=_MAX_ROWS, max_bytes=_MAX_BYTES)
 
 
 def to_spark(batches: Iterable[pa.RecordBatch], names: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
-    """Yield decoded records exactly as Spark wants them: it checks the first batch alone."""
+    """Yield decoded records in exactly the expected schema: Spark checks only the first batch."""
     schema = pa.schema([(name, _ARROW[name]) for name in names])
     for batch in batches:
         columns = [_column(name, batch.column(_DECODED.get(name, name))) for name in names]
@@ -101,7 +101,7 @@ def _column(name: str, column: pa.Array[Any]) -> pa.Array[Any]:
     if isinstance(column, pa.DictionaryArray):
         return column.dictionary_decode()
     if name == "headers":
-        # As Spark's Kafka source: a record without headers has none, not an empty list of them.
+        # As in Spark's Kafka source, a record without headers has null, not an empty list.
         is_empty = pc.equal(pc.list_value_length(column), pa.scalar(0, pa.int32()))
         column = pc.if_else(is_empty, pa.scalar(None, column.type), column)
     wanted = _ARROW[name]

@@ -1,7 +1,7 @@
-"""A Spark session with the settings that make Python sources quick.
+"""Creates a Spark session with settings that make Python sources fast.
 
-What each is worth is in docs/guide/spark.md. All of them can be overruled by `settings=`. They are
-Spark's own settings; what changes Spark's internals is in `tuning` and off unless it is asked for.
+The effect of each setting is documented in docs/guide/spark.md. `settings=` overrides all of them.
+They are Spark's own settings. Changes to Spark's internals are in `tuning`, and are off by default.
 """
 
 from __future__ import annotations
@@ -32,13 +32,14 @@ _STREAMING: Final = "org.apache.spark.sql.execution.streaming"
 _EXECUTORS: Final = "PYSPARK_PYTHON"
 _DRIVER: Final = "PYSPARK_DRIVER_PYTHON"
 _SUBMITTED: Final = "PYSPARK_GATEWAY_PORT"
-"""The variable with which spark-submit tells a program where its Java is."""
+"""The variable in which spark-submit passes the port of its Java process."""
 
 WORKER_SETTINGS: Final = {
-    # Over loopback TCP a small message waits for an acknowledgement: half of a task's cost.
+    # Over loopback TCP, a small message waits for an acknowledgement, which is half of a task's
+    # cost.
     "spark.python.unix.domain.socket.enabled": "true",
 }
-"""Settings of the processes that run Python: fixed once Spark has started."""
+"""Settings of the processes that run Python; they cannot change after Spark has started."""
 
 SQL_SETTINGS: Final = {
     # The default, INT96, is read as nanoseconds and refused by Iceberg.
@@ -48,22 +49,22 @@ SQL_SETTINGS: Final = {
         f"{_STREAMING}.state.RocksDBStateStoreProvider"
     ),
 }
-"""Settings of SQL and streaming that hold everywhere."""
+"""Settings of SQL and streaming for all masters."""
 
 CONNECT_SETTINGS: Final = {
-    # A server plans a source when it analyzes a DataFrame, and would keep that.
+    # A server plans a source when it analyses a DataFrame, and would cache that plan.
     "spark.connect.session.planCache.enabled": "false",
 }
 """Settings of a session at a Connect server."""
 
 LOCAL_SETTINGS: Final = {
     "spark.ui.enabled": "false",
-    # On local disks the default manager starts a program for every file that it writes.
+    # On local disks the default manager starts a process for every file that it writes.
     "spark.sql.streaming.checkpointFileManagerClass": (
         f"{_STREAMING}.checkpointing.FileSystemBasedCheckpointFileManager"
     ),
 }
-"""Settings for a Spark that runs on this host alone."""
+"""Settings for a Spark that runs only on this host."""
 
 
 def session(  # noqa: PLR0913 (all but two are named)
@@ -78,26 +79,26 @@ def session(  # noqa: PLR0913 (all but two are named)
 ) -> SparkSession:
     """Return a Spark session for topics.
 
-    A session that already runs is returned as it is; a warning names the settings it lacks. In a
-    program started by spark-submit, what was given there wins over what is given here.
+    A session that is already running is returned unchanged, and a warning names the settings it
+    lacks. In a program started by spark-submit, the settings given there take precedence.
 
     Args:
-        app: the name under which Spark shows it.
-        master: where Spark runs, `local[*]` unless told or chosen by spark-submit.
-        settings: Spark settings that win over those made here.
+        app: the application name in Spark.
+        master: Spark's master; `local[*]` unless given here or by spark-submit.
+        settings: Spark settings that override the defaults of this module.
         remote: the address of a Connect server, such as `sc://localhost`; instead of `master`.
         archive: an environment that `rookery spark pack` has written, for a master whose hosts have
             no rookery; not used on this host alone.
-        can_plan_topics: whether Spark reads or writes `format("rookery")` here. An `archive`
-            is then also unpacked into the current folder, in which Spark plans. Pipelines and jobs
-            plan in this process and need none of that.
+        can_plan_topics: whether Spark reads or writes `format("rookery")` here. An `archive` is
+            then also unpacked into the current folder, where Spark plans. Pipelines and jobs plan
+            in this process and do not need it.
         tuning: changes to Spark's internals, such as `rows-once,worker-daemon`, or `all`; the same
             as the Spark setting `spark.rookery.tuning`. See docs/guide/spark.md.
 
     Raises:
         ConfigError: there is no pyspark, Java or archive, both `master` or `archive` and `remote`
             are given, there is no such tuning, or the default checkpoint is in a folder that
-            Spark's other hosts do not see.
+            Spark's other hosts cannot access.
     """
     if remote and (master or archive):
         other = f"master={master}" if master else f"archive={archive}"
@@ -114,7 +115,7 @@ def session(  # noqa: PLR0913 (all but two are named)
 
 
 def settings_for(master: str, tunings: Iterable[Tuning] = ()) -> dict[str, str]:
-    """Return the settings that `session` makes for a master."""
+    """Return the default settings of `session` for a master."""
     cores = local_cores(master)
     everywhere = {**WORKER_SETTINGS, **_settings_of(tunings), **SQL_SETTINGS}
     if cores is None:
@@ -123,7 +124,7 @@ def settings_for(master: str, tunings: Iterable[Tuning] = ()) -> dict[str, str]:
 
 
 def choose_tunings(*sources: Mapping[str, str]) -> tuple[Tuning, ...]:
-    """Return the tunings that the first of several sources of settings asks for."""
+    """Return the tunings named by the first mapping that has the setting."""
     text = next((one[SETTING] for one in sources if SETTING in one), "")
     if not text:
         return ()
@@ -137,12 +138,12 @@ def _settings_of(tunings: Iterable[Tuning]) -> dict[str, str]:
 
 
 def own_tuning() -> str:
-    """Return what our own programs tune: nothing in a Spark that another program has started."""
+    """Return the default tuning of Rookery's programs: none if Spark is already running."""
     return "" if _is_running() else OWN
 
 
 def local_cores(master: str) -> int | None:
-    """Return how many cores a local master uses; None if the master is elsewhere."""
+    """Return the number of cores that a local master uses; None if the master is remote."""
     if master == "local":
         return 1
     found = re.fullmatch(r"local\[(\d+|\*)(?:,\s*\d+)?\]", master)
@@ -152,18 +153,18 @@ def local_cores(master: str) -> int | None:
 
 
 class _PackedPython(NamedTuple):
-    """The Python in an archive, which executors unpack."""
+    """The Python in an archive that executors unpack."""
 
     archive: Path
     can_plan_topics: bool
 
     def settings(self, given: Mapping[str, str]) -> dict[str, str]:
-        """Return Spark's settings for it, made with the user's."""
+        """Return the Spark settings for it, merged with the user's."""
         check_archive(self.archive)
         return archive_setting(self.archive, given)
 
     def variables(self) -> dict[str, str]:
-        """Return the environment in which Spark's Java starts, with the archive unpacked there."""
+        """Return the environment for Spark's Java process, after unpacking the archive."""
         if not self.can_plan_topics:
             return {_EXECUTORS: PYTHON, _DRIVER: sys.executable}
         unpack_for_driver(self.archive, Path.cwd())
@@ -207,7 +208,7 @@ def _start(
 def _connect(
     builder: SparkSession.Builder, remote: str, settings: Mapping[str, str]
 ) -> SparkSession:
-    # A server's processes are its own affair: only SQL can be set from here.
+    # The server controls its own processes; a client can set only SQL settings.
     for name, value in {**SQL_SETTINGS, **CONNECT_SETTINGS, **settings}.items():
         if _is_sql(name) or name in CONNECT_SETTINGS:
             builder.config(name, value)
@@ -226,7 +227,7 @@ def _builder() -> SparkSession.Builder:
         from pyspark.sql import SparkSession  # noqa: PLC0415 (it takes a second)
     except ImportError as error:
         raise ConfigError(f"pyspark is not installed ({error}): {_INSTALL}") from error
-    # A fresh one: the class's own `builder` is shared, and keeps what was configured before.
+    # A new builder: the class attribute `builder` is shared and keeps earlier settings.
     return SparkSession.Builder()
 
 
@@ -237,7 +238,7 @@ def _is_running() -> bool:
 
 
 def _lacking_now(wanted: Mapping[str, str]) -> dict[str, str]:
-    """Return those settings that are too late for a Spark that runs in this process already."""
+    """Return the settings that can no longer be applied to a Spark that runs in this process."""
     from pyspark import SparkContext  # noqa: PLC0415
 
     running = SparkContext._active_spark_context
@@ -254,7 +255,7 @@ def _is_sql(name: str) -> bool:
 
 
 def _submitted_settings() -> dict[str, str] | None:
-    """Return what spark-submit was given, if that is what started this program."""
+    """Return the settings given to spark-submit, if it started this program."""
     if _SUBMITTED not in os.environ:  # noqa: TID251 (Spark's own way to tell)
         return None
     from pyspark import SparkConf  # noqa: PLC0415
@@ -266,15 +267,15 @@ def _prepare_environment(variables: Mapping[str, str]) -> None:
     environ = os.environ  # noqa: TID251 (Spark's start scripts look there and nowhere else)
     environ.update(variables)
     environ["JAVA_HOME"] = str(find_java(environ))
-    # Else Spark takes the `python3` of the PATH, which need not be the one that has rookery.
+    # Otherwise Spark uses the `python3` on the PATH, which may not have rookery installed.
     environ.setdefault(_EXECUTORS, sys.executable)
-    # Spark runs data sources with this one, which in many a shell is still set to a notebook.
+    # Spark uses this variable for data sources, which many shells set to a notebook.
     environ[_DRIVER] = environ[_EXECUTORS]
 
 
 @contextmanager
 def _environment(variables: Mapping[str, str]) -> Iterator[None]:
-    """Set variables for a Java that is started meanwhile, and for no other process."""
+    """Set variables only for a Java process that is started within the context."""
     environ = os.environ  # noqa: TID251 (what Java and its children inherit)
     before = {name: environ.get(name) for name in variables}
     environ.update(variables)

@@ -1,9 +1,9 @@
-"""The configuration and the environment of this host, sent to the hosts of a Spark cluster.
+"""Sends the configuration and the environment of this host to the hosts of a Spark cluster.
 
-A program names clusters (`cluster="prod"`), and the executors look these names up, too. So the
-`rookery.toml` of the driver goes with it. It travels as a file, since Spark shows settings to all.
-Variables such as `ROOKERY_CLUSTERS_PROD_STORE` travel as settings, which Spark then redacts. The
-environment is an archive, which Spark unpacks in the folder of each executor.
+A program names clusters (`cluster="prod"`), and the executors resolve these names too. So the
+driver's `rookery.toml` is sent to them. It is sent as a file, because Spark shows settings to all
+users. Variables such as `ROOKERY_CLUSTERS_PROD_STORE` are sent as settings, which Spark then
+redacts. The environment is an archive that Spark unpacks in the folder of each executor.
 """
 
 from __future__ import annotations
@@ -22,24 +22,24 @@ from rookery.spark.pack import FOLDER
 _ARCHIVES: Final = "spark.archives"
 _FILES: Final = "spark.files"
 _REDACTION: Final = "spark.redaction.regex"
-# Spark's own default, and the variables that are sent.
+# Spark's default, plus the variables that are sent.
 _REDACTED: Final = "(?i)secret|password|token|access[.]?key|rookery_clusters"
 _VARIABLES: Final = "ROOKERY_CLUSTERS_"
 
 
 def shipment(environ: Mapping[str, str], settings: Mapping[str, str]) -> dict[str, str]:
-    """Return the Spark settings that send the configuration along.
+    """Return the Spark settings that send the configuration to executors.
 
     Args:
         environ: the driver's environment.
-        settings: what the user sets; their files and their redaction stay.
+        settings: the user's settings; their files and redaction are kept.
 
     Raises:
-        ConfigError: the file that is named cannot be read.
+        ConfigError: the configuration file cannot be read.
     """
     made: dict[str, str] = {}
     for file in config_files(environ=environ):
-        # Executors find it in their own folder, by its default name.
+        # Executors read it from their own folder, by its default name.
         sent = file if file.name == DEFAULT_FILE.name else _renamed(file)
         given = settings.get(_FILES, "")
         made[_FILES] = f"{given},{sent.absolute()}" if given else str(sent.absolute())
@@ -51,10 +51,10 @@ def shipment(environ: Mapping[str, str], settings: Mapping[str, str]) -> dict[st
 
 
 def archive_setting(archive: Path, settings: Mapping[str, str]) -> dict[str, str]:
-    """Return the Spark setting that sends a packed environment along, with the user's archives.
+    """Return the Spark setting that sends a packed environment and the user's archives.
 
     Raises:
-        ConfigError: the user sends another archive under its name.
+        ConfigError: the user sends another archive with the same name.
     """
     given = settings.get(_ARCHIVES, "")
     if any(one.strip().endswith(f"#{FOLDER}") for one in given.split(",")):
@@ -64,8 +64,8 @@ def archive_setting(archive: Path, settings: Mapping[str, str]) -> dict[str, str
 
 
 def _renamed(file: Path) -> Path:
-    """Copy a file under the default name, for as long as this process lives."""
-    folder = Path(tempfile.mkdtemp(prefix="rookery-"))  # for this user alone
+    """Copy a file to the default name; the copy exists until this process ends."""
+    folder = Path(tempfile.mkdtemp(prefix="rookery-"))  # readable by this user only
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     try:
         return Path(shutil.copy(file, folder / DEFAULT_FILE.name))

@@ -2,9 +2,10 @@
 
     CREATE TABLE … USING rookery OPTIONS (…)
 
-Spark shows a table's options to a source in Python when the table is made, and asks for columns.
-When it is read or written, the source is passed these columns, and the options of the statement
-alone (pyspark 4.2 and 4.3). So a table's options travel with its columns, as their metadata.
+Spark passes a table's options to a Python source when the table is created, and requests the
+columns. When the table is read or written, the source receives these columns and only the options
+of the statement (pyspark 4.2 and 4.3). So a table's options are stored in the metadata of its
+columns.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from rookery.spark import schema as columns
 from rookery.spark.options import ReadOptions, limits_in
 from rookery.spark.rawoptions import check_no_secrets
 
-# How options of the table stand among what else Spark knows of it.
+# The prefix of the table's options among the properties that Spark passes.
 _PREFIX: Final = "option."
 _PROVIDER: Final = "provider"
 _NOTE: Final = "rookery"
@@ -31,26 +32,26 @@ class SourceOptions:
     """Options as Spark passes them to a source, for its readers and writers."""
 
     def __init__(self, options: Mapping[str, str]) -> None:
-        """Tell a table's options from a statement's.
+        """Separate a table's options from a statement's.
 
         Raises:
-            ConfigError: they have a secret in them, or are of a table without any.
+            ConfigError: the options contain a secret, or a table has none.
         """
         self._table = declared(options)
         self._options = options if self._table is None else self._table
         check_no_secrets(self._options)
 
     def schema(self) -> StructType:
-        """Return the columns that are read: those of Spark's Kafka source, or those asked for.
+        """Return the columns to read: those of Spark's Kafka source, or the selected ones.
 
         Raises:
-            ConfigError: an option cannot be used.
+            ConfigError: an option is invalid.
         """
         found = columns.spark_schema(ReadOptions.columns_of(self._options))
         return found if self._table is None else noted(found, self._table)
 
     def of_reader(self, schema: StructType, *, is_stream: bool = False) -> ReadOptions:
-        """Return the options of a reader; a schema given by the user chooses columns.
+        """Return the options of a reader; a schema given by the user selects columns.
 
         Raises:
             ConfigError: an option or the schema cannot be used.
@@ -60,7 +61,7 @@ class SourceOptions:
         return options.with_columns(columns.names_of(schema))
 
     def of_writer(self, schema: StructType) -> tuple[dict[str, str], StructType]:
-        """Return options and columns for a writer."""
+        """Return the options and columns of a writer."""
         given = together(told(schema), self._options)
         if given == dict(self._options):
             return given, schema
@@ -69,17 +70,17 @@ class SourceOptions:
         return for_writing(given), writable(schema)
 
     def refuse_stream(self, error: ImportError) -> ConfigError:
-        """Return the error of a Spark that cannot import what streams need."""
+        """Return the error for a Spark version that lacks the modules for streams."""
         given = limits_in(self._options)
         what = f"{', '.join(given)}: limits of batches" if given else "streams"
         return ConfigError(f"{what} need pyspark 4.2 or later: {error}")
 
 
 def declared(options: Mapping[str, str]) -> dict[str, str] | None:
-    """Return the options of a table that is being made, None if these are no table's.
+    """Return the options of a table that is being created; None if they are not a table's.
 
     Raises:
-        ConfigError: it has none.
+        ConfigError: the table has no options.
     """
     found = {
         name[len(_PREFIX) :]: value
@@ -95,7 +96,7 @@ def declared(options: Mapping[str, str]) -> dict[str, str] | None:
 
 
 def noted(schema: StructType, options: Mapping[str, str]) -> StructType:
-    """Return columns that know a table's options."""
+    """Return columns with a table's options in their metadata."""
     note = {_NOTE: json.dumps(options, sort_keys=True)}
     return StructType(
         [StructField(one.name, one.dataType, one.nullable, note) for one in schema.fields]
@@ -103,14 +104,16 @@ def noted(schema: StructType, options: Mapping[str, str]) -> StructType:
 
 
 def told(schema: StructType) -> dict[str, str]:
-    """Return the options that columns know, if they are a table's."""
+    """Return the options in the metadata of columns; empty if they are not a table's."""
     notes = [one.metadata[_NOTE] for one in schema.fields if _NOTE in one.metadata]
     found: dict[str, str] = json.loads(notes[0]) if notes else {}
     return found
 
 
 def together(table: Mapping[str, str], statement: Mapping[str, str]) -> dict[str, str]:
-    """Return the options of a table and of a statement, which wins; all of it, if it has a place.
+    """Merge the options of a table and of a statement, which take precedence.
+
+    If the statement names a location, the table's options are ignored.
 
     Raises:
         ConfigError: there are none.
@@ -123,13 +126,14 @@ def together(table: Mapping[str, str], statement: Mapping[str, str]) -> dict[str
         )
     own = {name.lower() for name in statement}
     if own & _PLACES:
-        # Columns of a table that are written elsewhere still know it: that is not meant.
+        # Columns of a table that are written elsewhere still carry the table's options; ignore
+        # them.
         return dict(statement)
     return {name: one for name, one in table.items() if name.lower() not in own} | dict(statement)
 
 
 def for_writing(options: Mapping[str, str]) -> dict[str, str]:
-    """Return a table's options for inserts: rows go to the topic that is read, if it is one."""
+    """Return a table's options for inserts: rows go to the subscribed topic, if there is one."""
     given = {name.lower(): value for name, value in options.items()}
     topics = [one.strip() for one in given.get("subscribe", "").split(",") if one.strip()]
     if "topic" in given or len(topics) != 1:

@@ -1,4 +1,4 @@
-"""What the driver decides for a stream: where it begins, how far a batch goes, who reads what."""
+"""Driver-side planning of a stream: the start, the end of each batch, and the tasks."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class StreamPlan:
         self._published: dict[Key, int] = {}
 
     async def beginning(self) -> StreamOffset:
-        """Return where a new query begins.
+        """Return the start offset of a new query.
 
         Raises:
             ConfigError: a topic, partition or sink that is named does not exist.
@@ -53,27 +53,28 @@ class StreamPlan:
         return await options.start.resolve(self._log, subjects, is_committed=committed)
 
     async def stop_here(self) -> None:
-        """Read no further than the log goes now."""
+        """Stop the query at the current end of the log."""
         await self._log.barrier()
         self._target = dict(self.ends().next)
 
     def ends(self) -> StreamOffset:
-        """Return how far the log goes, as of the last look at it."""
+        """Return the end of the log, as of the last refresh."""
         committed = self._options.is_committed
         return StreamOffset(
             {_key(one): end_of(one.partition, is_committed=committed) for one in self._subjects()}
         )
 
     async def latest(self, start: StreamOffset, max_records: int | None) -> StreamOffset:
-        """Return where the next batch ends.
+        """Return the end of the next batch.
 
         Args:
-            start: where it begins.
-            max_records: how much Spark wants at most; None: all there is, whatever options say.
+            start: the start of the batch.
+            max_records: the limit that Spark sets; None means all records, regardless of the
+                options.
 
         Raises:
-            Conflict: the log has less than was read already; or records are gone, and the options
-                say that the query shall fail.
+            Conflict: the log ends before `start`; or records are missing, and the options specify
+                that the query must fail.
         """
         await self._log.barrier()
         await self._publish(start)
@@ -84,14 +85,14 @@ class StreamPlan:
         if max_records is not None:
             ends = self._paced(begin.next, ends, max_records)
         if ends == dict(start.next):
-            await self._pins.release()  # what was read is committed, and nothing else is
+            await self._pins.release()  # all that was read is committed, and no batch is pending
             return start
         return await self._pinned(begin, StreamOffset(ends, begin.origin))
 
     async def _pinned(self, begin: StreamOffset, end: StreamOffset) -> StreamOffset:
-        """Pin a batch before Spark keeps its end, and tell there how far it was compacted by then.
+        """Pin a batch before Spark stores its end, and record how far it was compacted.
 
-        Were it pinned after that, it might be compacted in between, and then could never be run.
+        If it were pinned later, it could be compacted in between, and then could never be run.
         """
         wanted = _between(begin, end)
         await self._hold(wanted)
@@ -103,12 +104,13 @@ class StreamPlan:
         await self._pins.hold_from({(one.topic_id, one.partition): one.begin for one in wanted})
 
     async def shares(self, start: StreamOffset, end: StreamOffset) -> list[list[PlannedRange]]:
-        """Plan a batch: the same offsets give the same records, whenever that is.
+        """Plan a batch: the same offsets always return the same records.
 
-        Past the pin of a compacted topic they may not; that is told as records that are gone.
+        This does not hold for a compacted topic after its pin has expired. The difference is then
+        reported as missing records.
 
         Raises:
-            Conflict: some of them are gone, and the options say that the query shall fail.
+            Conflict: records are missing, and the options specify that the query must fail.
         """
         wanted = _between(start, end)
         if not self._knows(wanted):
@@ -125,15 +127,16 @@ class StreamPlan:
         return await planner.tasks(ranges, cutting(self._options))
 
     def _compacted(self, wanted: list[OffsetRange], end: StreamOffset) -> list[Gap]:
-        """Find what was compacted away since the batch was planned first."""
+        """Return the gaps caused by compaction since the batch was first planned."""
         known = [(one, end.cleaned[one[:2]]) for one in wanted if one[:2] in end.cleaned]
         found = (compacted_since(self._log.state, one, cleaned_to) for one, cleaned_to in known)
         return [gap for gap in found if gap is not None]
 
     async def _publish(self, done: StreamOffset) -> None:
-        """Tell how far the query has come: the next batch begins where the last was committed.
+        """Publish the progress of the query: the next batch starts where the last was committed.
 
-        If Spark ends the query before it asks for another, `rookery.spark.lag` tells of the last.
+        If Spark ends the query before it requests another batch, `rookery.spark.lag` publishes the
+        last.
         """
         group = self._options.group_id
         known = self._log.state.topics.by_id
@@ -143,7 +146,7 @@ class StreamPlan:
         try:
             await publish(self._log, group, offsets)
         except Error as error:
-            # The query goes on: nothing but the tools' figures depends on it.
+            # The query continues: only the figures shown by tools depend on this.
             log.warning("the offsets of group %s are not published: %s", group, error)
         self._published = offsets
 
@@ -151,7 +154,7 @@ class StreamPlan:
         return self._options.subscription.find(self._log.state, is_strict=False)
 
     def _knows(self, wanted: list[OffsetRange]) -> bool:
-        """Whether the last look at the log was late enough for some offsets."""
+        """Return whether the last refresh of the log covers the offsets."""
         for one in wanted:
             partition = self._log.state.topics.partition(one.topic_id, one.partition)
             if partition is None or partition.next_offset < one.end:
@@ -159,7 +162,7 @@ class StreamPlan:
         return True
 
     def _without_gone(self, start: StreamOffset) -> StreamOffset:
-        """Leave out topics that were deleted; what was not read of them is lost."""
+        """Drop deleted topics; their unread records are lost."""
         topics = self._log.state.topics.by_id
         gone = [key for key in start.next if key[0] not in topics]
         if not gone:
@@ -172,15 +175,15 @@ class StreamPlan:
         return StreamOffset(_but(start.next, gone), _but(start.origin, gone))
 
     def _check_within(self, start: StreamOffset) -> None:
-        """Refuse to wait until the log gets to where the query is; no option lets it go on."""
+        """Refuse a query whose position is after the end of the log; no option permits this."""
         if self._log.place.is_listed:
-            return  # Where a partition ends that has no files left, nobody knows there.
+            return  # There, the end of a partition without files is unknown.
         for key, partition in self._partitions(start.next).items():
             name = self._log.state.topics.by_id[key[0]].name
             check_reached(name, partition, start.next[key])
 
     def _with_new(self, start: StreamOffset) -> StreamOffset:
-        """Take up partitions that are new, from their beginning."""
+        """Add new partitions, from their log start."""
         new = [
             one
             for one in self._subjects()
@@ -198,7 +201,7 @@ class StreamPlan:
     def _paced(
         self, begins: Mapping[Key, int], ends: dict[Key, int], max_records: int
     ) -> dict[Key, int]:
-        """Hold the batch within bounds; let it wait if it would be too small."""
+        """Apply the limits to a batch; return an empty batch if it would be too small."""
         bounds = self._options.pace
         total = sum(ends[key] - begins[key] for key in ends)
         if self._target is None and self._is_too_small(total):
@@ -227,7 +230,7 @@ def _key(subject: SubscribedPartition) -> Key:
 
 
 def _between(start: StreamOffset, end: StreamOffset) -> list[OffsetRange]:
-    """Return what a batch reads."""
+    """Return the ranges that a batch reads."""
     wanted = [OffsetRange(*key, start.begin(key, end), end.next[key]) for key in end.next]
     return [one for one in wanted if one.begin < one.end]
 

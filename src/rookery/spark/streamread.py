@@ -1,4 +1,4 @@
-"""Reads topics as a stream: offsets and plans on the driver, bytes in the tasks.
+"""Stream reader for topics: the driver plans offsets, and the tasks read the data.
 
 The driver's Python process lives as long as the query and keeps the log open. Nothing depends on
 `commit` and `stop`, which Spark does not always call.
@@ -34,34 +34,34 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def __init__(self, options: ReadOptions) -> None:
         self._options = options
-        # It travels to the tasks, which have no use for an open log.
+        # The reader is serialised to the tasks, which do not need an open log.
         self._open: tuple[BlockingLog, StreamPlan] | None = None
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
-        """Return where a new query begins; asked for more than once."""
+        """Return the start offset of a new query; Spark calls it more than once."""
         log, plan = self._opened()
         return log.run(plan.beginning()).as_json()
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
-        """Return a bound if there is one; which ones there are together, the plan knows."""
+        """Return a read limit if the options have one; the plan applies all of them together."""
         if not self._options.pace.is_bounded:
             return ReadAllAvailable()
         return ReadMaxRows(self._options.pace.max_offsets or _FAR)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        """Remember how far the log goes now: this query reads no further."""
+        """Store the current end of the log: this query stops there."""
         log, plan = self._opened()
         log.run(plan.stop_here())
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
-        """Return where the next batch ends; `start` itself if there is to be none."""
+        """Return the end of the next batch; `start` itself if there is no next batch."""
         log, plan = self._opened()
-        # Spark's own wish wins: without a bound, those of the options do not hold.
+        # Spark's limit takes precedence: without one, the limits in the options do not apply.
         max_records = limit.max_rows if isinstance(limit, ReadMaxRows) else None
         return log.run(plan.latest(StreamOffset.of(start), max_records)).as_json()
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
-        """Return how far the log goes, as of the last look at it."""
+        """Return the end of the log, as of the last refresh."""
         _, plan = self._opened()
         return plan.ends().as_json()
 
@@ -73,7 +73,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return [Share(ranges, mark) for ranges in shares]
 
     def topic_names(self) -> dict[bytes, str]:
-        """Return the names of topics by their ids, as of the last look at the log."""
+        """Return the names of topics by id, as of the last refresh."""
         log, _ = self._opened()
         return {topic.id: name for name, topic in log.log.state.topics.by_name.items()}
 
@@ -85,10 +85,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return settled(read_ranges(self._options, partition.ranges))
 
     def commit(self, end: dict[str, Any]) -> None:
-        """Do nothing: the call for the last batch comes late, or never."""
+        """Do nothing: Spark calls it late for the last batch, or never."""
 
     def stop(self) -> None:
-        """Let the log go; what is pinned may have to be read again, and stays pinned a while."""
+        """Close the log; pins stay until they expire, because the batch may be read again."""
         if self._open is not None:
             self._open[0].close()
             self._open = None

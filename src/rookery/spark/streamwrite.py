@@ -1,4 +1,4 @@
-"""A stream into topics: each of its batches counts once, whatever is killed and run again."""
+"""Stream writer: commits each batch of a stream to topics exactly once."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-# The offset log of a checkpoint: a version, a line of Spark's own, then one line for each source.
+# The offset log of a checkpoint has a version, a line of Spark's own, then one line per source.
 _HEAD_LINES: Final = 2
 
 
 def stream_writer(
     options: Mapping[str, str], schema: StructType, *, overwrite: bool
 ) -> StreamWriter:
-    """Return what writes a stream.
+    """Return the writer of a stream.
 
     Raises:
-        ConfigError: an option or a column cannot be used, or the output mode is complete.
-        ApiError: the topic is not there.
+        ConfigError: an option or a column is invalid, or the output mode is complete.
+        ApiError: the topic does not exist.
     """
     if overwrite:
         raise ConfigError(
@@ -57,7 +57,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
         self._options = options
         self._host = host
 
-    # Spark's own class says the same, of rows.
+    # Spark's own class declares the same method for rows.
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:  # type: ignore[override]
         """Stage the rows of a task."""
         stream = taskoutput.streaming_batch()
@@ -72,7 +72,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
         return taskoutput.stage(self._options, batch, iterator, self._host)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
-        """Commit what all tasks have staged for this batch."""
+        """Commit the objects that all tasks have staged for this batch."""
         self._check(messages, batchId)
         offsets = source_offsets(self._checkpoint(messages), batchId)
         done = taskoutput.commit_all(self._options, messages, offsets)
@@ -80,13 +80,14 @@ class StreamWriter(DataSourceStreamArrowWriter):
             log.info("batch %d of sink %s was there already", batchId, self._options.sink_id)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: ARG002, N803
-        """Give up what tasks have staged."""
+        """Discard the objects that tasks have staged."""
         taskoutput.abort_all(self._options, messages)
 
     def _checkpoint(self, messages: list[WriterCommitMessage | None]) -> str:
-        """Return where the checkpoint is: as the option says, or by the query's name in a default.
+        """Return the location of the checkpoint.
 
-        Without either Spark makes up a name, which it does not tell.
+        It is set by an option, or is named after the query in the default folder. Otherwise Spark
+        generates a name and does not report it.
         """
         if self._options.checkpoint:
             return self._options.checkpoint
@@ -107,9 +108,10 @@ class StreamWriter(DataSourceStreamArrowWriter):
 
 
 def source_offsets(checkpoint: str, batch_id: int) -> str:
-    """Return how far the sources had got with a batch, as a JSON list of what each of them says.
+    """Return the offsets that the sources had reached with a batch, as a JSON list of texts.
 
-    Empty if the checkpoint is not a folder of this host: then nothing can be resumed from it.
+    The result is empty if the checkpoint is not a folder of this host. A query cannot resume from
+    it then.
     """
     folder = local_path(checkpoint) if checkpoint else None
     if folder is None:
@@ -129,7 +131,7 @@ def source_offsets(checkpoint: str, batch_id: int) -> str:
 
 @lru_cache(maxsize=64)
 def _warn_of(checkpoint: str) -> None:
-    """Say that nothing can be resumed; once, not for every batch."""
+    """Warn once, not for every batch, that a query cannot resume from this sink."""
     log.warning(
         "resumeFrom will not know how far this query has come: %s is no folder that is known and "
         "can be read here; name one with checkpointLocation, or with "

@@ -1,7 +1,7 @@
-"""Run a program on a Spark cluster whose hosts have Spark, but not Rookery.
+"""Runs a program on a Spark cluster whose hosts have Spark, but not Rookery.
 
-The driver runs in the packed environment, too: Spark plans a source with the same path to Python
-that it reads with, so that path, `./environment/bin/python`, must be right on both sides.
+The driver also runs in the packed environment. Spark uses one path to Python for planning and
+reading a source. So this path, `./environment/bin/python`, must be valid on both sides.
 """
 
 from __future__ import annotations
@@ -22,26 +22,26 @@ from rookery.spark.session import choose_tunings, settings_for
 from rookery.spark.tuning.choice import python_path
 
 DEFAULT_FILE: Final = "rookery.toml"
-"""What a process reads if no other file is named: on an executor, from its own folder."""
+"""The default configuration file; an executor reads it from its own folder."""
 
 
 @dataclass(frozen=True, slots=True)
 class Submission:
-    """A program, and where and how it is to run."""
+    """A program, with the master, the settings and the files to run it."""
 
     program: Path
     archive: Path
     master: str
     arguments: Sequence[str] = ()
     settings: Mapping[str, str] = field(default_factory=dict)
-    """Win over those that `session` would make."""
+    """Override the default settings of `session`."""
     folder: Path = Path()
-    """Where the driver runs, and the archive is unpacked for it."""
+    """The folder in which the driver runs and the archive is unpacked."""
     config: Path | None = None
-    """A rookery.toml that goes to all hosts, so that programs name clusters and no secrets."""
+    """A rookery.toml that is sent to all hosts, so that programs contain no secrets."""
 
     def __post_init__(self) -> None:
-        """Refuse a file that would not be found where it arrives."""
+        """Refuse a file that executors would not find by its name."""
         if self.config is not None and self.config.name != DEFAULT_FILE:
             raise ConfigError(f"{self.config}: it must be called {DEFAULT_FILE}, as hosts seek it")
 
@@ -60,9 +60,9 @@ class Submission:
         ]
 
     def environ(self, environ: Mapping[str, str]) -> dict[str, str]:
-        """Return the environment for it, made from another."""
+        """Return the environment for the command, based on another one."""
         made = {**environ, "JAVA_HOME": str(find_java(environ)), "PYSPARK_PYTHON": PYTHON}
-        # Spark would take this one for sources, and on the executors as well.
+        # Spark would use this one for sources, on the executors as well.
         made.pop("PYSPARK_DRIVER_PYTHON", None)
         path = python_path(choose_tunings(self.settings), environ.get("PYTHONPATH"))
         if path is not None:
@@ -72,7 +72,7 @@ class Submission:
         return {**made, **exported(self.master, self.settings)}
 
     def recipe(self, environ: Mapping[str, str]) -> str:
-        """Return the same as commands for a shell whose environment that is."""
+        """Return the equivalent shell commands for the given environment."""
         here = shlex.quote(str(self.folder))
         archive = shlex.quote(str(self.archive.absolute()))
         made = self.environ(environ)
@@ -84,10 +84,10 @@ class Submission:
         )
 
     def prepare(self) -> None:
-        """Unpack the archive for the driver, unless that was done already.
+        """Unpack the archive for the driver, unless it is already unpacked.
 
         Raises:
-            ConfigError: there is no such archive, or something else stands in its place.
+            ConfigError: the archive does not exist, or another folder has its name.
         """
         unpack_for_driver(self.archive, self.folder)
 

@@ -1,7 +1,7 @@
-"""What both writers do: tasks stage rows, the driver commits what all of them have staged.
+"""Common parts of both writers: tasks stage rows, and the driver commits all staged objects.
 
-Spark gives `write` neither query nor batch, and calls `commit` on a fresh object in another
-process. So a task reads both from its local properties and puts them into its message.
+Spark passes neither query nor batch to `write`, and calls `commit` on a new object in another
+process. So a task reads both from its local properties and adds them to its message.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ _ARROW_TYPES: Final[dict[type[DataType], pa.DataType]] = {
     TimestampType: pa.timestamp("us", tz="UTC"),
     TimestampNTZType: pa.timestamp("us"),
 }
-# Columns of a table that no insert gives values to.
+# Columns of a table that an insert cannot set.
 _LOG_COLUMNS: Final[tuple[str, ...]] = ("offset", "timestampType")
 QUERY_PROPERTY: Final = "sql.streaming.queryId"
 BATCH_PROPERTY: Final = "streaming.sql.batchId"
@@ -60,20 +60,20 @@ BATCH_PROPERTY: Final = "streaming.sql.batchId"
 
 @dataclass(frozen=True)
 class TaskOutput(WriterCommitMessage):
-    """What a task has staged, and for which batch."""
+    """The objects that a task has staged, and their batch."""
 
     batch: SinkBatch
     partition: int
     objects: tuple[UploadedObject, ...]
     checkpoints: str = ""
-    """Where the session's streams keep their checkpoints by default; only tasks are told that."""
+    """The default checkpoint folder of the session's streams; only tasks can read it."""
 
 
 def check_rows(options: WriteOptions, schema: StructType) -> None:
-    """Refuse, before any task runs, what cannot be written.
+    """Refuse rows that cannot be written, before any task runs.
 
     Raises:
-        ConfigError: the columns cannot be records.
+        ConfigError: the columns cannot be converted to records.
         ApiError: there is no such topic.
     """
     fields = [(field.name, _arrow_type(field.dataType)) for field in schema]
@@ -85,7 +85,7 @@ def check_rows(options: WriteOptions, schema: StructType) -> None:
 
 
 def _arrow_type(kind: DataType) -> pa.DataType:
-    """Return as what Arrow type a column arrives, if it is one that can be written."""
+    """Return the Arrow type of a column; null if the column cannot be written."""
     known = _ARROW_TYPES.get(type(kind))
     if known is not None:
         return known
@@ -96,15 +96,15 @@ def _arrow_type(kind: DataType) -> pa.DataType:
 
 
 def writable(schema: StructType) -> StructType:
-    """Return the columns of a table that an insert can give values to."""
+    """Return the columns of a table that an insert can set."""
     return StructType([field for field in schema.fields if field.name not in _LOG_COLUMNS])
 
 
 def without_log_columns(rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Yield inserted rows without the columns that the log gives values to.
+    """Yield inserted rows without the columns that the log sets.
 
     Raises:
-        ConfigError: one has a value.
+        ConfigError: one of these columns has a value.
     """
     for batch in rows:
         names = [name for name in _LOG_COLUMNS if name in batch.schema.names]
@@ -117,10 +117,10 @@ def without_log_columns(rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBat
 
 
 def streaming_batch() -> tuple[str, int] | None:
-    """Return query and batch of the stream that the task at hand is part of; None if it is not.
+    """Return the query and batch of the current task; None if it is not part of a stream.
 
     Raises:
-        Conflict: Spark tells one of them only.
+        Conflict: Spark sets only one of them.
     """
     context = TaskContext.get()
     query = context.getLocalProperty(QUERY_PROPERTY) if context else None
@@ -138,7 +138,7 @@ def streaming_batch() -> tuple[str, int] | None:
 def stage(
     options: WriteOptions, batch: SinkBatch, rows: Iterator[pa.RecordBatch], host: str
 ) -> TaskOutput:
-    """Stage a task's rows; the host is the only one where that can be done, empty if all can.
+    """Stage a task's rows; `host` is the only host that can do so, empty if any host can.
 
     Raises:
         ConfigError: this is another host.
@@ -164,7 +164,7 @@ def stage(
 
 
 def _give_up(log: BlockingLog, staging: RowStager) -> None:
-    """Have what a failed task has written deleted; else the sink's next commit lets it go."""
+    """Delete the objects of a failed task; if that fails, the sink's next commit releases them."""
     with suppress(Error):
         log.run(staging.abort())
 
@@ -172,11 +172,11 @@ def _give_up(log: BlockingLog, staging: RowStager) -> None:
 def commit_all(
     options: WriteOptions, messages: Sequence[WriterCommitMessage | None], source_offsets: str
 ) -> Commit | None:
-    """Commit what tasks have staged, in their order; None if no task has said anything.
+    """Commit the staged objects in task order; None if no task sent a message.
 
     Raises:
-        Conflict: the messages are not of one batch, or the sink refuses it.
-        Unavailable: it is not known whether it was committed.
+        Conflict: the messages are of different batches, or the sink refuses the batch.
+        Unavailable: it is unknown whether the batch was committed.
     """
     written = sorted(_written(messages), key=lambda one: one.partition)
     if not written:
@@ -195,12 +195,12 @@ def commit_all(
 
 
 def abort_all(options: WriteOptions, messages: Sequence[WriterCommitMessage | None]) -> None:
-    """Give up what tasks have staged; what is committed after all stays."""
+    """Discard the objects that tasks have staged; committed objects stay."""
     objects = [staged.object_id for one in _written(messages) for staged in one.objects]
     log = shared(options.place)
     log.run(abort(log.log, objects))
 
 
 def _written(messages: Iterable[WriterCommitMessage | None]) -> Iterator[TaskOutput]:
-    """Leave out tasks that failed: they have no message."""
+    """Return the messages of tasks; failed tasks have none."""
     return (one for one in messages if isinstance(one, TaskOutput))

@@ -1,15 +1,15 @@
 """Options of a DataFrame that is written to topics.
 
-    topic          where all rows go; else each row's column `topic` says it
-    compression    none (default), gzip, snappy, lz4 or zstd; a topic that insists has its way
-    createTopic    make topics that are not there, with so many partitions
-    sinkId         what the writer is known by: a batch that is written again under it counts once
-    batchId        of a batch write: its number under the sinkId, to be raised from run to run
-    takeOver       true: this query goes on where another one has written, for one run
-    sourceOffsets  of a batch write: any text to be kept with it, for who resumes
+    topic          the topic for all rows; by default the value of each row's column `topic`
+    compression    none (default), gzip, snappy, lz4 or zstd; a topic's own setting wins
+    createTopic    the number of partitions of missing topics, which are then created
+    sinkId         the identity of the writer: a repeated batch with the same sinkId counts once
+    batchId        for batch writes: the batch number, which must increase from run to run
+    takeOver       true: this query takes over the sink of another query, for one run
+    sourceOffsets  for batch writes: any text to store with the batch, for resuming
     batchBytes, objectBytes, uploads: sizes, see `rookery.direct.layout.Packing`
 
-Without `sinkId` a batch write that is run again writes its rows again. A stream must have one.
+Without `sinkId`, a repeated batch write writes its rows again. A stream requires one.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ from rookery.errors import ConfigError
 from rookery.spark.checkpoint import check_reachable
 from rookery.spark.rawoptions import NOT_WRITTEN, WRITE_NAMES, shown
 
-# Spark passes its own on to the sink of a stream.
+# Spark passes its own options to the sink of a stream.
 _SPARKS: Final = ("checkpointLocation", "queryName")
 _BY_LOWER: Final = {name.lower(): name for name in (*WRITE_NAMES, *_SPARKS)}
-# Fewer digits than 64 bits hold.
+# The number of digits is limited so that values fit in 64 bits.
 _NUMBER: Final = re.compile(r"[+-]?[0-9]{1,18}")
 
 
 @dataclass(frozen=True, slots=True)
 class WriteOptions:
-    """Where rows go, and how."""
+    """Options of a write: the location, the format and the sink."""
 
     place: ClusterAddress
     packing: PackSettings
@@ -47,15 +47,15 @@ class WriteOptions:
     takes_over: bool = False
     source_offsets: str = ""
     checkpoint: str = ""
-    """Where Spark keeps how far a stream has got."""
+    """The location of Spark's checkpoint for the stream."""
     query_name: str = ""
 
     @classmethod
     def of(cls, options: Mapping[str, str], *, is_stream: bool) -> WriteOptions:
-        """Read options as Spark passes them.
+        """Parse options as Spark passes them.
 
         Raises:
-            ConfigError: one is not known, or cannot be used; the text names it.
+            ConfigError: an option is unknown or invalid; the text names it.
         """
         given = _known(options)
         defaults = PackSettings()
@@ -101,7 +101,7 @@ class WriteOptions:
 
 
 def _known(options: Mapping[str, str]) -> dict[str, str]:
-    """Return the options by their proper names, without a reader's; empty ones are not set."""
+    """Return the options by their canonical names, without a reader's and without empty ones."""
     given = {}
     for name, value in options.items():
         proper = _BY_LOWER.get(name.lower())

@@ -1,1 +1,1 @@
-"""Objects by key: created if absent, never overwritten."""
+"""Stores for immutable objects by key, which are created only if absent."""

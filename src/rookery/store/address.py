@@ -1,4 +1,4 @@
-"""From the URL of an object store to what it says: bucket, prefix, options and patience."""
+"""Parses the URL of an object store: bucket, prefix, options and timeouts."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 from rookery.errors import ConfigError
 from rookery.store.port import check_key
 
-# A store answers a small request within a second, but for one in some thousands. Ten say that the
-# connection is dead; a large object gets more, as if the way to the store were no faster than
-# `BYTES_PER_MS`.
+# A store answers all but one in some thousands of small requests within a second. Ten seconds mean
+# that the connection is dead. A large object gets more time, as if the connection had a throughput
+# of `BYTES_PER_MS`.
 TIMEOUT_MS: Final = 10_000
-# Longer than a store's usual bad minute, and shorter than what a producer waits for
+# Longer than a usual outage of a store, and shorter than the time that a producer waits
 # (delivery.timeout.ms, two minutes).
 DEADLINE_MS: Final = 60_000
 BYTES_PER_MS: Final = 8 * 1024 * 1024 // 1000
@@ -27,32 +27,32 @@ class Patience(NamedTuple):
     """How long to wait for a store."""
 
     timeout_ms: int = TIMEOUT_MS
-    """For one attempt at a small request."""
+    """For one attempt of a small request."""
     deadline_ms: int = DEADLINE_MS
-    """For all attempts: none is begun later."""
+    """For all attempts: none starts later."""
 
     def limit(self, size: int = 0) -> asyncio.Timeout:
-        """Return a context that ends with TimeoutError if moving so many bytes takes too long."""
+        """Return a context that raises TimeoutError if moving `size` bytes takes too long."""
         return asyncio.timeout((self.timeout_ms + size // BYTES_PER_MS) / 1000)
 
 
 class StoreAddress(NamedTuple):
-    """Where a store is and how it is reached."""
+    """The location of a store and how to reach it."""
 
     name: str
-    """The URL without its options, which may be secret: this may be shown."""
+    """The URL without its options, which may be secret; it may be shown."""
     bucket: str
     prefix: str
     options: dict[str, str]
-    """What the client library is told: region, endpoint, keys and others."""
+    """Options of the client library: region, endpoint, keys and others."""
     patience: Patience
 
 
 def parse(url: str) -> StoreAddress:
-    """Take a URL such as `s3://bucket/prefix?region=eu-west-1&timeout_ms=5000` apart.
+    """Parse a URL such as `s3://bucket/prefix?region=eu-west-1&timeout_ms=5000`.
 
     Raises:
-        ConfigError: it names no bucket, or an option is given twice or out of its range.
+        ConfigError: it has no bucket, or an option is given twice or out of range.
     """
     parts = urlsplit(url)
     bucket, prefix = parts.netloc, unquote(parts.path).strip("/")
@@ -77,7 +77,7 @@ def _check_prefix(name: str, prefix: str) -> None:
 
 
 def _options(name: str, query: str) -> dict[str, str]:
-    # A plus is a plus: secrets in base64 have them, and nobody writes spaces here.
+    # A plus is taken literally: secrets in base64 contain it, and options have no spaces.
     pairs = parse_qsl(query.replace("+", "%2B"), keep_blank_values=True)
     options = dict(pairs)
     if len(options) != len(pairs):

@@ -1,4 +1,4 @@
-"""What the clients of all object stores are told, and what they say about their options."""
+"""Common options of the clients of all object stores, and errors about options."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ if TYPE_CHECKING:  # The library has these names for type checkers alone.
     from obstore.store import ClientConfig, RetryConfig
 
 NO_RETRIES: Final[RetryConfig] = {"max_retries": 0}
-"""Attempts are made by `rookery.store.retry`."""
+"""`rookery.store.retry` does the retries."""
 
 
 def client_options(address: StoreAddress) -> ClientConfig:
-    """Return how connections are made."""
+    """Return the connection options."""
     options: ClientConfig = {
         "connect_timeout": timedelta(milliseconds=address.patience.timeout_ms),
-        # Each attempt has a time of its own, by its size; this only ends what was forgotten.
+        # Each attempt has its own timeout by size; this one only ends abandoned requests.
         "timeout": timedelta(hours=1),
-        # The endpoint's scheme decides, whether the URL or the environment names it.
+        # The scheme of the endpoint decides, in the URL or in the environment.
         "allow_http": True,
     }
     endpoint = address.options.get("endpoint", address.options.get("base_url", "https://"))
@@ -40,7 +40,7 @@ def client_options(address: StoreAddress) -> ClientConfig:
 
 @contextmanager
 def wrong_options(address: StoreAddress) -> Iterator[None]:
-    """Translate what a client says about its options when it is made."""
+    """Translate a client's errors about its options."""
     try:
         yield
     except (BaseError, ValueError, TypeError) as error:

@@ -1,6 +1,7 @@
-"""What the errors of the client library say.
+"""Interprets the errors of the client library.
 
-They carry text alone: no status, and no code of the server. This is the only module that reads it.
+They contain only text: no status, and no code of the server. This is the only module that parses
+it.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ _PANICS: Final = ("RustPanic", "PanicException")
 _NO_BUCKET: Final = ("NoSuchBucket", "ContainerNotFound", "bucket does not exist")
 _REFUSED: Final = "access is refused: check the access key, its secret and what they allow"
 BAD_ENDPOINT: Final = "the endpoint cannot be used: write http://host:port or https://host:port"
-# What no further attempt can mend, by what the client's text holds, and what to do.
+# Errors that a retry cannot fix, by patterns in the client's text, with the remedy.
 _PERMANENT: Final = (
     (r"status code: 40[13]\b", _REFUSED),
     (r"<Code>(InvalidAccessKeyId|SignatureDoesNotMatch|InvalidToken|ExpiredToken)<", _REFUSED),
@@ -37,19 +38,19 @@ _ANSWER: Final = re.compile(
 
 
 def status_of(error: BaseException) -> int | None:
-    """Return the HTTP status that the server answered with; None if the text names none."""
+    """Return the HTTP status of the server's response; None if the text contains none."""
     found = _STATUS.search(str(error))
     return int(found[1]) if found else None
 
 
 def lacks_bucket(error: BaseException) -> bool:
-    """Whether the bucket is missing, and not only the object."""
+    """Whether the bucket is missing, not only the object."""
     text = str(error)
     return any(words in text for words in _NO_BUCKET)
 
 
 def is_panic(error: BaseException) -> bool:
-    """Whether the client library failed in a way that it did not expect itself."""
+    """Whether the client library panicked."""
     return type(error).__name__ in _PANICS
 
 
@@ -57,7 +58,7 @@ def permanent_reason(error: BaseException) -> str | None:
     """Return why another attempt would fail too, and what to do; None if one may succeed."""
     if isinstance(error, (PermissionDeniedError, UnauthenticatedError)):
         return _REFUSED
-    # Attempts know what a missing object means; if they pass it on, it is the bucket.
+    # Attempts handle a missing object themselves. If they raise it, the bucket is missing.
     if isinstance(error, FileNotFoundError) or lacks_bucket(error):
         return "there is no such bucket"
     text = str(error)
@@ -65,13 +66,13 @@ def permanent_reason(error: BaseException) -> str | None:
 
 
 def summary(error: BaseException) -> str:
-    """Return the server's or the client's own words, short and in one line."""
+    """Return the server's or the client's message, short and in one line."""
     if isinstance(error, TimeoutError):
         return "no answer in time"
     text, _, inner = str(error).partition("\n\nDebug source:")
     if answer := _ANSWER.search(text):
         return f"{answer[1]} {answer[2]}: {answer[3]}"
-    # Why there was no connection is in the inner text alone.
+    # Only the inner text says why there was no connection.
     cause = _CAUSES.search(inner)
     line = " ".join(text.split())[:_MAX_TEXT]
     return f"{line} ({cause[1]})" if cause else line

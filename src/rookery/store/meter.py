@@ -1,4 +1,4 @@
-"""What is counted of stores."""
+"""Metrics of stores."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""Objects in a cloud's object store, or in anything that speaks as one: S3, GCS, Azure Blob.
+"""Objects in a cloud's object store, or in a compatible one: S3, GCS, Azure Blob.
 
-An object is created by one conditional PUT: multipart uploads are not used, since the client
-library knows no condition for them. An attempt without an answer may have created the object all
-the same; when a later one finds the key taken, what is there is compared with what was sent. Keys
-are never used for two contents, so equal bytes are our own.
+An object is created by one conditional PUT. Multipart uploads are not used, because the client
+library does not support conditions for them. An attempt without a response may still have created
+the object. If a later attempt finds that the key exists, the stored bytes are compared with the
+bytes sent. A key is never used for two contents, so equal bytes are our own.
 """
 
 from __future__ import annotations
@@ -33,10 +33,11 @@ Client = S3Store | GCSStore | AzureStore
 VersionName = Literal["e_tag", "version"]
 
 MAX_OBJECT_BYTES: Final = 4 * 1024**3
-"""What every one of the stores takes in one PUT, as a round number."""
+"""The largest PUT that all of the stores accept, as a round number."""
 
-# The library's threads hand over an answer, and then let go of it, for which they need the
-# interpreter. One that asks for it when that has ended aborts the process: they have so long.
+# The library's threads deliver a response and then release it, for which they need the interpreter.
+# A thread that requests the interpreter after its end aborts the process. This is the time they
+# get.
 _LAST_SECONDS: Final = 0.05
 
 _COMPARED: Final = 8 * 1024 * 1024
@@ -44,12 +45,12 @@ _PAGE: Final = 1000
 
 
 class ObjectStore:
-    """A store that is a bucket, or what lies below a prefix in one."""
+    """A store in a bucket, or below a prefix in one."""
 
     def __init__(
         self, address: StoreAddress, client: Client, version_name: VersionName = "e_tag"
     ) -> None:
-        """Take the client; `version_name` is what its store compares before it replaces."""
+        """Set the client; `version_name` is the field that its store compares before a replace."""
         self._name = address.name
         self._client = client
         self._version_name: VersionName = version_name
@@ -58,7 +59,7 @@ class ObjectStore:
         _end_in_peace()
 
     async def create(self, key: str, parts: Sequence[Buffer]) -> None:
-        """Put a new object, without a copy of its parts: leave them unchanged meanwhile."""
+        """Put a new object without copying its parts, which must not change meanwhile."""
         check_key(key)
         size = sum(memoryview(part).nbytes for part in parts)
         if size > MAX_OBJECT_BYTES:
@@ -68,7 +69,7 @@ class ObjectStore:
             try:
                 await self._put(key, parts, "create")
             except AlreadyExistsError as error:
-                # 412 is plain. 409 may also mean that others are at it and nothing is there yet.
+                # 412 is unambiguous. 409 may also mean concurrent writes without an object yet.
                 if failed or status_of(error) == HTTPStatus.CONFLICT:
                     await self._settle(key, parts, failed)
                 else:
@@ -101,7 +102,7 @@ class ObjectStore:
 
     async def list(self, prefix: str = "") -> List[StoredObject]:
         """Return the objects whose keys begin with the prefix."""
-        # The client knows whole parts of a path alone.
+        # The client supports only whole parts of a path.
         whole, slash, _ = prefix.rpartition("/")
         if slash:
             check_key(whole)
@@ -128,7 +129,7 @@ class ObjectStore:
         return await self._retrier.run("read", key, attempt)
 
     async def replace(self, key: str, data: bytes, version: str) -> str:
-        """Replace an object that still is of that version."""
+        """Replace an object that still has that version."""
         check_key(key)
 
         async def attempt(failed: int) -> str:
@@ -147,7 +148,7 @@ class ObjectStore:
         return await self._retrier.run("replace", key, attempt)
 
     async def delete(self, key: str) -> None:
-        """Delete an object, if it is there."""
+        """Delete an object, if it exists."""
         check_key(key)
 
         async def attempt(_: int) -> None:
@@ -161,7 +162,7 @@ class ObjectStore:
         await self._retrier.run("delete", key, attempt)
 
     async def close(self) -> None:
-        """Do nothing: connections close with the client, when nobody holds it any longer."""
+        """Do nothing: connections close with the client, when it is no longer referenced."""
 
     async def _put(self, key: str, parts: Sequence[Buffer], mode: PutMode) -> PutResult:
         async with self._limit(sum(memoryview(part).nbytes for part in parts)):
@@ -188,7 +189,7 @@ class ObjectStore:
         except GenericError:
             if options is None:
                 raise
-            # A range that begins at the end or beyond it is an error to every store.
+            # Every store reports an error for a range that begins at the end or after it.
             total = await self._head(key)
             if total is not None and start < total:
                 raise
@@ -206,7 +207,7 @@ class ObjectStore:
     async def _pages(self, folder: str) -> AsyncIterator[StoredObject]:
         pages = aiter(obstore.list(self._client, folder or None, chunk_size=_PAGE))
         while True:
-            # Each page gets a request's time: a large bucket has thousands.
+            # Each page gets the time of a request: a large bucket has thousands of pages.
             async with self._limit():
                 try:
                     page = await anext(pages)
@@ -216,7 +217,7 @@ class ObjectStore:
                 yield StoredObject(meta["path"], meta["size"])
 
     async def _settle(self, key: str, parts: Sequence[Buffer], failed: int) -> None:
-        """Return if the object of that key is what was sent, else raise what follows."""
+        """Return if the object with that key has the bytes sent, else raise the matching error."""
         size, is_ours = await self.size(key), False
         try:
             if size is not None and failed:
@@ -249,7 +250,7 @@ class ObjectStore:
         found = await self.read_version(key)
         if found is not None and found[0] == data:
             return found[1]
-        # An earlier attempt may have won, and another writer come after it.
+        # An earlier attempt may have succeeded, and another writer may have followed.
         raise Unavailable(
             f"store {self._name}: it is not known whether {key!r} was replaced: read it again"
         )
@@ -265,7 +266,7 @@ class ObjectStore:
 
 
 def _nothing(key: str, start: int, size: int | None, total: int | None) -> bytes:
-    """Return the empty range that was asked for, if an object of that size has it."""
+    """Return the empty range that was requested, if an object of that size has it."""
     if total is None:
         raise NotFound(key)
     check_range(key, start, size, total)
@@ -280,5 +281,5 @@ def _range(start: int, end: int | None) -> GetOptions | None:
 
 @cache
 def _end_in_peace() -> None:
-    """See to it that this process waits for the library's threads before it ends."""
+    """Make this process wait for the library's threads before it exits."""
     atexit.register(time.sleep, _LAST_SECONDS)

@@ -1,4 +1,4 @@
-"""From a URL to a store: the scheme is the name of a module in `store/backends`."""
+"""Opens a store by URL: the scheme is the name of a module in `store/backends`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _BACKENDS: Final = "rookery.store.backends"
 
 
 class StoreBackend(Protocol):
-    """What a module in `store/backends` offers."""
+    """The interface of a module in `store/backends`."""
 
     def traits(self, url: str) -> StoreTraits:
         """Return the traits of the store that the URL names, without opening it."""

@@ -1,4 +1,4 @@
-"""Calls to a store, a cluster log or a disk that have not been answered, and since when."""
+"""Tracks unanswered calls to a store, a cluster log or a disk, and their age."""
 
 from __future__ import annotations
 
@@ -19,23 +19,23 @@ class Stall(NamedTuple):
     """The call that has waited longest, or failed first."""
     ms: int
     error: str
-    """Why the last attempt failed; empty if none has ended."""
+    """Why the last attempt failed; empty if none has finished."""
 
     def __str__(self) -> str:
-        """Return it as a problem for people."""
+        """Return it as a problem description."""
         reason = f": {self.error}" if self.error else ""
         return f"no answer to {self.what} for {self.ms / 1000:.1f} s{reason}"
 
 
 class PendingCalls:
-    """The calls to one dependency that are under way, in the order in which they began.
+    """The calls in progress to one dependency, in the order of their start.
 
-    A call that fails with `Unavailable` does not end a stall, since the next one may hang again.
-    An answer does, unless an older call still waits.
+    A call that fails with `Unavailable` does not end a stall, since the next one may hang again. A
+    response ends it, unless an older call still waits.
     """
 
     def __init__(self, name: str, clock: Clock | None = None) -> None:
-        """Begin without calls; `name` is the dependency's."""
+        """Start without calls; `name` is the name of the dependency."""
         self.name = name
         self._clock = clock or SystemClock()
         self._numbers = count()
@@ -57,7 +57,7 @@ class PendingCalls:
             self._error = str(error)
             raise
         except Exception:
-            self._answered()  # a refusal is an answer
+            self._answered()  # a rejection is a response
             raise
         else:
             self._answered()
@@ -67,7 +67,7 @@ class PendingCalls:
             del self._begun[number]
 
     def note(self, reason: str) -> None:
-        """Keep why an attempt failed that will be repeated."""
+        """Record why an attempt failed that will be retried."""
         self._error = reason
 
     def _answered(self) -> None:
@@ -76,11 +76,11 @@ class PendingCalls:
 
     @property
     def is_idle(self) -> bool:
-        """Whether no call is under way."""
+        """Whether no call is in progress."""
         return not self._begun
 
     def stall(self, least_ms: int) -> Stall | None:
-        """Return what has had no answer for at least this long."""
+        """Return the call that has had no response for at least this long."""
         oldest = next(iter(self._begun.values()), None)
         waits = [one for one in (oldest, self._failing) if one is not None]
         if not waits:
@@ -94,7 +94,7 @@ _CURRENT: ContextVar[PendingCalls | None] = ContextVar("pending calls", default=
 
 
 def note(reason: str) -> None:
-    """Keep why an attempt at the call under way failed."""
+    """Record why an attempt of the current call failed."""
     calls = _CURRENT.get()
     if calls is not None:
         calls.note(reason)

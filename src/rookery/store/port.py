@@ -1,8 +1,8 @@
-"""The port of the object store: what every backend promises.
+"""The port of the object store: the guarantees of every backend.
 
-Objects are immutable. A key is created once and never means other bytes (correctness 14), so
-whatever was read of an object stays true for as long as it exists. The exceptions are the few
-small objects that their users `replace`, and read by `read_version` alone.
+Objects are immutable. A key is created once and never refers to other bytes (correctness 14), so
+bytes read from an object are valid as long as it exists. The exceptions are a few small objects
+that their users `replace`, and that are read only by `read_version`.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ Buffer = bytes | bytearray | memoryview
 
 @dataclass(frozen=True, slots=True)
 class StoreTraits:
-    """What callers may know of a store, whichever backend it has."""
+    """The properties of a store that callers may use, independent of the backend."""
 
     has_preconditions: bool
-    """Whether conditional writes are certain to work; if not, `store.probe` must try the server."""
+    """Whether conditional writes are guaranteed; if not, `store.probe` must test the server."""
     path: Path | None = None
-    """The folder of this host that holds the objects; None if they are elsewhere."""
+    """The folder on this host that holds the objects; None if they are elsewhere."""
 
     @property
     def is_on_this_host(self) -> bool:
@@ -37,43 +37,43 @@ class StoreTraits:
 
 
 class StoredObject(NamedTuple):
-    """An object, as listed."""
+    """An object in a listing."""
 
     key: str
     size: int
 
 
 class NotFound(Error):  # noqa: N818 (the name says what happened; the base says it is an error)
-    """There is no object of that key: barrier and plan again, it is not an empty one."""
+    """There is no object with that key: barrier and plan again. It is not an empty object."""
 
     def __init__(self, key: str, full_key: str = "") -> None:
         """Name the object.
 
         Args:
-            key: as the caller has called it.
-            full_key: what it is called in the store itself, if that is another key.
+            key: the key that the caller used.
+            full_key: its key in the store itself, if that differs.
         """
         super().__init__(f"there is no object {full_key or key!r} in the store")
         self.key = key
 
 
 class Store(Protocol):
-    """A place for objects that many processes share.
+    """A store for objects that many processes share.
 
-    Keys are paths of ASCII letters, digits and `-_.=` in parts joined by `/`, so that every name
-    of a topic is a part; no part is empty, `.` or `..`, and no object's key may go on below
-    another's (`a` and `a/b`). Every method raises ValueError for any other key, and
-    `Unavailable` when the store is out of reach.
+    Keys are paths of ASCII letters, digits and `-_.=` in parts joined by `/`, so that every topic
+    name is a valid part. No part is empty, `.` or `..`. No object's key may be a path prefix of
+    another's (`a` and `a/b`). Every method raises ValueError for any other key, and `Unavailable`
+    when the store is out of reach.
     """
 
     async def create(self, key: str, parts: Sequence[Buffer]) -> None:
-        """Store the parts, one behind the other, as a new object.
+        """Store the parts, one after the other, as a new object.
 
-        When it returns, the object is durable and everyone sees it whole. No one ever sees a
-        part of it.
+        When it returns, the object is durable, and every reader sees all of it. A partial object is
+        never visible.
 
         Raises:
-            Conflict: there is an object of that key already; it is untouched.
+            Conflict: an object with that key exists; it is unchanged.
             Unavailable: it is not known whether the object was created.
         """
 
@@ -94,37 +94,37 @@ class Store(Protocol):
     async def list(self, prefix: str = "") -> list[StoredObject]:
         """Return all objects whose keys begin with the prefix, in the order of their keys.
 
-        The prefix is text, not a folder: "a/b" finds "a/bc". Objects that are created or
-        deleted meanwhile may be in it or not.
+        The prefix is text, not a folder: "a/b" finds "a/bc". Objects that are created or deleted
+        meanwhile may be included or not.
         """
 
     async def read_version(self, key: str) -> tuple[bytes, str] | None:
-        """Return an object whole with the name of its version, None if there is no such object.
+        """Return a whole object with the name of its version, None if there is no such object.
 
-        Some stores name a version after its bytes: who needs to tell two writes apart must not
-        write the same bytes twice.
+        Some stores derive the version from the bytes. A caller that must distinguish two writes
+        must not write the same bytes twice.
         """
 
     async def replace(self, key: str, data: bytes, version: str) -> str:
-        """Replace an object, if it still is that version, and return the new one's name.
+        """Replace an object if it still has that version, and return the name of the new version.
 
         Raises:
-            Conflict: it is another version now, or gone; it is untouched.
+            Conflict: it has another version now, or was deleted; it is unchanged.
             Unavailable: it is not known whether the object was replaced.
         """
 
     async def delete(self, key: str) -> None:
-        """Delete an object; that it is gone already is no error."""
+        """Delete an object; a missing object is no error."""
 
     async def close(self) -> None:
-        """Let the handle go."""
+        """Close the handle."""
 
 
 _LETTERS: Final = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.=/")
 
 
 def check_key(key: str) -> None:
-    """Refuse a key that some backend could not take, or that would leave the store's folder."""
+    """Reject a key that a backend does not support, or that would leave the store's folder."""
     if not key or len(key) > MAX_KEY_BYTES or not _LETTERS.issuperset(key):
         raise ValueError(
             f"object key {key[:80]!r}: 1 to {MAX_KEY_BYTES} of letters, digits and -_.=/ only"
@@ -138,6 +138,6 @@ def check_key(key: str) -> None:
 
 
 def check_range(key: str, start: int, size: int | None, total: int | None = None) -> None:
-    """Refuse a range that lies outside an object."""
+    """Reject a range outside of an object."""
     if start < 0 or (size is not None and size < 0) or (total is not None and start > total):
         raise ValueError(f"object {key!r}: cannot read {size} bytes from {start}, it has {total}")

@@ -1,7 +1,7 @@
-"""Find out, before anything depends on it, whether a store keeps the promises of the port.
+"""Tests whether a store provides the guarantees of the port, before it is used.
 
-Some servers that speak S3 take a conditional PUT and ignore its condition. On one of those two
-brokers would overwrite each other's entries without a word.
+Some S3-compatible servers accept a conditional PUT and ignore its condition. On such a server two
+brokers would silently overwrite each other's entries.
 """
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ from rookery.errors import ConfigError, Conflict, Error
 from rookery.store.port import Store
 
 PROBES: Final = "_rookery/probe/"
-"""Where the probe's objects lie; what a killed probe has left there means nothing."""
+"""The prefix of the probe's objects; objects left by a killed probe have no meaning."""
 _RACERS: Final = 4
 
 
 async def probe(store: Store, name: str, random: Random | None = None) -> None:
-    """Create, race, replace and list an object that is deleted in the end.
+    """Create, race, replace and list an object, and delete it at the end.
 
     Args:
-        store: the store to try.
-        name: what the error calls it: its URL without the secrets.
-        random: where the object's name comes from.
+        store: the store to test.
+        name: its name for errors: the URL without the secrets.
+        random: the source of the object's name.
 
     Raises:
-        ConfigError: the store does not do what it must; the text says what.
+        ConfigError: the store does not provide a guarantee; the text says which.
         Unavailable: the store is out of reach.
     """
     key = f"{PROBES}{(random or SystemRandom()).token(16).hex()}"
@@ -36,7 +36,7 @@ async def probe(store: Store, name: str, random: Random | None = None) -> None:
         await _probe_create(store, name, key)
         await _probe_replace(store, name, key)
     except Error:
-        # What went wrong first is what the caller needs to know.
+        # The caller needs the first error.
         with suppress(Error):
             await store.delete(key)
         raise

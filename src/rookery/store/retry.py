@@ -1,7 +1,7 @@
-"""Ask an object store again when it did not answer, until a deadline.
+"""Retries requests to an object store until a deadline.
 
-The client library's own retries are off: whoever creates an object has to know whether an earlier
-attempt may have done it already.
+The client library's own retries are off: the creator of an object must know whether an earlier
+attempt may have created it.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from rookery.store.pendingcalls import note
 
 _FIRST_PAUSE_MS: Final = 50.0
 _LONGEST_PAUSE_MS: Final = 5_000.0
-# Half to one and a half of the pause, so that clients that failed together return apart.
+# Half to one and a half of the pause, so that clients that failed together do not retry together.
 _SPREAD: Final = 0.5
 
 T = TypeVar("T")
 
 
 class Again(Exception):  # noqa: N818 (it is no error of its own: the attempt is made again)
-    """The store answered, but not to the point: ask again."""
+    """The response of the store is inconclusive: retry."""
 
 
 class StoreRetrier:
-    """Makes the attempts at requests to one store."""
+    """Makes and retries requests to one store."""
 
     def __init__(
         self, address: StoreAddress, clock: Clock | None = None, random: Random | None = None
@@ -43,18 +43,18 @@ class StoreRetrier:
         self._random = random or SystemRandom()
 
     async def run(self, kind: str, key: str, attempt: Callable[[int], Awaitable[T]]) -> T:
-        """Return what the attempt returns.
+        """Return the result of the attempt.
 
         Args:
-            kind: what is asked for: a word for the metrics and for the error's text.
-            key: the object's.
-            attempt: makes the request once, within a time of its own. It is told how many
-                attempts before it failed, each of which may have been done all the same.
-                Rookery's own errors that it raises are final.
+            kind: the kind of request: a word for the metrics and for the error's text.
+            key: the key of the object.
+            attempt: makes the request once, within its own timeout. It receives the number of
+                failed attempts before it, each of which may have taken effect. Rookery's own errors
+                that it raises are final.
 
         Raises:
-            Unavailable: no attempt came to an end before the deadline, access is refused, or the
-                bucket is not there.
+            Unavailable: no attempt succeeded before the deadline, access is denied, or the bucket
+                does not exist.
         """
         began_ms = self._clock.monotonic_ms()
         pause_ms, tried = _FIRST_PAUSE_MS, 0
@@ -71,7 +71,7 @@ class StoreRetrier:
                     times = f"{tried} attempts in {passed_ms} ms failed"
                     raise self._failed(kind, key, times, error) from error
             except BaseException as error:
-                # The client library panics over an endpoint of the environment without a scheme.
+                # The client library panics if an endpoint from the environment has no scheme.
                 if is_panic(error):
                     raise self._failed(kind, key, BAD_ENDPOINT, error) from error
                 raise

@@ -36,19 +36,19 @@ from rookery.store.prices import Prices
 
 _GB: Final = 1e9
 KINDS: Final = ("create", "replace", "list", "read", "size", "delete")
-# How many keys a store lists in one request.
+# The number of keys that a store lists in one request.
 _PAGE: Final = 1000
 
 T = TypeVar("T")
 
 
 def cost(prices: Prices) -> float:
-    """Return what this process has spent."""
+    """Return the cost of this process's requests so far."""
     return cost_of(prices, counts()) + prices.read_gb * READ_BYTES.value / _GB
 
 
 def cost_of(prices: Prices, made: Mapping[str, float]) -> float:
-    """Return what so many requests of each kind cost."""
+    """Return the cost of the given number of requests of each kind."""
     thousands = (
         prices.put * sum(made.get(kind, 0) for kind in ("create", "replace", "list"))
         + prices.get * sum(made.get(kind, 0) for kind in ("read", "size"))
@@ -58,12 +58,12 @@ def cost_of(prices: Prices, made: Mapping[str, float]) -> float:
 
 
 def cost_per_gb(prices: Prices) -> float:
-    """Return what this process has spent for each gigabyte that it wrote."""
+    """Return the cost of this process for each gigabyte that it wrote."""
     return cost(prices) / max(WRITTEN_BYTES.value / _GB, 1 / _GB)
 
 
 def counts() -> dict[str, float]:
-    """Return the requests of this process by kind, with those that were made again."""
+    """Return the requests of this process by kind, including retries."""
     return {kind: _made(kind) for kind in KINDS}
 
 
@@ -72,17 +72,17 @@ def _made(kind: str) -> float:
 
 
 class CountedStore:
-    """Passes everything on and counts it."""
+    """Forwards all calls and counts them."""
 
     def __init__(
         self, store: Store, prices: Prices | None = None, calls: PendingCalls | None = None
     ) -> None:
-        """Count what is asked of a store.
+        """Count the requests to a store.
 
         Args:
             store: the store.
-            prices: without them there are no metrics of cost.
-            calls: where requests are pending until the store answers.
+            prices: without them there are no cost metrics.
+            calls: tracks requests until the store answers.
         """
         self._store = store
         self._calls = calls or PendingCalls("store")
@@ -112,7 +112,7 @@ class CountedStore:
         return await self._count("size", key, self._store.size(key))
 
     async def list(self, prefix: str = "") -> List[StoredObject]:
-        """Count and pass on; every thousand keys are a request."""
+        """Count and pass on; every thousand keys count as a request."""
         found = await self._count("list", prefix, self._store.list(prefix))
         REQUESTS.labels("list").inc(max(0, len(found) - 1) // _PAGE)
         return found
@@ -154,15 +154,15 @@ ROOT: Final = "_rookery/"
 
 
 def full_key(namespace: str, key: str) -> str:
-    """Return what an object is called in the store itself, where every namespace has its own."""
+    """Return the key of an object in the store itself, where every namespace has its own keys."""
     return f"{ROOT}{namespace}/{key.removeprefix(ROOT)}" if key.startswith(ROOT) else key
 
 
 class NamespacedStore:
-    """Passes everything on, under the namespace's own keys."""
+    """Forwards all calls with the keys of the namespace."""
 
     def __init__(self, store: Store, namespace: str) -> None:
-        """Take over the store, which `close` closes."""
+        """Take ownership of the store, which `close` closes."""
         self._store = store
         self._namespace = namespace
         self._own = f"{ROOT}{namespace}/"
@@ -192,7 +192,7 @@ class NamespacedStore:
         return await self._store.size(self._full(key))
 
     async def list(self, prefix: str = "") -> List[StoredObject]:
-        """Return all objects whose keys begin with the prefix, without other namespaces' own."""
+        """Return all objects whose keys begin with the prefix, except those of other namespaces."""
         if prefix.startswith(ROOT):
             found = await self._store.list(self._full(prefix))
         else:
@@ -204,11 +204,11 @@ class NamespacedStore:
         return sorted(StoredObject(self._short(one.key), one.size) for one in found)
 
     async def read_version(self, key: str) -> tuple[bytes, str] | None:
-        """Return an object whole with the name of its version."""
+        """Return a whole object with the name of its version."""
         return await self._store.read_version(self._full(key))
 
     async def replace(self, key: str, data: bytes, version: str) -> str:
-        """Replace an object, if it still is that version."""
+        """Replace an object if it still has that version."""
         return await self._store.replace(self._full(key), data, version)
 
     async def delete(self, key: str) -> None:

@@ -1,5 +1,5 @@
-"""Tables that batches are added to exactly once: Parquet by manifest, Iceberg, Delta, DuckDB.
+"""Tables with exactly-once batches: Parquet with manifests, Iceberg, Delta, DuckDB.
 
-Data files are written where the data is (`stage`), and made part of a table by whoever drives
-the work (`commit`), under the batch's name: a batch that is committed again is not added again.
+Data files are written where the data is (`stage`). The driver adds them to a table under the
+batch's name (`commit`). A batch that is committed again is not added again.
 """

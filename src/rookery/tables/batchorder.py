@@ -1,4 +1,4 @@
-"""Whether a batch is to be committed: the rule that all formats follow."""
+"""The rule by which all formats decide whether to commit a batch."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from rookery.tables.port import BatchName
 
 
 def is_new(table: str, last: BatchName | None, name: BatchName) -> bool:
-    """Tell whether a batch is yet to be committed.
+    """Return whether a batch is not committed yet.
 
     Raises:
-        ConfigError: it can be neither committed nor passed over.
+        ConfigError: the batch can be neither committed nor skipped.
     """
     if last is None:
         return True
@@ -30,11 +30,11 @@ def is_new(table: str, last: BatchName | None, name: BatchName) -> bool:
 
 
 def written(name: BatchName) -> str:
-    """Write what a table remembers of a batch; the pipeline's name is the key to it."""
+    """Return the text that a table stores for a batch, under the pipeline's name."""
     return f"{name.query}:{name.batch}"
 
 
 def read(pipeline: str, text: str) -> BatchName:
-    """Read it again."""
+    """Parse the text that `written` returned."""
     query, _, batch = text.rpartition(":")
     return BatchName(pipeline, query, int(batch))

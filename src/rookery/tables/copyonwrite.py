@@ -5,9 +5,9 @@
               beside it a file with the keys that were changed
     rewrite   each file of the table: without the rows whose keys were changed, if it has any
 
-No task holds more than a bucket or one file of the table. What they exchange are staged files, so
-nothing passes through whoever commits but names. The tasks only read what does not change: a second
-attempt gives the same rows, and what the first one left behind is swept.
+No task holds more than a bucket or one file of the table. Tasks exchange staged files, so the
+committing process handles only names. Tasks read only immutable files. So a second attempt returns
+the same rows, and upkeep deletes the files of the first.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ from rookery.tables.port import DataFile, Run, Upsert
 
 MAX_BUCKETS: Final = 1024
 _Data = bytes
-"""Of a file; tasks have a property of that name."""
+"""The bytes of a file; tasks have a property named `bytes`."""
 _AT: Final = "__at"
 
 
 class Swap(NamedTuple):
-    """Files that take the place of others."""
+    """Files that replace others."""
 
     removed: list[DataFile]
     added: list[DataFile]
@@ -50,10 +50,10 @@ def upserted(
     upsert: Upsert,
     run: Run,
 ) -> Swap:
-    """Write the files that the changes touch anew, and the changes as files of their own.
+    """Rewrite the files that the changes touch, and write the changes as new files.
 
     Raises:
-        ConfigError: the changes have no such key, or rows without one.
+        ConfigError: the changes have no such key column, or rows without a key.
     """
     work = _Work(folder, schema, upsert.keys, upsert.order, upsert.deleted)
     buckets = _buckets(work, changes, upsert, run)
@@ -73,7 +73,7 @@ def upserted(
 def last_changes(
     folder: TableFolder, changes: Sequence[DataFile], schema: pa.Schema, upsert: Upsert, run: Run
 ) -> Iterator[pa.Table]:
-    """Yield the last change of every key, some keys at a time."""
+    """Yield the last change of every key, one bucket of keys at a time."""
     work = _Work(folder, schema, upsert.keys, upsert.order, upsert.deleted)
     for parts in _buckets(work, changes, upsert, run):
         yield _Latest(work, tuple(parts)).found()
@@ -82,7 +82,7 @@ def last_changes(
 
 @dataclass(frozen=True, slots=True)
 class _Work:
-    """What all tasks of an upsert know."""
+    """Settings that all tasks of an upsert share."""
 
     folder: TableFolder
     schema: pa.Schema
@@ -102,7 +102,7 @@ class _Work:
 def _buckets(
     work: _Work, changes: Sequence[DataFile], upsert: Upsert, run: Run
 ) -> list[list[DataFile]]:
-    """Return the changes, those of a key in the same list, in the order in which they came."""
+    """Return the changes grouped by bucket of their keys, in their original order."""
     total = sum(file.bytes for file in changes)
     count = min(MAX_BUCKETS, -(-total // upsert.bucket_bytes))
     if count <= 1:
@@ -149,7 +149,7 @@ class _Latest:
         return sum(file.bytes for file in self.files)
 
     def found(self) -> pa.Table:
-        """Return the last changes, and those that delete as well."""
+        """Return the last changes, including those that delete."""
         schema = change_schema(self.work.schema, self.work.upsert)
         batches = [
             batch
@@ -198,13 +198,13 @@ class _Rewrite:
         )
 
     def _keys(self, file: DataFile, data: _Data) -> pa.Table:
-        # An older file may have a narrower type, which would not hold the new keys.
+        # An older file can have a narrower type, which would not hold the new keys.
         return parquetfiles.columns(self.work.folder, file, data, self.work.key_schema)
 
 
 def _found(own: pa.Table, changed: pa.Table, keys: Sequence[str]) -> Any:
-    """Return the numbers of those rows whose keys are among others."""
-    # Only keys are joined: Arrow cannot carry nested columns through a join.
+    """Return the indexes of the rows whose keys are in `changed`."""
+    # Only keys are joined, because Arrow cannot pass nested columns through a join.
     numbered = own.append_column(_AT, pa.array(np.arange(own.num_rows), pa.int64()))
     found = numbered.join(changed, keys=list(keys), join_type="left semi")
     return found[_AT].to_numpy()
@@ -220,7 +220,7 @@ def _left(batches: Iterator[pa.RecordBatch], stays: Any) -> Iterator[pa.RecordBa
 def _parted(
     batches: Iterator[pa.RecordBatch], keys: Sequence[str], count: int
 ) -> Iterator[tuple[int, pa.RecordBatch]]:
-    """Yield rows by the bucket of their keys; those of a bucket stay in their order."""
+    """Yield rows by the bucket of their keys; the order within a bucket is preserved."""
     for batch in batches:
         buckets = _hashed(batch, keys, count)
         for bucket in np.unique(buckets):
@@ -253,7 +253,7 @@ def _text(column: pa.Array[Any]) -> pa.Array[Any]:
 
 def _forget(folder: TableFolder, files: Sequence[DataFile]) -> None:
     for file in files:
-        with suppress(Error):  # upkeep sweeps what stays
+        with suppress(Error):  # upkeep deletes the remaining files
             folder.delete(file.path)
 
 

@@ -1,7 +1,7 @@
-"""What tables made of files have in common when they are compacted, or their columns renamed.
+"""Common parts of compaction and renaming of columns for tables of files.
 
-Some files of the table are read and others written in their place; the format then swaps them in
-one commit, if those that were read are still there.
+Some files of the table are read, and others are written to replace them. The format then swaps them
+in one commit, if the files that were read are still part of the table.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from rookery.tables.port import DataFile, UpkeepPolicy
 
 
 def compactions(live: Sequence[DataFile], policy: UpkeepPolicy) -> Iterator[list[DataFile]]:
-    """Yield groups of files that are worth being one file."""
+    """Yield groups of files to merge into one file."""
     group: list[DataFile] = []
     for file in live:
         if file.bytes >= policy.small_bytes:
@@ -44,7 +44,7 @@ def compacted(
 
 
 def renamed_schema(schema: pa.Schema, columns: Mapping[str, str]) -> pa.Schema:
-    """Return columns under their new names."""
+    """Return the schema with renamed columns."""
     return pa.schema([field.with_name(columns.get(field.name, field.name)) for field in schema])
 
 
@@ -55,9 +55,9 @@ def renamed(
     columns: Mapping[str, str],
     written: dict[str, list[DataFile]],
 ) -> Swap:
-    """Write every file of a table under the new names of its columns.
+    """Rewrite every file of a table with the new column names.
 
-    `written` has those that an earlier attempt has written, by the file that they replace.
+    `written` has the files of an earlier attempt, by the file that they replace.
     """
     swap, after = Swap([], []), renamed_schema(schema, columns)
     for file in live:

@@ -1,7 +1,7 @@
-"""Files below a table's location, on a disk or in a store, for code that does not await.
+"""Synchronous access to files below a table's location, on a disk or in a store.
 
-All of it goes through the store's port: a file is created whole or not at all, and never
-replaces another, on every kind of store.
+All access uses the store's port. On every kind of store, a file is created atomically and never
+replaces another.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _S3: Final = re.compile(r"^s3[an]://")
 
 
 class TableFolder:
-    """A location: pickles as its URL, and opens the store where it is used."""
+    """A location that is pickled as its URL; the store is opened on use."""
 
     def __init__(self, location: str) -> None:
         self.url = as_url(location)
@@ -37,22 +37,22 @@ class TableFolder:
 
     @property
     def name(self) -> str:
-        """The URL without its options, which may be secret."""
+        """The URL without its options, which may contain secrets."""
         return name_of(self.url)
 
     @property
     def path(self) -> Path | None:
-        """The folder of this host; None if the location is elsewhere."""
+        """The folder on this host; None if the location is remote."""
         return store_traits(self.url).path
 
     def address(self, path: str) -> str:
-        """Return the full URL of a file, as other libraries take it."""
+        """Return the full URL of a file, for other libraries."""
         return f"{self.name.rstrip('/')}/{path}"
 
     def path_of(self, address: str) -> str:
-        """Return a file's path below the location from its address, as any library writes it.
+        """Return a file's path below the location from its address, in any library's form.
 
-        An address of another place stays as it is.
+        An address outside the location is returned unchanged.
         """
         home, folder = self.name.rstrip("/"), self.path
         if folder is not None:
@@ -63,7 +63,7 @@ class TableFolder:
         return plain.removeprefix(f"{home}/") if plain.startswith(f"{home}/") else address
 
     def is_path(self, path: str) -> bool:
-        """Whether a file of that path can be read here: other writers use other names."""
+        """Return whether a path is valid in this store; other writers use other names."""
         try:
             check_key(path)
         except ValueError:
@@ -74,7 +74,7 @@ class TableFolder:
         """Create a file.
 
         Raises:
-            Conflict: there is one of that name already.
+            Conflict: the file already exists.
         """
         self._run(lambda store: store.create(path, [memoryview(data).cast("B")]))
 
@@ -87,7 +87,7 @@ class TableFolder:
         return self._run(lambda store: store.read(path))
 
     def read_all(self, paths: Sequence[str]) -> List[bytes]:
-        """Return the bytes of several small files, in their order."""
+        """Return the bytes of several small files, in the given order."""
 
         async def ask(store: Store) -> List[bytes]:
             limit = asyncio.Semaphore(_AT_ONCE)
@@ -105,11 +105,11 @@ class TableFolder:
         return self._run(lambda store: store.size(path))
 
     def list(self, prefix: str) -> List[StoredObject]:
-        """Return the files whose paths begin so, in order."""
+        """Return the files whose paths start with a prefix, in order."""
         return self._run(lambda store: store.list(prefix))
 
     def delete(self, path: str) -> None:
-        """Delete a file, if it is there."""
+        """Delete a file, if it exists."""
         self._run(lambda store: store.delete(path))
 
     def _run(self, ask: Callable[[Store], Awaitable[T]]) -> T:
@@ -117,7 +117,8 @@ class TableFolder:
             asyncio.get_running_loop()
         except RuntimeError:
             return asyncio.run(self._ask(ask))
-        # A notebook's thread has a loop, which cannot wait for a second one: another thread can.
+        # A notebook's thread already runs a loop and cannot run a second one, so use another
+        # thread.
         with ThreadPoolExecutor(1, "rookery-table") as thread:
             return thread.submit(asyncio.run, self._ask(ask)).result()
 
@@ -130,6 +131,6 @@ class TableFolder:
 
 
 def below(location: str, name: str) -> str:
-    """Return the location of a folder in another one."""
+    """Return the location of a subfolder."""
     place, mark, options = location.partition("?")
     return f"{place.rstrip('/')}/{name}{mark}{options}"

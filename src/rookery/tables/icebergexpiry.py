@@ -1,6 +1,6 @@
-"""Old snapshots of an Iceberg table: forgotten, and then what only they needed is deleted.
+"""Expires old snapshots of an Iceberg table and deletes the files that only they reference.
 
-pyiceberg forgets snapshots but deletes nothing.
+pyiceberg expires snapshots but deletes no files.
 """
 
 from __future__ import annotations
@@ -21,15 +21,16 @@ from rookery.tables.versionretention import superfluous
 
 
 def expire(table: Table, policy: UpkeepPolicy, now: Time, done: Upkept) -> set[str]:
-    """Forget the snapshots that the policy does not keep, and delete their files.
+    """Expire the snapshots that the policy does not keep, and delete their files.
 
-    Returns the addresses of all files that those need which are left.
+    Returns the addresses of all files that the remaining snapshots reference.
     """
     files = _Files(table)
     read = {one.snapshot_id for one in table.metadata.snapshots}
     before = files.of(table.metadata.snapshots)
-    # That took a while, with commits in it. pyiceberg deletes the descriptions that a table has got
-    # rid of by the table as it was loaded: those which the commits have deleted already, once more.
+    # Reading the files takes a while, and other commits can happen meanwhile. pyiceberg deletes old
+    # metadata files according to the loaded table. Without a refresh it would delete again those
+    # that the commits have already deleted.
     table.refresh()
     old = [one for one in _old(table, policy, now) if one in read]
     try:
@@ -37,7 +38,7 @@ def expire(table: Table, policy: UpkeepPolicy, now: Time, done: Upkept) -> set[s
             with OneLook(table) as transaction:
                 ExpireSnapshots(transaction).by_ids(old).commit()
     except CommitFailedException:
-        old = []  # A batch was committed at this moment: there will be another time.
+        old = []  # A batch was committed concurrently; the next run expires them.
     table.refresh()
     after = files.of(table.metadata.snapshots)
     if not old:
@@ -51,7 +52,7 @@ def expire(table: Table, policy: UpkeepPolicy, now: Time, done: Upkept) -> set[s
 
 
 def _old(table: Table, policy: UpkeepPolicy, now: Time) -> list[int]:
-    """Return the snapshots to forget; not those that a branch or a tag names."""
+    """Return the snapshots to expire, except those that a branch or a tag references."""
     named = {ref.snapshot_id for ref in table.metadata.refs.values()}
     snapshots = sorted(table.metadata.snapshots, key=lambda one: one.timestamp_ms)
     places = superfluous([one.timestamp_ms for one in snapshots], policy, now)
@@ -60,10 +61,10 @@ def _old(table: Table, policy: UpkeepPolicy, now: Time) -> list[int]:
 
 
 class _Files:
-    """What snapshots need; each of their lists, which never change, is read once.
+    """The files that snapshots reference; each immutable manifest is read once.
 
-    Hundreds of snapshots have most of their manifests in common, and those most of their files:
-    what is kept is which manifests a snapshot has, and which files a manifest.
+    Hundreds of snapshots share most of their manifests, and manifests share most of their files. So
+    this caches the manifests of each snapshot, and the files of each manifest.
     """
 
     def __init__(self, table: Table) -> None:
@@ -71,10 +72,10 @@ class _Files:
         self._manifests: dict[str, set[str]] = {}
         self._data: dict[str, set[str]] = {}
         self.sizes: dict[str, int] = {}
-        """In bytes; 0 where that is not known."""
+        """In bytes; 0 if unknown."""
 
     def of(self, snapshots: Iterable[Snapshot]) -> set[str]:
-        """Return the addresses of all files that these snapshots need."""
+        """Return the addresses of all files that these snapshots reference."""
         lists = {one.manifest_list for one in snapshots}
         manifests = set().union(*map(self._manifests_of, lists))
         return lists.union(manifests, *(self._data[one] for one in manifests))
@@ -88,7 +89,7 @@ class _Files:
         return found
 
     def _read(self, manifest: ManifestFile) -> str:
-        """Read what a manifest names; return its own address."""
+        """Read the entries of a manifest; return its address."""
         address = manifest.manifest_path
         if address not in self._data:
             entries = manifest.fetch_manifest_entry(self._io, discard_deleted=True)

@@ -1,8 +1,7 @@
-"""Data files of an Iceberg table, of any writer: which there are, and their rows.
+"""Data files of an Iceberg table from any writer, and their rows.
 
-Our files have no ids of columns, and are read by the table's mapping of names. Those of other
-engines have ids. Other engines may also mark rows as deleted, in files beside the data
-(merge-on-read).
+Rookery's files have no column ids and are read with the table's name mapping. Files of other
+engines have ids. Other engines can also mark rows as deleted in separate files (merge-on-read).
 """
 
 from __future__ import annotations
@@ -30,18 +29,18 @@ from rookery.tables.schemas import merged, named
 
 @dataclass(frozen=True, slots=True)
 class IcebergFiles:
-    """The files of a table, named below its folder."""
+    """The files of a table, with paths relative to its folder."""
 
     folder: TableFolder
     table: Table
-    """As it was loaded: a later commit does not show."""
+    """The table as loaded; later commits are not visible."""
 
     def live(self) -> list[DataFile]:
         """Return the files of the current snapshot."""
         return list(map(self.own, self.entries()))
 
     def entries(self) -> list[IcebergFile]:
-        """Return the same as manifests have them."""
+        """Return the same files as manifest entries."""
         return [
             entry.data_file
             for manifest in self._manifests()
@@ -50,19 +49,19 @@ class IcebergFiles:
         ]
 
     def by_partition(self) -> list[list[DataFile]]:
-        """Return the files, those of a partition together."""
+        """Return the files grouped by partition."""
         parts: dict[tuple[int, Record], list[DataFile]] = {}
         for file in self.entries():
             parts.setdefault((file.spec_id, file.partition), []).append(self.own(file))
         return list(parts.values())
 
     def own(self, file: IcebergFile) -> DataFile:
-        """Return a file of a manifest as one of ours."""
+        """Convert a manifest entry to a `DataFile`."""
         path = self.folder.path_of(file.file_path)
         return DataFile(path, file.record_count, file.file_size_in_bytes)
 
     def rows(self, files: Sequence[DataFile]) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of files, but not those that are marked as deleted."""
+        """Yield the rows of files, except those marked as deleted."""
         columns, foreign = columns_of(self.table), self._foreign(files)
         schema = self.readable(columns)
         for file in files:
@@ -72,7 +71,7 @@ class IcebergFiles:
                 yield from parquetfiles.rows(self.folder, file, schema)
 
     def readable(self, columns: pa.Schema) -> pa.Schema:
-        """Return columns such that they are found in files of any age and any writer."""
+        """Return columns that can be resolved in files of any age and any writer."""
         mapping = self.table.metadata.name_mapping()
         names = {one.field_id: one.names for one in mapping.root} if mapping else {}
         ids = {field.name: field.field_id for field in self.table.schema().fields}
@@ -86,7 +85,7 @@ class IcebergFiles:
         )
 
     def marks(self, files: Sequence[DataFile]) -> dict[str, set[str]]:
-        """Return by file those that mark rows of it as deleted."""
+        """Return for each file the delete files that apply to it."""
         return {
             path: {one.file_path for one in task.delete_files}
             for path, task in self._foreign(files).items()
@@ -95,10 +94,10 @@ class IcebergFiles:
     def upserted(
         self, changes: Sequence[DataFile], columns: pa.Schema, upsert: Upsert, run: Run
     ) -> Swap:
-        """Write the files that changes touch anew.
+        """Rewrite the files that changes touch.
 
-        A row that is marked as deleted must not come back in a file that is written anew. So files
-        with such rows are copied without them first, and the copies are changed.
+        A row that is marked as deleted must not reappear in a rewritten file. So files with such
+        rows are first copied without them, and the copies are changed.
         """
         live = {file.path: file for file in self.live()}
         foreign = self._foreign(list(live.values()))
@@ -120,9 +119,10 @@ class IcebergFiles:
     ) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a file that are not marked as deleted.
 
-        pyiceberg's own reader is of no use here: it returns missing lists of structs as empty ones.
+        pyiceberg's own reader cannot be used, because it returns null lists of structs as empty
+        lists.
         """
-        # Private to pyiceberg: only tables with such marks depend on it.
+        # Private in pyiceberg; only tables with delete files depend on it.
         from pyiceberg.io.pyarrow import _read_deletes  # noqa: PLC0415
 
         address, io = task.file.file_path, self.table.io
@@ -143,9 +143,10 @@ class IcebergFiles:
         return parquetfiles.stage(self.folder, rows, columns_of(self.table), attempt)
 
     def _foreign(self, files: Sequence[DataFile]) -> dict[str, FileScanTask]:
-        """Return those files that only Iceberg's own reader can read.
+        """Return the files that only Iceberg's own reader can read.
 
-        Others have marked rows of them as deleted, or given them names that our stores do not take.
+        Other engines have marked rows in them as deleted, or their names are invalid in Rookery's
+        stores.
         """
         wanted = {file.path for file in files}
         has_marks = any(one.content != ManifestContent.DATA for one in self._manifests())
@@ -178,7 +179,7 @@ def columns_of(table: Table) -> pa.Schema:
 
 
 def detached(table: Table) -> Table:
-    """Return a table as it was loaded, without its catalog: so it can travel to other hosts."""
+    """Return a loaded table without its catalog, so that it can be sent to other hosts."""
     return StaticTable(
         table.name(), table.metadata, table.metadata_location, table.io, NoopCatalog("detached")
     )

@@ -1,8 +1,8 @@
-"""Files of an Iceberg table that is partitioned: each has the rows of one partition.
+"""Files of a partitioned Iceberg table: each has the rows of one partition.
 
-The pipeline makes tables without partitions, but any engine may add a partition field later. Staged
-files then hold rows of several partitions. They are split when they are committed, by the spec that
-the table has at that time, in tasks that can run on any host.
+The pipeline creates tables without partitions, but any engine can add a partition field later.
+Staged files then hold rows of several partitions. They are split at commit time by the table's
+current spec, in tasks that can run on any host.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from rookery.tables.port import DataFile, Run
 
 
 class PartitionFile(NamedTuple):
-    """A file, and the values of the partition that its rows are of."""
+    """A file, and the partition values of its rows."""
 
     file: DataFile
     values: tuple[Any, ...]
@@ -43,7 +43,7 @@ class PartitionFile(NamedTuple):
 
 @dataclass(slots=True)
 class FilePartitioner:
-    """Splits files for one commit; what an attempt has split, the next one finds."""
+    """Splits files for one commit; retries reuse the files of earlier attempts."""
 
     folder: TableFolder
     run: Run
@@ -56,7 +56,7 @@ class FilePartitioner:
 
         Args:
             metadata: the table, with its current spec.
-            columns: the table's columns, such that they are found in these files.
+            columns: the table's columns, in a form that can be resolved in these files.
             files: staged files.
         """
         spec, schema = metadata.spec(), metadata.schema()
@@ -70,7 +70,7 @@ class FilePartitioner:
 def data_file(
     io: FileIO, metadata: TableMetadata, address: str, part: PartitionFile
 ) -> IcebergFile:
-    """Describe a file of one partition, as manifests have it."""
+    """Return the manifest entry for a file of one partition."""
     source, schema = io.new_input(address), metadata.schema()
     with source.open() as stream:
         footer = pq.read_metadata(cast("IO[bytes]", stream))
@@ -123,13 +123,13 @@ class _Split:
         ]
 
     def _sources(self) -> pa.Schema:
-        """Return the columns that the partitions are made of, whole if they are nested."""
+        """Return the source columns of the partition fields; nested ones as a whole."""
         roots = {_path(self.schema, one, self.columns)[0] for one in self.spec.fields}
         return pa.schema([one for one in self.columns if one.name in roots])
 
 
 def _grouped(rows: pa.Table, schema: Schema, spec: PartitionSpec) -> tuple[list[Any], Any]:
-    """Return the partitions that rows are of, and for each row the number of its own."""
+    """Return the partitions of rows, and the partition number of each row."""
     known: list[list[Any]] = []
     codes = np.zeros((rows.num_rows, len(spec.fields)), dtype=np.int64)
     for at, one in enumerate(spec.fields):
@@ -145,11 +145,11 @@ def _grouped(rows: pa.Table, schema: Schema, spec: PartitionSpec) -> tuple[list[
 
 
 def _transformed(column: Any, schema: Schema, one: PartitionField) -> tuple[list[Any], Any]:
-    """Return the values of a partition field, and which of them each row has."""
+    """Return the distinct values of a partition field, and the index of each row's value."""
     kind: Any = schema.find_field(one.source_id).field_type
     transform = one.transform.transform(kind)
     encoded = pc.dictionary_encode(column, null_encoding="encode").combine_chunks()
-    if isinstance(encoded, pa.ChunkedArray):  # one of no rows
+    if isinstance(encoded, pa.ChunkedArray):  # a column without rows
         return [], np.zeros(0, dtype=np.int64)
     numbers: dict[Any, int] = {}
     codes = np.array(
@@ -166,7 +166,7 @@ def _transformed(column: Any, schema: Schema, one: PartitionField) -> tuple[list
 
 
 def _path(schema: Schema, one: PartitionField, columns: pa.Schema) -> list[str]:
-    """Return where the source of a partition field is: a column, and fields within it."""
+    """Return the path to the source of a partition field: a column, and fields within it."""
     name = schema.find_column_name(one.source_id) or ""
     return [name] if name in columns.names else name.split(".")
 

@@ -1,13 +1,13 @@
-"""A change of an Iceberg table that is tried once, and whose cost does not grow with every look.
+"""An Iceberg transaction that is attempted once and caches the table's metadata.
 
-If another writer was faster, pyiceberg commits again by itself, as often as a property of the table
-says. It does not look whether the batch is there by then. That property belongs to all writers of
-the table, so it stays as it is: the transaction has its own copy.
+If another writer commits first, pyiceberg retries automatically, as often as a table property says.
+It does not check whether the batch has been committed meanwhile. All writers of the table share
+that property, so it is not changed: the transaction has its own copy.
 
-pyiceberg copies all that is known of a table, every snapshot of it, each time one of its own parts
-asks a transaction for the table's state: some twenty times a commit. With hundreds of snapshots a
-commit takes a second that way. What is kept instead depends on private fields of pyiceberg's
-class, as versions 0.11 and 0.12 have them; with another one, nothing is kept, and the log says so.
+pyiceberg copies all metadata of a table, with every snapshot, each time one of its own parts reads
+the transaction's state: some twenty times per commit. With hundreds of snapshots a commit then
+takes a second. The cache depends on private fields of pyiceberg's class in versions 0.11 and 0.12.
+With another version nothing is cached, and a warning is logged.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _CHECKED: Final = frozenset({"0.11", "0.12"})
 
 @cache
 def is_known(version: str) -> bool:
-    """Tell whether pyiceberg's transaction has the fields that we look at; log once if not."""
+    """Return whether pyiceberg's transaction has the expected fields; warn once if not."""
     if ".".join(version.split(".")[:2]) in _CHECKED:
         return True
     log.warning("pyiceberg %s is not known: commits to tables of many snapshots are slow", version)
@@ -37,7 +37,7 @@ def is_known(version: str) -> bool:
 
 
 class OneLook(Transaction):
-    """A transaction that is tried once, and makes the table's state anew only after a change."""
+    """A transaction that is attempted once, and recomputes the metadata only after a change."""
 
     def __init__(self, table: Table) -> None:
         own = copy(table)
@@ -49,7 +49,7 @@ class OneLook(Transaction):
 
     @property
     def table_metadata(self) -> TableMetadata:
-        """The table's state with the changes so far."""
+        """The table's metadata with the changes so far."""
         if not is_known(pyiceberg.__version__):
             return super().table_metadata
         before, updates = self._table.metadata, self._updates

@@ -1,7 +1,8 @@
-"""What only one table may have: where its files lie, and what its catalog calls it.
+"""Properties that must be unique to a table: the location of its files and its catalog name.
 
-Two descriptions that share any of it are not two tables. The second finds each batch committed
-already, and its rows vanish; or upkeep of one deletes files that only the other knows.
+Two descriptions that share one of these are the same table. The second would find each batch
+already committed, so its rows would be lost. Or upkeep of one would delete files that only the
+other references.
 """
 
 from __future__ import annotations
@@ -13,11 +14,11 @@ from rookery.store.open import as_url, name_of, store_traits
 from rookery.tables.port import TableSpec
 
 Key = tuple[str, ...]
-"""May hold what is secret: for comparing alone."""
+"""Can contain secrets; use it only for comparison."""
 
 
 def identities(spec: TableSpec) -> dict[Key, str]:
-    """Return what no other table may have, and words for each that may be shown."""
+    """Return the keys that must be unique to a table, each with a description without secrets."""
     if spec.format == "topic":
         return {_topic(spec): f"the topic {spec.location!r}"}
     address, endpoint = _where(spec.location)
@@ -32,13 +33,13 @@ def identities(spec: TableSpec) -> dict[Key, str]:
 
 
 def iceberg_name(spec: TableSpec) -> str:
-    """Return what an Iceberg table is called in its catalog."""
+    """Return the name of an Iceberg table in its catalog."""
     plain = urlsplit(name_of(as_url(spec.location))).path.rstrip("/")
     return f"{spec.options.get('namespace', 'default')}.{spec.name or Path(plain).name}"
 
 
 def iceberg_catalog(spec: TableSpec) -> str:
-    """Return an Iceberg table's catalog: by default a file beside it, none if that cannot be."""
+    """Return an Iceberg table's catalog: by default a file next to it, empty if not possible."""
     chosen, path = spec.options.get("catalog", ""), store_traits(spec.location).path
     if chosen or path is None:
         return chosen
@@ -53,9 +54,9 @@ def _topic(spec: TableSpec) -> Key:
 
 
 def _where(location: str) -> tuple[str, str]:
-    """Return a location without options, links and a slash behind it, and whose store it is in."""
+    """Return a location without options, links and trailing slash, and the store's endpoint."""
     url = as_url(location)
     if (path := store_traits(url).path) is not None:
         return str(path.resolve()), ""
-    # A bucket of the same name may be at another provider's.
+    # Another provider can have a bucket with the same name.
     return name_of(url).rstrip("/"), parse_qs(urlsplit(url).query).get("endpoint", [""])[0]

@@ -1,4 +1,4 @@
-"""Files of changes: their columns, the last change of every key, and what stays of it."""
+"""Files of changes: their columns, the last change of every key, and the remaining rows."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ _AT: Final = "__at"
 
 
 def change_schema(schema: pa.Schema, upsert: Upsert) -> pa.Schema:
-    """Return the columns of a file of changes: the table's, and whether the row is deleted."""
+    """Return the columns of a file of changes: the table's, and the deletion flag."""
     if not upsert.deleted or upsert.deleted in schema.names:
         return schema
     return schema.append(pa.field(upsert.deleted, pa.bool_()))
 
 
 def table_schema(schema: pa.Schema, upsert: Upsert | None) -> pa.Schema:
-    """Return the columns of the table that files of such a schema are for."""
+    """Return the columns of the table for files with this schema."""
     if upsert is None or upsert.deleted not in schema.names:
         return schema
     return schema.remove(schema.get_field_index(upsert.deleted))
@@ -31,7 +31,7 @@ def latest(changes: pa.Table, upsert: Upsert) -> pa.Table:
     """Keep the last change of every key.
 
     Raises:
-        ConfigError: there is no such key, or a row has none.
+        ConfigError: a key column does not exist, or is null in a row.
     """
     for key in upsert.keys:
         if key not in changes.column_names:

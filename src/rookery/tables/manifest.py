@@ -1,10 +1,11 @@
-"""The log of a Parquet table: one object a version, which is created once and names the changes.
+"""The log of a Parquet table: one object per version, created once, that lists the changes.
 
     _rookery/log/00000000000000000007.json          what version 7 added and removed
     _rookery/checkpoints/00000000000000000032.json  all that versions 1 to 32 amount to
 
-A version is what its creator says it is, and no two creators succeed: that is the whole of the
-agreement. A checkpoint only saves reading; anyone may write it, and all write the same.
+Only one writer can create the object of a version, and its contents define that version. No other
+coordination is needed. A checkpoint only reduces reads; any process can write it, and all write the
+same contents.
 """
 
 from __future__ import annotations
@@ -30,22 +31,22 @@ _GONE_AGAIN: Final = 10
 
 @dataclass(frozen=True, slots=True)
 class TableVersion:
-    """One version: what changed."""
+    """One version: its changes."""
 
     version: int
     at: int
-    """When, in ms; by the writer's clock."""
+    """The time in ms, by the writer's clock."""
     added: Sequence[DataFile] = ()
     removed: Sequence[str] = ()
     schema: str = ""
-    """In hex, Arrow's own form; empty if it stayed."""
+    """Arrow's serialised form, in hex; empty if unchanged."""
     commits: Mapping[str, str] = field(default_factory=dict)
-    """Pipelines and their last batch, if this version is such a batch."""
+    """The last batch by pipeline, if this version commits a batch."""
 
 
 @dataclass(frozen=True, slots=True)
 class Version:
-    """All that a version consists of."""
+    """The complete contents of a version."""
 
     version: int = 0
     at: int = 0
@@ -53,10 +54,10 @@ class Version:
     schema: str = ""
     commits: Mapping[str, str] = field(default_factory=dict)
     dropped: Mapping[str, int] = field(default_factory=dict)
-    """Files that are no part of it any more but may still exist, and since when."""
+    """Files that were removed but may still exist, with the time of removal."""
 
     def after(self, entry: TableVersion) -> Version:
-        """Return what this is after one more entry."""
+        """Return the version that results from one more entry."""
         files = {path: file for path, file in self.files.items() if path not in entry.removed}
         files.update({file.path: file for file in entry.added})
         return Version(
@@ -69,12 +70,12 @@ class Version:
         )
 
     def arrow_schema(self) -> pa.Schema | None:
-        """Return the columns, None before there were any."""
+        """Return the columns, None if there are none yet."""
         return pa.ipc.read_schema(pa.py_buffer(bytes.fromhex(self.schema))) if self.schema else None
 
 
 def current(folder: TableFolder) -> Version:
-    """Return the newest version: two LISTs, a checkpoint, and the entries since."""
+    """Return the newest version; costs two LISTs, a checkpoint, and the entries since."""
     for _ in range(_GONE_AGAIN):
         checkpoints = [stored.key for stored in folder.list(_CHECKPOINTS)]
         try:
@@ -89,7 +90,7 @@ def append(folder: TableFolder, version: Version, entry: TableVersion) -> Versio
     """Add the next version.
 
     Raises:
-        Conflict: someone else has added that version.
+        Conflict: another writer has added that version.
     """
     if missing := [path for path in entry.removed if path not in version.files]:
         raise Conflict(f"table {folder.name!r}: {missing[0]} is no part of it any more")
@@ -101,7 +102,7 @@ def append(folder: TableFolder, version: Version, entry: TableVersion) -> Versio
 
 
 def checkpoint(folder: TableFolder, version: Version) -> None:
-    """Write down all of a version, if nobody has yet."""
+    """Write the checkpoint of a version, if it does not exist."""
     value = asdict(version)
     value["files"] = list(value["files"].values())
     try:
@@ -111,9 +112,9 @@ def checkpoint(folder: TableFolder, version: Version) -> None:
 
 
 def forget(folder: TableFolder, version: Version, gone: Iterable[str], before: int) -> int:
-    """Checkpoint a version without files that are deleted, and delete what came before it.
+    """Checkpoint a version without deleted files, and delete older entries and checkpoints.
 
-    Returns how many old entries were deleted. Only entries up to `before` are.
+    Returns the number of deleted entries. Only entries up to `before` are deleted.
     """
     deleted = set(gone)
     left = {path: at for path, at in version.dropped.items() if path not in deleted}
@@ -126,7 +127,7 @@ def forget(folder: TableFolder, version: Version, gone: Iterable[str], before: i
 
 
 def entry_times(folder: TableFolder, version: Version) -> list[tuple[int, int]]:
-    """Return the entries that are still there, each with its number and when it was written."""
+    """Return the number and time of each remaining entry."""
     keys = [one.key for one in folder.list(_LOG) if _number(one.key) <= version.version]
     entries = [
         _read_entry(key, data) for key, data in zip(keys, folder.read_all(keys), strict=True)

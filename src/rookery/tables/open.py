@@ -1,4 +1,4 @@
-"""From a table's description to the table: the format is the name of a module in `formats`."""
+"""Opens a table from its description; the format is the name of a module in `formats`."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ _FORMATS: Final = "rookery.tables.formats"
 
 
 class Format(Protocol):
-    """What a module in `tables/formats` offers."""
+    """The interface of a module in `tables/formats`."""
 
     def open(self, spec: TableSpec) -> Table:
-        """Return the table; it comes to be with its first commit."""
+        """Return the table; its first commit creates it."""
 
 
 def formats() -> list[str]:
@@ -27,7 +27,7 @@ def formats() -> list[str]:
 
 
 def open_table(spec: TableSpec) -> Table:
-    """Open a table, or what will be one.
+    """Open a table, which may not exist yet.
 
     Raises:
         ConfigError: there is no such format, or its packages are not installed.

@@ -1,7 +1,7 @@
-"""Rows to Parquet files and back. Memory is bounded by one file on the way out, one on the way in.
+"""Writes rows to Parquet files and reads them; memory is bounded by one file in each direction.
 
-A file's name holds the time at which it was written, so that what a killed process left behind
-can be told from what is about to be committed, on stores that do not tell a file's age as well.
+A file's name contains the time at which it was written. So files of killed processes can be
+distinguished from files to be committed, even on stores that do not report a file's age.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from rookery.tables.schemas import fit, index_of, plain_names
 
 DATA: Final = "data/"
 _FILE_BYTES: Final = 128 * MIB
-"""A file ends when it has become so large."""
+"""The size at which a file is closed."""
 _GROUP_BYTES: Final = 32 * MIB
 _GROUP_ROWS: Final = 1 << 20
 _ATTEMPT: Final = re.compile(r"[A-Za-z0-9._-]{1,100}")
@@ -36,7 +36,7 @@ def stage(
     attempt: str,
     file_bytes: int = _FILE_BYTES,
 ) -> list[DataFile]:
-    """Write rows to new files of the folder; `attempt` is unique to whoever writes."""
+    """Write rows to new files of the folder; `attempt` is unique to the writer."""
     if _ATTEMPT.fullmatch(attempt) is None:
         raise ValueError(f"attempt {attempt!r}: 1 to 100 letters, digits and ._- only")
     files: list[DataFile] = []
@@ -57,7 +57,7 @@ def stage_parted(
     schema: pa.Schema,
     attempt: str,
 ) -> dict[int, list[DataFile]]:
-    """Write rows to a file for each part that they are of; all of them are in memory until then."""
+    """Write rows to one file per part; all rows are held in memory until then."""
     writers: dict[int, _Writer] = {}
     for part, batch in parted:
         writers.setdefault(part, _Writer(schema)).add(fit(batch, schema))
@@ -69,7 +69,7 @@ def stage_parted(
 
 
 class _Writer:
-    """One file, in memory until it is whole."""
+    """One file, held in memory until it is complete."""
 
     def __init__(self, schema: pa.Schema) -> None:
         self._schema = plain_names(schema)
@@ -109,10 +109,10 @@ class _Writer:
 
 
 def check(table: str, schema: pa.Schema) -> None:
-    """See that Parquet has all types of these columns.
+    """Check that Parquet supports all types of these columns.
 
     Raises:
-        ConfigError: it lacks one.
+        ConfigError: a type is not supported.
     """
     try:
         pq.write_table(plain_names(schema).empty_table(), pa.BufferOutputStream())
@@ -121,7 +121,7 @@ def check(table: str, schema: pa.Schema) -> None:
 
 
 def written_at(path: str) -> Time | None:
-    """Return when a file was staged, None if its name is not one of ours."""
+    """Return the time at which a file was staged, None if its name has another form."""
     found = _NAME.fullmatch(path)
     return Time(int(found[1])) if found else None
 
@@ -129,7 +129,7 @@ def written_at(path: str) -> Time | None:
 def sweep(
     folder: TableFolder, known: Collection[str], policy: UpkeepPolicy, now: Time, done: Upkept
 ) -> None:
-    """Delete staged files that are no part of the table and that nobody will commit any more."""
+    """Delete staged files that are not part of the table and will not be committed."""
     until = now - max(policy.keep_ms, policy.orphan_ms)
     for stored in folder.list(DATA):
         is_needed = stored.key in known or stored.key in policy.staged
@@ -140,14 +140,14 @@ def sweep(
 
 
 def rows(folder: TableFolder, file: DataFile, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """Yield a file's rows, with the columns of a table that may have grown since."""
+    """Yield a file's rows, with the columns of a table that may have more columns by now."""
     yield from decoded(folder, file, folder.read(file.path), schema)
 
 
 def rows_of(
     folder: TableFolder, files: Iterable[DataFile], schema: pa.Schema
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of several files, one after the other."""
+    """Yield the rows of several files sequentially."""
     for file in files:
         yield from rows(folder, file, schema)
 
@@ -162,7 +162,7 @@ def decoded(
 
 
 def columns(folder: TableFolder, file: DataFile, data: bytes, schema: pa.Schema) -> pa.Table:
-    """Return some columns of a file's bytes."""
+    """Return the selected columns of a file's bytes."""
     with _translated(folder, file), pq.ParquetFile(pa.BufferReader(data)) as parquet:
         there = parquet.schema_arrow
         found = [at for at in (index_of(there, field) for field in schema) if at >= 0]

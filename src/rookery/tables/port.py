@@ -1,8 +1,8 @@
-"""The port of a table: what every format promises.
+"""The port of a table: the contract that every format implements.
 
-Files are staged by many processes, and become rows of the table by one `commit`. A commit bears
-the batch's name; the table remembers the last one of every pipeline in the same transaction that
-adds the files. So a commit may be tried again by anyone, at any time after.
+Many processes stage files, and one `commit` adds their rows to the table. A commit has the batch's
+name. The table stores the last name of every pipeline in the transaction that adds the files. So
+any process can retry a commit at any later time.
 """
 
 from __future__ import annotations
@@ -20,32 +20,32 @@ MIB: Final = 1 << 20
 
 
 class TableTask(Protocol):
-    """A piece of work that can travel; it returns values that can, too."""
+    """A unit of work that can be pickled; so can its result."""
 
     @property
     def bytes(self) -> int:
-        """About how much it reads."""
+        """The approximate number of bytes that it reads."""
 
     def __call__(self) -> Any:
-        """Do it."""
+        """Run the task."""
 
 
 Run = Callable[[Sequence[TableTask]], list[Any]]
-"""Runs tasks somewhere, in any order, and returns what each returned, in theirs."""
+"""Runs tasks in any place and order, and returns their results in the order of the tasks."""
 
 
 def here(tasks: Sequence[TableTask]) -> list[Any]:
-    """Run tasks in this process, one after the other."""
+    """Run tasks sequentially in this process."""
     return [task() for task in tasks]
 
 
 @dataclass(frozen=True, slots=True)
 class BatchName:
-    """Which batch of which run of which pipeline."""
+    """Identifies a batch by pipeline, query and number."""
 
     pipeline: str
     query: str
-    """Drawn when the pipeline first ran: another one means that its progress was lost."""
+    """Generated when the pipeline first ran; a different one means that its progress was lost."""
     batch: int
 
     def __str__(self) -> str:
@@ -54,7 +54,7 @@ class BatchName:
 
 @dataclass(frozen=True, slots=True)
 class DataFile:
-    """A file with rows, named below its table's location."""
+    """A file with rows; its path is relative to the table's location."""
 
     path: str
     rows: int
@@ -63,41 +63,41 @@ class DataFile:
 
 @dataclass(frozen=True, slots=True)
 class TableSnapshot:
-    """A table as it was at one moment.
+    """A table at one point in time.
 
-    It can travel to other hosts, which read its files without the table's catalog.
+    It can be sent to other hosts, which read its files without the table's catalog.
     """
 
     schema: pa.Schema
     files: Sequence[DataFile]
     read: Callable[[Sequence[DataFile]], Iterator[pa.RecordBatch]]
-    """Yields the rows of some of the files, with all columns."""
+    """Yields the rows of the given files, with all columns."""
 
 
 @dataclass(frozen=True, slots=True)
 class Upsert:
-    """That a batch's rows replace those of the same key."""
+    """Specifies that a batch's rows replace rows with the same key."""
 
     keys: tuple[str, ...]
     order: tuple[str, ...] = ()
-    """Columns by which the last of several rows of a key is found; if none, their order."""
+    """Columns that order the rows of a key; if none, their order in the files."""
     deleted: str = ""
-    """A column that is true in rows that only delete; it does not become one of the table."""
+    """A column that is true in rows that only delete; it is not stored in the table."""
     bucket_bytes: int = 32 * MIB
-    """About so many bytes of changes are taken at a time: more of them are split by their keys."""
+    """The approximate size of one bucket of changes; larger changes are split by key."""
 
 
 @dataclass(frozen=True, slots=True)
 class TableSpec:
-    """Which table, where, and how it is kept."""
+    """The format, location and options of a table."""
 
     format: str
     location: str
     """A folder or a URL of a store (`s3://bucket/prefix?region=…`); for DuckDB the file."""
     name: str = ""
-    """What the table is called in its catalog or database."""
+    """The name of the table in its catalog or database."""
     options: Mapping[str, str] = field(default_factory=dict)
-    """What only this format knows, such as Iceberg's `catalog`."""
+    """Options of the format, such as Iceberg's `catalog`."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "location", Location(self.location))
@@ -106,29 +106,31 @@ class TableSpec:
 
 @dataclass(frozen=True, slots=True)
 class UpkeepPolicy:
-    """What is worth rewriting, and how long readers of old versions are waited for."""
+    """When files are rewritten, and how long old versions are kept for readers."""
 
     target_bytes: int = 128 * MIB
     small_bytes: int = 32 * MIB
-    """Files below this are put together."""
+    """Files smaller than this are merged."""
     min_files: int = 4
-    """So many small ones make a rewrite worth its while."""
+    """The minimum number of small files for a rewrite."""
     keep_ms: int = 7 * 24 * 3600 * 1000
-    """How long an old version can still be read."""
+    """How long an old version is readable."""
     keep_every_ms: int = 10 * 60 * 1000
-    """How long every one can; of older ones see `thinning`, in formats whose commits grow with
-    the number of versions."""
+    """How long every version is kept; older ones are thinned out (see `thinning`).
+
+    Only formats whose commits grow with the number of versions use it.
+    """
     keep_versions: int = 5
-    """So many stay however old they are."""
+    """The number of newest versions that are kept regardless of age."""
     orphan_ms: int = 24 * 3600 * 1000
-    """What was staged, is no part of the table and younger than this may yet be committed."""
+    """Younger staged files that are not part of the table may still be committed."""
     staged: frozenset[str] = frozenset()
-    """Files that will be committed, however old they are."""
+    """Files that will be committed, regardless of their age."""
 
 
 @dataclass(slots=True)
 class Upkept:
-    """What upkeep did."""
+    """The results of upkeep."""
 
     files_compacted: int = 0
     files_written: int = 0
@@ -143,9 +145,9 @@ class Table(Protocol):
     def stage(
         self, name: BatchName, batches: Iterable[pa.RecordBatch], schema: pa.Schema, attempt: str
     ) -> list[DataFile]:
-        """Write rows of a batch to files that are no part of the table yet.
+        """Write rows of a batch to files that are not part of the table yet.
 
-        `attempt` is another one for each who tries, so that their files have other names.
+        `attempt` is unique to each attempt, so that file names differ.
         """
 
     def commit(
@@ -156,10 +158,10 @@ class Table(Protocol):
         upsert: Upsert | None = None,
         run: Run = here,
     ) -> bool:
-        """Make staged files a part of the table; tell whether this call did it.
+        """Add staged files to the table; return whether this call did it.
 
-        Columns that are new to the table are added to it first. `run` is where files are written
-        anew, if that has to be done.
+        New columns are added to the table first. `run` runs the tasks that rewrite files, if that
+        is necessary.
 
         Raises:
             ConfigError: another query has written under this pipeline's name, the batch is older
@@ -173,13 +175,13 @@ class Table(Protocol):
         schema: pa.Schema,
         run: Run = here,
     ) -> bool:
-        """Let these files be all of the table."""
+        """Replace the whole contents of the table with these files."""
 
     def last_commit(self, pipeline: str) -> BatchName | None:
         """Return the last batch of a pipeline, None if there was none."""
 
     def check(self, schema: pa.Schema) -> None:
-        """See whether files with these columns can be committed; nothing is changed.
+        """Check that files with these columns can be committed; nothing is changed.
 
         Raises:
             ConfigError: they contradict the table's.
@@ -189,22 +191,22 @@ class Table(Protocol):
         """Return the table's columns, None if it does not exist yet."""
 
     def rename(self, columns: Mapping[str, str]) -> None:
-        """Rename columns, given as old names and new ones.
+        """Rename columns, given as new names by old names.
 
-        A format that finds columns in files by their names rewrites all of them.
+        A format that resolves columns in files by name rewrites all files.
 
         Raises:
-            ConfigError: the table does not take the new names.
+            ConfigError: the table does not accept the new names.
         """
 
     def snapshot(self) -> TableSnapshot | None:
-        """Return the table as it is now, None if it does not exist yet or has no files."""
+        """Return the current snapshot, None if the table does not exist or has no files."""
 
     def read(self) -> Iterator[pa.RecordBatch]:
         """Yield the rows of the table, with all of its columns."""
 
     def read_staged(self, files: Sequence[DataFile], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of files that are staged and have these columns."""
+        """Yield the rows of staged files that have these columns."""
 
     def upkeep(self, policy: UpkeepPolicy, now: Time) -> Upkept:
-        """Put small files together, forget old versions, and delete what nothing needs."""
+        """Merge small files, expire old versions, and delete unreferenced files."""

@@ -1,7 +1,6 @@
-"""Names of columns that engines keep for themselves, quoted or not.
+"""Column names that engines reserve, quoted or not.
 
-Such a column can be written, and then the whole table cannot be read by that engine, or not
-changed.
+Such a column can be written, but that engine then cannot read or change the table.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ ICEBERG: Final = frozenset(
 )
 """Iceberg's metadata columns, in Spark, Flink and Trino."""
 DELTA: Final = frozenset({"_change_type", "_commit_version", "_commit_timestamp"})
-"""Those of Delta's change feed, which cannot be turned on for a table that has one of them."""
+"""Columns of Delta's change feed, which cannot be enabled for a table with one of them."""
 OTHERS: Final = frozenset(
     {
         "_metadata",
@@ -41,13 +40,13 @@ OTHERS: Final = frozenset(
         "file_index",
     }
 )
-"""Hidden columns of Spark's files, Hive's virtual columns, DuckDB's: own columns hide them."""
+"""Hidden columns of Spark's files, of Hive and of DuckDB; columns of a table hide them."""
 
 
 def check_names(
     table: str, engine: str, reserved: frozenset[str], there: Iterable[str], wanted: Iterable[str]
 ) -> None:
-    """Refuse new columns of a table that would make it unreadable.
+    """Refuse new columns that would make a table unreadable.
 
     Raises:
         ConfigError: one has a reserved name.

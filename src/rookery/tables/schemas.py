@@ -1,4 +1,4 @@
-"""Schemas that grow: columns are added and widened by themselves, never changed or taken away."""
+"""Schema evolution: columns are added and widened automatically, never changed or removed."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from rookery.errors import ConfigError
 _INTEGERS: Final = (pa.int8(), pa.int16(), pa.int32(), pa.int64())
 _FLOATS: Final = (pa.float32(), pa.float64())
 _ID: Final = b"PARQUET:field_id"
-"""Where Arrow has the number of a column of a Parquet file."""
+"""The metadata key with which Arrow stores the field id of a Parquet column."""
 _NAMES: Final = b"rookery.names"
 
 
@@ -22,7 +22,7 @@ def merged(table: str, old: pa.Schema | None, new: pa.Schema) -> pa.Schema:
     """Return the columns of both, the old ones first.
 
     Raises:
-        ConfigError: a column has become another type.
+        ConfigError: a column has an incompatible type.
     """
     if old is None:
         return _plain(new)
@@ -38,10 +38,10 @@ def merged(table: str, old: pa.Schema | None, new: pa.Schema) -> pa.Schema:
 
 
 def check_kept(table: str, kept: pa.Schema, schema: pa.Schema) -> None:
-    """See that columns can still be added to once a format has given them back as its own types.
+    """Check that columns still merge after a format has converted them to its own types.
 
     Raises:
-        ConfigError: it has another type for one, which would stop every batch but the first.
+        ConfigError: the format changes a type, so every batch after the first would fail.
     """
     try:
         merged(table, kept, schema)
@@ -50,7 +50,7 @@ def check_kept(table: str, kept: pa.Schema, schema: pa.Schema) -> None:
 
 
 def fit(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """Return the batch with exactly these columns; those that it lacks are null."""
+    """Return the batch with exactly these columns; missing ones are null."""
     columns: list[pa.Array[Any]] = []
     for field in schema:
         at = index_of(batch.schema, field)
@@ -62,18 +62,18 @@ def fit(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
 
 
 def named(field: pa.Field[Any], number: int, names: Iterable[str]) -> pa.Field[Any]:
-    """Return a column that files have under its number, or under one of several names."""
+    """Return a column that files have under its field id, or under one of several names."""
     others = json.dumps([name for name in names if name != field.name])
     return field.with_metadata({_ID: str(number), _NAMES: others})
 
 
 def plain_names(schema: pa.Schema) -> pa.Schema:
-    """Return the columns without what `named` has added."""
+    """Return the columns without the metadata that `named` added."""
     return pa.schema([field.remove_metadata() for field in schema])
 
 
 def index_of(schema: pa.Schema, field: pa.Field[Any]) -> int:
-    """Return where a file has a column, -1 if it does not: by number, if it has numbers."""
+    """Return the index of a column in a file, -1 if missing; by id, if the file has ids."""
     wanted = field.metadata or {}
     numbers = [(one.metadata or {}).get(_ID) for one in schema] if _ID in wanted else []
     if any(numbers):
@@ -89,19 +89,20 @@ def _cast(column: pa.Array[Any], kind: pa.DataType) -> pa.Array[Any]:
         return column
     if variant.is_variant(column.type):
         return variant.as_binary(column) if kind == variant.BINARY else variant.as_text(column)
-    # What a time has below a microsecond is left out: no table keeps it, and no row is bad by it.
+    # Fractions of a microsecond are truncated: no table stores them, and they do not make a row
+    # bad.
     return column.cast(kind, safe=not pa.types.is_timestamp(kind))
 
 
 def _plain(schema: pa.Schema) -> pa.Schema:
-    """Every column may be null: the next batch may not have it."""
+    """Make every column nullable, since the next batch may not have it."""
     return pa.schema([pa.field(field.name, _plain_type(field.type)) for field in schema])
 
 
 def _plain_type(kind: pa.DataType) -> pa.DataType:  # noqa: PLR0911 (one for each kind of type)
-    """Return the one of several Arrow types for the same values that all formats keep."""
+    """Return the type that all formats store, out of several Arrow types for the same values."""
     if kind == variant.BINARY:
-        return variant.BINARY  # with its mark, by which Spark knows it
+        return variant.BINARY  # with its metadata, by which Spark recognises it
     if pa.types.is_large_string(kind) or pa.types.is_dictionary(kind):
         return pa.string()
     if pa.types.is_large_binary(kind) or pa.types.is_fixed_size_binary(kind):
@@ -118,7 +119,7 @@ def _plain_type(kind: pa.DataType) -> pa.DataType:  # noqa: PLR0911 (one for eac
 
 
 def _wider(table: str, name: str, old: pa.DataType, new: pa.DataType) -> pa.DataType:
-    """Return the type that holds the values of both; of nested ones, the parts may grow."""
+    """Return the type that holds the values of both; parts of nested types can grow."""
     if old == new:
         return old
     for ladder in (_INTEGERS, _FLOATS):

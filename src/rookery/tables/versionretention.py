@@ -1,7 +1,7 @@
-"""Which versions of a table are forgotten, the more of them the older they are.
+"""Selects the versions of a table to expire; fewer versions are kept as they get older.
 
-A table that has a commit a second would otherwise have half a million versions in a week, and all
-of them in the description that every commit writes anew.
+A table with one commit per second would otherwise have half a million versions after a week. Every
+commit would rewrite all of them in the table's metadata.
 """
 
 from __future__ import annotations
@@ -17,10 +17,11 @@ _HOUR_MS: Final = 60 * _MINUTE_MS
 
 
 def superfluous(times: Sequence[int], policy: UpkeepPolicy, now: Time) -> list[int]:
-    """Return the places of those that may be forgotten, of versions from the oldest on.
+    """Return the indexes of the versions to expire; `times` is ordered from the oldest.
 
-    Every version stays for a while (`keep_every_ms`), then the last of each minute for an hour,
-    then the last of each hour (`keep_ms`); and the newest (`keep_versions`) whatever their age.
+    Every version is kept for a while (`keep_every_ms`), then the last of each minute for an hour,
+    then the last of each hour (`keep_ms`). The newest versions (`keep_versions`) are kept
+    regardless of age.
     """
     until, every, hour = now - policy.keep_ms, now - policy.keep_every_ms, now - _HOUR_MS
     found = []

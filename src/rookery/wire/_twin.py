@@ -43,7 +43,7 @@ def write(table: WireTable, message: Message) -> list[Buffer]:
 def write_frame(
     head: WireTable, header: Message, table: WireTable, message: Message
 ) -> list[Buffer]:
-    """Write a header and a message behind their common length, as a list of parts."""
+    """Encode a header and a message after their common length, as a list of parts."""
     writer = _Writer()
     writer.out += bytes(4)
     _write_struct(head, header, writer)
@@ -312,7 +312,7 @@ def _tag_bytes(table: WireTable, step: FieldStep, value: Any) -> bytes:
 
 
 def is_default(step: FieldStep, value: Any) -> bool:
-    """Whether a tagged field holds what a reader would assume anyway."""
+    """Whether a tagged field holds its default value."""
     return bool(value == step.default)
 
 

@@ -1,6 +1,6 @@
-"""Every API that we have a definition of, by key: the files of `wire/messages`.
+"""Every API with a definition, by key: the files of `wire/messages`.
 
-The folder is scanned, so that a new API is a new file and nothing else.
+The folder is scanned, so a new API needs only a new file.
 """
 
 from __future__ import annotations

@@ -109,7 +109,7 @@ MAX_REQUEST_ELEMENTS = 100_000
 
 
 class RequestHeader(Message, versions=range(1, 3), flexible=2):
-    """What stands before every request."""
+    """The header of every request."""
 
     api_key: i16
     api_version: i16
@@ -120,7 +120,7 @@ class RequestHeader(Message, versions=range(1, 3), flexible=2):
 
 
 class ResponseHeader(Message, versions=range(2), flexible=1):
-    """What stands before every response."""
+    """The header of every response."""
 
     correlation_id: i32
 

@@ -1,4 +1,4 @@
-"""Control records: what the log says to itself, in batches that no consumer gets to see.
+"""Control records, which the log itself writes in batches that no consumer sees.
 
 A control record's key is a version and a type. The value of a transaction marker begins with a
 version of its own; the values of KRaft's control records have theirs as their first field. Either
@@ -114,7 +114,7 @@ VALUES: Final[dict[ControlRecordType, type[Message]]] = {
 
 
 def read_key(key: Buffer) -> ControlRecordType | None:
-    """Tell what a control record means; None, if it is of a type newer than ours: skip it.
+    """Return the type of a control record; None if the type is newer than known: skip it.
 
     Raises:
         Corrupt: the key is too short, or has a negative version.

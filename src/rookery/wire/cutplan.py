@@ -1,6 +1,7 @@
-"""Which lists a cut of a request goes through, and where the predicate's values come from.
+"""Plans a cut of a request: the lists to cut, and the sources of the predicate's values.
 
-Worked out once for each API, version and choice of kinds, from `Api.items` and the fields' marks.
+A plan is computed once for each API, version and choice of kinds, from `Api.items` and the fields'
+marks.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ bytes: the frame. A `FrameSplitter` provides the buffer that the next bytes are 
 told their number, and returns frames one at a time. A connection that may start no more work
 leaves the rest in the buffer.
 
-Who owns the memory:
+Memory ownership:
 
 - A frame owns its bytes and nothing else. One that has arrived whole in the chunk is copied out
   of it: that costs a fraction of a microsecond, and a parked request of a hundred bytes does
@@ -30,7 +30,7 @@ from rookery.errors import ProtocolError
 from rookery.wire.buffer import Buffer
 
 Frame = NewType("Frame", memoryview)
-"""What one request or response says: header and body, without the length before them."""
+"""The contents of one request or response: header and body, without the length."""
 
 CHUNK_BYTES: Final = 64 * 1024
 PREFIX_BYTES: Final = 4
@@ -58,7 +58,7 @@ _TLS_RECORDS: Final = {0x15: "an alert", 0x16: "a hello"}
 
 
 def _references(memories: list[Memory], number: int) -> int:
-    """Count who refers to some memory: every view of it does, whoever holds the view."""
+    """Count the references to some memory; every view of it is one."""
     return getrefcount(memories[number])
 
 
@@ -69,12 +69,12 @@ _CAN_COUNT: Final = implementation.name == "cpython" and not get_config_var("Py_
 
 
 class Chunks:
-    """Memory to receive into, which the splitters of one event loop share."""
+    """Receive buffers that the splitters of one event loop share."""
 
     __slots__ = ("_free", "_kept", "_large", "_large_bytes", "_large_limit")
 
     def __init__(self, kept: int = 64, large_bytes: int = 16 * 1024 * 1024) -> None:
-        """Keep so many chunks that are free, and so many bytes of former large frames."""
+        """Keep up to `kept` free chunks, and `large_bytes` of memory from former large frames."""
         self._free: list[memoryview] = []
         self._kept = kept
         self._large: list[Memory] = []
@@ -82,16 +82,16 @@ class Chunks:
         self._large_limit = large_bytes if _CAN_COUNT else 0
 
     def take(self) -> memoryview:
-        """Hand out a chunk for one splitter's own use."""
+        """Return a chunk for the exclusive use of one splitter."""
         return self._free.pop() if self._free else memoryview(bytearray(CHUNK_BYTES))
 
     def give(self, chunk: memoryview) -> None:
-        """Take back a chunk that nobody looks at any more."""
+        """Take back a chunk that is no longer referenced."""
         if len(self._free) < self._kept:
             self._free.append(chunk)
 
     def take_large(self, size: int) -> Memory | None:
-        """Hand out memory of a former frame that is large enough, if nobody looks at it."""
+        """Return memory of a former frame that is large enough and unreferenced, if any."""
         for number in range(len(self._large)):
             fits = size <= len(self._large[number]) <= _GROWTH * size
             if fits and _references(self._large, number) == _UNSEEN:
@@ -101,7 +101,7 @@ class Chunks:
         return None
 
     def give_large(self, memory: Memory) -> None:
-        """Keep memory for another frame; the one that is in it may still be looked at."""
+        """Keep memory for another frame; its current frame may still be referenced."""
         if len(memory) > self._large_limit:
             return
         self._large.append(memory)
@@ -160,7 +160,7 @@ class FrameSplitter:
         return chunk[self._end :]
 
     def received(self, count: int) -> None:
-        """Be told how many bytes were put into the memory that `buffer` returned last."""
+        """Record how many bytes were written into the last buffer that `buffer` returned."""
         self._end += count
 
     def take(self) -> Frame | None:
@@ -191,7 +191,7 @@ class FrameSplitter:
         return Frame(memoryview(bytearray(chunk[start:end])))
 
     def close(self) -> None:
-        """Give up what has arrived: the connection is gone."""
+        """Drop the received bytes after the connection is closed."""
         if self._chunk is not None:
             self._release(self._chunk)
         self._memory = self._large = None
@@ -255,7 +255,7 @@ class FrameSplitter:
         return Frame(large)
 
     def _complaint(self, length: int) -> str:
-        """Say what is wrong with a length, and what the peer probably speaks instead."""
+        """Return what is wrong with a length, and which protocol the peer probably uses."""
         first = _PREFIX.pack(length)
         if first in _HTTP:
             return f"the peer speaks HTTP ({first.decode()!r}) and not Kafka's protocol"

@@ -1,4 +1,4 @@
-"""Which lists of a request name what it is about, and which lists of the response answer them.
+"""Declares the lists of a request that name its items, and the response lists for them.
 
 An API declares them beside its messages, as paths from the outermost list to the innermost:
 

@@ -1,4 +1,4 @@
-"""Two answers to the halves of a request, made one: what `wire.partition.join` does."""
+"""Merges the responses to the two halves of a request, for `wire.partition.join`."""
 
 from __future__ import annotations
 

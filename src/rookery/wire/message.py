@@ -53,7 +53,7 @@ class Type(IntEnum):
 
 
 class FieldKind(NamedTuple):
-    """What a field means, whatever message it stands in: the handle for `wire.walk`."""
+    """The meaning of a field in any message: the handle for `wire.walk`."""
 
     name: str
 
@@ -211,7 +211,7 @@ def field(  # noqa: PLR0913
 
 
 class MessageType(type):
-    """Turns the annotations of a message class into slots and fields."""
+    """Converts the annotations of a message class to slots and fields."""
 
     def __new__(
         mcs,

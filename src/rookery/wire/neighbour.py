@@ -1,4 +1,4 @@
-"""A mark for fields whose kind the fields beside them give."""
+"""A mark for fields whose kind depends on neighbouring fields."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ WILDCARD = "*"
 
 
 class KindByNeighbour:
-    """Gives a field its kind by the values of fields beside it.
+    """Determines a field's kind from the values of neighbouring fields.
 
     `resource_name` is a topic name where `resource_type` is 2, and a group id where it is 32.
     """

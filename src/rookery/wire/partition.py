@@ -1,4 +1,4 @@
-"""Cut a request in two by what it asks about, and join the answers to both halves.
+"""Cuts a request in two by its items, and joins the responses to both halves.
 
 Authorization refuses some topics of a request and serves the others; routing sends some of them to
 another cluster. Both need the same three steps, and none of them depends on the API:

@@ -1,4 +1,4 @@
-"""Names whose meaning a neighbouring field gives: marks for `wire.walk`.
+"""Marks for `wire.walk`, for names whose meaning depends on a neighbouring field.
 
 The numbers are Kafka's: types of resources that have settings, types of resources and patterns in
 ACLs, types of keys that have a coordinator. A broker's settings name it in decimal; `wire.walk`

@@ -1,4 +1,4 @@
-"""From a message class to a table: what one version of it looks like on the wire.
+"""Converts a message class to a table: the layout of one version on the wire.
 
 A table is a flat list of steps. Both interpreters, the compiled one (`_codec.pyx`) and its Python
 twin (`_twin.py`), run the same tables, so the class is the only place where a layout is stated.
@@ -19,9 +19,9 @@ from rookery.wire.neighbour import KindByNeighbour
 
 # More tagged fields than this in one structure are no extension but an attack on memory.
 MAX_TAGS: Final = 1024
-# A message has at most so many array elements unless its reader says otherwise.
+# The default limit for array elements in a message.
 NO_LIMIT: Final = 2**62
-# Records shorter than this are copied between their neighbours: a part of its own costs more.
+# Shorter records are copied between their neighbours, because a separate part costs more.
 PART_BYTES: Final = 2048
 
 # The fewest bytes a value can take: what bounds an array's count before it is allocated.

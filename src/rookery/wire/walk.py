@@ -56,7 +56,7 @@ def _has_kind(cls: type[Message], kind: FieldKind) -> bool:
 
 
 class _Changes(dict[Any, Any]):
-    """The new value for each old one, worked out when it is first met."""
+    """The new value for each old one, computed at its first occurrence."""
 
     __slots__ = ("_change", "known")
 

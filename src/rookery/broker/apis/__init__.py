@@ -1,1 +1,1 @@
-"""One file an API, found by a look into this folder; handlers do not know each other."""
+"""One module per API, discovered by listing this folder; handlers do not import each other."""

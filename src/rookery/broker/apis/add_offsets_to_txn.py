@@ -1,4 +1,4 @@
-"""AddOffsetsToTxn: a transaction is about to commit a group's offsets."""
+"""AddOffsetsToTxn: announces that a transaction is about to commit a group's offsets."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _KNOWS_FENCED: Final = 2
 async def add_offsets_to_txn(
     call: Call, request: AddOffsetsToTxnRequest
 ) -> AddOffsetsToTxnResponse:
-    """Add the group."""
+    """Add a consumer group to the transaction so that its offsets can be committed with it."""
     check_group_id(request.group_id)
     event = OffsetsAddedToTransaction(
         transactional_id=check_id(request.transactional_id),

@@ -1,7 +1,7 @@
-"""AddPartitionsToTxn: names partitions that a transaction is about to write to.
+"""AddPartitionsToTxn: adds the partitions that a transaction is about to write to.
 
-All partitions of a transaction are added, or none. From version 4 on one request speaks of several
-transactions, and may only ask whether partitions are in one.
+Either all partitions of a transaction are added or none. From version 4 on, one request covers
+several transactions and can ask only to verify that partitions are in a transaction.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _Codes = dict[tuple[str, int], ErrorCode]
 async def add_partitions_to_txn(
     call: Call, request: AddPartitionsToTxnRequest
 ) -> AddPartitionsToTxnResponse:
-    """Answer for every partition of every transaction."""
+    """Add partitions to transactions, or verify that they were added."""
     if call.version >= _BATCHED:
         return AddPartitionsToTxnResponse(
             results_by_transaction=[
@@ -116,7 +116,7 @@ async def _add(call: Call, asked: AddPartitionsToTxnTransaction) -> _Codes:
 
 
 async def _verify(call: Call, asked: AddPartitionsToTxnTransaction) -> _Codes:
-    """Tell which partitions are in the transaction, and add none."""
+    """Return for each partition whether it is in the transaction, without adding any."""
     await reach_head(call)
     writer = TransactionOwner(asked.producer_id, asked.producer_epoch)
     found = owned(call, asked.transactional_id, writer)

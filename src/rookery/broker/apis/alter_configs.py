@@ -1,4 +1,4 @@
-"""AlterConfigs: a resource gets the settings given, and loses all others."""
+"""AlterConfigs: replaces all settings of a resource; settings that are not given are removed."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from rookery.wire.messages.alter_configs import (
     ),
 )
 async def alter_configs(call: Call, request: AlterConfigsRequest) -> AlterConfigsResponse:
-    """Replace the settings of topics, or those of all brokers."""
+    """Replace all settings of topics, groups, client metrics, or of all brokers."""
     results = await alter(call, request.resources, _wanted, validate_only=request.validate_only)
     return AlterConfigsResponse(
         responses=[

@@ -1,4 +1,4 @@
-"""AlterPartitionReassignments: refused, since partitions live in the store and not on brokers."""
+"""AlterPartitionReassignments: refused, since partitions are in the store and not on brokers."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from rookery.wire.messages.alter_partition_reassignments import (
 async def alter_partition_reassignments(
     call: Call, request: AlterPartitionReassignmentsRequest
 ) -> AlterPartitionReassignmentsResponse:
-    """Refuse to move partitions or to stop a move: there is none."""
+    """Refuse to start or cancel a reassignment, since partitions are not stored on brokers."""
     await call.services.replica.barrier()
     return AlterPartitionReassignmentsResponse(
         allow_replication_factor_change=request.allow_replication_factor_change,

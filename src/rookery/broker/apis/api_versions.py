@@ -1,7 +1,7 @@
-"""ApiVersions: what this broker serves, derived from its routes.
+"""ApiVersions: the API versions that this broker serves, derived from its routes.
 
-Among the features is Rookery's own: the level of the rules by which the cluster's log is applied.
-Of Kafka's those are told that are served.
+The features include Rookery's own, which is the version of the rules for applying the cluster log.
+Of Kafka's features, those that the broker supports are advertised.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from rookery.wire.messages.api_versions import (
 )
 from rookery.wire.messages.produce import PRODUCE
 
-# Names end up in metrics and logs (KIP-511).
+# These names appear in metrics and logs (KIP-511).
 _SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9.-]*[a-zA-Z0-9])?")
 
 
 @handles(API_VERSIONS, versions=range(5), mutates=False, touches=())
 def api_versions(call: Call, request: ApiVersionsRequest) -> ApiVersionsResponse:
-    """Tell the versions of every API, and remember what the client calls itself."""
+    """Advertise the versions of every API, and record the client's software name and version."""
     name, version = request.client_software_name, request.client_software_version
     if call.version >= 3:
         if not (_SOFTWARE.fullmatch(name) and _SOFTWARE.fullmatch(version)):
@@ -57,10 +57,10 @@ def api_versions(call: Call, request: ApiVersionsRequest) -> ApiVersionsResponse
 
 
 def advertised(hidden: frozenset[int] = frozenset()) -> list[ApiVersion]:
-    """List what is served; of Produce also the versions that are refused.
+    """Return the advertised APIs, including Produce versions that are refused.
 
-    Old librdkafka takes a missing Produce 0 to 2 as a sign that it must not compress
-    (KAFKA-18659), so they are listed although nobody may use them.
+    Old librdkafka does not compress if Produce 0 to 2 are missing (KAFKA-18659), so they are
+    advertised although the broker refuses them.
     """
     return [
         ApiVersion(

@@ -1,4 +1,4 @@
-"""ConsumerGroupDescribe: the state, the epochs and the members of consumer groups (KIP-848)."""
+"""ConsumerGroupDescribe: the state, epochs and members of consumer groups (KIP-848)."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _CONSUMER_MEMBER: Final = 1
 async def consumer_group_describe(
     call: Call, request: ConsumerGroupDescribeRequest
 ) -> ConsumerGroupDescribeResponse:
-    """Answer as of the log's head, each group for itself."""
+    """Describe consumer groups with their members and assignments, as of the log's head."""
     await reach_head(call)
     groups = [_describe(call, group_id) for group_id in request.group_ids]
     for group in groups:

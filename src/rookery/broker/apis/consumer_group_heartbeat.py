@@ -1,4 +1,4 @@
-"""ConsumerGroupHeartbeat: a consumer joins, stays in and leaves a group (KIP-848)."""
+"""ConsumerGroupHeartbeat: a consumer joins, stays in or leaves a group (KIP-848)."""
 
 from __future__ import annotations
 
@@ -26,6 +26,6 @@ from rookery.wire.messages.consumer_group_heartbeat import (
 def consumer_group_heartbeat(
     call: Call, request: ConsumerGroupHeartbeatRequest
 ) -> Answer[ConsumerGroupHeartbeatResponse]:
-    """Take a member's sign of life, and tell it what it shall read."""
+    """Process a consumer's heartbeat, and return the partitions that are assigned to it."""
     joins = request.member_epoch == JOINING
     return hand_over(call, CONSUMER_GROUP_HEARTBEAT, request, creates=joins, joins=joins)

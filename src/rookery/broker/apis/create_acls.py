@@ -1,4 +1,4 @@
-"""CreateAcls: refused, since this broker has no access rules."""
+"""CreateAcls: refused, since this broker has no ACLs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from rookery.wire.messages.create_acls import (
 
 @handles(CREATE_ACLS, versions=range(1, 4), mutates=False, touches=(cluster(Operation.ALTER),))
 def create_acls(_call: Call, request: CreateAclsRequest) -> CreateAclsResponse:
-    """Refuse every rule."""
+    """Refuse every ACL, since this broker has no authorizer."""
     return CreateAclsResponse(
         results=[
             AclCreationResult(error_code=ErrorCode.SECURITY_DISABLED, error_message=NO_AUTHORIZER)

@@ -1,4 +1,4 @@
-"""CreatePartitions: topics grow, and never shrink."""
+"""CreatePartitions: adds partitions to topics; the number of partitions never decreases."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from rookery.wire.messages.create_partitions import (
 async def create_partitions(
     call: Call, request: CreatePartitionsRequest
 ) -> CreatePartitionsResponse:
-    """Let each topic grow that can."""
+    """Add partitions to topics; each topic succeeds or fails on its own."""
     await call.services.replica.barrier()
     counts = Counter(topic.name for topic in request.topics)
     results: list[CreatePartitionsTopicResult] = []
@@ -99,7 +99,7 @@ def _check_assignments(call: Call, asked: CreatePartitionsTopic, added: int, fac
         unknown = [node for node in one.broker_ids if node not in call.state.brokers.by_node]
         if unknown:
             raise _bad_assignment(f"there is no broker {unknown[0]}")
-        # A topic may have been asked more replicas than there are brokers to name.
+        # The topic's replication factor can be higher than the number of brokers.
         if len(one.broker_ids) != min(factor, len(call.state.brokers.by_node)):
             raise _bad_assignment(f"the topic has {factor} replicas of each partition")
 

@@ -1,7 +1,8 @@
-"""CreateTopics: check what is asked for, have the cluster decide, show what was made.
+"""CreateTopics: validates the request, proposes the topics to the cluster, reports the results.
 
-Any replication factor is taken and described as asked, since durability is the store's. Of a manual
-assignment the numbers of partitions and replicas count; leaders are chosen as always.
+Any replication factor is accepted and reported as requested, since the store provides durability.
+Of a manual assignment, only the numbers of partitions and replicas are used; leaders are chosen as
+usual.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from rookery.wire.messages.create_topics import (
 )
 
 Settings = dict[str, CreatableTopicConfigs]
-"""Settings as they are shown, by name; topics that inherit one share it."""
+"""Settings as reported to clients, by name; topics that inherit a setting share its entry."""
 
 
 class _Refusal(NamedTuple):
@@ -49,7 +50,7 @@ class _Refusal(NamedTuple):
     ),
 )
 async def create_topics(call: Call, request: CreateTopicsRequest) -> CreateTopicsResponse:
-    """Make each topic that can be made; a name that is given twice is made not at all."""
+    """Create topics; a name that occurs twice in the request is refused."""
     await call.services.replica.barrier()
     counts = Counter(topic.name for topic in request.topics)
     plans = [
@@ -109,7 +110,7 @@ def _event(call: Call, topic: CreatableTopic, count: int) -> TopicCreated:
 def _check_assignments(
     call: Call, assignments: list[CreatableReplicaAssignment]
 ) -> tuple[int, int]:
-    """Return the partitions and the replication factor that an assignment asks for."""
+    """Return the numbers of partitions and replicas that an assignment requests."""
     if sorted(one.partition_index for one in assignments) != list(range(len(assignments))):
         raise _bad_assignment("partitions must be numbered from 0, without a gap, each once")
     for one in assignments:

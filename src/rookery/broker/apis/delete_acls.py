@@ -1,4 +1,4 @@
-"""DeleteAcls: refused, since this broker has no access rules."""
+"""DeleteAcls: refused, since this broker has no ACLs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from rookery.wire.messages.delete_acls import (
 
 @handles(DELETE_ACLS, versions=range(1, 4), mutates=False, touches=(cluster(Operation.ALTER),))
 def delete_acls(_call: Call, request: DeleteAclsRequest) -> DeleteAclsResponse:
-    """Refuse every filter."""
+    """Refuse every filter, since this broker has no authorizer."""
     return DeleteAclsResponse(
         filter_results=[
             DeleteAclsFilterResult(

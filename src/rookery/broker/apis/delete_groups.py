@@ -1,4 +1,4 @@
-"""DeleteGroups: groups without members go, offsets and all."""
+"""DeleteGroups: deletes groups without members, with their offsets."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from rookery.wire.messages.delete_groups import (
     touches=(named(AclResource.GROUP, Operation.DELETE),),
 )
 async def delete_groups(call: Call, request: DeleteGroupsRequest) -> DeleteGroupsResponse:
-    """Delete each group by itself."""
+    """Delete groups that have no members, with their offsets; each group has its own result."""
     names = list(dict.fromkeys(request.groups_names))
     codes = await asyncio.gather(*(_delete(call, name) for name in names))
     return DeleteGroupsResponse(

@@ -1,4 +1,4 @@
-"""DeleteRecords: move the start of logs, so that what lies before it is gone."""
+"""DeleteRecords: advances the log start of partitions and so deletes the records before it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _HIGH_WATERMARK = -1
 
 @handles(DELETE_RECORDS, mutates=True, touches=(named(AclResource.TOPIC, Operation.DELETE),))
 async def delete_records(call: Call, request: DeleteRecordsRequest) -> DeleteRecordsResponse:
-    """Propose all moves, and tell where the logs begin once they are applied."""
+    """Advance the log start of partitions, and return the new log starts."""
     await call.services.replica.barrier()
     moves: list[LogStartMoved] = []
     results: list[DeleteRecordsPartitionResult] = []
@@ -51,7 +51,7 @@ def _check(
     moves: list[LogStartMoved],
     results: list[DeleteRecordsPartitionResult],
 ) -> DeleteRecordsPartitionResult:
-    """Add the move to those to be made, if it may be; its result is completed afterwards."""
+    """Add the move to `moves` if it is valid; the caller completes the result afterwards."""
     result = DeleteRecordsPartitionResult(
         partition_index=part.partition_index, low_watermark=-1, error_code=ErrorCode.NONE
     )
@@ -59,7 +59,7 @@ def _check(
     if topic is None or not 0 <= part.partition_index < len(topic.partitions):
         result.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     elif not call.services.rules.of(call.state, topic).configs.is_deleted:
-        # A compacted topic promises that the last record of every key stays.
+        # A compacted topic guarantees that the last record of every key is kept.
         result.error_code = ErrorCode.POLICY_VIOLATION
     elif part.offset < _HIGH_WATERMARK:
         result.error_code = ErrorCode.OFFSET_OUT_OF_RANGE

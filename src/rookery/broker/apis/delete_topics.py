@@ -1,4 +1,4 @@
-"""DeleteTopics: topics go by name or by id, with all that is in them."""
+"""DeleteTopics: deletes topics, by name or by id, with all their records."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from rookery.wire.messages.delete_topics import (
     touches=(named(AclResource.TOPIC, Operation.DELETE, or_on_cluster=Operation.DELETE),),
 )
 async def delete_topics(call: Call, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
-    """Delete what is there; what is named twice is not touched."""
+    """Delete topics by name or id; a topic that occurs twice in the request is not deleted."""
     await call.services.replica.barrier()
     asked = request.topics or [DeleteTopicState(name=name) for name in request.topic_names]
     found = [_find(call, item) for item in asked]

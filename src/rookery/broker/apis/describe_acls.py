@@ -1,4 +1,4 @@
-"""DescribeAcls: refused, since this broker has no access rules."""
+"""DescribeAcls: refused, since this broker has no ACLs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from rookery.wire.messages.describe_acls import (
 
 @handles(DESCRIBE_ACLS, versions=range(1, 4), mutates=False, touches=(cluster(Operation.DESCRIBE),))
 def describe_acls(_call: Call, _request: DescribeAclsRequest) -> DescribeAclsResponse:
-    """Refuse: there are no rules to list."""
+    """Refuse, since this broker has no authorizer and no ACLs to list."""
     return DescribeAclsResponse(
         error_code=ErrorCode.SECURITY_DISABLED, error_message=NO_AUTHORIZER, resources=[]
     )

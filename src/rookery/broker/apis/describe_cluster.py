@@ -29,7 +29,7 @@ def _asks_for_operations(request: DescribeClusterRequest) -> bool:
     touches=(cluster(Operation.DESCRIBE, denial=Denial.REDACT, when=_asks_for_operations),),
 )
 async def describe_cluster(call: Call, request: DescribeClusterRequest) -> DescribeClusterResponse:
-    """Describe the brokers; a fenced one is gone at once, so there is none to include."""
+    """Describe the live brokers; fenced brokers are removed immediately and never listed."""
     if request.endpoint_type != _BROKERS:
         is_known = request.endpoint_type == _CONTROLLERS
         answer = refuse(

@@ -1,4 +1,4 @@
-"""DescribeConfigs: the settings of topics, brokers and client metrics, and where they come from."""
+"""DescribeConfigs: the settings of topics, groups, brokers and client metrics, with sources."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from rookery.wire.messages.describe_configs import (
 )
 
 Shown = dict[str, DescribeConfigsResourceResult]
-"""Settings as they are shown, by name."""
+"""Settings as reported to clients, by name."""
 
 
 @handles(
@@ -43,7 +43,7 @@ Shown = dict[str, DescribeConfigsResourceResult]
     ),
 )
 async def describe_configs(call: Call, request: DescribeConfigsRequest) -> DescribeConfigsResponse:
-    """Describe each resource, or say why not."""
+    """Describe the settings of each resource and their sources, or return an error for it."""
     await call.services.replica.barrier()
     page = _Page(call, request)
     return DescribeConfigsResponse(
@@ -52,7 +52,7 @@ async def describe_configs(call: Call, request: DescribeConfigsRequest) -> Descr
 
 
 class _Page:
-    """One answer: topics that inherit a setting share what is shown of it."""
+    """One response; topics that inherit a setting share its entry."""
 
     def __init__(self, call: Call, request: DescribeConfigsRequest) -> None:
         self._call = call

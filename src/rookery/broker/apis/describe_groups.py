@@ -1,4 +1,4 @@
-"""DescribeGroups: the state and the members of classic groups."""
+"""DescribeGroups: the state and members of classic groups."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _ON_GROUP: Final = sum(1 << operation for operation in _OPERATIONS)
     touches=(named(AclResource.GROUP, Operation.DESCRIBE),),
 )
 async def describe_groups(call: Call, request: DescribeGroupsRequest) -> DescribeGroupsResponse:
-    """Answer as of the log's head, each group for itself."""
+    """Describe classic groups with their members, as of the log's head."""
     await reach_head(call)
     groups = [_describe(call, group_id) for group_id in request.groups]
     for group in groups:
@@ -77,7 +77,7 @@ def _member(member: ClassicMemberDescription) -> DescribedGroupMember:
 
 
 def _without(group_id: str, code: ErrorCode) -> DescribedGroup:
-    """Describe a group that is not here: older clients know an unknown one by its state."""
+    """Describe a missing group; older clients recognise it by the state "Dead"."""
     is_fine = code is ErrorCode.NONE
     is_dead = is_fine or code is ErrorCode.GROUP_ID_NOT_FOUND
     return DescribedGroup(

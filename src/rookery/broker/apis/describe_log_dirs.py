@@ -1,7 +1,7 @@
-"""DescribeLogDirs: how much room partitions take, and how much is left.
+"""DescribeLogDirs: the size of partitions, and the free space.
 
-Brokers share the log's folder. A partition is shown by the broker that leads it, and by no other,
-so that sums over all brokers are the bytes that are really there.
+Brokers share the log's folder. Only the leader of a partition reports it, so that the sum over all
+brokers equals the bytes that are stored.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from rookery.wire.messages.describe_log_dirs import (
     touches=(cluster(Operation.DESCRIBE),),
 )
 async def describe_log_dirs(call: Call, request: DescribeLogDirsRequest) -> DescribeLogDirsResponse:
-    """Describe the one folder, or the one store, that this broker has."""
+    """Describe the broker's single log folder or store: partition sizes and free space."""
     await call.services.replica.barrier()
     settings = call.services.settings
     folder = log_dir(settings)
@@ -39,7 +39,7 @@ async def describe_log_dirs(call: Call, request: DescribeLogDirsRequest) -> Desc
         error_code=ErrorCode.NONE, log_dir=folder, topics=_topics(call, request)
     )
     if settings.store:
-        # A store has no size; Kafka's -1 stands for "not known".
+        # A store has no size; -1 means "unknown" in Kafka.
         return DescribeLogDirsResponse(results=[result])
     try:
         usage = await asyncio.to_thread(shutil.disk_usage, folder)

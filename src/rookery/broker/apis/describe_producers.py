@@ -1,4 +1,4 @@
-"""DescribeProducers: which producers a partition remembers, and what they have open."""
+"""DescribeProducers: the producers known to a partition, and their open transactions."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from rookery.wire.messages.describe_producers import (
 async def describe_producers(
     call: Call, request: DescribeProducersRequest
 ) -> DescribeProducersResponse:
-    """Answer as of the log's head."""
+    """Describe the active producers of partitions, as of the log's head."""
     await call.services.replica.barrier()
     return DescribeProducersResponse(
         topics=[
@@ -63,7 +63,8 @@ def _state(partition: Partition, producer_id: int, window: bytes) -> ProducerSta
         producer_epoch=known.epoch,
         last_sequence=known.last_sequence,
         last_timestamp=known.time_ms,
-        # Of the last marker: there are no coordinators that follow each other, so it is always 0.
+        # The coordinator epoch of the last marker. Coordinators have no epochs here, so it is
+        # always 0.
         coordinator_epoch=0 if known.has_ended else -1,
         current_txn_start_offset=partition.ongoing.get(producer_id, -1),
     )

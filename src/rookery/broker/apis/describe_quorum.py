@@ -1,8 +1,8 @@
-"""DescribeQuorum: the cluster's log, in the words of a quorum.
+"""DescribeQuorum: presents the cluster log as a Kafka metadata quorum.
 
-There is no quorum and no leader: every broker appends to the log that they share. So every live
-broker is shown as a voter that has all of it; what is called the leader is the broker that Metadata
-calls the controller.
+There is no quorum and no leader: every broker appends to the shared log. Every live broker is
+reported as a voter that has the whole log. The leader is the broker that Metadata reports as the
+controller.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _LOG: Final = "__cluster_metadata"
 
 @handles(DESCRIBE_QUORUM, versions=range(3), mutates=False, touches=(cluster(Operation.DESCRIBE),))
 async def describe_quorum(call: Call, request: DescribeQuorumRequest) -> DescribeQuorumResponse:
-    """Describe partition 0 of the metadata log; no other log has a quorum."""
+    """Describe partition 0 of the metadata log; all other partitions are unknown here."""
     await call.services.replica.barrier()
     return DescribeQuorumResponse(
         error_code=ErrorCode.NONE,

@@ -1,4 +1,4 @@
-"""DescribeTopicPartitions: topics in the order of their names, page by page (KIP-966)."""
+"""DescribeTopicPartitions: topics ordered by name, page by page (KIP-966)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from rookery.wire.messages.describe_topic_partitions import (
 )
 
 _LIMIT: Final = 2000
-"""Partitions in an answer, whatever is asked for (Kafka's max.request.partition.size.limit)."""
+"""Upper limit of partitions per response (Kafka's max.request.partition.size.limit)."""
 
 
 @handles(
@@ -38,7 +38,7 @@ _LIMIT: Final = 2000
 async def describe_topic_partitions(
     call: Call, request: DescribeTopicPartitionsRequest
 ) -> DescribeTopicPartitionsResponse:
-    """Fill a page, beginning at the cursor, and say where the next one begins."""
+    """Return one page of topics, starting at the cursor, with the cursor of the next page."""
     await call.services.replica.barrier()
     cursor = request.cursor
     if cursor is not None and cursor.partition_index < 0:
@@ -55,7 +55,7 @@ async def describe_topic_partitions(
             )
         topic = call.state.topics.by_name.get(name)
         if topic is None:
-            # A topic that went between two pages was not asked for by this name.
+            # Without names in the request, a topic that was deleted between two pages is no error.
             if request.topics:
                 page.append(_unknown(name))
             continue
@@ -103,7 +103,7 @@ def _describe(call: Call, topic: Topic, first: int, count: int) -> TopicResponse
                 leader_epoch=partition.leader_epoch,
                 replica_nodes=replicas[partition.leader],
                 isr_nodes=replicas[partition.leader],
-                # Every live broker is in sync, so nobody else needs to be eligible.
+                # Every live broker is in sync, so no other replica needs to be eligible.
                 eligible_leader_replicas=[],
                 last_known_elr=[],
                 offline_replicas=[],

@@ -1,6 +1,6 @@
 """DescribeTransactions: the producers of transactional ids, and their open transactions.
 
-Offsets of groups are shown as Kafka shows them: as a partition of the topic that it keeps them in.
+Group offsets are reported as in Kafka: as a partition of the offsets topic.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _OFFSETS_PARTITIONS: Final = 50
 async def describe_transactions(
     call: Call, request: DescribeTransactionsRequest
 ) -> DescribeTransactionsResponse:
-    """Answer as of the log's head."""
+    """Describe the state and the partitions of transactional ids, as of the log's head."""
     await call.services.replica.barrier()
     by_id = call.state.transactions.by_id
     return DescribeTransactionsResponse(
@@ -49,7 +49,7 @@ async def describe_transactions(
 
 def _refused(transactional_id: str) -> TransactionState:
     code = ErrorCode.TRANSACTIONAL_ID_NOT_FOUND if transactional_id else ErrorCode.INVALID_REQUEST
-    # Kafka leaves all else at its type's zero.
+    # Kafka leaves all other fields at the zero of their types.
     return TransactionState(
         error_code=code,
         transactional_id=transactional_id,

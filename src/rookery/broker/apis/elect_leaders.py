@@ -1,7 +1,7 @@
-"""ElectLeaders: nothing to elect, since every partition is led by the broker preferred for it.
+"""ElectLeaders: no election is needed, since every partition is led by its preferred broker.
 
-A leader is a hint by which clients spread their requests. It is chosen anew whenever brokers come
-or go, and nothing can be lost by it, so no election is ever needed, clean or not.
+A leader is a hint for clients on how to spread their requests. It is chosen again whenever a broker
+joins or leaves. No data can be lost by that, so no election is needed, clean or unclean.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _PREFERRED, _UNCLEAN = 0, 1
 
 @handles(ELECT_LEADERS, versions=range(3), mutates=False, touches=(cluster(Operation.ALTER),))
 async def elect_leaders(call: Call, request: ElectLeadersRequest) -> ElectLeadersResponse:
-    """Say of each partition named that it needs no election; of all, that none took place."""
+    """Answer that no election is needed for each partition named; run none."""
     if request.election_type not in {_PREFERRED, _UNCLEAN}:
         raise ApiError(
             ErrorCode.INVALID_REQUEST, f"there is no election of type {request.election_type}"

@@ -1,6 +1,6 @@
-"""EndTxn: a producer commits its transaction, or aborts it.
+"""EndTxn: a producer commits or aborts its transaction.
 
-Markers and offsets are part of the same event: when the answer goes out, all is visible.
+Markers and offsets are part of the same event, so everything is visible when the response is sent.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _RAISES_EPOCH: Final = 5
 
 @handles(END_TXN, mutates=True, touches=(named(AclResource.TRANSACTIONAL_ID, Operation.WRITE),))
 async def end_txn(call: Call, request: EndTxnRequest) -> EndTxnResponse:
-    """End the transaction; from version 5 on, tell what to use for the next one."""
+    """Commit or abort the transaction; from version 5 on, return the next producer id and epoch."""
     event = TransactionEnded(
         transactional_id=check_id(request.transactional_id),
         producer_id=request.producer_id,

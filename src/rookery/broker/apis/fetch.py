@@ -1,4 +1,4 @@
-"""Fetch: batches of many partitions, now or as soon as there are any.
+"""Fetch: batches of many partitions, immediately or as soon as there are any.
 
     session ──► look (memory) ─────┬─ enough, or an error ─────────────────────────► answer
                     ▲              ├─ too little: wait for a commit ──┐               ▲
@@ -6,8 +6,8 @@
                                    ├─ something looks wrong: barrier, look again      │
                                    └─ on disk: read, some partitions at a time ───────┘
 
-Everything that an answer says comes from one version of the state. Whoever names a replica id is a
-reader like any other: nothing here is moved by a fetch.
+All fields of a response come from one version of the state. A client that sends a replica id is
+treated like any other reader: a fetch never moves a watermark.
 """
 
 from __future__ import annotations
@@ -62,18 +62,18 @@ def _is_consumer(request: FetchRequest) -> bool:
     ),
 )
 def fetch(call: Call, request: FetchRequest) -> Answer:
-    """Answer with what is there; wait if that is too little and the client allows it."""
+    """Return batches; if there are fewer than min_bytes, wait up to max_wait_ms."""
     try:
         session = call.services.fetches.sessions.resume(request, call.version)
     except ApiError as error:
-        # Kafka names neither the session nor its partitions here.
+        # As Kafka does, return neither the session nor its partitions here.
         return FetchResponse(error_code=error.code, responses=[])
     started = _Fetch(call, request, session)
     return started.start_later() if call.connection.answers.is_full else started.start()
 
 
 class _Fetch:
-    """One fetch under way."""
+    """One fetch in progress."""
 
     __slots__ = ("call", "deadline", "future", "request", "session", "undo", "wait")
 
@@ -85,7 +85,7 @@ class _Fetch:
         self.wait: FetchWait | None = None
 
     def start(self) -> Answer:
-        """Answer at once, if nothing has to be waited for."""
+        """Answer immediately if there is nothing to wait for."""
         found = FetchPlan(self.call, self.request, self.session)
         if found.is_doubtful:
             return self._certain()
@@ -95,7 +95,7 @@ class _Fetch:
         return self._read(found) if found.cold else self._answer(found)
 
     async def start_later(self) -> FetchResponse | None:
-        """Answer when other clients have read enough of what they were sent."""
+        """Start after other clients have read enough of the responses sent to them."""
         await self.call.connection.answers.wait()
         if self.call.connection.is_closing:
             return None
@@ -103,7 +103,7 @@ class _Fetch:
         return answer if isinstance(answer, FetchResponse) else await answer
 
     async def _certain(self) -> FetchResponse | None:
-        """Look again with everything applied that other brokers have written."""
+        """Look again after all entries that other brokers have written are applied."""
         await self.call.services.replica.barrier()
         found = FetchPlan(self.call, self.request, self.session)
         if self._is_too_little(found):
@@ -125,19 +125,19 @@ class _Fetch:
         )
 
     def _may_wait(self, found: FetchPlan) -> bool:
-        """Whether a fetch that has waited already must go on waiting."""
+        """Return whether a fetch that has already waited must continue to wait."""
         is_late = loop_seconds() >= self.deadline
         return self._is_too_little(found) and not is_late
 
     def _park(self, found: FetchPlan) -> None:
-        """Wait until enough is there."""
+        """Wait until enough bytes are available."""
         loop = asyncio.get_running_loop()
         if self.deadline < 0:
             self.deadline = loop_seconds() + self.request.max_wait_ms / 1000
             self.future: Future = loop.create_future()
             self.undo = self.call.connection.when_lost(self._lost)
         self.session.follow(found.sightings)
-        # A commit makes more readable than it adds.
+        # A commit makes more bytes readable than it adds.
         missing = 1 if self.request.isolation_level else self.request.min_bytes - found.size
         self.wait = FetchWait(
             self.call.services.waiting,
@@ -148,7 +148,7 @@ class _Fetch:
         )
 
     def _lost(self) -> None:
-        """Give up: the client is gone."""
+        """End the fetch because the client has disconnected."""
         if self.wait is not None:
             self.wait.leave()
         self._end()
@@ -156,10 +156,10 @@ class _Fetch:
             self.future.set_result(None)
 
     def _end(self) -> None:
-        """Let go of what refers back to this fetch.
+        """Release all references back to this fetch.
 
-        Else every fetch that waited would lie about until the cycle collector comes, with the
-        records of its answer, and clients would notice the collector's pauses.
+        Otherwise every fetch that waited would stay in memory, with the records of its response,
+        until the cycle collector runs, and clients would notice the collector's pauses.
         """
         self.undo()
         self.undo = _nothing
@@ -184,7 +184,7 @@ class _Fetch:
             self._fail(error)
 
     async def _look_again(self) -> None:
-        """Look with everything applied that other brokers have written."""
+        """Look again after all entries that other brokers have written are applied."""
         try:
             await self.call.services.replica.barrier()
             if self.future.done():
@@ -217,13 +217,13 @@ class _Fetch:
     # Reading and answering.
 
     def _read(self, found: FetchPlan) -> Coroutine[Any, Any, FetchResponse]:
-        """Read what lies on disk; its memory is counted now, before another fetch asks for some."""
+        """Read batches from disk; reserve their memory now, before another fetch does."""
         if found.cold:
             self.call.connection.promise(max(found.size, *(wanted.least for wanted in found.cold)))
         return self._read_cold(found)
 
     async def _read_cold(self, found: FetchPlan) -> FetchResponse:
-        """Read several partitions side by side; one's failure is its own."""
+        """Read several partitions concurrently; a failure affects only its own partition."""
         if len(found.cold) == 1:
             await self._fill(found.cold[0])
         elif found.cold:
@@ -244,7 +244,7 @@ class _Fetch:
             cold.refuse(ErrorCode.CORRUPT_MESSAGE if is_corrupt else ErrorCode.KAFKA_STORAGE_ERROR)
             return
         if records is None:
-            # Deleted while it was read.
+            # The records were deleted during the read.
             cold.refuse(ErrorCode.OFFSET_OUT_OF_RANGE)
         elif records.size:
             cold.give(records)
@@ -280,9 +280,9 @@ class _Fetch:
     def _is_news(
         self, watched: WatchedPartition, answer: PartitionData, served: list[WatchedPartition]
     ) -> bool:
-        """Whether a partition belongs into the answer of a session."""
+        """Return whether a session's response must include the partition."""
         if answer.error_code is not _NONE:
-            # So that it is told again when it is well again.
+            # Report the partition again after it has recovered.
             watched.high_watermark = -1
             return True
         has_changed = self.session.note(watched, answer.high_watermark, answer.log_start_offset)
@@ -293,7 +293,7 @@ class _Fetch:
 
 
 def _nothing() -> None:
-    """Undo what was undone."""
+    """Do nothing; stands in for an `undo` that has already run."""
 
 
 def _topic_response(watched: WatchedPartition) -> FetchableTopicResponse:

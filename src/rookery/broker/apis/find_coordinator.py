@@ -1,4 +1,4 @@
-"""FindCoordinator: which broker looks after a group or a transactional id, chosen by its hash."""
+"""FindCoordinator: the broker that coordinates a group or transactional id, chosen by its hash."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _BATCHED: Final = 4
     ),
 )
 def find_coordinator(call: Call, request: FindCoordinatorRequest) -> FindCoordinatorResponse:
-    """Answer for one key, or from version 4 for each."""
+    """Return the coordinator of one key or, from version 4 on, of several keys."""
     keys = request.coordinator_keys if call.version >= _BATCHED else [request.key]
     found = [_find(call, request.key_type, key) for key in keys]
     if call.version >= _BATCHED:

@@ -1,4 +1,4 @@
-"""GetTelemetrySubscriptions: which of a client's metrics are wanted, and how often."""
+"""GetTelemetrySubscriptions: the client metrics to push, and the push interval."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _COMPRESSION: Final = tuple(codec.id for codec in (ZSTD, LZ4, GZIP, SNAPPY))
 def get_telemetry_subscriptions(
     call: Call, request: GetTelemetrySubscriptionsRequest
 ) -> GetTelemetrySubscriptionsResponse:
-    """Answer with what all subscriptions that match the client want together."""
+    """Return the union of all metric subscriptions that match the client."""
     services = call.services
     instance_id = request.client_instance_id
     if instance_id == ZERO_UUID:

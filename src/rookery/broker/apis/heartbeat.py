@@ -1,4 +1,4 @@
-"""Heartbeat: a member of a classic group lives."""
+"""Heartbeat: keeps the session of a classic group's member alive."""
 
 from __future__ import annotations
 
@@ -16,5 +16,5 @@ from rookery.wire.messages.heartbeat import HEARTBEAT, HeartbeatRequest, Heartbe
     touches=(named(AclResource.GROUP, Operation.READ),),
 )
 def heartbeat(call: Call, request: HeartbeatRequest) -> Answer[HeartbeatResponse]:
-    """Put the member's session off, and say whether the group is being rebalanced."""
+    """Extend the member's session, and report whether the group is rebalancing."""
     return hand_over(call, HEARTBEAT, request)

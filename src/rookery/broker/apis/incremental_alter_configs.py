@@ -1,4 +1,4 @@
-"""IncrementalAlterConfigs: single settings are set, taken back, or changed as lists (KIP-339)."""
+"""IncrementalAlterConfigs: sets, deletes, appends to or subtracts from settings (KIP-339)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from rookery.wire.messages.incremental_alter_configs import (
 
 
 class Change(IntEnum):
-    """What to do with a setting."""
+    """The operation on a setting."""
 
     SET = 0
     DELETE = 1
@@ -48,7 +48,7 @@ _CHANGES: Final = frozenset(Change)
 async def incremental_alter_configs(
     call: Call, request: IncrementalAlterConfigsRequest
 ) -> IncrementalAlterConfigsResponse:
-    """Change single settings of topics, or of all brokers."""
+    """Change single settings of topics, groups, client metrics, or of all brokers."""
     results = await alter(call, request.resources, _wanted, validate_only=request.validate_only)
     return IncrementalAlterConfigsResponse(
         responses=[
@@ -78,7 +78,7 @@ def _wanted(resource: AlterConfigsResource, now: Mapping[str, str]) -> dict[str,
 
 
 def _change(resource_type: int, config: AlterableConfig, now: str | None) -> str | None:
-    """Return the new value; None for the default."""
+    """Return the new value, or None for the default."""
     if config.config_operation == Change.DELETE:
         return None
     if config.config_operation not in _CHANGES:

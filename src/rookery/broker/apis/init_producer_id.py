@@ -1,11 +1,11 @@
-"""InitProducerId: an id under which a producer's batches are told apart, for idempotence.
+"""InitProducerId: assigns the producer id that makes a producer's batches idempotent.
 
-Without a transactional id every call gives a new id at epoch 0, or, if the producer names the id
-and epoch that it has, the same id at the next epoch (KIP-360). Epochs are not remembered here:
-partitions learn them from the batches themselves.
+Without a transactional id, each call returns a new id at epoch 0. If the producer sends its current
+id and epoch, it gets the same id at the next epoch (KIP-360). Epochs are not stored here:
+partitions learn them from the batches.
 
-With a transactional id the cluster log decides: the last one who asks is the only one that may
-write, and what was open under the id is aborted by the same event.
+With a transactional id, the cluster log decides. Initialising the id fences every earlier producer
+that used it, and the same event aborts its open transaction.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def _is_only_idempotent(request: InitProducerIdRequest) -> bool:
     ),
 )
 async def init_producer_id(call: Call, request: InitProducerIdRequest) -> InitProducerIdResponse:
-    """Hand out an id, or raise the epoch of one."""
+    """Assign a producer id, or raise the epoch of an existing one."""
     producer_id, epoch = request.producer_id, request.producer_epoch
     if (producer_id < 0) != (epoch < 0):
         raise ApiError(
@@ -56,7 +56,7 @@ async def init_producer_id(call: Call, request: InitProducerIdRequest) -> InitPr
         )
     if request.transactional_id is not None:
         return await _initialise(call, request)
-    # An id that was never handed out is somebody else's to come.
+    # An id that was never handed out will belong to another producer.
     if 0 <= producer_id < call.state.next_producer_id and epoch < _LAST_EPOCH:
         return InitProducerIdResponse(
             error_code=ErrorCode.NONE, producer_id=producer_id, producer_epoch=epoch + 1
@@ -64,7 +64,8 @@ async def init_producer_id(call: Call, request: InitProducerIdRequest) -> InitPr
     try:
         producer_id = await call.services.producer_ids.take()
     except Error as error:
-        # As Kafka does while it waits for ids: this producer has no coordinator to look for.
+        # Kafka returns this error while it waits for ids. This producer has no coordinator to look
+        # up.
         raise ApiError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, str(error)) from error
     return InitProducerIdResponse(
         error_code=ErrorCode.NONE, producer_id=producer_id, producer_epoch=0
@@ -72,7 +73,7 @@ async def init_producer_id(call: Call, request: InitProducerIdRequest) -> InitPr
 
 
 async def _initialise(call: Call, request: InitProducerIdRequest) -> InitProducerIdResponse:
-    """Let a producer be the one that may write under a transactional id."""
+    """Make the producer the only one that can write under the transactional id."""
     timeout_ms, longest_ms = (
         request.transaction_timeout_ms,
         call.services.settings.transaction_max_timeout_ms,

@@ -1,4 +1,4 @@
-"""JoinGroup: a member enters a classic group, or its next generation."""
+"""JoinGroup: a member joins a classic group or its next generation."""
 
 from __future__ import annotations
 
@@ -16,5 +16,5 @@ from rookery.wire.messages.join_group import JOIN_GROUP, JoinGroupRequest, JoinG
     touches=(named(AclResource.GROUP, Operation.READ),),
 )
 def join_group(call: Call, request: JoinGroupRequest) -> Answer[JoinGroupResponse]:
-    """Hold the answer until the group has gathered; a newcomer may be its first member."""
+    """Join a classic group; the response is sent when all members have joined."""
     return hand_over(call, JOIN_GROUP, request, creates=not request.member_id, joins=True)

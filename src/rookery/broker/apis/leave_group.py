@@ -1,4 +1,4 @@
-"""LeaveGroup: members go out of a classic group."""
+"""LeaveGroup: members leave a classic group."""
 
 from __future__ import annotations
 
@@ -16,5 +16,5 @@ from rookery.wire.messages.leave_group import LEAVE_GROUP, LeaveGroupRequest, Le
     touches=(named(AclResource.GROUP, Operation.READ),),
 )
 def leave_group(call: Call, request: LeaveGroupRequest) -> Answer[LeaveGroupResponse]:
-    """Have the others take over what the members had."""
+    """Remove members from a classic group, and rebalance it."""
     return hand_over(call, LEAVE_GROUP, request)

@@ -1,4 +1,4 @@
-"""ListConfigResources: topics, brokers and client metrics by name (KIP-1142)."""
+"""ListConfigResources: the names of topics, brokers, groups and client metrics (KIP-1142)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from rookery.wire.messages.list_config_resources import (
     ListConfigResourcesResponse,
 )
 
-# Kafka's types; loggers are none of ours, so there are none to list.
+# Kafka's resource types. Loggers (8) are accepted, but there are none to list.
 _KNOWN: Final = frozenset(
     {TOPIC_RESOURCE, BROKER_RESOURCE, CLIENT_METRICS_RESOURCE, GROUP_RESOURCE, 8}
 )
@@ -36,7 +36,7 @@ _KNOWN: Final = frozenset(
 async def list_config_resources(
     call: Call, request: ListConfigResourcesRequest
 ) -> ListConfigResourcesResponse:
-    """List what has settings; version 0 asks for client metrics alone."""
+    """List the resources that have settings; version 0 lists client metrics only."""
     unknown = set(request.resource_types) - _KNOWN
     if unknown:
         raise ApiError(

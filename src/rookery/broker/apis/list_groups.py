@@ -24,7 +24,7 @@ from rookery.wire.messages.list_groups import (
     touches=(listed(AclResource.GROUP, Operation.DESCRIBE, or_on_cluster=Operation.DESCRIBE),),
 )
 async def list_groups(call: Call, request: ListGroupsRequest) -> ListGroupsResponse:
-    """List what passes both filters; an empty one lets all pass."""
+    """List the groups of this broker that match both filters; an empty filter matches all."""
     await reach_head(call)
     states = {state.lower() for state in request.states_filter}
     types = {kind.lower() for kind in request.types_filter}
@@ -43,7 +43,7 @@ async def list_groups(call: Call, request: ListGroupsRequest) -> ListGroupsRespo
 
 
 def _listed(group: Group, summary: GroupSummary | None) -> ListedGroup:
-    if summary is None:  # it cannot be decoded, but it is there
+    if summary is None:  # it exists but cannot be decoded
         summary = GroupSummary(group.kind, "Unknown", "", is_empty=False)
     return ListedGroup(
         group_id=group.id,

@@ -1,6 +1,6 @@
-"""ListOffsets: where a partition begins and ends, and where a time is.
+"""ListOffsets: the log start and end of a partition, and the offset for a timestamp.
 
-There is one tier so far: the local log begins where the log does, and nothing is tiered.
+There is one tier so far: the local log starts at the log start, and nothing is tiered.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from rookery.wire.messages.list_offsets import (
 log = logging.getLogger(__name__)
 
 _EARLIEST_PENDING: Final = -6
-# What negative times mean, and the version from which on they do.
+# The special (negative) timestamps, and the version that introduced each.
 _SINCE: Final = MappingProxyType(
     {
         LATEST: 1,
@@ -53,7 +53,10 @@ _SEARCHES_AT_ONCE: Final = 8
     touches=(named(AclResource.TOPIC, Operation.DESCRIBE),),
 )
 async def list_offsets(call: Call, request: ListOffsetsRequest) -> ListOffsetsResponse:
-    """Answer as of the log's head: an end that another broker has moved must be seen."""
+    """Return offsets by timestamp, as of the log's head.
+
+    The barrier makes appends of other brokers visible.
+    """
     await call.services.replica.barrier()
     counts = Counter(
         (topic.name, part.partition_index) for topic in request.topics for part in topic.partitions
@@ -102,7 +105,7 @@ async def _find(
             ErrorCode.UNKNOWN_LEADER_EPOCH,
             f"epoch {part.current_leader_epoch} is not known yet, only {partition.leader_epoch}",
         )
-    # What the client may read when it asks decides, whatever is written while we look.
+    # The limit is the end that is readable now, even if more is written during the search.
     readable = partition.last_stable_offset if is_committed else partition.next_offset
     key = (topic.id, part.partition_index)
     found = await _look(call, key, partition, part.timestamp, readable)

@@ -1,4 +1,4 @@
-"""ListPartitionReassignments: none ever, since partitions live in the store and not on brokers."""
+"""ListPartitionReassignments: always empty, since partitions are in the store, not on brokers."""
 
 from __future__ import annotations
 
@@ -21,5 +21,5 @@ from rookery.wire.messages.list_partition_reassignments import (
 def list_partition_reassignments(
     _call: Call, _request: ListPartitionReassignmentsRequest
 ) -> ListPartitionReassignmentsResponse:
-    """Say that nothing moves."""
+    """Return an empty list, since partitions are never reassigned."""
     return ListPartitionReassignmentsResponse(error_code=ErrorCode.NONE, topics=[])

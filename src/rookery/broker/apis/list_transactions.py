@@ -1,6 +1,6 @@
-"""ListTransactions: the transactional ids that this broker looks after.
+"""ListTransactions: the transactional ids that this broker coordinates.
 
-Clients ask every broker and join the answers, so each tells those that the hash gives it.
+Clients ask every broker and merge the responses, so each broker returns the ids that hash to it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from rookery.wire.messages.list_transactions import (
     TransactionState,
 )
 
-# Kafka's other states never last here, but who asks for them has not mistyped.
+# Kafka's other states never persist here, but a filter for one of them is valid.
 _KNOWN: Final = frozenset(state.words for state in States) | {
     "PrepareCommit", "PrepareAbort", "Dead", "PrepareEpochFence",
 }  # fmt: skip
@@ -35,7 +35,7 @@ _KNOWN: Final = frozenset(state.words for state in States) | {
 async def list_transactions(
     call: Call, request: ListTransactionsRequest
 ) -> ListTransactionsResponse:
-    """List what passes all filters, as of the log's head."""
+    """List the transactional ids of this broker that match all filters, as of the log's head."""
     await call.services.replica.barrier()
     found = {one.id: one for one in call.state.transactions if _passes(call, request, one)}
     names = list(found)
@@ -54,7 +54,7 @@ def _passes(call: Call, request: ListTransactionsRequest, one: Transaction) -> b
         return False
     if request.producer_id_filters and one.writer.producer_id not in request.producer_id_filters:
         return False
-    # As in Kafka, it counts from the beginning of the last transaction, also if that has ended.
+    # As in Kafka, the age counts from the start of the last transaction, even if that has ended.
     age_ms = call.services.clock.now_ms() - one.started_ms
     if request.duration_filter >= 0 and age_ms <= request.duration_filter:
         return False

@@ -1,6 +1,6 @@
 """Metadata: brokers, topics, partitions and their leaders.
 
-Versions 10 and 11 carry ids in the request that nobody may use; 12 takes topics by id.
+Requests of versions 10 and 11 have topic ids that must not be used; version 12 accepts them.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from rookery.wire.messages.metadata import (
     MetadataResponseTopic,
 )
 
-# One request may not make the cluster as large as it likes.
+# Limits how many topics one request can create.
 _MAX_MADE: Final = 1000
 Refused = dict[str, ErrorCode]
 
@@ -48,7 +48,7 @@ def _asks_for_operations(request: MetadataRequest) -> bool:
 @handles(
     METADATA,
     versions=range(14),
-    # It may create topics, but not on a read-only broker.
+    # It can create topics, but not on a read-only broker.
     mutates=True,
     is_served_read_only=True,
     touches=(
@@ -61,7 +61,7 @@ def _asks_for_operations(request: MetadataRequest) -> bool:
     ),
 )
 async def metadata(call: Call, request: MetadataRequest) -> MetadataResponse:
-    """Describe the topics asked for, or all; make those that are missing, if that is allowed."""
+    """Describe the brokers and the topics asked for; create missing topics if that is allowed."""
     asked = request.topics
     if asked is None or (not asked and call.version == 0):
         await call.services.replica.barrier()
@@ -87,7 +87,7 @@ def _answer(
             for broker in brokers
         ],
         cluster_id=call.state.cluster_id,
-        # Any broker takes an administrator's requests; all name the same one.
+        # Any broker accepts administrative requests; all brokers report the same controller.
         controller_id=min((broker.node_id for broker in brokers), default=-1),
         topics=topics,
         cluster_authorized_operations=(
@@ -104,10 +104,10 @@ def _check(call: Call, asked: list[MetadataRequestTopic]) -> None:
 
 
 async def _complete(call: Call, request: MetadataRequest) -> Refused:
-    """Look for topics that are not known here, and make those that are nowhere."""
+    """Wait for topics that are not known here, and create those that do not exist."""
     if all(_topic(call, item) for item in request.topics or ()):
         return {}
-    # Another broker may have made it just now.
+    # Another broker may have just created it.
     await call.services.replica.barrier()
     allowed = call.services.settings.auto_create_topics and (
         request.allow_auto_topic_creation or call.version < 4
@@ -169,13 +169,13 @@ def _describe(call: Call, topic: Topic) -> MetadataResponseTopic:
 
 
 def _with_operations(topic: MetadataResponseTopic) -> MetadataResponseTopic:
-    """Copy: the description is shared with clients that do not ask for operations."""
+    """Return a copy: the description is shared with clients that do not ask for operations."""
     return MetadataResponseTopic(
         error_code=topic.error_code,
         name=topic.name,
         topic_id=topic.topic_id,
         is_internal=topic.is_internal,
         partitions=topic.partitions,
-        # Kafka knows no rules for a topic that it knows by its id alone.
+        # Kafka has no authorized operations for a topic that it knows only by id.
         topic_authorized_operations=NOT_ASKED if topic.name is None else ON_TOPIC,
     )

@@ -1,4 +1,4 @@
-"""OffsetCommit: a group has read so far."""
+"""OffsetCommit: commits the offsets of a group."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _MAX_METADATA: Final = 4096
     touches=(named(AclResource.GROUP, Operation.READ), named(AclResource.TOPIC, Operation.READ)),
 )
 async def offset_commit(call: Call, request: OffsetCommitRequest) -> OffsetCommitResponse:
-    """Commit what can be; each partition has its own answer."""
+    """Commit offsets of a group; each partition has its own result."""
     check_group_id(request.group_id)
     if any(_find(call, topic) is None for topic in request.topics):
         await reach_head(call)
@@ -94,7 +94,7 @@ def _check(topic: Topic, part: OffsetCommitRequestPartition) -> ErrorCode:
 def _wanted(
     call: Call, request: OffsetCommitRequest, answers: list[OffsetCommitResponseTopic]
 ) -> Iterator[tuple[OffsetCommitResponsePartition, OffsetCommitted]]:
-    """Return what can be committed, each with the place of its answer."""
+    """Yield the offsets that can be committed, each with its entry in the response."""
     for asked, answer in zip(request.topics, answers, strict=True):
         topic = _find(call, asked)
         for part, verdict in zip(asked.partitions, answer.partitions, strict=True):

@@ -1,4 +1,4 @@
-"""OffsetDelete: a group's offsets in topics that it no longer reads are forgotten (KIP-496)."""
+"""OffsetDelete: deletes a group's offsets in topics it no longer subscribes to (KIP-496)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from rookery.wire.messages.offset_delete import (
 
 
 class _Asked(NamedTuple):
-    """One partition: where its answer goes, and what it is called in the log."""
+    """One partition: its entry in the response, and its identity in the cluster log."""
 
     answer: OffsetDeleteResponsePartition
     place: OffsetPlace
@@ -34,7 +34,7 @@ class _Asked(NamedTuple):
     touches=(named(AclResource.GROUP, Operation.DELETE), named(AclResource.TOPIC, Operation.READ)),
 )
 async def offset_delete(call: Call, request: OffsetDeleteRequest) -> OffsetDeleteResponse:
-    """Forget what no member reads."""
+    """Delete a group's offsets in topics to which no member subscribes."""
     check_group_id(request.group_id)
     await reach_head(call)
     response = OffsetDeleteResponse(error_code=ErrorCode.NONE, topics=[])

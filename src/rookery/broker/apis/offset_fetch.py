@@ -1,11 +1,12 @@
-"""OffsetFetch: how far groups have read, as of the log's head.
+"""OffsetFetch: the committed offsets of groups, as of the log's head.
 
-Every broker answers, not the coordinator alone, for all know as much: librdkafka never asks again
-once it was sent to another broker (its issue 5586), and reads nothing until the next rebalance.
+Every broker answers, not only the coordinator, since all have the same state. librdkafka never asks
+again after it is redirected to another broker (its issue 5586), and reads nothing until the next
+rebalance.
 
-A group that nobody knows has read nothing: that is no error, and -1 makes the client begin where
-its own settings say. Who wants only what is stable is told to ask again where an open transaction
-may move the offset.
+An unknown group has no offsets, which is not an error: -1 makes the client apply its own reset
+policy. A client that requires stable offsets gets a retriable error for a partition whose offset an
+open transaction may change.
 """
 
 from __future__ import annotations
@@ -46,8 +47,8 @@ _BY_ID: Final = 10
     ),
 )
 async def offset_fetch(call: Call, request: OffsetFetchRequest) -> OffsetFetchResponse:
-    """Answer for one group, or from version 8 for each."""
-    # What was committed through another broker a moment ago is to be seen.
+    """Return the committed offsets of one group or, from version 8 on, of several groups."""
+    # Offsets that were just committed through another broker must be visible.
     await reach_head(call)
     if call.version >= _BATCHED:
         codes = [await _check(call, one) for one in request.groups]
@@ -65,7 +66,7 @@ async def offset_fetch(call: Call, request: OffsetFetchRequest) -> OffsetFetchRe
 
 
 async def _check(call: Call, asked: OffsetFetchRequestGroup) -> ErrorCode:
-    """Say whether a member that says its epoch is in it; who is none may look in any case."""
+    """Check the member's epoch if the request has one; other clients are always allowed."""
     group_id, groups = asked.group_id, call.services.groups
     if not group_id:
         return ErrorCode.INVALID_GROUP_ID
@@ -81,15 +82,15 @@ async def _check(call: Call, asked: OffsetFetchRequestGroup) -> ErrorCode:
 
 
 def _check_kept(call: Call, asked: OffsetFetchRequestGroup) -> ErrorCode:
-    """Check a member by what its coordinator has kept, which is all that it has told members."""
+    """Check a member against the stored group state, which covers all that members were sent."""
     group = call.state.groups.by_id.get(asked.group_id)
     if group is None:
-        return ErrorCode.NONE  # it has read nothing
+        return ErrorCode.NONE  # it has no offsets
     return _check_member(asked, call.services.groups.machine(group))
 
 
 def _check_member(asked: OffsetFetchRequestGroup, machine: GroupMachine | None) -> ErrorCode:
-    """Say whether a member may see offsets; a group that commits none has none to hide."""
+    """Check whether a member can read offsets; a group that commits none allows everyone."""
     gate = gate_of(machine)
     return ErrorCode.NONE if gate is None else gate.check_fetch(asked.member_id, asked.member_epoch)
 
@@ -106,7 +107,7 @@ def _group(
 
 
 class _Look:
-    """Looks for the offsets of one group."""
+    """Looks up the offsets of one group."""
 
     def __init__(self, call: Call, group_id: str, require_stable: bool) -> None:  # noqa: FBT001 (the request's own)
         self._call = call
@@ -115,20 +116,20 @@ class _Look:
         self._require_stable = require_stable
 
     def all(self) -> list[OffsetFetchResponseTopic]:
-        """Return every offset of the group."""
+        """Return all offsets of the group."""
         topics = self._call.state.topics
         offsets = self._group.offsets if self._group is not None else {}
         known = ((topics.by_id.get(topic_id), indexes) for topic_id, indexes in offsets.items())
         return [self._answer(topic, indexes) for topic, indexes in known if topic is not None]
 
     def topic(self, asked: OffsetFetchRequestTopic) -> OffsetFetchResponseTopic:
-        """Return the offsets of a topic's partitions."""
+        """Return the offsets of the requested partitions of a topic."""
         topics = self._call.state.topics
         by_id = self._call.version >= _BY_ID
         topic = topics.by_id.get(asked.topic_id) if by_id else topics.by_name.get(asked.name)
         if topic is not None:
             return self._answer(topic, asked.partition_indexes)
-        # By name, an unknown topic is one without offsets; an id that nobody knows is a mistake.
+        # An unknown name is a topic without offsets; an unknown id is an error.
         code = ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.NONE
         return OffsetFetchResponseTopic(
             name=asked.name,

@@ -1,7 +1,7 @@
-"""OffsetForLeaderEpoch: where a leader epoch ended.
+"""OffsetForLeaderEpoch: the end offset of a leader epoch.
 
-Nothing is ever truncated here, and no answer may make a client believe otherwise: an epoch always
-has an end, and no reader's position lies behind that of the epoch in which it was read.
+Nothing is ever truncated here, and no response may suggest otherwise. Every epoch has an end, and
+no reader's position is after the end of the epoch in which it was read.
 """
 
 from __future__ import annotations
@@ -31,7 +31,10 @@ from rookery.wire.messages.offset_for_leader_epoch import (
 async def offset_for_leader_epoch(
     call: Call, request: OffsetForLeaderEpochRequest
 ) -> OffsetForLeaderEpochResponse:
-    """Answer as of the log's head, so that no epoch is unknown that another broker has seen."""
+    """Return the end offsets of leader epochs, as of the log's head.
+
+    The barrier ensures that epochs that other brokers have seen are known.
+    """
     await call.services.replica.barrier()
     return OffsetForLeaderEpochResponse(
         topics=[
@@ -58,7 +61,7 @@ def _find(call: Call, name: str, part: OffsetForLeaderPartition) -> EpochEndOffs
 
 
 def _end_of(partition: Partition, epoch: int) -> tuple[int, int]:
-    """Return the newest epoch not above the one sought, and the offset after its last record."""
+    """Return the newest epoch not above the one requested, and the offset after its last record."""
     if epoch < 0:
         return -1, -1
     after = bisect_right(partition.epochs, epoch, key=lambda known: known[0])

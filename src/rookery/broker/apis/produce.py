@@ -1,7 +1,7 @@
-"""Produce: check batches, have them written and committed, answer with their offsets.
+"""Produce: validates batches, has them written and committed, and returns their offsets.
 
-Acks of 1 and of all mean the same here: durable and committed. With acks 0 there is no answer, and
-an error closes the connection, as it does in Kafka: the client has no other way to learn of it.
+Acks of 1 and of all mean the same here: durable and committed. With acks 0 there is no response,
+and an error closes the connection, as in Kafka: the client has no other way to notice it.
 
     all known, nothing to recompress ──────────────► writer ──► offsets ──► answer
     else: barrier, or a look at the records in a thread ──► the same, in the client's order
@@ -41,22 +41,23 @@ from rookery.wire.messages.produce import (
 log = logging.getLogger(__name__)
 
 _ACKS: Final = frozenset((-1, 0, 1))
-# Below this a look at the records takes less time than handing them to a thread.
+# Below this size, inspecting the records takes less time than handing them to a thread.
 _THREAD_FROM_BYTES: Final = 16 * 1024
 _NONE: Final = ErrorCode.NONE
 _UNKNOWN: Final = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 _WRONG_STATE: Final = ErrorCode.INVALID_TXN_STATE
-# KIP-890: from here on clients know that aborting helps, and add partitions just by writing.
+# KIP-890: from these versions on, clients handle TRANSACTION_ABORTABLE, and a write adds its
+# partition to the transaction.
 _ABORTABLE_SINCE: Final = 11
 _JOINS_SINCE: Final = 12
 Future = asyncio.Future[ProduceResponse | None]
 
 _Placed = tuple[PartitionProduceResponse, Topic, int]
-"""A partition's answer, and the position of its batch among those of the request."""
+"""A partition's response, its topic, and the index of its batch in the request."""
 
 
 class _Look(NamedTuple):
-    """A batch whose records must be looked at first."""
+    """A batch whose records must be inspected before the append."""
 
     configs: TopicConfigs
     position: int
@@ -64,7 +65,7 @@ class _Look(NamedTuple):
 
 
 class _Intake:
-    """One request on its way into the log."""
+    """One produce request in progress."""
 
     __slots__ = (
         "batches", "call", "endpoints", "is_doubtful", "joins", "looks", "now_ms", "placed",
@@ -79,7 +80,7 @@ class _Intake:
         self.take()
 
     def take(self) -> None:
-        """Check everything that the state and the headers tell."""
+        """Run all checks that need only the state and the batch headers."""
         self.batches: list[CheckedBatch] = []
         self.placed: list[_Placed] = []
         self.looks: list[_Look] = []
@@ -113,7 +114,7 @@ class _Intake:
     def _partition(
         self, topic: Topic, rules: Rules, part: PartitionProduceData
     ) -> PartitionProduceResponse:
-        """Check a partition's batch; the answer is completed when it is committed."""
+        """Check a partition's batch; the response is completed when the batch is committed."""
         index, data = part.index, part.records
         if not 0 <= index < len(topic.partitions):
             self.is_doubtful = True
@@ -138,9 +139,10 @@ class _Intake:
         return answer
 
     def _check_producer(self, producer_id: int) -> None:
-        """Refuse transactional batches of a producer that is not the one of the request's id.
+        """Refuse transactional batches of a producer that does not belong to the request's id.
 
-        Who may use the id is asked by its name: under another one nobody would have asked.
+        Authorization is checked for the transactional id in the request. A producer of another id
+        would bypass that check.
         """
         transactional_id = self.request.transactional_id
         if transactional_id is None:
@@ -157,7 +159,7 @@ class _Intake:
             )
 
     def _elsewhere(self, topic: Topic, part: PartitionProduceData) -> PartitionProduceResponse:
-        """Send the client on: this broker is stopping."""
+        """Redirect the client to another leader, since this broker is stopping."""
         if not 0 <= part.index < len(topic.partitions):
             return _refused(part.index, _UNKNOWN)
         answer = _refused(part.index, ErrorCode.NOT_LEADER_OR_FOLLOWER, "this broker is stopping")
@@ -173,7 +175,7 @@ class _Intake:
         return answer
 
     async def look(self) -> None:
-        """Look at the records where the topic's settings ask for it, in a thread if it is much."""
+        """Inspect the records where the topic's settings require it, in a thread if large."""
         refused: set[int] = set()
         for rules, position, answer in self.looks:
             try:
@@ -196,13 +198,13 @@ class _Intake:
         return batch._replace(data=adapted, header=batches.parse(adapted))
 
     def _leave_out(self, refused: set[int]) -> None:
-        # Every batch is that of one partition, in the same order.
+        # Each batch belongs to one partition, in the same order.
         kept = [placed for placed in self.placed if placed[2] not in refused]
         self.batches = [self.batches[position] for _, _, position in kept]
         self.placed = [(answer, topic, new) for new, (answer, topic, _) in enumerate(kept)]
 
     def send(self) -> Future | ProduceResponse | None:
-        """Hand the batches to the writer; the answer comes when they are committed."""
+        """Pass the batches to the writer; the response completes when they are committed."""
         if not self.batches:
             return self._finish()
         written = self.call.services.writer.append(self.batches)
@@ -259,7 +261,8 @@ class _Intake:
     PRODUCE,
     versions=range(3, 14),
     mutates=True,
-    # It is refused there. librdkafka takes a broker without it for a very old one.
+    # Read-only brokers refuse it but must advertise it: librdkafka takes a broker without it for a
+    # very old one.
     is_served_read_only=True,
     touches=(
         named(AclResource.TOPIC, Operation.WRITE),
@@ -267,7 +270,7 @@ class _Intake:
     ),
 )
 def produce(call: Call, request: ProduceRequest) -> Future | ProduceResponse | None:
-    """Write what can be written, and answer for every partition."""
+    """Append batches to partitions; each partition has its own result."""
     if request.acks not in _ACKS:
         raise ApiError(ErrorCode.INVALID_REQUIRED_ACKS, f"acks={request.acks}")
     handover = call.services.handover
@@ -283,7 +286,7 @@ def produce(call: Call, request: ProduceRequest) -> Future | ProduceResponse | N
 async def _produce_after(
     handover: asyncio.Event, call: Call, request: ProduceRequest
 ) -> ProduceResponse | None:
-    """Answer when it is known which brokers lead the partitions from now on."""
+    """Answer after the handover, when the new leaders of the partitions are known."""
     await handover.wait()
     answer = produce(call, request)
     if answer is None or isinstance(answer, ProduceResponse):
@@ -292,7 +295,7 @@ async def _produce_after(
 
 
 def _send_late(intake: _Intake, before: asyncio.Future[None] | None) -> Future:
-    """Do what takes time first; later requests of the client wait for it."""
+    """Run the slow checks first; later requests of the same client wait for them."""
     loop = asyncio.get_running_loop()
     connection = intake.call.connection
     session = connection.session

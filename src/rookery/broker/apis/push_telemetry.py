@@ -1,4 +1,4 @@
-"""PushTelemetry: metrics of a client, whose newest numbers `/metrics` shows."""
+"""PushTelemetry: accepts a client's metrics; `/metrics` exposes the latest values."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from rookery.wire.messages.push_telemetry import (
     PushTelemetryResponse,
 )
 
-# What a push may become when it is opened.
+# The maximum size of a push after decompression.
 _OPEN_BYTES: Final = 4 * MAX_BYTES
-# Below this it takes less time to read the metrics than to hand them to a thread.
+# Below this size, parsing the metrics takes less time than handing them to a thread.
 _THREAD_FROM_BYTES: Final = 4096
 
 
 @handles(PUSH_TELEMETRY, mutates=False, touches=())
 async def push_telemetry(call: Call, request: PushTelemetryRequest) -> PushTelemetryResponse:
-    """Keep the numbers, if the client pushes what it was asked for and not too often."""
+    """Store a client's metrics if they match its subscription and its push interval."""
     services = call.services
     instance_id = request.client_instance_id
     if instance_id == ZERO_UUID:

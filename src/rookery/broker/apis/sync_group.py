@@ -1,4 +1,4 @@
-"""SyncGroup: the leader of a classic group hands in the assignment, each member gets its part."""
+"""SyncGroup: the leader of a classic group submits the assignment; members receive their parts."""
 
 from __future__ import annotations
 
@@ -16,5 +16,5 @@ from rookery.wire.messages.sync_group import SYNC_GROUP, SyncGroupRequest, SyncG
     touches=(named(AclResource.GROUP, Operation.READ),),
 )
 def sync_group(call: Call, request: SyncGroupRequest) -> Answer[SyncGroupResponse]:
-    """Hold the answer until the leader has spoken."""
+    """Return the member's assignment once the leader has submitted it."""
     return hand_over(call, SYNC_GROUP, request)

@@ -1,4 +1,4 @@
-"""TxnOffsetCommit: a group has read so far, if the transaction is committed."""
+"""TxnOffsetCommit: commits a group's offsets as part of a transaction."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _MAX_METADATA: Final = 4096
     ),
 )
 async def txn_offset_commit(call: Call, request: TxnOffsetCommitRequest) -> TxnOffsetCommitResponse:
-    """Take what can be taken; each partition has its own answer."""
+    """Add offsets of a group to the transaction; each partition has its own result."""
     check_group_id(request.group_id)
     transactional_id = check_id(request.transactional_id)
     if any(topic.name not in call.state.topics.by_name for topic in request.topics):
@@ -72,7 +72,7 @@ async def txn_offset_commit(call: Call, request: TxnOffsetCommitRequest) -> TxnO
 
 
 def _told(call: Call, error: ApiError) -> ApiError:
-    """Return an error as a group's coordinator tells it."""
+    """Return the error as a group coordinator reports it."""
     if error.code is ErrorCode.INVALID_TXN_STATE and call.version >= _KNOWS_ABORTABLE:
         return ApiError(ErrorCode.TRANSACTION_ABORTABLE, error.text)
     return told(error, knows_fenced=False)
@@ -93,7 +93,7 @@ def _answer(
 def _wanted(
     call: Call, request: TxnOffsetCommitRequest, answers: list[TxnOffsetCommitResponseTopic]
 ) -> Iterator[tuple[TxnOffsetCommitResponsePartition, OffsetCommitted]]:
-    """Return what can be committed, each with the place of its answer."""
+    """Yield the offsets that can be committed, each with its entry in the response."""
     for asked, answer in zip(request.topics, answers, strict=True):
         topic = call.state.topics.by_name.get(asked.name)
         for part, verdict in zip(asked.partitions, answer.partitions, strict=True):

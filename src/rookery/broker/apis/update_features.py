@@ -1,4 +1,4 @@
-"""UpdateFeatures: raise the level of a feature that the whole cluster works at (KIP-584)."""
+"""UpdateFeatures: raises the feature level of the whole cluster (KIP-584)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _UPGRADE, _UNSAFE_DOWNGRADE = 1, 3
 
 @handles(UPDATE_FEATURES, versions=range(3), mutates=True, touches=(cluster(Operation.ALTER),))
 async def update_features(call: Call, request: UpdateFeaturesRequest) -> UpdateFeaturesResponse:
-    """Raise all levels, or none."""
+    """Raise all feature levels in the request, or none."""
     await call.services.replica.barrier()
     counts = Counter(update.feature for update in request.feature_updates)
     try:

@@ -1,8 +1,8 @@
-"""WriteTxnMarkers: somebody else ends what a producer has left open in partitions.
+"""WriteTxnMarkers: ends transactions that a producer has left open in partitions.
 
-Here no coordinator needs it: the end of a transaction and its markers are one event. Tools use it
-to get rid of a transaction that hangs, with nobody left to end it. One that is still somebody's is
-not ended by it, since its other partitions could end differently: it would be torn.
+No coordinator needs it here: the end of a transaction and its markers are one event. Tools use it
+to end a hanging transaction that no producer owns. It does not end a transaction that has an owner,
+since its other partitions could end differently and the transaction would not be atomic.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _Codes = dict[tuple[bytes, int], ErrorCode]
     touches=(cluster(Operation.ALTER, or_on_cluster=Operation.CLUSTER_ACTION),),
 )
 async def write_txn_markers(call: Call, request: WriteTxnMarkersRequest) -> WriteTxnMarkersResponse:
-    """Answer for every partition of every marker."""
+    """End hanging transactions in partitions; each partition has its own result."""
     await call.services.replica.barrier()
     return WriteTxnMarkersResponse(
         markers=[

@@ -1,1 +1,1 @@
-"""Coordination of anything that one broker at a time may own: claims, events, persists, time."""
+"""Coordination of keys that one broker at a time can own: claims, events, persists, time."""

@@ -1,12 +1,12 @@
-"""Coordinates the keys that this broker has claimed; `KeySubject` says what a key is.
+"""Coordinates the keys that this broker has claimed; `KeySubject` defines what a key is.
 
     request ──► seat free? ──no──► waits: the key is being claimed, or a persist is on its way
                    │ yes
                    └──► the driver gives it to the machine
 
-A key is claimed when it is first asked for. It is dropped when another broker claims it, or when
-the brokers of the cluster change and this one is no longer the one to claim it: waiting clients
-are sent to the new coordinator.
+A key is claimed on its first request. It is dropped when another broker claims it, or when the
+brokers of the cluster change and another one must claim it. Waiting clients are then sent to the
+new coordinator.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ Answer = Message | asyncio.Future[Message | None]
 
 
 class Coordinator(Generic[Key, M]):
-    """The keys of one broker."""
+    """The keys that one broker coordinates."""
 
     def __init__(self, replica: Replica, clock: Clock, subject: KeySubject[Key, M]) -> None:
         self._replica = replica
@@ -47,7 +47,7 @@ class Coordinator(Generic[Key, M]):
         self._tasks: set[asyncio.Task[None]] = set()
         self._is_stopping = False
         self.may_lack_claims = True
-        """Whether keys may have lost their coordinator since a task that claims them looked."""
+        """Whether keys may have lost their coordinator since the last run of the claiming task."""
         replica.listen(self._applied)
 
     def __len__(self) -> int:
@@ -56,10 +56,10 @@ class Coordinator(Generic[Key, M]):
     def __contains__(self, key: Key) -> bool:
         return key in self._seats
 
-    # What handlers ask for.
+    # Called by handlers.
 
     def is_ours(self, key: Key) -> bool:
-        """Whether this broker is the one to claim a key, as far as the log is applied here."""
+        """Return whether this broker must claim the key, according to the state applied here."""
         return self._subject.is_ours(key)
 
     def running(self, key: Key) -> M | None:
@@ -75,13 +75,13 @@ class Coordinator(Generic[Key, M]):
         *,
         creates: bool = False,
     ) -> Answer:
-        """Give a request to a key's machine; return the answer, or a future of it.
+        """Pass a request to a key's machine; return the response, or a future of it.
 
         Args:
-            key: whose machine.
+            key: selects the machine.
             request: its token is a `HeldRequest`.
-            when_lost: calls its argument when the client disconnects, and returns how to undo that.
-            creates: whether the request may create the key.
+            when_lost: registers a callback for a disconnect of the client, and returns its undo.
+            creates: whether the request can create the key.
         """
         held: HeldRequest = request.token
         seat = self._seats.get(key)
@@ -97,9 +97,10 @@ class Coordinator(Generic[Key, M]):
     def run(
         self, key: Key, work: Callable[[Seat[Key, M]], T], *, creates: bool = False
     ) -> asyncio.Future[T]:
-        """Do some work with a key while nothing else happens to it.
+        """Run some work with exclusive access to a key.
 
-        The future fails with ApiError if the key cannot be claimed, and with what the work raises.
+        The future fails with ApiError if the key cannot be claimed, or with the exception that the
+        work raises.
         """
         future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
 
@@ -125,13 +126,13 @@ class Coordinator(Generic[Key, M]):
         return future
 
     def drop_all(self) -> None:
-        """Coordinate nothing until it is claimed again: other brokers may have changed anything."""
+        """Drop all keys until they are claimed again: other brokers may have changed them."""
         self.may_lack_claims = True
         for seat in list(self._seats.values()):
             self._drop(seat, ErrorCode.NOT_COORDINATOR)
 
     def stop(self) -> None:
-        """Send all clients to other brokers."""
+        """Drop all keys and send their clients to other brokers."""
         self._is_stopping = True
         self.drop_all()
         self.timer.stop()
@@ -155,7 +156,7 @@ class Coordinator(Generic[Key, M]):
         task.add_done_callback(self._tasks.discard)
 
     async def _load(self, seat: Seat[Key, M]) -> None:
-        """Claim a key and build its machine, then serve the requests that wait."""
+        """Claim a key and build its machine, then serve the waiting requests."""
         try:
             await self._replica.barrier()
             if seat.is_dropped:
@@ -164,7 +165,7 @@ class Coordinator(Generic[Key, M]):
             if seat.creates or self._subject.find(seat.key) is not None:
                 await self._claim(seat)
             else:
-                # Requests are refused by a new machine, which is forgotten afterwards.
+                # A new machine refuses the requests. It is discarded afterwards.
                 del self._seats[seat.key]
             seat.machine = self._subject.load(seat.key, self.timer.now_ms())
         except ApiError as error:
@@ -181,18 +182,18 @@ class Coordinator(Generic[Key, M]):
             raise ApiError(ErrorCode.NOT_COORDINATOR)
 
     async def _claim(self, seat: Seat[Key, M]) -> None:
-        """Become the coordinator, if the cluster log agrees."""
+        """Claim the key in the cluster log."""
         [outcome] = await self._replica.propose([self._subject.claim(seat.key)])
         if outcome.error is not ErrorCode.NONE:
             raise ApiError(outcome.error)
         seat.epoch = outcome.value
         claim = self._held_claim(seat)
-        if claim is None:  # another broker has claimed it since
+        if claim is None:  # another broker has claimed it in the meantime
             raise ApiError(ErrorCode.NOT_COORDINATOR)
         seat.version = claim.version
 
     def _held_claim(self, seat: Seat[Key, M]) -> KeyClaim | None:
-        """Return the claim of a seat, if this broker still holds it."""
+        """Return the claim of a seat if this broker still holds it."""
         claim = self._subject.find(seat.key)
         if claim is None or not claim.is_led_by(self._replica.incarnation, seat.epoch):
             return None
@@ -205,7 +206,7 @@ class Coordinator(Generic[Key, M]):
             if seat is not None and seat.machine is not None and self._held_claim(seat) is None:
                 self._drop(seat, ErrorCode.NOT_COORDINATOR)
         brokers = [one.incarnation for one in self._replica.state.brokers.by_node.values()]
-        # Our own incarnation is known only after the entry that made it.
+        # Our own incarnation is known only after the entry that created it.
         brokers.append(self._replica.incarnation)
         if brokers != self._brokers:
             self._brokers = brokers
@@ -228,7 +229,7 @@ class Coordinator(Generic[Key, M]):
             self.timer.set(seat.key, None)
         seat.drop(code)
 
-    # Events that no request brings.
+    # Events without a request.
 
     def _lost(self, key: Key, held: HeldRequest) -> None:
         held.abandon()
@@ -238,6 +239,6 @@ class Coordinator(Generic[Key, M]):
 
     def _tick(self, key: Key) -> None:
         seat = self._seats.get(key)
-        # One that is busy is scheduled when it is not.
+        # A busy seat is scheduled when it becomes free.
         if seat is not None and not seat.is_busy:
             self._driver.give(seat, Tick())

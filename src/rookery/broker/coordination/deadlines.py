@@ -1,4 +1,4 @@
-"""When each of several things is due, where most are put off again and again."""
+"""Deadlines of many keys, most of which are postponed repeatedly."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Key = TypeVar("Key", bound=Hashable)
 
 
 class Deadlines(Generic[Key]):
-    """Moments by key; keys can be ordered. Putting a moment off leaves the heap alone."""
+    """Due times by key; keys must be orderable. Postponing a deadline does not touch the heap."""
 
     __slots__ = ("_due", "_heap", "_queued")
 
@@ -19,13 +19,13 @@ class Deadlines(Generic[Key]):
         self._due: dict[Key, int] = {}
         self._heap: list[tuple[int, Any]] = []
         self._queued: dict[Key, int] = {}
-        """The earliest moment at which the heap holds a key."""
+        """The earliest time at which the heap holds a key."""
 
     @property
     def next_ms(self) -> int | None:
-        """Return a moment before which nothing is due; None if nothing ever is.
+        """Return a time before which nothing is due; None if there are no deadlines.
 
-        Putting a key off does not change this value, so that a heartbeat need not set a timer.
+        Postponing a key does not change this value, so a heartbeat does not need to set a timer.
         """
         return self._heap[0][0] if self._due else None
 
@@ -33,7 +33,7 @@ class Deadlines(Generic[Key]):
         return key in self._due
 
     def set(self, key: Key, due_ms: int) -> None:
-        """Let the key be due then, and at no other moment."""
+        """Set the deadline of a key, replacing any earlier one."""
         self._due[key] = due_ms
         queued = self._queued.get(key)
         if queued is None or due_ms < queued:
@@ -41,14 +41,14 @@ class Deadlines(Generic[Key]):
             heapq.heappush(self._heap, (due_ms, key))
 
     def cancel(self, key: Key) -> None:
-        """Let the key not be due at all."""
+        """Remove the deadline of a key."""
         self._due.pop(key, None)
         if not self._due:
             self._heap.clear()
             self._queued.clear()
 
     def take(self, now_ms: int, limit: int = sys.maxsize) -> list[Key]:
-        """Remove and return what is due by now, up to a number of keys."""
+        """Remove and return the keys that are due, at most `limit` of them."""
         taken: list[Key] = []
         while self._due and self._heap[0][0] <= now_ms and len(taken) < limit:
             moment, key = heapq.heappop(self._heap)

@@ -1,9 +1,10 @@
-"""Gives events to machines and carries out their effects.
+"""Passes events to machines and carries out their effects.
 
     event ──► machine.on ──► no Persist: replies
                         └──► Persist: replies once it is applied
 
-Persists of requests that come together share a proposal. While it is on its way the seat is busy.
+Persists of requests that arrive together share a proposal. The seat is busy while the proposal is
+in flight.
 """
 
 from __future__ import annotations
@@ -35,10 +36,10 @@ class Driver(Generic[Key, M]):
         """Drive nothing yet.
 
         Args:
-            replica: persists are proposed to it.
-            subject: how machines are driven and persisted.
-            timer: gets the machines' deadlines.
-            drop: gives a seat up, whose requests are refused with the code.
+            replica: receives the proposals of persists.
+            subject: defines how machines are driven and persisted.
+            timer: receives the machines' deadlines.
+            drop: drops a seat; its requests are refused with the code.
         """
         self._replica = replica
         self._subject = subject
@@ -46,7 +47,7 @@ class Driver(Generic[Key, M]):
         self._drop = drop
 
     def give(self, seat: Seat[Key, M], event: Event) -> None:
-        """Have the machine take an event, and carry out the effects."""
+        """Pass an event to the machine, and carry out the effects."""
         assert seat.machine is not None  # noqa: S101 (no seat is free without one)
         if isinstance(event, MachineRequest):
             seat.held[event.token] = None
@@ -60,7 +61,7 @@ class Driver(Generic[Key, M]):
 
     def lose(self, seat: Seat[Key, M], held: HeldRequest) -> None:
         """Report to the machine that the client of a held request has disconnected."""
-        # An answer that waits for its persist is none that the machine holds.
+        # The machine no longer holds a response that waits for its persist.
         if not seat.takes_events or seat.batch is not None:
             seat.waiting.append(
                 WaitingWork(partial(self._lose, held), _refuse_nothing, is_event=True)
@@ -74,7 +75,7 @@ class Driver(Generic[Key, M]):
             self._timer.set(seat.key, seat.machine.deadline_ms)
 
     def fail(self, seat: Seat[Key, M], error: Exception) -> None:
-        """Give a seat up; the next request loads what was persisted."""
+        """Drop a seat; the next request loads the persisted state."""
         self._subject.report(seat.key, "cannot be coordinated", error)
         self._drop(seat, ErrorCode.COORDINATOR_NOT_AVAILABLE)
 
@@ -86,7 +87,7 @@ class Driver(Generic[Key, M]):
                 self.schedule(seat)
                 return
             seat.batch = EventBatch(machine)
-            # What else comes in this turn of the loop, or waits in line, shares the proposal.
+            # Other events of this loop iteration, and waiting ones, share the proposal.
             asyncio.get_running_loop().call_soon(self._persist, seat)
         seat.batch.add(machine, effects)
 
@@ -107,7 +108,7 @@ class Driver(Generic[Key, M]):
     def _persisted(
         self, seat: Seat[Key, M], replies: list[Reply], done: asyncio.Future[list[Outcome]]
     ) -> None:
-        """Answer, if the new state counts; else another broker coordinates the key."""
+        """Send the replies if the new state was accepted; otherwise drop the seat."""
         is_known = not done.cancelled() and done.exception() is None
         if seat.is_dropped:
             return
@@ -133,4 +134,4 @@ def _reply(seat: Seat[Key, M], replies: list[Reply]) -> None:
 
 
 def _refuse_nothing(_code: ErrorCode) -> None:
-    """Refuse nothing: the client has disconnected."""
+    """Do nothing: the client has disconnected."""

@@ -1,9 +1,9 @@
-"""What a coordinator drives: a machine takes events and returns effects.
+"""The interface that a coordinator drives: a machine takes events and returns effects.
 
-A machine does no I/O, has no clock and no randomness: time and new member ids come with events.
-When effects hold a `Persist`, the coordinator carries out the others, and those of later events,
-only after that was applied: no client learns what a crash could take back. The machine may get its
-next events before.
+A machine does no I/O and has no clock and no randomness: time and new member ids come with events.
+If the effects contain a `Persist`, the coordinator delays the other effects, and those of later
+events, until it is applied. So no client sees a result that a crash could undo. The machine can
+receive further events before that.
 """
 
 from __future__ import annotations
@@ -16,21 +16,21 @@ from rookery.wire.message import Message
 
 
 class TopicInfo(NamedTuple):
-    """What a machine must know of a topic."""
+    """The topic properties that a machine needs."""
 
     id: bytes
     partitions: int
 
 
 class TopicLookup(Protocol):
-    """The cluster's topics as they are when an event happens; a machine looks at no other time."""
+    """The cluster's topics at the time of an event; a machine reads them only then."""
 
     @property
     def mark(self) -> object:
-        """Something that differs whenever a topic has come or gone; growth does not show."""
+        """A value that changes whenever a topic is created or deleted, but not when one grows."""
 
     def find(self, name: str) -> TopicInfo | None:
-        """Return a topic, if it is there."""
+        """Return a topic if it exists."""
 
     def names(self) -> list[str]:
         """Return the names of all topics."""
@@ -55,13 +55,13 @@ class MachineRequest:
     """A client's request."""
 
     token: Any
-    """Names the request in a later `Reply`."""
+    """Identifies the request in a later `Reply`."""
     message: Message
     version: int
     client_id: str
     client_host: str
     new_member_id: str
-    """A member id that is not in use, for a client that joins."""
+    """An unused member id, for a client that joins."""
     topics: TopicLookup = NoTopics()  # noqa: RUF009 (it has no state)
     """For machines that assign partitions themselves."""
 
@@ -82,7 +82,7 @@ Event = MachineRequest | ClientGone | Tick
 
 
 class Reply(NamedTuple):
-    """Answer a request, which may have been held."""
+    """Answer a request, which may have been held for some time."""
 
     token: Any
     response: Message
@@ -93,9 +93,9 @@ class Persist:
     """Write the new state to the cluster log."""
 
     whole: bytes | Callable[[], bytes]
-    """The whole state, or a function that encodes it; to be called before the next event."""
+    """The whole state, or a function that encodes it; it must be called before the next event."""
     change: bytes = b""
-    """What has changed since the last persist; empty if the machine does not know."""
+    """The change since the last persist; empty if the machine does not track it."""
 
     @property
     def body(self) -> bytes:
@@ -107,11 +107,11 @@ Effect = Reply | Persist
 
 
 class Machine(Protocol):
-    """The state of one key, in memory."""
+    """The in-memory state of one key."""
 
     @property
     def deadline_ms(self) -> int | None:
-        """When a `Tick` is wanted; None while nothing is awaited."""
+        """The time of the next `Tick`; None if no tick is needed."""
 
     def on(self, event: Event, now_ms: int) -> list[Effect]:
-        """Take an event; return its effects, in order."""
+        """Process an event; return its effects, in order."""

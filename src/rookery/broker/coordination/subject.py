@@ -1,4 +1,4 @@
-"""What a coordinator must know of the keys that it coordinates: the port `KeySubject`."""
+"""The port `KeySubject`: defines how a coordinator handles its keys."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from rookery.wire.message import Message
 
 
 class KeyClaim(Protocol):
-    """Who coordinates a key, as the cluster log says."""
+    """The claim on a key, as recorded in the cluster log."""
 
     @property
     def version(self) -> int:
-        """The number of persists that count so far."""
+        """The number of accepted persists so far."""
 
     def is_led_by(self, incarnation: int, epoch: int) -> bool:
-        """Whether an incarnation holds the claim, in this epoch."""
+        """Return whether an incarnation holds the claim in this epoch."""
 
 
 class KeySubject(Protocol[Key, M]):
@@ -28,25 +28,25 @@ class KeySubject(Protocol[Key, M]):
     """
 
     def is_ours(self, key: Key) -> bool:
-        """Whether this broker is the one to claim a key, as far as the log is applied here."""
+        """Return whether this broker must claim the key, according to the state applied here."""
 
     def find(self, key: Key) -> KeyClaim | None:
-        """Return the claim of a key; None if there is no such key."""
+        """Return the claim of a key; None if the key does not exist."""
 
     def claim(self, key: Key) -> Message:
         """Return the event that claims a key; the value of its outcome is the claim's epoch."""
 
     def load(self, key: Key, now_ms: int) -> M:
-        """Return the machine of a key as it was persisted; a new one if there is no such key."""
+        """Return the persisted machine of a key; a new one if the key does not exist."""
 
     def on(self, key: Key, machine: M, event: Event, now_ms: int) -> tuple[M, list[Effect]]:
-        """Give an event to a machine; return the key's machine from now on, and the effects."""
+        """Pass an event to a machine; return the key's machine afterwards, and the effects."""
 
     def events(self, seat: Seat[Key, M], machine: M, persists: Sequence[Persist]) -> list[Message]:
-        """Return the events that persist a machine, whose last outcome is the new version.
+        """Return the events that persist a machine; the last outcome is the new version.
 
-        The machine is the one that asked for the last persist; the seat may have another by now.
+        The machine is the one that requested the last persist; the seat may have another by now.
         """
 
     def report(self, key: Key, problem: str, error: Exception) -> None:
-        """Log a failure, with the key."""
+        """Log a failure with its key."""

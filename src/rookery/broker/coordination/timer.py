@@ -1,4 +1,4 @@
-"""Gives machines the time: one timer of the event loop for the deadlines of all keys."""
+"""One event-loop timer for the deadlines of all keys."""
 
 from __future__ import annotations
 
@@ -10,26 +10,26 @@ from rookery.broker.coordination.deadlines import Deadlines
 from rookery.broker.coordination.seats import Key
 from rookery.clock import Clock
 
-# While something has a deadline, we look at the clock this often at least …
+# While there are deadlines, the clock is read at least this often …
 _LOOK_MS: Final = 1_000
-# … so that after such a gap this process, or its machine, must have stood still.
+# … so a gap of this length means that the process or its host was suspended.
 _STANDSTILL_MS: Final = 3_000
-# Keys that get a tick in one turn of the event loop.
+# The maximum number of keys that get a tick per event-loop iteration.
 _TICKS: Final = 25
 
 
 class DeadlineTimer(Generic[Key]):
     """Calls back for each key whose deadline has passed.
 
-    Time in which this process did not run does not count, since heartbeats may have waited unread
-    in its sockets meanwhile.
+    Time in which this process did not run does not count, since heartbeats may have been waiting
+    unread in its sockets.
     """
 
     def __init__(self, clock: Clock, tick: Callable[[Key], None]) -> None:
-        """Start with no deadline.
+        """Start without deadlines.
 
         Args:
-            clock: the monotonic one counts.
+            clock: its monotonic time is used.
             tick: called with each key that is due.
         """
         self._clock = clock
@@ -42,7 +42,7 @@ class DeadlineTimer(Generic[Key]):
         self._is_stopped = False
 
     def now_ms(self) -> int:
-        """Return the time that has passed for members: monotonic, without standstills."""
+        """Return the monotonic time without the periods in which this process did not run."""
         real = self._clock.monotonic_ms()
         gap, self._last_ms = real - self._last_ms, real
         if gap > _STANDSTILL_MS:
@@ -50,7 +50,7 @@ class DeadlineTimer(Generic[Key]):
         return real - self._stood_still_ms
 
     def set(self, key: Key, due_ms: int | None) -> None:
-        """Let a key be due at that moment and no other; None for never."""
+        """Set the deadline of a key, replacing any earlier one; None removes it."""
         if due_ms is None:
             self._deadlines.cancel(key)
             return
@@ -59,7 +59,7 @@ class DeadlineTimer(Generic[Key]):
             self._arm()
 
     def stop(self) -> None:
-        """Call back no more."""
+        """Stop calling back."""
         self._is_stopped = True
         if self._timer is not None:
             self._timer.cancel()
@@ -67,7 +67,7 @@ class DeadlineTimer(Generic[Key]):
     def look(self) -> None:
         """Call back for keys that are due."""
         self._timer = None
-        # The rest is due at once, after other tasks had their turn.
+        # The rest is due immediately, after other tasks have run.
         for key in self._deadlines.take(self.now_ms(), _TICKS):
             self._tick(key)
         self._arm()

@@ -1,1 +1,1 @@
-"""Consumer groups: one pure state machine a protocol, and the coordinator that drives them."""
+"""Consumer groups: one pure state machine per protocol, and the coordinator that drives them."""

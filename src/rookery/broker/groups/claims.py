@@ -1,8 +1,8 @@
 """Claims groups with members for this broker before a client asks for them.
 
-A group's sessions are timed by the broker that holds its claim. After a restart, or when the hash
-moves a group to another broker, members that died meanwhile never ask for it: without a claim they
-would stay members for ever, and their offsets could be neither reset nor expired.
+The broker that holds a group's claim times its sessions. After a restart, or when the hash moves a
+group to another broker, members that died in between never ask for it. Without a claim they would
+stay members forever, and their offsets could be neither reset nor expired.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from rookery.cluster.state.groups import Group
 from rookery.errors import ApiError, ErrorCode
 from rookery.service.looppace import LoopPace
 
-# Claims that share an entry; each decodes a group when the entry is applied.
+# The number of claims per entry; each one decodes a group when the entry is applied.
 _AT_ONCE: Final = 50
 
 
@@ -31,15 +31,15 @@ class GroupClaims:
         self._clock = clock
 
     async def run(self) -> int:
-        """Claim what is missing, if anything may be; return the number of claims.
+        """Claim groups that may lack a coordinator; return the number of claims.
 
         Raises:
-            Error: the cluster log is out of reach; the next run tries again.
+            Error: the cluster log is unreachable; the next run retries.
         """
         if not self._groups.may_lack_claims:
             return 0
         await self._replica.barrier()
-        # What changes from here on is for the next run.
+        # Later changes are handled by the next run.
         self._groups.may_lack_claims = False
         try:
             return await self._claim_all()
@@ -68,7 +68,7 @@ class GroupClaims:
 
 
 async def _settle(batch: list[asyncio.Future[None]]) -> int:
-    """Wait for claims; return how many hold."""
+    """Wait for claims; return the number that succeeded."""
     results = await asyncio.gather(*batch, return_exceptions=True)
     failures = [one for one in results if isinstance(one, BaseException)]
     for failure in failures:
@@ -79,4 +79,4 @@ async def _settle(batch: list[asyncio.Future[None]]) -> int:
 
 
 def _claim_only(_seat: GroupSeat) -> None:
-    """Do nothing: the claim alone starts the timers."""
+    """Do nothing; the claim itself starts the timers."""

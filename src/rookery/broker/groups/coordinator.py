@@ -14,29 +14,29 @@ from rookery.cluster.state.groups import Group
 
 
 class GroupCoordinator(Coordinator[str, GroupMachine]):
-    """Coordinates groups by their ids, and looks at those that it does not coordinate.
+    """Coordinates groups by their ids, and reads those that other brokers coordinate.
 
-    A group is claimed when it is first asked for, or by `claims.py` if it has members.
+    A group is claimed on its first request, or by `claims.py` if it has members.
     """
 
     def __init__(self, replica: Replica, clock: Clock, kinds: Kinds) -> None:
         self.subject = GroupSubject(replica, kinds)
         super().__init__(replica, clock, self.subject)
         self.topics = ReplicaTopics(replica)
-        """The cluster's topics, which machines see with each request."""
+        """The cluster's topics, which are passed to machines with each request."""
         self._summaries = Summaries(self._decode)
 
     def machine(self, group: Group) -> GroupMachine:
-        """Return a group's machine to look at: the one that runs, or what was persisted.
+        """Return a group's machine for reading: the running one, or the persisted state.
 
         Raises:
-            Corrupt: what was persisted cannot be decoded.
+            Corrupt: the persisted state cannot be decoded.
         """
         machine = self.running(group.id)
         return self._decode(group) if machine is None else machine
 
     def summary(self, group: Group) -> GroupSummary | None:
-        """Return a group's summary; None if what was persisted cannot be decoded."""
+        """Return a group's summary; None if the persisted state cannot be decoded."""
         machine = self.running(group.id)
         if machine is not None:
             return summarize(machine)

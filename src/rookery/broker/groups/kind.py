@@ -1,4 +1,4 @@
-"""What the broker must know of a kind of group: a row of the table in `kindtable.py`."""
+"""The description of a kind of group: a row of the table in `kindtable.py`."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ def _no_configs(_group_id: str) -> Mapping[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class GroupSettings:
-    """What a user can set of groups."""
+    """The user settings for groups."""
 
     classic: ClassicSettings = field(default_factory=ClassicSettings)
     consumer: ConsumerSettings = field(default_factory=ConsumerSettings)
     configs: Callable[[str], Mapping[str, str]] = _no_configs
-    """Returns what is set for one group, by Kafka's names."""
+    """Returns the settings of one group, by Kafka's names."""
 
 
 class StoredGroup(NamedTuple):
@@ -39,7 +39,7 @@ class StoredGroup(NamedTuple):
     body: bytes
     """The whole state."""
     changes: Sequence[bytes] = ()
-    """What was persisted since, by `Persist.change`."""
+    """The changes persisted since then, by `Persist.change`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,30 +47,30 @@ class GroupKind(Generic[GM]):
     """One kind of group; its machines have the same name as `kind`."""
 
     name: str
-    """As it is persisted, and as Kafka's ListGroups calls it."""
+    """The name in the persisted state and in Kafka's ListGroups."""
     joined_by: Api[Any, Any]
     """The API by which clients create and join such a group."""
     answers: tuple[Api[Any, Any], ...]
     """The APIs that its machines answer; they include `joined_by`."""
     new: Callable[[str, GroupSettings, int], GM]
-    """Returns a group without members, by id and settings; its epochs come after the one given."""
+    """Returns a group without members, by id and settings; its epochs start after the given one."""
     load: Callable[[StoredGroup, GroupSettings, int], GM]
-    """Returns a persisted group; the time of every member begins at the moment given.
+    """Returns a persisted group; the timeouts of its members start at the given time.
 
-    It raises Corrupt if the body is none of this kind.
+    It raises Corrupt if the body is not of this kind.
     """
     on: Callable[[GM, Event, GroupSettings, int], Step] | None = None
-    """Gives an event to a machine, which may become one of another kind; None: `Machine.on`."""
+    """Passes an event to a machine, which can change its kind; None: `Machine.on`."""
     succeeds: frozenset[str] = frozenset()
-    """The kinds whose groups may become groups of this kind when a client joins by `joined_by`."""
+    """The kinds whose groups can become groups of this kind when a client joins by `joined_by`."""
     upgrade: Callable[[Any, MachineRequest, GroupSettings, int], Step] | None = None
-    """Lets such a client into a group with members of a kind that this one succeeds."""
+    """Admits such a client to a group with members of a kind that this one succeeds."""
     mismatch: ErrorCode = ErrorCode.GROUP_ID_NOT_FOUND
-    """The answer to `joined_by` for a group that is of another kind and stays so."""
+    """The error for `joined_by` if the group is of another kind and cannot change it."""
     is_initial: bool = False
     """Whether a group is of this kind until its first state is persisted."""
 
 
 def is_persisted(effects: Sequence[Effect]) -> bool:
-    """Whether an event has changed what is persisted of a group."""
+    """Return whether an event has changed the persisted state of a group."""
     return any(isinstance(effect, Persist) for effect in effects)

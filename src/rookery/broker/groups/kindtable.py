@@ -1,11 +1,11 @@
-"""All kinds of groups, and which of them a group is of: that of the protocol its members speak.
+"""All kinds of groups, and the choice of a group's kind by the protocol of its members.
 
     request ──► of an API that the group's kind answers ──► its machine
            └──► of another kind's `joined_by`: the group becomes one of that kind, or refuses
 
-A group without members takes the kind of the client that joins next, if that kind succeeds the
-group's. A group with members changes its kind only as the row of the other kind says. Its numbers
-go on: no epoch of one protocol is ever a generation of the other.
+A group without members takes the kind of the next client that joins, if that kind succeeds the
+group's. A group with members changes its kind only as defined by the row of the other kind. Its
+numbers continue: no epoch of one protocol is ever a generation of the other.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from rookery.errors import Corrupt, ErrorCode
 
 @cache
 def group_kinds() -> tuple[GroupKind[Any], ...]:
-    """Return the row of every file in `groups/kinds`."""
+    """Return the row of every module in `groups/kinds`."""
     names = [module.name for module in pkgutil.iter_modules(folder.__path__)]
     return tuple(import_module(f"{folder.__name__}.{name}").KIND for name in names)
 
 
 class Kinds:
-    """Builds the machines of groups, and drives them."""
+    """Creates and drives the machines of groups."""
 
     def __init__(
         self, settings: GroupSettings, rows: Iterable[GroupKind[Any]] | None = None
@@ -39,8 +39,8 @@ class Kinds:
         """Index the table.
 
         Args:
-            settings: what a user has set.
-            rows: the kinds that there are; None for those of the folder.
+            settings: the user settings.
+            rows: the kinds of groups; None for those in the folder.
         """
         rows = group_kinds() if rows is None else tuple(rows)
         self._settings = settings
@@ -53,14 +53,14 @@ class Kinds:
     def load(
         self, group_id: str, kind: str, body: bytes, now_ms: int, changes: Sequence[bytes] = ()
     ) -> GroupMachine:
-        """Return a group's machine, with every member's time beginning now.
+        """Return a group's machine; the timeouts of its members start now.
 
         Args:
-            group_id: which group.
+            group_id: the id of the group.
             kind: the name of its kind; empty for a group that was never persisted.
-            body: what was persisted of it as a whole.
-            now_ms: the moment.
-            changes: what was persisted since, by `Persist.change`.
+            body: its persisted state.
+            now_ms: the current time.
+            changes: the changes persisted since then, by `Persist.change`.
 
         Raises:
             Corrupt: the body is not one of this kind, or the kind is newer than this program.
@@ -78,7 +78,7 @@ class Kinds:
         return machine
 
     def on(self, group_id: str, machine: GroupMachine, event: Event, now_ms: int) -> Step:
-        """Give an event to a machine; return the group's machine from now on, and the effects."""
+        """Pass an event to a machine; return the group's machine afterwards, and the effects."""
         name = machine.kind
         row = self._by_name[name]
         if isinstance(event, MachineRequest):
@@ -94,7 +94,7 @@ class Kinds:
     def _convert(
         self, group_id: str, machine: GroupMachine, event: MachineRequest, now_ms: int
     ) -> Step:
-        """Let a client in that speaks the protocol of another kind, or refuse it."""
+        """Admit a client that uses the protocol of another kind, or refuse it."""
         row = self._joined_by.get(type(event.message))
         if row is None:
             return machine, [self._refuse(event, ErrorCode.UNKNOWN_MEMBER_ID)]
@@ -102,7 +102,7 @@ class Kinds:
         if machine.is_empty and (is_successor or not machine.epoch):
             other: GroupMachine = row.new(group_id, self._settings, machine.epoch)
             effects = other.on(event, now_ms)
-            # A request that neither joins a member nor makes one wait changes nothing.
+            # A request that neither adds a member nor makes one wait changes nothing.
             is_taken = is_persisted(effects) or other.deadline_ms is not None
             return (other if is_taken else machine), effects
         if is_successor and row.upgrade is not None and not machine.is_empty:

@@ -1,4 +1,4 @@
-"""How many records each group has still to read, as metrics of the broker that coordinates it."""
+"""The lag of each group in records, as metrics of the broker that coordinates it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rookery.cluster.replica import Replica
 from rookery.cluster.state.groups import Group, unpack_offset
 from rookery.service.looppace import LoopPace
 
-# `GroupLag` has its own bound: one child for all others would add up unrelated numbers.
+# `GroupLag` has its own limit: one child for all others would sum unrelated numbers.
 _UNBOUNDED: Final = 1_000_000
 
 LAG: Final = metrics.gauges(
@@ -29,18 +29,18 @@ OMITTED: Final = metrics.gauge(
 
 
 class GroupLag:
-    """Brings the lag of this broker's groups up to date."""
+    """Updates the lag metrics of this broker's groups."""
 
     def __init__(
         self, groups: GroupCoordinator, replica: Replica, clock: Clock, limit: int
     ) -> None:
-        """Show nothing yet.
+        """Expose nothing yet.
 
         Args:
-            groups: says which groups are this broker's.
-            replica: has the offsets, and the ends of partitions.
+            groups: determines which groups belong to this broker.
+            replica: has the offsets and the ends of partitions.
             clock: paces the work.
-            limit: how many partitions are shown; the work is bounded by it as well.
+            limit: the maximum number of partitions to expose, which also limits the work.
         """
         self._groups = groups
         self._replica = replica
@@ -50,7 +50,7 @@ class GroupLag:
         self._refreshing = asyncio.Lock()
 
     async def refresh(self) -> None:
-        """Set the metrics, with pauses for other work; those of removed offsets go."""
+        """Set the metrics, with pauses for other work; remove those of deleted offsets."""
         async with self._refreshing:
             pace, omitted = LoopPace(self._clock), 0
             shown: set[tuple[str, str, str]] = set()
@@ -59,7 +59,8 @@ class GroupLag:
                 if not group.offsets or not self._groups.is_ours(group.id):
                     continue
                 size = sum(map(len, group.offsets.values()))
-                # A group is shown as a whole or not at all: half of it would look like all of it.
+                # A group is exposed completely or not at all: a part of it would look like all of
+                # it.
                 if len(shown) + size > self._limit:
                     omitted += size
                     continue

@@ -1,4 +1,4 @@
-"""What a group is to the broker: a machine that can be listed, and may guard offsets."""
+"""The broker's interface to a group: a machine that can be listed and can guard offsets."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ class GroupMachine(Machine, Protocol):
 
     @property
     def state_name(self) -> str:
-        """The group's state in Kafka's words, such as Empty or PreparingRebalance."""
+        """The group's state under Kafka's name, such as Empty or PreparingRebalance."""
 
     @property
     def protocol_type(self) -> str:
-        """The protocol type that ListGroups shows; empty if no member has named one."""
+        """The protocol type that ListGroups reports; empty if no member has named one."""
 
     @property
     def epoch(self) -> int:
@@ -46,25 +46,25 @@ class CommitGate(Protocol):
         is_transactional: bool = False,
         version: int = 9,
     ) -> ErrorCode:
-        """Say whether a member may commit offsets; -1 and "" are a client without membership.
+        """Check whether a member can commit offsets; -1 and "" are a client without membership.
 
-        The version is that of OffsetCommit, which members of new groups must be able to read.
+        The version is that of the OffsetCommit; members of new groups need one with member epochs.
         """
 
     def check_fetch(self, member_id: str | None, epoch: int) -> ErrorCode:
-        """Say whether a member may see offsets; None and -1 are a client without membership."""
+        """Check whether a member can read offsets; None and -1 are a client without membership."""
 
     def subscribes(self, topic: str) -> bool:
-        """Whether a member reads the topic: its offsets are in use."""
+        """Return whether a member subscribes to the topic, so that its offsets are in use."""
 
 
 def gate_of(machine: Any) -> CommitGate | None:
-    """Return a machine as the guard of its group's offsets; None if members commit none."""
-    # mypy does not see that a class is hashable.
+    """Return the machine as the guard of its group's offsets; None if members commit none."""
+    # mypy does not recognise that a class is hashable.
     return machine if _is_gate(type(machine)) else None  # type: ignore[arg-type]
 
 
 @cache
 def _is_gate(machine: type) -> bool:
-    # A microsecond, and 25 for `isinstance` of a protocol: too much for every commit.
+    # This takes 1 µs. `isinstance` with a protocol takes 25 µs, too much for every commit.
     return issubclass(machine, CommitGate)

@@ -1,12 +1,12 @@
-"""From one group protocol to the other, with members.
+"""Migration of groups with members between the two group protocols.
 
     classic ──the first member of the consumer protocol joins──► consumer, and mixed at first
        ▲                                                              │
        └──────the last one goes, and classic members are left─────────┘
 
-Upwards, everybody keeps what it has: a classic generation becomes the epoch in which all members
-are, and what they were assigned becomes both what they own and what they shall own. Downwards,
-members have to join again, unless all of them have what they shall have.
+On an upgrade, all members keep their partitions. The classic generation becomes the epoch of all
+members, and their assignments become both their current partitions and their target. On a
+downgrade, members must rejoin unless all of them have reached their target.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from rookery.wire.protocols.consumer import read_subscription
 
 
 def why_not_up(group: Rebalance, settings: ConsumerSettings) -> str:
-    """Return what keeps a classic group with members from going up; empty if nothing does."""
+    """Return why a classic group with members cannot be upgraded; empty if it can."""
     if not settings.may_upgrade:
         return f"the migration policy is {settings.migration_policy}"
     if group.protocol_type != CONSUMER:
@@ -46,10 +46,10 @@ def why_not_up(group: Rebalance, settings: ConsumerSettings) -> str:
 def upgrade(
     before: Rebalance, settings: ConsumerSettings, topics: TopicLookup, now_ms: int
 ) -> Consumer:
-    """Return the consumer group that a classic group becomes; the classic one stays as it is.
+    """Return the consumer group for a classic group, which is not modified.
 
     Raises:
-        ProtocolError: what its members say is not the consumers' embedded protocol.
+        ProtocolError: the members' metadata is not the embedded consumer protocol.
     """
     group = ConsumerGroup(before.group_id, settings, before.generation, before.settings)
     taken: set[Place] = set()
@@ -65,14 +65,14 @@ def upgrade(
 def _upgraded(
     classic: RosterMember, group: Rebalance, topics: TopicLookup, taken: Places
 ) -> GroupMember:
-    """Return a classic member as one of a consumer group: with all it has, and nothing more."""
+    """Return a classic member as a member of a consumer group, with its current partitions."""
     terms = ClassicTerms(classic.session_timeout_ms, dict(classic.protocols))
-    read_subscription(terms.protocols[terms.protocol])  # the one that later assignments go by
+    read_subscription(terms.protocols[terms.protocol])  # later assignments use this one
     subscription = read_subscription(terms.protocols[group.protocol or terms.protocol])
     if classic.assignment:
         owned = assigned_places(classic.assignment, topics)
     else:
-        # Nothing is known of it but what it said itself: a rebalance was broken off.
+        # A rebalance was interrupted: only the member's own report is known.
         owned = places_of(subscription.owned_partitions, topics)
     return GroupMember(
         member_id=classic.member_id,
@@ -82,7 +82,7 @@ def _upgraded(
         client_host=classic.client_host,
         rebalance_timeout_ms=classic.rebalance_timeout_ms,
         names=frozenset(subscription.topics),
-        # A partition has one owner here, whatever the members' own assignor may have done.
+        # A partition has one owner here, even if the members' own assignor chose several.
         holding=MemberHolding(group.generation, owned - taken),
         previous_epoch=group.generation,
         classic=terms,
@@ -90,10 +90,10 @@ def _upgraded(
 
 
 def downgrade(before: ConsumerGroup, now_ms: int) -> Classic:
-    """Return the classic group that a consumer group becomes, all of whose members are classic.
+    """Return the classic group for a consumer group with only classic members.
 
-    Its generation is the last epoch that a member was told: whoever has come that far goes on
-    heartbeating, and is told to join again.
+    Its generation is the last epoch that members were sent. Members in that epoch continue to send
+    heartbeats and are asked to rejoin.
     """
     group = Rebalance(before.group_id, before.classic)
     group.state, group.generation = ClassicState.STABLE, before.target_epoch

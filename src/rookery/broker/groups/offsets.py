@@ -1,4 +1,4 @@
-"""Offsets of groups into the log: committed and forgotten under the coordinator's claim."""
+"""Commits and deletes group offsets in the log, under the coordinator's claim."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from rookery.cluster.replica import Replica
 from rookery.cluster.state.outcome import Outcome
 from rookery.errors import ApiError, ErrorCode
 
-# An entry is bounded, and others want room in it too.
+# The size of an entry is limited, and other proposals need room in it too.
 _PART_BYTES: Final = 128 * 1024
 _OFFSET_BYTES: Final = 64
 _PART_PLACES: Final = 4_000
@@ -31,23 +31,23 @@ Proposals = list["asyncio.Future[list[Outcome]]"]
 
 @dataclass(frozen=True, slots=True)
 class CommitAuthor:
-    """Who commits: a member, or with -1 and an empty id a client without membership."""
+    """The committing client: a member or, with -1 and an empty id, a client without membership."""
 
     group_id: str
     member_id: str
     generation: int
     instance_id: str | None
     version: int = 9
-    """That of the OffsetCommit."""
+    """The version of the OffsetCommit."""
 
     @property
     def is_member(self) -> bool:
-        """Whether it says that it is one; then there must be a group."""
+        """Whether it commits as a member; then the group must exist."""
         return self.generation >= 0
 
 
 def commit_gate(seat: GroupSeat) -> CommitGate:
-    """Return what guards a group's offsets.
+    """Return the guard of a group's offsets.
 
     Raises:
         ApiError: GROUP_ID_NOT_FOUND, as in Kafka, if groups of this kind commit no offsets.
@@ -64,10 +64,10 @@ async def commit(
     who: CommitAuthor,
     offsets: Sequence[OffsetCommitted],
 ) -> list[ErrorCode]:
-    """Commit offsets; return what became of each.
+    """Commit offsets; return the result of each.
 
     Raises:
-        ApiError: the committer may not, or the coordinator is another broker.
+        ApiError: the commit is refused, or the coordinator is another broker.
     """
 
     def propose(seat: GroupSeat) -> Proposals:
@@ -75,7 +75,7 @@ async def commit(
             who.member_id, who.generation, who.instance_id, version=who.version
         )
         if not seat.epoch:
-            code = ErrorCode.ILLEGAL_GENERATION  # there is no such group, so it has none
+            code = ErrorCode.ILLEGAL_GENERATION  # the group does not exist, so it has no generation
         if code is not ErrorCode.NONE:
             raise ApiError(code, f"a commit for group {who.group_id!r}")
         return [
@@ -99,10 +99,10 @@ async def delete(
     places: Sequence[OffsetPlace],
     is_in_use: Callable[[CommitGate, OffsetPlace], bool],
 ) -> list[ErrorCode]:
-    """Forget offsets, but those that are in use; return what became of each.
+    """Delete offsets except those in use; return the result of each.
 
     Raises:
-        ApiError: there is no such group, or its coordinator is another broker.
+        ApiError: the group does not exist, or its coordinator is another broker.
     """
 
     def propose(seat: GroupSeat) -> tuple[list[bool], Proposals]:
@@ -123,10 +123,10 @@ async def delete(
 
 
 async def outcomes_of(proposals: Proposals) -> list[Outcome]:
-    """Return what became of proposals of one event each, all of which must count.
+    """Return the outcomes of proposals with one event each, all of which must succeed.
 
     Raises:
-        ApiError: one was refused, or it is not known whether it counts.
+        ApiError: one was refused, or its outcome is unknown.
     """
     results = await asyncio.gather(*proposals, return_exceptions=True)
     outcomes: list[Outcome] = []

@@ -1,8 +1,9 @@
-"""The end of groups and of offsets: because somebody wants it, or because nobody has for long.
+"""Deletion and expiry of groups and offsets.
 
-Offsets expire as in Kafka (KIP-211): those of a group without members when it has had none, and the
-offset was not committed, for the retention time; those of a group with members only in topics that
-none of these reads. Times are those of the entries, so a broker whose clock is off expires nothing.
+Offsets expire as in Kafka (KIP-211). In a group without members, an offset expires when both the
+last member's departure and the commit are older than the retention time. In a group with members,
+only offsets in topics without a subscription expire. Times are those of the entries, so a broker
+whose clock is wrong expires nothing.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ from rookery.service.looppace import LoopPace
 
 log = logging.getLogger(__name__)
 
-# What an entry has room for; the rest comes with the next look.
+# The limit per entry; the rest follows in the next run.
 _MAX_PLACES: Final = 4_000
 
 _Proposal = asyncio.Future[list[Outcome]]
@@ -44,7 +45,7 @@ async def remove(groups: GroupCoordinator, replica: Replica, group_id: str) -> N
     """Delete a group.
 
     Raises:
-        ApiError: it has members, or is not there, or has another coordinator.
+        ApiError: it has members, does not exist, or has another coordinator.
     """
 
     def propose(seat: GroupSeat) -> _Proposal:
@@ -60,31 +61,31 @@ async def remove(groups: GroupCoordinator, replica: Replica, group_id: str) -> N
         [outcome] = await proposal
     except Error as error:
         raise refusal(error) from error
-    if outcome.error is ErrorCode.REBALANCE_IN_PROGRESS:  # somebody has joined meanwhile
+    if outcome.error is ErrorCode.REBALANCE_IN_PROGRESS:  # a member has joined in the meantime
         raise ApiError(ErrorCode.NON_EMPTY_GROUP, f"group {group_id!r} has members")
     if outcome.error is not ErrorCode.NONE:
         raise ApiError(outcome.error)
 
 
 class Expiry:
-    """Which offsets of one group are kept for too long, at one moment."""
+    """Finds the expired offsets of one group at one time."""
 
     def __init__(
         self, group: Group, subscribes: Callable[[str], bool] | None, moment: ExpiryMoment
     ) -> None:
-        """Look at a group.
+        """Prepare the check of a group.
 
         Args:
-            group: its offsets are looked at.
-            subscribes: whether a member reads a topic; None for a group without members.
-            moment: when, and by which rule.
+            group: the group whose offsets are checked.
+            subscribes: returns whether a member subscribes to a topic; None without members.
+            moment: the time and the retention rule.
         """
         self._subscribes = subscribes
         self._moment = moment
         self._emptied_ms = group.persisted_ms if subscribes is None else -1
 
     def places(self, topic_id: bytes, offsets: Mapping[int, bytes]) -> list[ExpiredPlace]:
-        """Return those of a topic's offsets that have expired."""
+        """Return the expired offsets of a topic."""
         if self._is_used(topic_id):
             return []
         moment, found = self._moment, []
@@ -107,7 +108,7 @@ class Expiry:
 
 
 class ExpiryMoment(NamedTuple):
-    """What the expiry of any group's offsets depends on."""
+    """The inputs of the expiry that are the same for all groups."""
 
     topics: Topics
     now_ms: int
@@ -115,7 +116,7 @@ class ExpiryMoment(NamedTuple):
 
 
 class OffsetRetention:
-    """Forgets offsets, and groups that are nothing any more."""
+    """Deletes expired offsets, and groups without members and offsets."""
 
     def __init__(
         self,
@@ -132,10 +133,10 @@ class OffsetRetention:
         self._is_clock_sound = is_clock_sound
 
     async def run(self) -> None:
-        """Look at every group of this broker's once.
+        """Check every group of this broker once.
 
         Raises:
-            Error: the cluster log is out of reach.
+            Error: the cluster log is unreachable.
         """
         await self._replica.barrier()
         if not self._is_clock_sound():
@@ -167,7 +168,7 @@ class OffsetRetention:
             found += expiry.places(topic_id, group.offsets.get(topic_id, {}))
             if len(found) >= _MAX_PLACES:
                 break
-        # Only groups that have something to lose are claimed for it.
+        # Only groups with something to expire are claimed for it.
         if found or (summary.is_empty and not group.offsets):
             propose = partial(self._propose, found=found[:_MAX_PLACES])
             proposal = await self._groups.run(group.id, propose)
@@ -175,7 +176,7 @@ class OffsetRetention:
                 await proposal
 
     def _propose(self, seat: GroupSeat, found: list[ExpiredPlace]) -> _Proposal | None:
-        """Propose what still holds of what was found, now that nothing else happens to it."""
+        """Check the expired offsets again, now with exclusive access, and propose the expiry."""
         group = self._replica.state.groups.by_id.get(seat.key)
         if group is None or seat.machine is None:
             return None
@@ -189,7 +190,7 @@ class OffsetRetention:
         events: list[OffsetsExpired | GroupExpired] = []
         if places:
             events.append(OffsetsExpired(group_id=group.id, epoch=group.epoch, places=places))
-        # A deadline is that of a client that was given a member id, and is about to join.
+        # A deadline belongs to a client that was given a member id and is about to join.
         is_alone = machine.is_empty and machine.deadline_ms is None
         if is_alone and len(places) == sum(map(len, group.offsets.values())):
             events.append(GroupExpired(group_id=group.id, epoch=group.epoch, version=group.version))
@@ -200,6 +201,6 @@ class OffsetRetention:
 
 
 def _subscribes(machine: GroupMachine | None) -> Callable[[str], bool] | None:
-    """Return what says whether a member reads a topic; None if no member commits offsets."""
+    """Return the subscription check of a group; None if no member commits offsets."""
     gate = None if machine is None or machine.is_empty else gate_of(machine)
     return None if gate is None else gate.subscribes

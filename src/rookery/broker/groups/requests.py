@@ -1,4 +1,4 @@
-"""From a handler to a group's machine: what handlers of all kinds of groups need."""
+"""Passes requests from handlers to group machines; used for all kinds of groups."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ Req = TypeVar("Req", bound=Message)
 Res = TypeVar("Res", bound=Message)
 GM = TypeVar("GM", bound=GroupMachine)
 Answer: TypeAlias = "Res | asyncio.Future[Res | None]"
-"""What a machine says: now, or later."""
+"""A machine's response: now, or as a future."""
 
 
 def hand_over(
     call: Call, api: Api[Req, Res], request: Req, *, creates: bool = False, joins: bool = False
 ) -> Answer[Res]:
-    """Have the machine of the request's group answer it.
+    """Pass the request to the machine of its group.
 
     Args:
-        call: who asks.
-        api: which API it is.
-        request: it names a group.
-        creates: whether the group may come into being by it.
+        call: the call.
+        api: the API of the request.
+        request: names a group.
+        creates: whether the request can create the group.
         joins: whether the client may need a member id.
 
     Raises:
-        ApiError: INVALID_GROUP_ID, if the name is empty.
+        ApiError: INVALID_GROUP_ID if the name is empty.
     """
     group_id: str = cast("Any", request).group_id
     check_group_id(group_id)
@@ -57,7 +57,7 @@ def find_machine(call: Call, group_id: str, machine: type[GM]) -> GM | None:
     """Return the machine of a group of one kind; None if there is no such group.
 
     Raises:
-        ApiError: INVALID_GROUP_ID, if the name is empty; NOT_COORDINATOR, if it is another broker.
+        ApiError: INVALID_GROUP_ID if the name is empty; NOT_COORDINATOR if another broker has it.
     """
     check_group_id(group_id)
     groups = call.services.groups
@@ -69,10 +69,10 @@ def find_machine(call: Call, group_id: str, machine: type[GM]) -> GM | None:
 
 
 async def reach_head(call: Call) -> None:
-    """Have all applied that the log holds, as answers about groups demand.
+    """Apply the log up to its head, as responses about groups require.
 
     Raises:
-        ApiError: the log is out of reach; the client tries again.
+        ApiError: the log is unreachable; the client retries.
     """
     try:
         await call.services.replica.barrier()
@@ -81,7 +81,7 @@ async def reach_head(call: Call) -> None:
 
 
 def refusal(error: BaseException) -> ApiError:
-    """Return the answer to a client when a coordinator fails."""
+    """Return the error to send to a client when a coordinator fails."""
     fenced = isinstance(error, IncarnationFenced)
     code = ErrorCode.NOT_COORDINATOR if fenced else ErrorCode.COORDINATOR_NOT_AVAILABLE
     return ApiError(code, str(error))
@@ -94,5 +94,5 @@ def check_group_id(group_id: str) -> None:
 
 
 def _host(peer: str) -> str:
-    """Return a client's address as Kafka tells it."""
+    """Return a client's address in Kafka's format."""
     return "/" + peer.rpartition(":")[0].strip("[]")

@@ -21,9 +21,9 @@ log = logging.getLogger(__name__)
 
 GroupSeat = Seat[str, GroupMachine]
 
-# An entry is bounded, and others want room in it too.
+# The size of an entry is limited, and other proposals need room in it too.
 _PART_BYTES: Final = 128 * 1024
-# A group is persisted as a whole again when its changes take more than twice the whole.
+# The whole group is persisted again when its changes exceed twice its size.
 _MIN_CHANGES_BYTES: Final = 16 * 1024
 _MAX_CHANGES_BYTES: Final = 1024 * 1024
 
@@ -36,13 +36,13 @@ class GroupSubject:
         self.kinds = kinds
 
     def is_ours(self, group_id: str) -> bool:
-        """Whether the hash chooses this broker, as far as the log is applied here."""
+        """Return whether the hash selects this broker, according to the state applied here."""
         brokers = self._replica.state.brokers
         own = brokers.of(self._replica.incarnation)
         return own is not None and own.node_id == coordinator_of(group_id, brokers.nodes)
 
     def find(self, group_id: str) -> Group | None:
-        """Return a group, which knows its claim."""
+        """Return a group, which contains its claim."""
         return self._replica.state.groups.by_id.get(group_id)
 
     def claim(self, group_id: str) -> Message:
@@ -57,11 +57,11 @@ class GroupSubject:
         return self.decode(group, now_ms)
 
     def decode(self, group: Group, now_ms: int) -> GroupMachine:
-        """Return the machine that a group's last persist makes."""
+        """Return the machine for a group's persisted state."""
         return self.kinds.load(group.id, group.kind, group.body, now_ms, group.changes)
 
     def on(self, group_id: str, machine: GroupMachine, event: Event, now_ms: int) -> Step:
-        """Give an event to a machine, which may become one of another kind."""
+        """Pass an event to a machine, which can change its kind."""
         return self.kinds.on(group_id, machine, event, now_ms)
 
     def events(
@@ -79,7 +79,7 @@ class GroupSubject:
         ]
 
     def report(self, group_id: str, problem: str, error: Exception) -> None:
-        """Log a failure; with its traceback if no error of ours explains it."""
+        """Log a failure, with a traceback if it is unexpected."""
         is_expected = isinstance(error, Error)
         log.error(
             "a group %s: %s",
@@ -90,7 +90,7 @@ class GroupSubject:
         )
 
     def _fit_as_changes(self, group_id: str, changes: list[bytes]) -> bool:
-        """Whether changes may be persisted as such: a successor reads all since the last whole."""
+        """Return whether changes are small enough; a successor replays all since the last whole."""
         group = self.find(group_id)
         level = self._replica.state.feature_level
         if not all(changes) or group is None or level < GROUP_CHANGES_LEVEL:

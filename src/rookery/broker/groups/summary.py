@@ -1,4 +1,4 @@
-"""The few facts about a group that lists and upkeep need, decoded once per state of the group."""
+"""Summaries of groups for listing and maintenance, decoded once per state of a group."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The cluster's topics, as group machines are shown them."""
+"""The cluster's topics, as passed to group machines."""
 
 from __future__ import annotations
 
@@ -7,24 +7,24 @@ from rookery.cluster.replica import Replica
 
 
 class ReplicaTopics:
-    """The topics of a replica, as far as its log is applied."""
+    """The topics of a replica, as of its applied state."""
 
     def __init__(self, replica: Replica) -> None:
         self._replica = replica
 
     @property
     def mark(self) -> object:
-        """How many topics there are, and which came last: that differs if one has come or gone.
+        """The number of topics and the newest one, which change if a topic is created or deleted.
 
-        A new topic is the last one. For the last to be the same again, all that came since must
-        have gone; and then there are as many as before only if none of the old ones has.
+        A new topic is always the last one. The last one is the same again only if all newer ones
+        were deleted. Then the number is the same only if no older one was deleted.
         """
         topics = self._replica.state.topics.by_name
         last = next(reversed(topics.values()), None)
         return len(topics), b"" if last is None else last.id
 
     def find(self, name: str) -> TopicInfo | None:
-        """Return a topic, if it is there."""
+        """Return a topic if it exists."""
         topic = self._replica.state.topics.by_name.get(name)
         return None if topic is None else TopicInfo(topic.id, len(topic.partitions))
 

@@ -1,7 +1,7 @@
-"""Kafka's own `server.properties`, as settings of a broker that serves the directory it names.
+"""Converts Kafka's `server.properties` into settings for serving the directory it names.
 
-What has a counterpart is taken over, and what topics inherit becomes `defaults`. All else is told:
-what means nothing to a broker that is alone, and what is not known at all.
+Keys with a counterpart are converted, and defaults of topics become `defaults`. All others are
+reported in warnings: keys without a meaning for a single broker, and unknown keys.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _MINUTE_MS: Final = 60_000
 _HOUR_MS: Final = 60 * _MINUTE_MS
 _WEEK_MS: Final = 168 * _HOUR_MS
 
-# Kafka's name, the settings' own, and what one is multiplied with.
+# Kafka's name, our setting, and the factor for the value.
 _SETTINGS: Final = {
     "auto.create.topics.enable": ("auto_create_topics", 0),
     "broker.rack": ("rack", 0),
@@ -64,13 +64,13 @@ _UNUSED: Final = (
     "log.cleaner.", "log.flush.", "background.threads", "queued.max.", "quorum.",
     "group.consumer.", "group.share.", "group.streams.", "group.coordinator.",
 )  # fmt: skip
-"""What means something to Kafka, and nothing to a broker that is alone; names may go on."""
+"""Prefixes of keys that have a meaning in Kafka, but not for a single broker."""
 _GUARDS: Final = ("authorizer.", "super.users", "allow.everyone.", "sasl.", "ssl.", "listener.name")
 
 
 @dataclass(slots=True)
 class KafkaFile:
-    """What a `server.properties` comes to."""
+    """The settings and warnings from a `server.properties`."""
 
     given: list[Given] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
@@ -80,7 +80,7 @@ def read_kafka_file(path: Path) -> KafkaFile:
     """Read the settings in a `server.properties`.
 
     Raises:
-        ConfigError: it cannot be read, or asks for what cannot be served.
+        ConfigError: it cannot be read, or requires something that cannot be served.
     """
     values = _read(path)
     by_name = {".".join(setting.path): setting for setting in settings_of(BrokerSettings)}
@@ -108,14 +108,14 @@ def _read(path: Path) -> dict[str, str]:
     if len(data) > _MAX_BYTES:
         raise ConfigError(f"{path}: above {_MAX_BYTES} bytes; is this Kafka's server.properties?")
     try:
-        # Java's own encoding of such files.
+        # Java's encoding of such files.
         return parse_properties(data.decode("iso-8859-1"), str(path))
     except Corrupt as error:
         raise ConfigError(str(error)) from error
 
 
 def _translated(values: Mapping[str, str], path: Path) -> Iterator[tuple[str, str, str]]:
-    """Yield settings of ours: name, value, and Kafka's name for it."""
+    """Yield our settings: name, value, and Kafka's name."""
     folder = values.get("log.dirs") or values.get("log.dir")
     if not folder:
         raise ConfigError(f"{path}: log.dirs is missing; it names the directory to serve")
@@ -151,7 +151,7 @@ def _listeners(text: str) -> Iterator[_Listener]:
 
 
 def _listener(values: Mapping[str, str], path: Path) -> _Listener | None:
-    """Choose the listener that clients can use without a password or a certificate."""
+    """Return the listener that clients can use without a password or a certificate."""
     controllers = {
         name.strip().upper() for name in values.get("controller.listener.names", "").split(",")
     }
@@ -180,7 +180,7 @@ def _advertised(values: Mapping[str, str], listener: _Listener) -> str:
 
 
 def _defaults(values: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """Yield what topics inherit, under the names that we know."""
+    """Yield the defaults of topics, under the names that are supported here."""
     for key, (name, factor) in _HOURS.items():
         if key in values and name not in values:
             number = int(values[key])

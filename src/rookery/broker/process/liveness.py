@@ -1,4 +1,4 @@
-"""Whether the process of another broker still exists."""
+"""Checks whether the process of another broker still exists."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from rookery.net.reach import Reach, reach
 
 
 async def reach_broker(lock: NodeLock, broker: LiveBroker) -> Reach:
-    """Look at the lock of a broker of this host, else try its address."""
+    """Check the lock of a broker on this host; otherwise try its address."""
     if lock.can_judge(broker.process_id):
         return Reach.OPEN if lock.is_held(broker.node_id) else Reach.REFUSED
     if _is_loopback(broker.host):
-        return Reach.UNKNOWN  # the address is that of another host, or of another container
+        return Reach.UNKNOWN  # the address belongs to another host or container
     return await reach(broker.host, broker.port)
 
 

@@ -1,12 +1,11 @@
 """Expires members of the cluster that are silent.
 
-An expiry names what was seen of the other (its last sequence), is timed on this process's own
-monotonic clock, and is proposed only after a barrier: an observer that slept would otherwise take
-everybody for dead. A broker whose clock is far from the others' expires nobody.
+An expiry contains the last sequence that was seen of the member. It is timed on this process's
+monotonic clock and proposed only after a barrier: otherwise an observer that was suspended would
+consider all others dead. A broker whose clock differs much from the others' expires no member.
 
-A broker that has missed beats is expired before its session is over if nothing listens at its
-address any more. A killed broker is therefore replaced within seconds, and a busy one keeps its
-whole session.
+A broker that has missed beats is expired before the end of its session if nothing listens at its
+address. So a killed broker is replaced within seconds, and a busy one keeps its whole session.
 """
 
 from __future__ import annotations
@@ -31,9 +30,9 @@ log = logging.getLogger(__name__)
 
 MAX_SKEW_MS: Final = 10_000
 MEMBERS_MS: Final = 500
-"""How often to look for brokers that are gone, at most."""
+"""The maximum interval between checks for dead brokers."""
 SUSPECT_BEATS: Final = 2.5
-"""Beats that a broker may miss before its address is tried."""
+"""The number of missed beats before a broker's address is tried."""
 # … and before it is expired because its host does not answer.
 _UNREACHABLE_BEATS: Final = 5
 _CARETAKER: Final = b"the caretaker..."
@@ -43,19 +42,19 @@ Reacher = Callable[[LiveBroker], Awaitable[Reach]]
 
 
 class _Silence(NamedTuple):
-    """The last entry of an incarnation, and how long ago it was seen."""
+    """The last sequence of an incarnation, and the time since it was seen."""
 
     sequence: int
     ms: int
 
 
 class Membership:
-    """What this process knows of the others' lives, by its own clock."""
+    """Tracks the other members, timed by this process's clock."""
 
     def __init__(
         self, replica: Replica, clock: Clock, settings: BrokerSettings, reach: Reacher
     ) -> None:
-        """Know no broker yet; `reach` finds out whether the process of a broker exists."""
+        """Start without knowledge; `reach` checks whether the process of a broker exists."""
         self._replica = replica
         self._reach = reach
         self._clock = clock
@@ -66,17 +65,17 @@ class Membership:
 
     @property
     def is_clock_sound(self) -> bool:
-        """Whether this process's clock is near enough to the others' to judge by it."""
+        """Whether this process's clock is close enough to the others' to expire members."""
         live = self._replica.state.brokers.sequences
         others = [skew for incarnation, skew in self._skews.items() if incarnation in live]
         return not others or abs(median_low(others)) <= MAX_SKEW_MS
 
     @property
     def keeps_caretaker(self) -> bool:
-        """Whether this broker is the one that keeps a caretaker, and its clock can be trusted.
+        """Whether this broker must keep the caretaker, and its clock can be trusted.
 
-        Chosen by hash, as leaders are. Two who both believe it do no harm: what their caretakers
-        propose is checked when it is applied.
+        It is chosen by hash, as leaders are. Two brokers that both consider themselves chosen do no
+        harm: the proposals of their caretakers are checked when they are applied.
         """
         broker = self._replica.state.brokers.of(self._replica.incarnation)
         chosen = leader_of(_CARETAKER, 0, self._replica.state.brokers.nodes)
@@ -88,12 +87,12 @@ class Membership:
             self._skews[writer] = self._clock.now_ms() - entry.stamp_ms
 
     async def look(self) -> list[int]:
-        """Expire those of whom nothing was heard for too long; return their incarnations."""
+        """Expire members that were silent for too long; return their incarnations."""
         suspects = self._silent()
         dead = {one for one, silence in suspects.items() if await self._is_dead(one, silence.ms)}
         if not dead:
             return []
-        # What they said meanwhile may only not have been read here.
+        # Their latest entries may not have been read here yet.
         await self._replica.barrier()
         gone = {one: silence for one, silence in self._silent().items() if one in dead}
         if not gone:
@@ -106,7 +105,7 @@ class Membership:
             for one, silence in gone.items()
         ]
         outcomes = await self._replica.propose_all(events)
-        # One that has written since, or that another broker expired first, is not expired by us.
+        # Members that have written since, or that another broker expired first, are not included.
         expired = [
             incarnation
             for incarnation, outcome in zip(gone, outcomes, strict=True)
@@ -118,10 +117,10 @@ class Membership:
         return expired
 
     async def _is_dead(self, incarnation: int, silent_ms: int) -> bool:
-        """Judge by the silence, and before the session is over by whether a process listens.
+        """Decide by the silence or, before the session ends, by whether a process listens.
 
-        A busy process may be silent for as long as its session, but the kernel takes connections
-        for it all the while.
+        A busy process can be silent for its whole session, but the kernel accepts connections for
+        it all the time.
         """
         settings = self._settings
         if silent_ms >= settings.session_timeout_ms:
@@ -135,7 +134,7 @@ class Membership:
         return result is Reach.REFUSED
 
     def _silent(self) -> dict[int, _Silence]:
-        """Return the others that have missed beats."""
+        """Return the other members that have missed beats."""
         now = self._clock.monotonic_ms()
         least_ms = min(
             self._settings.session_timeout_ms,

@@ -28,7 +28,7 @@ _LOOK_SECONDS: Final = 0.05
 
 
 class NodeClaim:
-    """Decides whether this process may register with a node id."""
+    """Decides whether this process can register with a node id."""
 
     def __init__(
         self, replica: Replica, clock: Clock, lock: NodeLock, settings: BrokerSettings
@@ -43,7 +43,7 @@ class NodeClaim:
         """Return when the node id has no live owner.
 
         Raises:
-            ConfigError: a live broker has it.
+            ConfigError: a live broker owns it.
         """
         owner = self._replica.state.brokers.by_node.get(node_id)
         if owner is not None and not self._lock.can_judge(owner.process_id):
@@ -68,7 +68,7 @@ class NodeClaim:
             await asyncio.sleep(_LOOK_SECONDS)
             is_over = await self._is_dead(owner, self._clock.monotonic_ms() - began_ms)
             if is_over:
-                # What the owner wrote may only not have been read here.
+                # The owner's latest entries may not have been read here yet.
                 await self._replica.barrier()
             now = self._sequence(owner)
             if now is None:

@@ -17,7 +17,7 @@ log = logging.getLogger(__name__)
 
 
 class NodeIdentity:
-    """Chooses and claims a node id, and makes the registrations of one broker."""
+    """Chooses and claims a node id, and creates the registrations of one broker."""
 
     def __init__(
         self,
@@ -27,14 +27,14 @@ class NodeIdentity:
         lock: NodeLock,
         configured_id: int,
     ) -> None:
-        """Have no node id yet.
+        """Start without a node id.
 
         Args:
-            settings: the address, and how long the owner of a node id may be silent.
+            settings: the address, and how long the owner of a node id can be silent.
             replica: knows the other brokers.
             clock: times their silence.
             lock: the locks of this host's brokers.
-            configured_id: the node id that this broker must have; -1 if any will do.
+            configured_id: the node id that this broker must use; -1 if any is allowed.
         """
         self._settings = settings
         self._replica = replica
@@ -43,11 +43,11 @@ class NodeIdentity:
         self._configured_id = configured_id
         self._claimed_id: int | None = None
         self.port = 0
-        """The port that the broker listens on; 0 until it does."""
+        """The port that the broker listens on; 0 before that."""
 
     @property
     def address(self) -> Address:
-        """The address for clients."""
+        """The advertised address."""
         name = "advertise" if self._settings.advertise else "listen"
         address = parse_address(getattr(self._settings, name), name, lowest_port=0)
         if self._settings.advertise or not self.port:
@@ -58,7 +58,7 @@ class NodeIdentity:
         """Claim a node id for the next registration; without one the cluster chooses.
 
         Raises:
-            ConfigError: a live broker has it.
+            ConfigError: a live broker owns it.
         """
         node_id = self._choose()
         if node_id >= 0:
@@ -66,10 +66,10 @@ class NodeIdentity:
         self._claimed_id = node_id
 
     async def registration(self) -> BrokerRegistered:
-        """Return the next registration, each with a claim of its own.
+        """Return the next registration; each has its own claim.
 
         Raises:
-            ConfigError: a live broker has the node id.
+            ConfigError: a live broker owns the node id.
         """
         if self._claimed_id is None:
             await self.claim()
@@ -84,31 +84,31 @@ class NodeIdentity:
         )
 
     def check_free(self, node_id: int) -> None:
-        """Refuse to rejoin where another process has this broker's place: they would fight for it.
+        """Refuse to rejoin if another process has this broker's node id: both would compete for it.
 
         Raises:
-            ConfigError: another process has joined in its place.
+            ConfigError: another process has joined with its node id.
         """
         other = self._replica.state.brokers.by_node.get(node_id)
         if other is None or other.incarnation == self._replica.incarnation:
             return
-        # An id that was given to us may have been given away after we were expired.
+        # An automatically assigned id may have been reassigned after we were expired.
         if self._configured_id >= 0 or (other.host, other.port) == self.address:
             raise ConfigError(
                 f"another process has joined as node id {node_id}; give each broker its own"
             )
 
     def hold(self, node_id: int) -> None:
-        """Lock the node id that this broker has."""
-        # A paused process of this host can still hold the lock of a node id that it has lost.
+        """Lock the node id of this broker."""
+        # A suspended process of this host can still hold the lock of a node id that it has lost.
         if not self._lock.hold(node_id):
             log.debug("the lock of node id %d is held", node_id)
 
     def _choose(self) -> int:
-        """Return the node id of the broker that had our address, if none is configured.
+        """Return the node id last used at our address, if none is configured.
 
-        So node ids stay over a restart. Only where the address says which host it is: on several,
-        all may listen on 0.0.0.0.
+        So node ids are stable across restarts. This applies only if the address identifies the
+        host: on several hosts, all may listen on 0.0.0.0.
         """
         address = self.address
         is_anywhere = address.host in {"0.0.0.0", "::", ""}  # noqa: S104 (compared, not used)

@@ -1,8 +1,9 @@
-"""Locks that tell whether the owner of a node id is a live process of this host.
+"""Locks that show whether the owner of a node id is a live process of this host.
 
 The kernel releases a lock when its process ends, also after kill -9. A broker writes the mark of
-its lock file into its registration. A newcomer that has the same file can therefore decide at once
-whether the owner is alive. Owners with another mark run elsewhere, or held a file that was deleted.
+its lock file into its registration. A new process that has the same file can therefore decide
+immediately whether the owner is alive. Owners with another mark run elsewhere, or held a file that
+was deleted.
 """
 
 from __future__ import annotations
@@ -18,14 +19,14 @@ from rookery.clock import Random
 
 _MARK_BYTES: Final = 8
 _PROCESS_BYTES: Final = 16
-# Locks of an open file instead of a process: two brokers of one process exclude each other too.
+# Locks belong to the open file, not the process, so two brokers of one process exclude each other.
 _SET_LOCK: Final = getattr(fcntl, "F_OFD_SETLK", None)
 _GET_LOCK: Final = getattr(fcntl, "F_OFD_GETLK", None)
 _FLOCK: Final = "hhqqi4x"
 
 
 class NodeLock:
-    """One byte of a shared file for each node id, locked by the broker that has this id."""
+    """One byte of a shared file per node id, locked by the broker that has this id."""
 
     def __init__(self, path: Path | None, boot_id: str, random: Random) -> None:
         """Open the file; without one, every owner counts as running elsewhere.
@@ -36,7 +37,7 @@ class NodeLock:
             random: makes the mark where there is no file.
         """
         self._file = -1 if path is None or _SET_LOCK is None else _open(path)
-        # Only a folder for temporary files needs to be tidied up.
+        # Only temporary files must be removed.
         self._path = path if boot_id else None
         self._random = random
         self._node_id = -1
@@ -55,7 +56,7 @@ class NodeLock:
         return process_id.startswith(self._mark)
 
     def hold(self, node_id: int) -> bool:
-        """Lock a node id instead of the one held before; return False if a process has it."""
+        """Lock a node id instead of the previous one; return False if another process holds it."""
         if node_id != self._node_id and self._file >= 0:
             if not self._set(fcntl.F_WRLCK, node_id):
                 return False
@@ -71,10 +72,10 @@ class NodeLock:
         return self._finds(_flock(fcntl.F_WRLCK, node_id))
 
     def close(self) -> None:
-        """Release what is held; the last one that does so removes a temporary file.
+        """Release the lock; the last process to do so removes a temporary file.
 
-        A process that opens the file just then has one without a name. Others cannot judge it by
-        that file, and watch the cluster log instead.
+        A process that opens the file at that moment has a file without a name. Others cannot judge
+        it by that file, and watch the cluster log instead.
         """
         if self._file < 0:
             return
@@ -95,13 +96,13 @@ class NodeLock:
             fcntl.fcntl(self._file, _SET_LOCK, _flock(kind, node_id))
         except BlockingIOError:
             return False
-        except PermissionError:  # some systems answer EACCES for a lock that is held
+        except PermissionError:  # some systems return EACCES for a held lock
             return False
         return True
 
 
 def _flock(kind: int, node_id: int, size: int = 1) -> bytes:
-    # A size of 0 reaches to the end, wherever that is.
+    # A size of 0 reaches to the end of the file.
     return struct.pack(_FLOCK, kind, os.SEEK_SET, node_id, size, 0)
 
 

@@ -1,6 +1,6 @@
-"""What a broker reports over HTTP: its metrics, and the checks for liveness and readiness.
+"""The broker's HTTP endpoints: metrics, liveness and readiness.
 
-The parts count in plain attributes, which are copied into the metrics when these are read.
+Components count in plain attributes, which are copied into the metrics on each read.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from rookery.service.listenermetrics import listener_numbers
 from rookery.store.wrappers import cost_of
 
 MAX_LAG: Final = 1_000
-"""So many entries behind the cluster log a broker is not ready."""
+"""The lag behind the cluster log, in entries, above which a broker is not ready."""
 _PATIENCE: Final = 2.0
 
 _WAITING: Final = metrics.gauge("rookery_broker_fetches_waiting", "Partitions waited for.")
@@ -105,7 +105,7 @@ _PROPOSALS: Final = metrics.gauge(
 
 
 class Observer(ServerHealth):
-    """Copies a broker's numbers into the metrics, and checks its health."""
+    """Copies a broker's counters into the metrics, and checks its health."""
 
     def __init__(self, broker: Broker) -> None:
         super().__init__("broker", broker, _numbers(broker))
@@ -116,7 +116,7 @@ class Observer(ServerHealth):
         )
 
     def ready_checks(self) -> Checks:
-        """Return the checks that decide whether clients should come here."""
+        """Return the checks that decide whether the broker can serve clients."""
         is_local = self._broker.backing.traits.is_on_this_host
         return {
             **super().ready_checks(),
@@ -129,11 +129,11 @@ class Observer(ServerHealth):
         }
 
     def warnings(self) -> Checks:
-        """Return the checks for what needs attention, although clients are served."""
+        """Return the checks for problems that do not prevent the broker from serving clients."""
         return {"caretaker": lambda: self._broker.caretaking.trouble}
 
     async def refresh(self) -> None:
-        """Bring all numbers up to date."""
+        """Update all metrics."""
         await super().refresh()
         for kind, count in self._broker.caretaking.requests.items():
             _CARE_REQUESTS.labels(kind).value = count
@@ -145,7 +145,7 @@ class Observer(ServerHealth):
             direction.keep(topics.by_id, topics.by_name)
 
     async def probe(self) -> None:
-        """Ask the cluster log how far it is."""
+        """Query the cluster log for the lag."""
         try:
             async with asyncio.timeout(_PATIENCE):
                 _LAG.value = await self._broker.replica.lag()
@@ -225,7 +225,7 @@ def _journal_numbers(broker: Broker) -> list[MetricReading]:
     }
 
     def reading(name: str) -> Callable[[], float]:
-        # The journal is another one after the broker had to join again: ask for it each time.
+        # The journal changes after a rejoin, so it is looked up each time.
         return lambda: float(getattr(broker.journal, name, 0))
 
     return [(metric, reading(name)) for metric, name in names.items()]

@@ -1,11 +1,11 @@
-"""Several broker processes as one: their ports and node ids, and each worker's entry point.
+"""Several broker processes on one host: their ports and node ids, and the worker entry point.
 
     listen   127.0.0.1:9092   shared by all workers: where clients begin
              127.0.0.1:9093   worker 1, 127.0.0.1:9094 worker 2, … : what Metadata advertises
 
-Every worker is a whole broker with its own node id and port, so clients go to the leader of each
-partition by themselves. Each worker also binds the shared port (SO_REUSEPORT), and the system
-gives every new connection to one of them.
+Every worker is a complete broker with its own node id and port, so clients connect to the leader of
+each partition. Each worker also binds the shared port (SO_REUSEPORT), and the system assigns every
+new connection to one of them.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from dataclasses import asdict, replace
 from functools import partial
 from typing import Any
 
-from rookery.broker.process.serve import BrokerInfo, check_folder, serve
+from rookery.broker.serve import BrokerInfo, check_folder, serve
 from rookery.broker.settings import BrokerSettings
 from rookery.errors import ConfigError
 from rookery.model.address import Address, parse_address
@@ -27,10 +27,10 @@ from rookery.service.worker import Tell, run_worker
 
 
 def worker_settings(settings: BrokerSettings, index: int, bootstrap: Address) -> BrokerSettings:
-    """Return the settings of one worker: its own ports and node id, and the port that all share.
+    """Return the settings of one worker: its own ports and node id, and the shared port.
 
     Raises:
-        ConfigError: the ports do not suffice, or the settings contradict each other.
+        ConfigError: there are not enough ports, or the settings contradict each other.
     """
     advertise = ""
     if settings.advertise:
@@ -91,7 +91,7 @@ class BrokerWorkers:
 
 
 def orders_of(settings: BrokerSettings, report: Report | None) -> Orders:
-    """Return a worker's settings for its next life: the port and the node id of the last one."""
+    """Return a worker's settings for a restart, with the last port and node id."""
     if report is None:
         return asdict(settings)
     listen = parse_address(settings.listen, lowest_port=0)

@@ -1,4 +1,4 @@
-"""The port for what a broker's log lives on.
+"""The port for the storage of a broker's log.
 
 `objectlog.py`   a folder of this host, or an object store and a cluster log that hosts share
 `directory.py`   Kafka's own data directory
@@ -27,45 +27,45 @@ from rookery.service.stalls import Probe
 from rookery.store.pendingcalls import PendingCalls
 
 TopicConfigsOf = Callable[[State, Topic], TopicConfigs]
-"""Returns the settings in force for a topic; a cache makes it cheap."""
+"""Returns the effective settings of a topic; a cache makes it cheap."""
 
 
 @dataclass(frozen=True, slots=True)
 class BackingTraits:
-    """What a broker may know of its backing, whichever implementation it has."""
+    """Properties of a backing that the broker can use, independent of the implementation."""
 
     is_on_this_host: bool
-    """Whether flushes go to a disk of this host; if not, they go to a store."""
+    """Whether flushes go to a disk of this host; otherwise they go to a store."""
     node_id: int
-    """The node id that the broker must have; -1 if any will do."""
+    """The node id that the broker must use; -1 if any id is allowed."""
     flush: FlushSettings
-    """How much is flushed together."""
+    """The limits for grouping batches into a flush."""
     expires_offsets: bool = True
     """Whether offsets of groups without members expire."""
     hidden_apis: frozenset[int] = frozenset()
-    """APIs that cannot be served from this backing, by key."""
+    """The keys of APIs that cannot be served from this backing."""
 
 
 class Maintenance(Protocol):
-    """Upkeep that a log needs while brokers run: a caretaker, and checks of its snapshots."""
+    """Maintenance of a log while brokers run: a caretaker, and verification of its snapshots."""
 
     def caretaker(self, next_id: Callable[[], int]) -> Caretaker:
-        """Return a caretaker that names new objects by the ids given."""
+        """Return a caretaker that takes the ids of new objects from `next_id`."""
 
     async def agrees(self, snapshot: int) -> bool:
-        """Read a snapshot back and return whether it is the state that this process has applied.
+        """Read a snapshot back and return whether it equals the state applied by this process.
 
         Raises:
-            Unavailable: the store or the cluster log is out of reach.
+            Unavailable: the store or the cluster log is unreachable.
         """
 
 
 class Backing(Protocol):
-    """The open handles of a broker's process on its log."""
+    """The open handles of a broker process on its log."""
 
     @property
     def traits(self) -> BackingTraits:
-        """What the broker may know of it."""
+        """The properties that the broker can use."""
 
     @property
     def cluster_log(self) -> ClusterLog:
@@ -73,7 +73,7 @@ class Backing(Protocol):
 
     @property
     def replica(self) -> Replica:
-        """The state as of the last event applied; `open` brings it up to date."""
+        """The state after the last applied event; `open` brings it up to date."""
 
     @property
     def reader(self) -> LogReader:
@@ -81,46 +81,46 @@ class Backing(Protocol):
 
     @property
     def cache(self) -> BlockCache | None:
-        """The cache that the reader uses; None if the operating system's is enough."""
+        """The cache that the reader uses; None if the operating system's page cache is enough."""
 
     @property
     def dependencies(self) -> Mapping[str, PendingCalls]:
-        """Calls that have no answer yet, by the names that health and metrics report."""
+        """The pending calls of each dependency, by the names that health and metrics report."""
 
     @property
     def probes(self) -> Mapping[str, Probe]:
-        """The smallest call to a dependency, by its name."""
+        """The cheapest call to each dependency, by its name."""
 
     @property
     def maintenance(self) -> Maintenance | None:
-        """The upkeep that the broker must arrange; None if the backing does its own."""
+        """The maintenance that the broker must run; None if the backing runs its own."""
 
     async def open(self, new_cluster_id: Callable[[], str]) -> None:
-        """Check the log, apply all of it to the replica and make sure whose it is.
+        """Check the log, apply all of it to the replica and verify the cluster id.
 
         Args:
-            new_cluster_id: draws the id of the cluster if the log is that of none yet.
+            new_cluster_id: returns a new cluster id if the log has none yet.
 
         Raises:
-            ConfigError: the log is another cluster's, or its store ignores conditions.
-            Corrupt: what is stored cannot be trusted.
-            Unavailable: something is out of reach.
+            ConfigError: the log belongs to another cluster, or its store ignores conditions.
+            Corrupt: the stored data is damaged.
+            Unavailable: a dependency is unreachable.
         """
 
     def node_lock(self, random: Random) -> NodeLock:
-        """Return the lock by which brokers of this host claim node ids; call it after `open`."""
+        """Return the lock with which brokers of this host claim node ids; call it after `open`."""
 
     def flush_target(self, numbers: Numbers) -> FlushTarget:
-        """Return where the flushes of a new incarnation go.
+        """Return the flush target of a new incarnation.
 
         Raises:
-            Conflict: data of that incarnation exists already.
+            Conflict: data of that incarnation already exists.
         """
 
     async def start(self, tasks: PeriodicTasks) -> None:
-        """Finish what the last stop interrupted, then begin the backing's own periodic tasks.
+        """Finish work that the last stop interrupted, then start the backing's periodic tasks.
 
-        The broker calls it once it is a member of the cluster.
+        The broker calls it after it has joined the cluster.
         """
 
     async def close(self) -> None:

@@ -1,8 +1,8 @@
-"""The caretaker's process: a replica of its own, and round after round of upkeep.
+"""The caretaker process: a replica of its own, and periodic rounds of maintenance.
 
-It is started by a broker (`broker.caretaking`) and serves no clients. It reads the log up to its
-head once a round, so that a busy cluster costs it little, and decides nothing that an event does
-not allow.
+A broker starts it (`broker.caretaking`). It serves no clients. It reads the log up to its head once
+per round, so that a busy cluster costs it little. It makes no decision that an event does not
+allow.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from rookery.net.loop import run
 from rookery.records import heap
 from rookery.service import logs
 
-log = logging.getLogger("rookery.broker.storage.caretaker")  # also where it runs as __main__
+log = logging.getLogger("rookery.broker.storage.caretaker")  # also when it runs as __main__
 
 T = TypeVar("T")
 
@@ -43,7 +43,7 @@ _JOIN_MS = 5_000
 
 
 def main() -> int:
-    """Be a caretaker: take the settings from the standard input, work until it closes."""
+    """Run a caretaker: read the settings from standard input, work until it is closed."""
     line = sys.stdin.buffer.readline()
     if not line:
         return FAILED
@@ -77,7 +77,7 @@ async def _work(settings: BrokerSettings) -> int:
 async def _rounds(
     settings: BrokerSettings, handles: Handles, replica: Replica, orders: Orders
 ) -> None:
-    # A caretaker that is expired ends, and the broker starts the next one.
+    # A caretaker that is expired exits, and the broker starts the next one.
     member = ClusterMember(
         replica,
         SystemClock(),
@@ -94,16 +94,16 @@ async def _rounds(
         orders.confirm = caretaker.confirm
         while not await _rest(caretaker, orders.stop, settings.upkeep_interval_ms / 1000):
             if not await _round(caretaker, orders.stop) or numbers.is_nearly_spent:
-                break  # the next one has fresh names
+                break  # the next caretaker gets new object ids
             if replica.failure is not None:
-                return  # nothing that it proposes can count
+                return  # its proposals would not count
         await member.leave()
     finally:
         await member.close()
 
 
 async def _unless(stop: asyncio.Event, work: Coroutine[Any, Any, T]) -> T | None:
-    """Return the work's result; cancel it, and return None, if the caretaker must stop first."""
+    """Return the work's result, or cancel it and return None if the caretaker must stop first."""
     working = asyncio.create_task(work)
     stopping = asyncio.create_task(stop.wait())
     try:
@@ -116,11 +116,11 @@ async def _unless(stop: asyncio.Event, work: Coroutine[Any, Any, T]) -> T | None
 
 
 async def _round(caretaker: Caretaker, stop: asyncio.Event) -> bool:
-    """Make a round and report it; cancel it, and return False, if the caretaker must stop first."""
+    """Run and report one round, or cancel it and return False if the caretaker must stop first."""
     try:
         done = await _unless(stop, caretaker.round())
     except Unavailable as error:
-        # What it had begun stays where nobody looks, and is swept; the state is as good as before.
+        # Objects of the aborted round are unreferenced and will be swept. The state is unchanged.
         log.warning("a round of upkeep was given up and is made again: %s", error)
         await asyncio.sleep(_LOOK_SECONDS)
         return True
@@ -130,9 +130,9 @@ async def _round(caretaker: Caretaker, stop: asyncio.Event) -> bool:
 
 
 async def _rest(caretaker: Caretaker, stop: asyncio.Event, seconds: float) -> bool:
-    """Wait for the next round; return whether there shall be none.
+    """Wait until the next round is due; return whether the caretaker must stop.
 
-    The log is looked at in between: a restart would have to read all that no snapshot covers.
+    The log is checked in between, since a restart must replay all entries that no snapshot covers.
     """
     until = loop_seconds() + seconds
     while not stop.is_set() and not await _is_behind(caretaker):
@@ -149,20 +149,20 @@ async def _is_behind(caretaker: Caretaker) -> bool:
     try:
         return await caretaker.is_behind()
     except Unavailable:
-        return False  # the next round says what it is
+        return False  # the next round reports the reason
 
 
 class Orders:
-    """What the broker says on our standard input: snapshots by number and, closing it, stop."""
+    """Reads the broker's messages on standard input: snapshot numbers, and end of file to stop."""
 
     def __init__(self) -> None:
         self.stop = asyncio.Event()
         self.confirm: Callable[[int], None] = lambda _: None
-        """Called with a snapshot that the broker has read back."""
+        """Called with a snapshot number after the broker has read the snapshot back."""
         self._rest = b""
 
     def listen(self) -> None:
-        """Read what there is."""
+        """Read the available input."""
         stdin = sys.stdin.fileno()
         data = os.read(stdin, 4096)
         if not data:

@@ -1,9 +1,9 @@
-"""Keeps a caretaker: a child process of the one broker whose turn it is, restarted when it dies.
+"""Keeps the caretaker running: a child process of one broker, restarted when it dies.
 
-The child is told its settings in a line on its standard input, and tells after every round what it
-has done in a line on its standard output. A line with a number tells it that the broker has read
-that snapshot back, and agrees. The input stays open: when it closes, the broker is gone, and the
-caretaker goes too.
+The broker sends the settings as one line on the child's standard input. After every round the child
+writes a report as one line on its standard output. A line with a number confirms that the broker
+has read that snapshot back and agrees. The input stays open. When it closes, the broker is gone,
+and the caretaker exits.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ _FIRST_PAUSE: Final = 0.5
 _LONGEST_PAUSE: Final = 30.0
 _GRACE_SECONDS: Final = 2.0
 _LOOK_SECONDS: Final = 0.5
-# Who says nothing for so long hangs: a round rewrites a gigabyte at most.
+# A caretaker that reports nothing for this long hangs: a round rewrites a gigabyte at most.
 _SILENCE_SECONDS: Final = 900.0
 
 
 class CaretakerKeeper:
-    """Runs the caretaker for as long as this broker is the one to have it."""
+    """Runs the caretaker while this broker is the one that must keep it."""
 
     def __init__(
         self,
@@ -45,9 +45,9 @@ class CaretakerKeeper:
         """Run nothing yet.
 
         Args:
-            settings: what the child is told.
-            is_wanted: whether this broker is the one to keep a caretaker, as of now.
-            agrees: reads a snapshot of the child's back, before the log is trimmed behind it.
+            settings: passed to the child.
+            is_wanted: returns whether this broker must currently keep the caretaker.
+            agrees: reads back a snapshot of the child before the log is trimmed up to it.
         """
         self._settings = settings
         self._is_wanted = is_wanted
@@ -55,29 +55,29 @@ class CaretakerKeeper:
         self._process: Process | None = None
         self._task: asyncio.Task[None] | None = None
         self.rounds = 0
-        """Rounds that caretakers of this broker have made."""
+        """The number of rounds completed by caretakers of this broker."""
         self.report: dict[str, Any] = {}
-        """What the last round told."""
+        """The report of the last round."""
         self._earlier: Counter[str] = Counter()
         self._heard = 0.0
         self.deaths = 0
-        """Caretakers that died without being asked to."""
+        """The number of caretakers that died unexpectedly."""
         self._deaths_in_a_row = 0
         self._earlier_failures = 0
 
     @property
     def requests(self) -> Counter[str]:
-        """Requests to the store by kind, of all caretakers that this broker has had."""
+        """Requests to the store by kind, summed over all caretakers of this broker."""
         return self._earlier + Counter(self.report.get("requests", {}))
 
     @property
     def failures(self) -> int:
-        """Pieces of upkeep that failed, of all caretakers that this broker has had."""
+        """The number of failed maintenance tasks, summed over all caretakers of this broker."""
         return self._earlier_failures + int(self.report.get("failures", 0))
 
     @property
     def trouble(self) -> str:
-        """What upkeep cannot do; empty if all is well."""
+        """A description of the current maintenance problem; empty if there is none."""
         if self._deaths_in_a_row:
             return f"the caretaker died {self._deaths_in_a_row} times without finishing a round"
         count = self.report.get("quarantined", 0)
@@ -85,17 +85,17 @@ class CaretakerKeeper:
         return f"upkeep skips {count} things that it cannot process: {problems}" if count else ""
 
     def take(self, report: dict[str, Any]) -> None:
-        """Keep the report of a finished round."""
+        """Store the report of a finished round."""
         self.report = report
         self.rounds += 1
         self._deaths_in_a_row = 0
 
     def start(self) -> None:
-        """Begin to look whether a caretaker is wanted, and keep one while it is."""
+        """Start the task that runs a caretaker while one is wanted."""
         self._task = asyncio.create_task(self._keep())
 
     async def stop(self) -> None:
-        """Send the caretaker away."""
+        """Stop the task and the caretaker."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
@@ -103,7 +103,7 @@ class CaretakerKeeper:
 
     @property
     def pid(self) -> int | None:
-        """The child's process id; None while there is none."""
+        """The child's process id; None if it does not run."""
         process = self._process
         return process.pid if process is not None and process.returncode is None else None
 
@@ -127,8 +127,8 @@ class CaretakerKeeper:
                 await asyncio.sleep(pause)
 
     async def _live(self) -> None:
-        """Run the child until it ends or is not wanted any more."""
-        # The next one counts from zero.
+        """Run the child until it exits or is no longer wanted."""
+        # The next child counts from zero.
         self._earlier = self.requests
         self._earlier_failures = self.failures
         self.report = {}
@@ -138,7 +138,8 @@ class CaretakerKeeper:
             "rookery.broker.storage.caretaker",
             stdin=PIPE,
             stdout=PIPE,
-            # Of its own: an interrupt from the keyboard is for the broker, which passes it on.
+            # In its own session, since a keyboard interrupt is meant for the broker, which stops
+            # the child.
             start_new_session=True,
         )
         if process.stdin is None or process.stdout is None:  # pragma: no cover (both are pipes)
@@ -171,7 +172,7 @@ class CaretakerKeeper:
                     orders.write(b"%d\n" % snapshot)
 
     async def _is_confirmed(self, snapshot: int) -> bool:
-        """Read a snapshot back; if that fails, the report of the next round asks again."""
+        """Read a snapshot back; if that fails, the next round's report triggers another attempt."""
         try:
             return await self._agrees(snapshot)
         except Error as error:
@@ -179,7 +180,7 @@ class CaretakerKeeper:
             return False
 
     async def _dismiss(self) -> None:
-        """Let the child end in order, or kill it."""
+        """Ask the child to exit; kill it if it does not."""
         process, self._process = self._process, None
         if process is None:
             return

@@ -1,7 +1,7 @@
-"""The backing of Kafka's own data directory.
+"""The backing for Kafka's own data directory.
 
-The directory is read once and becomes a state; from then on every entry of its cluster log is
-written into Kafka's files (`rookery.logdir.serving`).
+The directory is read once and converted into a state. From then on, every entry of its cluster log
+is written to Kafka's files (`rookery.logdir.serving`).
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ log = logging.getLogger(__name__)
 _CHECKPOINT_MS: Final = 5_000
 _WEEK_MS: Final = "604800000"
 _UNBOUNDED: Final = "-1"
-# Only Kafka's controllers change the levels of its features.
+# Only Kafka's controllers change its feature levels.
 _HIDDEN_APIS: Final = frozenset({UPDATE_FEATURES.key})
 
 
 class DirectoryBacking:
-    """A log directory that this process has to itself."""
+    """A log directory that only this process uses."""
 
     dependencies: Mapping[str, PendingCalls] = {}
     probes: Mapping[str, Probe] = {}
@@ -57,10 +57,10 @@ class DirectoryBacking:
     def __init__(
         self, settings: BrokerSettings, clock: Clock, tail: Tail, topic_configs: TopicConfigsOf
     ) -> None:
-        """Read the directory, repair it and begin; `open_backing` says what the arguments are.
+        """Read the directory, repair it and start; `open_backing` documents the arguments.
 
         Raises:
-            ConfigError: there is no such directory, or another process has it.
+            ConfigError: the directory does not exist, or another process uses it.
         """
         if settings.store or settings.cluster or settings.workers > 1:
             raise ConfigError(
@@ -78,8 +78,8 @@ class DirectoryBacking:
             defaults=defaults,
             is_retention_confirmed=is_confirmed,
         )
-        # The directory has a state of its own. Versions of its topics are not those of the replica,
-        # so it cannot share the replica's cache.
+        # The directory has its own state. Its topic versions differ from the replica's, so it
+        # cannot share the replica's cache.
         self._service = service = DirectoryService(paths, options, TopicCache(configs.resolve).of)
         self._settings = settings
         self._clock = clock
@@ -125,8 +125,9 @@ class DirectoryBacking:
             )
 
     def _place(self, applied: EntryOutcome, _entry: Entry) -> None:
-        """Let the replica know which files hold the batches of an entry."""
-        # Before they are placed: then markers are rows of files like any other.
+        """Record in the replica which files hold the batches of an entry."""
+        # This comes before the batches are placed, so that markers become rows of files like any
+        # other.
         for key in applied.marked:
             partition = self.replica.state.topics.partition(*key)
             if partition is not None:
@@ -134,10 +135,10 @@ class DirectoryBacking:
         self.cluster_log.applied(self.replica.state, applied)
 
     async def open(self, _new_cluster_id: Callable[[], str]) -> None:
-        """Apply what was loaded; the directory says which cluster's it is.
+        """Apply the loaded state; the directory contains the cluster id.
 
         Raises:
-            ConfigError: it does not.
+            ConfigError: it does not contain one.
         """
         await self.replica.open()
         if not self.replica.state.cluster_id:
@@ -147,15 +148,15 @@ class DirectoryBacking:
             )
 
     def node_lock(self, random: Random) -> NodeLock:
-        """Return a lock without a file: the directory has one broker, and a lock of its own."""
+        """Return a lock without a file: the directory has one broker, and its own lock."""
         return NodeLock(None, "", random)
 
     def flush_target(self, _numbers: Numbers) -> FlushTarget:
-        """Return where flushes wait until they are written."""
+        """Return the target in which flushes wait until they are written."""
         return self._service.medium
 
     async def start(self, tasks: PeriodicTasks) -> None:
-        """End the transactions whose end was decided before the last stop; begin the upkeep."""
+        """End transactions whose end was decided before the last stop; start maintenance tasks."""
         for event in self._service.unfinished():
             await self.replica.propose([event])
         if not self._service.is_read_only:
@@ -175,12 +176,12 @@ class DirectoryBacking:
         await self._retention.expire_producers(self._settings.producer_expiration_ms)
 
     async def close(self) -> None:
-        """Leave the directory as Kafka does after an orderly stop."""
+        """Leave the directory in the state that Kafka leaves after a clean shutdown."""
         await self._service.close()
 
 
 def _internal_topics(settings: BrokerSettings) -> dict[str, int]:
-    """Return the partitions that each of Kafka's own topics gets; none if nothing is written."""
+    """Return the partition count of each of Kafka's internal topics; empty if read-only."""
     if settings.read_only:
         return {}
     return {
@@ -190,6 +191,6 @@ def _internal_topics(settings: BrokerSettings) -> dict[str, int]:
 
 
 def _sets_retention(defaults: Mapping[str, str]) -> bool:
-    """Return whether a retention was chosen: the file that Kafka ships names its default."""
+    """Return whether a retention was chosen: Kafka's stock file sets its default explicitly."""
     chosen = defaults.get("log.retention.ms", _WEEK_MS) not in {_WEEK_MS, _UNBOUNDED}
     return chosen or defaults.get("log.retention.bytes", _UNBOUNDED) != _UNBOUNDED

@@ -1,6 +1,6 @@
-"""The upkeep of our own objects: what a caretaker is made of, and whether its snapshots are right.
+"""Maintenance of our own objects: builds the caretaker and verifies its snapshots.
 
-A broker uses it in its own process (`caretaker="inline"`); the caretaker's process uses it too.
+A broker uses it in its own process (`caretaker="inline"`); the caretaker process uses it too.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from rookery.log.read.objects import EntryReader
 
 
 def snapshot_entries(settings: BrokerSettings, origin: LogLocation) -> int:
-    """Return after how many entries a snapshot is due: fewer if reading them is slow."""
+    """Return the number of entries between snapshots; lower if replaying them is slow."""
     return min(
         settings.snapshot_entries,
         origin.log_traits.max_replay_entries or settings.snapshot_entries,
@@ -34,7 +34,7 @@ def snapshot_entries(settings: BrokerSettings, origin: LogLocation) -> int:
 
 
 class ObjectMaintenance:
-    """Upkeep of a log whose state a replica follows."""
+    """Maintenance of a log whose state a replica follows."""
 
     def __init__(
         self,
@@ -93,7 +93,7 @@ class ObjectMaintenance:
         return caretaker
 
     async def agrees(self, snapshot: int) -> bool:
-        """Read a snapshot back and compare it with what this process has applied."""
+        """Read a snapshot back and compare it with the state applied by this process."""
         await self._replica.barrier()
         digest = self._replica.digest_at(snapshot)
         return await snapshots.agrees(self._handles.store, snapshot, digest)

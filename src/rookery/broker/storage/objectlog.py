@@ -49,16 +49,16 @@ log = logging.getLogger(__name__)
 
 
 class ObjectLogBacking:
-    """A broker's handles on a cluster log, a store and, in a folder of this host, journals."""
+    """A broker's handles on a cluster log, a store and, for a local folder, journals."""
 
     def __init__(
         self, settings: BrokerSettings, clock: Clock, tail: Tail, topic_configs: TopicConfigsOf
     ) -> None:
-        """Open what the settings name; `open_backing` says what the arguments are.
+        """Open the dependencies in the settings; `open_backing` documents the arguments.
 
         Raises:
             ConfigError: a setting cannot be used, or two contradict each other.
-            Unavailable: something is out of reach.
+            Unavailable: a dependency is unreachable.
         """
         self.handles = handles = open_handles(settings)
         self._settings = settings
@@ -81,22 +81,22 @@ class ObjectLogBacking:
         cache_settings = CacheSettings(max_bytes=settings.cache_bytes)
         self.cache = BlockCache(places.read, cache_settings, places.name)
         self._layouts = Layouts(places, self.cache.read)
-        # Long runs of a local disk are read past the cache: the system keeps its pages.
+        # Long runs on a local disk bypass the cache: the system's page cache holds them.
         direct = places.read if origin.is_local else None
         self.reader = LogReader(self.cluster_log, self.cache, tail, direct, self._layouts)
         self.maintenance = ObjectMaintenance(handles, settings, self.replica, clock, topic_configs)
         self.lost_records = 0
-        """Records that were acknowledged without a sync and did not survive the machine."""
+        """The number of records that were acknowledged without a sync and lost in a crash."""
 
     async def open(self, new_cluster_id: Callable[[], str]) -> None:
-        """Check the store, apply the cluster log, and mark the store as this cluster's."""
+        """Check the store, apply the cluster log, and mark the store as owned by this cluster."""
         await check_store(self.handles)
         await self.replica.open()
         await claim_store(self.handles, self.replica, new_cluster_id)
         await self._shorten_next_start()
 
     async def _shorten_next_start(self) -> None:
-        """Write a snapshot if much had to be read, so that the next start reads less."""
+        """Write a snapshot if many entries were replayed, so that the next start is faster."""
         store, replica = self.handles.store, self.replica
         await snapshots.point(store, replica.opened_at)
         if replica.state.applied - replica.opened_at >= snapshot_entries(
@@ -107,8 +107,8 @@ class ObjectLogBacking:
     def node_lock(self, random: Random) -> NodeLock:
         """Return a lock on a file that all brokers of this host and cluster share.
 
-        Brokers of a data folder have the file in that folder. Brokers of a store have one in the
-        host's folder for temporary files, which a file of another host can resemble.
+        Brokers with a data folder have the file in that folder. Brokers with a store have one in
+        the host's temporary folder. Another host can have a file that looks the same.
         """
         if self.traits.is_on_this_host:
             return NodeLock(self.handles.origin.folder / "nodes.lock", "", random)
@@ -119,7 +119,7 @@ class ObjectLogBacking:
         return NodeLock(Path(gettempdir()) / f"rookery-{cluster_id}.lock", boot_id, random)
 
     def flush_target(self, numbers: Numbers) -> FlushTarget:
-        """Return a journal of the incarnation's own, or the store."""
+        """Return a new journal of the incarnation, or the store."""
         if self.handles.journals is None:
             return Uploads(self.handles.store, self.replica, self._clock, numbers)
         journal = Journal(
@@ -132,7 +132,7 @@ class ObjectLogBacking:
         return JournalTarget(journal, self._journal_calls, reclaimer)
 
     async def start(self, _tasks: PeriodicTasks) -> None:
-        """Look for records that were lost with the machine's memory, if that is possible."""
+        """Check for records lost in a machine crash, if the durability setting allows for it."""
         files = self.handles.files
         if files is not None and self._settings.durability != "disk":
             await self._survey(files)
@@ -145,7 +145,7 @@ class ObjectLogBacking:
         survey.remember()
 
     def _drop_deleted(self, applied: EntryOutcome, _entry: Entry) -> None:
-        """Free the memory and the descriptors of objects that no row names any more."""
+        """Free the memory and descriptors of objects that no row references any more."""
         for object_id in applied.dropped:
             self.cache.invalidate(object_id)
             if self.handles.files is not None:
@@ -159,16 +159,16 @@ class ObjectLogBacking:
 
 
 def origin_of(settings: BrokerSettings) -> LogLocation:
-    """Return where the log of brokers with these settings lies."""
+    """Return the location of the log for these settings."""
     return LogLocation(settings.data, settings.store, settings.cluster, settings.namespace)
 
 
 def open_handles(settings: BrokerSettings) -> Handles:
-    """Open the cluster log and the store that settings name; a data folder is made if it is absent.
+    """Open the cluster log and the store in the settings; create a missing data folder.
 
     Raises:
         ConfigError: a setting cannot be used, or two contradict each other.
-        Unavailable: something is out of reach.
+        Unavailable: a dependency is unreachable.
     """
     origin = origin_of(settings)
     origin.check()
@@ -186,8 +186,8 @@ async def check_store(handles: Handles) -> None:
     """Refuse a store that ignores preconditions, before anything depends on them.
 
     Raises:
-        ConfigError: it does.
-        Unavailable: the store is out of reach.
+        ConfigError: the store ignores them.
+        Unavailable: the store is unreachable.
         Corrupt: the store holds a log that the cluster log does not know.
     """
     origin = handles.origin
@@ -200,11 +200,11 @@ async def check_store(handles: Handles) -> None:
 async def claim_store(
     handles: Handles, replica: Replica, new_cluster_id: Callable[[], str]
 ) -> None:
-    """Mark the store as that of the replica's cluster; begin a cluster if there is none yet.
+    """Mark the store as owned by the replica's cluster; create the cluster if there is none.
 
     Raises:
-        ConfigError: the store is another cluster's, whose objects have the same names.
-        Unavailable: the store or the cluster log is out of reach.
+        ConfigError: the store belongs to another cluster, whose objects have the same names.
+        Unavailable: the store or the cluster log is unreachable.
     """
     if not replica.state.cluster_id:
         await _create_cluster(handles, replica, new_cluster_id)
@@ -219,9 +219,9 @@ async def claim_store(
 async def _create_cluster(
     handles: Handles, replica: Replica, new_cluster_id: Callable[[], str]
 ) -> None:
-    """Begin the cluster, unless another process does so at the same time."""
+    """Create the cluster, unless another process does so at the same time."""
     owner = await handles.owner()
-    # The log after the store: a process that claims the store has written the log before.
+    # Read the log after the store: a process writes the log before it claims the store.
     await replica.barrier()
     if replica.state.cluster_id:
         return

@@ -1,4 +1,4 @@
-"""From settings to a backing: our own objects, or Kafka's directory."""
+"""Opens the backing for the settings: our own objects, or Kafka's directory."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from rookery.log.read.tail import Tail
 def open_backing(
     settings: BrokerSettings, clock: Clock, tail: Tail, topic_configs: TopicConfigsOf
 ) -> Backing:
-    """Open the backing that the settings name.
+    """Open the backing for the settings.
 
     Args:
-        settings: those of the broker.
+        settings: the broker's settings.
         clock: stamps entries.
         tail: the newest batches, which the reader serves from memory.
-        topic_configs: settings of topics of the backing's replica.
+        topic_configs: returns the settings of topics of the backing's replica.
 
     Raises:
         ConfigError: a setting cannot be used, or two contradict each other.
-        Unavailable: something is out of reach.
+        Unavailable: a dependency is unreachable.
     """
     if settings.log_dir:
         return DirectoryBacking(settings, clock, tail, topic_configs)

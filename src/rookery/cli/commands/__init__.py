@@ -1,1 +1,1 @@
-"""The commands: a module each, or a folder for a command that has commands of its own."""
+"""The commands: one module per command, or a folder for a command with subcommands."""

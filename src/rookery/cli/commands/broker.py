@@ -14,7 +14,7 @@ from rookery.cli.options.fields import positional
 from rookery.cli.options.server import ServerArguments, run_configured, settings_flags
 
 if TYPE_CHECKING:
-    from rookery.broker.process.serve import BrokerInfo
+    from rookery.broker.serve import BrokerInfo
     from rookery.broker.settings import BrokerSettings
 
 SECTION = "broker"
@@ -61,7 +61,7 @@ def run(args: ServeBroker) -> int:
 
 
 async def _serve(settings: BrokerSettings, *, as_json: bool) -> int:
-    from rookery.broker.process.serve import serve
+    from rookery.broker.serve import serve
     from rookery.service.process import StopRequest
 
     stop = StopRequest()

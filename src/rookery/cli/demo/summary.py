@@ -1,4 +1,4 @@
-"""What a demo found, as a small picture or as JSON."""
+"""Prints the result of a demo, as a small picture or as JSON."""
 
 from __future__ import annotations
 

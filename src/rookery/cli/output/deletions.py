@@ -1,4 +1,4 @@
-"""What was deleted, and what was not there."""
+"""Prints what was deleted, and what did not exist."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `rookery perf` has measured, as it is printed."""
+"""Prints the measurements of `rookery perf`."""
 
 from __future__ import annotations
 

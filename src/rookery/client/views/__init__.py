@@ -1,5 +1,5 @@
-"""A cluster as people look at it: frozen values that the commands print and the console shows.
+"""Read models of a cluster: frozen values that commands print and the console shows.
 
 Each module fetches one subject through a `Client`: topics, configs, groups, brokers, transactions.
-The values hold no text for people and no JSON; whoever shows them decides on the form.
+The values contain no formatted text and no JSON; the caller chooses the format.
 """

@@ -38,9 +38,9 @@ class LogDirOverview:
     is_usable: bool
     partitions: int
     size_bytes: int
-    """Bytes of all replicas in it."""
+    """The bytes of all replicas in it."""
     total_bytes: int | None
-    """Bytes of the disk; None if the broker does not report it, or the log is in a store."""
+    """The size of the disk; None if the broker does not report it, or the log is in a store."""
     usable_bytes: int | None
 
 
@@ -70,7 +70,7 @@ async def list_log_dirs(client: Client) -> tuple[LogDirOverview, ...]:
 
 
 async def partition_sizes(client: Client) -> dict[TopicPartition, int]:
-    """Return the bytes of every partition: those of its largest replica."""
+    """Return the size of every partition in bytes: that of its largest replica."""
     sizes: dict[TopicPartition, int] = {}
     for directories in (await client.diagnostics.log_dirs()).values():
         for directory in directories:

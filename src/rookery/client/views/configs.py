@@ -8,7 +8,7 @@ from typing import Final
 from rookery.client.client import Client
 from rookery.client.configs import ConfigEntry, ResourceType
 
-# The numbers are those of DescribeConfigs, the words those of Kafka's own tools.
+# The numbers are those of DescribeConfigs, the names those of Kafka's own tools.
 _SOURCES: Final = {
     1: "DYNAMIC_TOPIC_CONFIG",
     2: "DYNAMIC_BROKER_CONFIG",
@@ -23,15 +23,15 @@ _SOURCES: Final = {
 
 @dataclass(frozen=True, slots=True)
 class ConfigOverview:
-    """A config as it is in force."""
+    """The effective value of a config."""
 
     name: str
     value: str | None
     """None if it is sensitive."""
     source: str
-    """Kafka's word, such as DEFAULT_CONFIG; UNKNOWN if the broker does not report it."""
+    """Kafka's name, such as DEFAULT_CONFIG; UNKNOWN if the broker does not report it."""
     is_own: bool
-    """Whether it was set at run time, and is no default."""
+    """Whether it was set at run time, rather than being a default."""
     is_read_only: bool
     is_sensitive: bool
 
@@ -42,7 +42,7 @@ async def describe_configs(
     """Return the configs of a topic, a broker (its id as text) or a group, sorted by name.
 
     Raises:
-        ApiError: there is no such resource.
+        ApiError: the resource does not exist.
     """
     entries = await client.admin.configs.describe(kind, name)
     return tuple(_overview(entries[key]) for key in sorted(entries))

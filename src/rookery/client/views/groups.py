@@ -26,7 +26,7 @@ class MemberOverview:
 
 @dataclass(frozen=True, slots=True)
 class PartitionLag:
-    """How far a group has read in one partition."""
+    """A group's position and lag in one partition."""
 
     topic: str
     partition: int
@@ -40,13 +40,13 @@ class PartitionLag:
 
     @property
     def lag(self) -> int | None:
-        """Records still to be read; None without a commit: the member decides where it starts."""
+        """The number of records still to read; None without a commit."""
         return None if self.offset is None else max(0, self.end - self.offset)
 
 
 @dataclass(frozen=True, slots=True)
 class GroupOverview:
-    """A group, its members, and its lag in every partition that it reads or has read."""
+    """A group, its members, and its lag in every partition that it is assigned or has committed."""
 
     group: str
     state: str
@@ -63,14 +63,14 @@ class GroupOverview:
 
 
 async def list_groups(client: Client, states: Collection[str] = ()) -> tuple[GroupListing, ...]:
-    """Return the groups in one of these states (in any case), or all; sorted by name."""
+    """Return the groups in one of these states (case-insensitive), or all; sorted by name."""
     wanted = {state.lower() for state in states}
     listed = await client.groups.list_all()
     return tuple(one for one in listed if not wanted or one.state.lower() in wanted)
 
 
 async def describe_groups(client: Client, names: Iterable[str]) -> tuple[GroupOverview, ...]:
-    """Return groups in the order of their names as given; a repeated name counts once.
+    """Return groups in the order of the given names; a repeated name counts once.
 
     Raises:
         ApiError: GROUP_ID_NOT_FOUND.

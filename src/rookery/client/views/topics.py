@@ -18,20 +18,20 @@ from rookery.model.uuid import uuid_text
 
 @dataclass(frozen=True, slots=True)
 class TopicSummary:
-    """A topic as a list shows it."""
+    """A topic as shown in a list."""
 
     name: str
     id: str
     partitions: int
     replication_factor: int
     without_leader: int
-    """Partitions that have no leader at the moment."""
+    """The number of partitions that have no leader at the moment."""
     is_internal: bool
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionOverview:
-    """A partition: its replicas and what it holds."""
+    """A partition: its replicas and its offsets."""
 
     partition: int
     leader: int
@@ -40,11 +40,11 @@ class PartitionOverview:
     isr: tuple[int, ...]
     offline_replicas: tuple[int, ...]
     start: int | None
-    """The first offset; None if the partition has no leader to ask."""
+    """The log start offset; None if the partition has no leader."""
     end: int | None
-    """The offset of the next record; None if the partition has no leader to ask."""
+    """The offset of the next record; None if the partition has no leader."""
     size_bytes: int | None = None
-    """None if it was not asked for, or no broker reports it."""
+    """None if it was not requested, or no broker reports it."""
 
     @property
     def has_leader(self) -> bool:
@@ -53,7 +53,7 @@ class PartitionOverview:
 
     @property
     def span(self) -> int:
-        """Offsets between start and end; more than the records if the topic is compacted."""
+        """The offsets between start and end; more than the records if the topic is compacted."""
         return (self.end or 0) - (self.start or 0)
 
 
@@ -69,12 +69,12 @@ class TopicOverview:
 
     @property
     def span(self) -> int:
-        """Offsets between the starts and ends of all partitions."""
+        """The offsets between the starts and ends of all partitions."""
         return sum(one.span for one in self.partitions)
 
     @property
     def own_configs(self) -> tuple[ConfigOverview, ...]:
-        """The configs that were set, and are no defaults."""
+        """The configs that were set at run time."""
         return tuple(one for one in self.configs if one.is_own)
 
 
@@ -90,18 +90,18 @@ async def list_topics(
 async def describe_topics(
     client: Client, names: Iterable[str], *, with_sizes: bool = False
 ) -> tuple[TopicOverview, ...]:
-    """Return topics in the order of their names as given; a repeated name counts once.
+    """Return topics in the order of the given names; a repeated name counts once.
 
     Args:
-        client: of the cluster.
-        names: of the topics.
-        with_sizes: ask every broker for the sizes of partitions, too.
+        client: a client of the cluster.
+        names: the topics' names.
+        with_sizes: also request the sizes of partitions from every broker.
 
     Raises:
-        ApiError: there is no such topic.
+        ApiError: a topic does not exist.
     """
     views = await client.admin.describe_topics(dict.fromkeys(names))
-    # A partition without a leader can be described, but not asked for its offsets.
+    # A partition without a leader can be described, but has no broker to report its offsets.
     places = [
         TopicPartition(view.name, number) for view in views.values() for number in view.available
     ]

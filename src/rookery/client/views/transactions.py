@@ -12,7 +12,7 @@ from rookery.model.partition import TopicPartition
 
 @dataclass(frozen=True, slots=True)
 class TransactionOverview:
-    """A transactional id and the transaction that is open under it."""
+    """A transactional id and its open transaction."""
 
     transactional_id: str
     state: str
@@ -35,7 +35,7 @@ class ProducerOverview:
     last_sequence: int
     last_timestamp: int
     open_from: int | None
-    """The first offset of its open transaction: readers of committed records stop there."""
+    """The first offset of its open transaction; read-committed consumers stop there."""
 
 
 async def list_transactions(client: Client) -> tuple[TransactionListing, ...]:
@@ -63,7 +63,7 @@ async def describe_transaction(client: Client, transactional_id: str) -> Transac
 
 
 async def open_transactions(client: Client) -> tuple[TransactionOverview, ...]:
-    """Return the transactions that are open, the oldest first."""
+    """Return the open transactions, the oldest first."""
     found = []
     for listed in await client.diagnostics.list_transactions():
         if listed.state != "Ongoing":
@@ -71,7 +71,7 @@ async def open_transactions(client: Client) -> tuple[TransactionOverview, ...]:
         try:
             found.append(await describe_transaction(client, listed.transactional_id))
         except ApiError as error:
-            # It has expired since it was listed.
+            # It expired after it was listed.
             if error.code is not ErrorCode.TRANSACTIONAL_ID_NOT_FOUND:
                 raise
     still_open = [one for one in found if one.age_ms is not None]

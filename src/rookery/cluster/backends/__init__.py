@@ -1,1 +1,1 @@
-"""Where a cluster log can live; a module's name is the scheme of its URLs."""
+"""The backends of the cluster log; a module's name is the scheme of its URLs."""

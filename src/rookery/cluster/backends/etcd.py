@@ -1,13 +1,13 @@
 """A cluster log in etcd, shared by brokers on many hosts: `etcd://host:2379,host:2379/name`.
 
-Any number of logs may live in one etcd, each under its name; `cluster/etcd/address.py` has the
-options of the URL. etcd syncs every transaction on a majority of its members, so that an append
-is on disks whatever the handle's durability.
+Several logs can share one etcd, each under its own name; `cluster/etcd/address.py` describes the
+options of the URL. etcd syncs every transaction on a majority of its members, so an append is on
+disk whatever the handle's durability.
 
-Opening makes no connection: whether etcd is there is known at the first call. Trimming deletes
-entries and compacts etcd's history, that of all keys: let no program that needs older revisions
-share the etcd. It does not shrink the members' files, which are used again; to have them shrunk,
-run `etcdctl defrag`, one member after the other, for a member stands still meanwhile.
+Opening makes no connection: the first call finds out whether etcd is reachable. Trimming deletes
+entries and compacts etcd's history of all keys, so a program that needs older revisions must not
+share the etcd. Trimming does not shrink the members' files; etcd reuses the space. To shrink them,
+run `etcdctl defrag` on one member at a time, because it blocks the member.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from rookery.cluster.etcd.watch import HeadWatch
 
 
 def traits(_url: str) -> ClusterLogTraits:
-    """Return the traits: if etcd is lost, everything that only etcd held is lost."""
+    """Return the traits: if etcd is lost, all data that only etcd held is lost."""
     return ClusterLogTraits(is_as_durable_as_store=False)
 
 
@@ -64,7 +64,7 @@ class EtcdLog:
         self._closed = False
 
     async def append(self, data: bytes) -> int:
-        """Commit one entry, together with others that wait."""
+        """Commit one entry, together with other queued entries."""
         self._check_open()
         check_entry(data)
         return await self._appender.append(bytes(data))
@@ -88,7 +88,7 @@ class EtcdLog:
         return await self._watch.wait(after)
 
     async def trim(self, before: int) -> None:
-        """Delete what lies below, and let etcd forget it."""
+        """Delete the entries below `before`, and compact etcd's history."""
         self._check_open()
         bounds = await self._reader.bounds()
         check_trim(before, bounds.head)
@@ -107,7 +107,7 @@ class EtcdLog:
         self._watch.moved(number)
 
     async def close(self) -> None:
-        """Let the handle go, after the appends that are under way."""
+        """Close the handle after the appends in progress."""
         if self._closed:
             return
         self._closed = True

@@ -1,7 +1,7 @@
 """A cluster log in this process's memory, for tests and trials: `memory:name`.
 
-Handles on one name share one log, also from several threads. It lives as long as the process,
-so that a "restarted" broker finds it again; `memory:` alone is a new log each time.
+Handles on the same name share one log, also across threads. The log exists as long as the process,
+so that a "restarted" broker finds it again. `memory:` without a name is a new log each time.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _logs_lock: Final = threading.Lock()
 
 
 def traits(_url: str) -> ClusterLogTraits:
-    """Return the traits: everything in memory ends with the process."""
+    """Return the traits: the whole log is lost when the process ends."""
     return ClusterLogTraits(is_as_durable_as_store=True)
 
 
@@ -43,7 +43,7 @@ def open(url: str, durability: Durability) -> ClusterLog:  # noqa: A001, ARG001 
 
 
 class _Waiter:
-    """Someone who waits, perhaps on another thread's event loop."""
+    """A pending wait, possibly on another thread's event loop."""
 
     def __init__(self, after: int) -> None:
         self.after = after
@@ -63,7 +63,7 @@ class _Waiter:
 
 
 class _Shared:
-    """The log itself: what all handles on one name see."""
+    """The log itself, shared by all handles on one name."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
@@ -86,7 +86,7 @@ class MemoryLog:
         self._closed = False
 
     async def append(self, data: bytes) -> int:
-        """Put one entry at the end and wake those who wait for it."""
+        """Append one entry and wake the waiters for it."""
         self._check_open()
         check_entry(data)
         with self._shared.lock:
@@ -161,7 +161,7 @@ class MemoryLog:
             self._shared.floor = number
 
     async def close(self) -> None:
-        """Let the handle go; the log itself stays."""
+        """Close the handle; the log itself stays."""
         self._closed = True
         for waiter in self._mine:
             waiter.fail(_closed())

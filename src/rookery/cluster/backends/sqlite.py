@@ -1,15 +1,15 @@
 """A cluster log in an SQLite file, shared by the processes of one host: `sqlite:///path`.
 
-The embedded broker's default. Appends go through one thread (`local/appender.py`), reads through
-a second, checkpoints through a third, so that none of them waits for the others. Beside the file
-lies a folder `<file>.peers` with the lock and a doorbell socket for each open handle.
+This is the embedded broker's default. Appends use one thread (`local/appender.py`), reads a second
+and checkpoints a third, so that none of them blocks the others. The folder `<file>.peers` next to
+the file holds the lock and a doorbell socket for each open handle.
 
 With durability "disk" an append returns after its fdatasync. With "os" it returns once the
-operating system has the bytes: they survive the death of any process, and a power cut takes at
-most the log's end, never its order.
+operating system has the bytes. They survive the death of any process, and a power cut loses at
+most the end of the log, never its order.
 
-Open a handle after forking, never before. Opening blocks for some milliseconds, and for ten
-seconds at most if a stopped process holds the lock.
+Open a handle after forking, never before. Opening blocks for a few milliseconds, and for at most
+ten seconds if a stopped process holds the lock.
 """
 
 from __future__ import annotations
@@ -36,15 +36,16 @@ from rookery.errors import ConfigError, Error, Unavailable
 _PATIENCE_SECONDS: Final = 10.0
 # The WAL is copied into the file whenever this much was appended here …
 _CHECKPOINT_BYTES: Final[dict[Durability, int]] = {"disk": 2 << 20, "os": 8 << 20}
-# … and beyond this, writers are stopped for its last pages, so that it can start over. That
-# should come before it outgrows what was laid out for it (see `Database.lay_out`).
+# … and beyond this, writers are blocked while the last pages are copied, so that the WAL can
+# restart. This should happen before the WAL outgrows its preallocated space (see
+# `Database.lay_out`).
 _WAL_BYTES: Final[dict[Durability, int]] = {"disk": LAID_OUT_BYTES * 3 // 4, "os": 32 << 20}
 _LAST_PAGES: Final = 256
 _ROUNDS: Final = 3
 
 
 def traits(url: str) -> ClusterLogTraits:
-    """Return the traits: the file is on a disk of this host, as its journals and objects are."""
+    """Return the traits: the file is on a disk of this host, like its journals and objects."""
     return ClusterLogTraits(is_as_durable_as_store=True, path=_path(url))
 
 
@@ -67,7 +68,7 @@ class SqliteLog:
     def __init__(
         self, path: Path, durability: Durability = "disk", patience: float = _PATIENCE_SECONDS
     ) -> None:
-        # One lock for one file, whatever links lead to it.
+        # One lock for each file, whichever links lead to it.
         path = path.resolve()
         self._loop = asyncio.get_running_loop()
         self._appender = LocalAppender(path, durability, patience, self._committed)
@@ -78,7 +79,7 @@ class SqliteLog:
         self._head = 0
         self._waiters: dict[asyncio.Future[int], int] = {}
         self._look: asyncio.Task[None] | None = None
-        # What was committed before the bell hung there has not been rung for.
+        # There were no rings for commits made before the bell was registered.
         self._unsure = True
         self._checkpoint_bytes = _CHECKPOINT_BYTES[durability]
         self._wal_pages = _WAL_BYTES[durability] // PAGE_BYTES
@@ -127,7 +128,7 @@ class SqliteLog:
             self._waiters.pop(waiter, None)
 
     async def trim(self, before: int) -> None:
-        """Raise the floor, then delete in small steps between which appends go on."""
+        """Raise the floor, then delete in small steps between which appends continue."""
         self._check_open()
         await self._appender.call(lambda database: database.raise_floor(before))
         while await self._appender.call(Database.delete_some):
@@ -146,7 +147,7 @@ class SqliteLog:
         self._committed(number)
 
     async def close(self) -> None:
-        """Let the handle go."""
+        """Close the handle."""
         if self._closed:
             return
         self._closed = True
@@ -164,7 +165,7 @@ class SqliteLog:
             raise _closed()
 
     def _committed(self, head: int) -> None:
-        """Wake those who wait for an entry that is now known to be there."""
+        """Wake the waiters for an entry that is now known to exist."""
         if head <= self._head:
             return
         self._head = head
@@ -177,7 +178,7 @@ class SqliteLog:
             settle(waiter, 0, error)
 
     def _answer(self) -> None:
-        """Hear a ring. Among several one may have been dropped, the last one's number with it."""
+        """Handle rings. If there are several, one may have been dropped, possibly the newest."""
         head, rings = self._bell.answer()
         self._committed(head)
         if rings > 1:
@@ -186,20 +187,21 @@ class SqliteLog:
                 self._look = self._loop.create_task(self._find_head())
 
     async def _find_head(self) -> None:
-        """Find out how far the log goes; rings that come meanwhile make it look again."""
+        """Find the head; if rings arrive during the request, look again."""
         try:
             while self._unsure and not self._closed:
                 self._unsure = False
                 await self.head()
         except Error as error:
-            # Nobody may go on waiting for what may be there; who waits next looks again.
+            # A waiter must not keep waiting for an entry that may exist; the next waiter looks
+            # again.
             self._unsure = True
             self._fail_waiters(error)
         finally:
             self._look = None
 
     async def _copy(self) -> None:
-        """Keep the WAL short. A failure costs nothing but space, and the next append retries."""
+        """Keep the WAL short. A failure costs only disk space, and the next append retries."""
         try:
             if await self._outgrew():
                 await self._appender.call(Database.checkpoint)
@@ -209,7 +211,7 @@ class SqliteLog:
             self._copying = None
 
     async def _outgrew(self) -> bool:
-        """Copy while writers go on; tell whether they must stop for the rest, a short one."""
+        """Copy while writers continue; return whether they must pause for the short remainder."""
         before = 0
         for _ in range(_ROUNDS):
             pages, copied = await self._copier.call(Database.checkpoint)

@@ -2,13 +2,13 @@
 
     store:s3://bucket/prefix      store:file:///shared/folder      store:memory:name
 
-Every entry is an object, created if absent: of all who want number n, one gets it. Other
-processes find it by asking for it. `poll`, in the URL's query, says how soon they ask again after
-an entry (100 ms; up to ten times that when the log is quiet); `namespace` keeps several logs in one
-store apart; all else in the query is the store's.
+Every entry is an object that is created with if-absent: of all processes that try number n,
+exactly one succeeds. Other processes find the entry by requesting it. Options in the URL's query:
+`poll` sets how soon they ask again after an entry (100 ms; up to ten times that when the log is
+idle). `namespace` separates several logs in one store. All other options belong to the store.
 
-An append costs one PUT, and a GET and a PUT more for each number that another process took
-first. A process that waits costs a GET per look, and the floor a GET every five minutes.
+An append costs one PUT, plus a GET and a PUT for each number that another process took first. A
+waiting process costs one GET per poll, and the floor costs one GET every five minutes.
 """
 
 from __future__ import annotations
@@ -46,16 +46,16 @@ from rookery.store.wrappers import NamespacedStore
 POLL_MS: Final = 100
 _MAX_POLL_MS: Final = 60_000
 _APPEND_SECONDS: Final = 30.0
-# A store that does not answer for so long is worth an error to those who wait for the log.
+# If the store does not respond for this long, the waiters for the log get an error.
 _LOOK_SECONDS: Final = 10.0
-# A start reads each entry by a request of its own.
+# A start needs a separate request for each entry.
 _MAX_REPLAY_ENTRIES: Final = 1_000
 _OPTIONS: Final = frozenset({"poll", "namespace"})
 _UNITS_MS: Final = {"ms": 1, "s": 1000}
 
 
 def traits(_url: str) -> ClusterLogTraits:
-    """Return the traits: entries are objects as all others in the store."""
+    """Return the traits: entries are objects in the store like any others."""
     return ClusterLogTraits(
         is_as_durable_as_store=True, max_replay_entries=_MAX_REPLAY_ENTRIES, checks_store=True
     )
@@ -82,7 +82,7 @@ class StoreLog:
         random: Random | None = None,
         patience: float = _APPEND_SECONDS,
     ) -> None:
-        """Take over the store, which `close` closes; errors call it by the name given."""
+        """Take ownership of the store, which `close` closes; errors refer to it by this name."""
         self._store = store
         self._name = name
         self._patience = patience
@@ -99,7 +99,7 @@ class StoreLog:
         self._closed = False
 
     async def append(self, data: bytes) -> int:
-        """Create the next entry's object, behind those of this handle that wait already."""
+        """Create the next entry's object, after the queued appends of this handle."""
         self._check_open()
         check_entry(data)
         try:
@@ -121,7 +121,8 @@ class StoreLog:
         known = self._end.known
         reading = self._entries.read(after, known, max_bytes)
         if after < known:
-            # Who is behind is told where to start, even while what it asks for is still there.
+            # A reader that lags is redirected to the floor, even while the entries it requests
+            # still exist.
             entries, _ = await asyncio.gather(reading, self._floor.read())
         else:
             entries = await reading
@@ -143,7 +144,7 @@ class StoreLog:
         return await self._find_end()
 
     async def wait(self, after: int) -> int:
-        """Return a head above `after`, as soon as a look at the store shows one."""
+        """Return a head above `after`, as soon as a poll of the store finds one."""
         self._check_open()
         if self._end.known > after:
             return self._end.known
@@ -151,7 +152,7 @@ class StoreLog:
         return await self._waiters.wait(after)
 
     async def trim(self, before: int) -> None:
-        """Raise the floor, and delete what has been below it for long enough."""
+        """Raise the floor, and delete entries that have been below it for long enough."""
         self._check_open()
         await self._probe()
         if before - 1 > self._end.known:
@@ -166,7 +167,7 @@ class StoreLog:
         return await self._floor.read()
 
     async def begin_after(self, number: int) -> None:
-        """Put a floor there, if there has never been an entry."""
+        """Set the floor to a number, if there has never been an entry."""
         self._check_open()
         check_beginning(number)
         await self._probe()
@@ -174,7 +175,7 @@ class StoreLog:
         await self._floor.begin(number)
 
     async def close(self) -> None:
-        """Let the handle go, after the appends that wait."""
+        """Close the handle after the queued appends."""
         if self._closed:
             return
         self._closed = True
@@ -189,7 +190,7 @@ class StoreLog:
         return head
 
     async def _probe(self) -> None:
-        """Make sure, once, that the store heeds preconditions: all of this rests on them."""
+        """Check once that the store honours preconditions, on which this backend depends."""
         if not self._probed:
             await probe(self._store, self._name)
             self._probed = True
@@ -204,17 +205,17 @@ class StoreLog:
 
 
 class _Address(NamedTuple):
-    """A URL, taken apart."""
+    """The parts of a URL."""
 
     inner: str
     name: str
-    """What errors call the store: the query may hold secrets."""
+    """The store's name in error messages, without the query, which may hold secrets."""
     poll_ms: int
     namespace: str
 
 
 def _parse(url: str) -> _Address:
-    """Take our own options out of a URL; the others are the store's."""
+    """Extract our own options from a URL; the others belong to the store."""
     name, _, query = url.removeprefix("store:").partition("?")
     pairs = [pair.partition("=") for pair in query.split("&") if pair]
     own = {key: value for key, _, value in pairs if key in _OPTIONS}

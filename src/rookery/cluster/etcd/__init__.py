@@ -1,1 +1,1 @@
-"""A cluster log in etcd: what `backends/etcd.py` is made of."""
+"""The implementation of `backends/etcd.py`, a cluster log in etcd."""

@@ -1,4 +1,4 @@
-"""From a URL to where the members of etcd are, and how to speak to them."""
+"""Parses the URL of a log in etcd: the members' addresses and the connection options."""
 
 from __future__ import annotations
 
@@ -16,24 +16,25 @@ DEFAULT_TIMEOUT_SECONDS: Final = 10.0
 
 _OPTIONS: Final = frozenset({"user", "password_file", "tls", "ca", "cert", "key", "timeout"})
 _ENDPOINT: Final = re.compile(r"(?P<host>\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(:(?P<port>\d{1,5}))?")
-# A log keeps its keys under these: one of such a name would lie inside another.
+# Layout uses these path components for its keys, so a log with such a name would be inside another
+# log.
 _NAME: Final = re.compile(r"(?!(.*/)?(entry|writer)(/|$))[A-Za-z0-9._-]+(/[A-Za-z0-9._-]+)*")
 
 
 @dataclass(frozen=True, slots=True)
 class EtcdAddress:
-    """One log in one etcd."""
+    """One log in one etcd cluster."""
 
     endpoints: tuple[str, ...]
     """`host:port` of the members, each of which can serve every call."""
     name: str = DEFAULT_NAME
     timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS
-    """How long a call tries one member after the other."""
+    """How long a call keeps trying the members in turn."""
     user: str = ""
     password: str = field(default="", repr=False)
     tls: bool = False
     ca: bytes | None = None
-    """Who signs the members' certificates; None: those that the machine trusts."""
+    """The CA that signs the members' certificates; None: the CAs that the machine trusts."""
     cert: bytes | None = None
     key: bytes | None = field(default=None, repr=False)
 
@@ -42,13 +43,13 @@ class EtcdAddress:
 
 
 def parse(url: str) -> EtcdAddress:
-    """Read `etcd://host:port,host:port/name?user=…&password_file=…&ca=…&cert=…&key=…&timeout=…`.
+    """Parse `etcd://host:port,host:port/name?user=…&password_file=…&ca=…&cert=…&key=…&timeout=…`.
 
-    `ca` is a file with the certificates to trust, and `tls=on` alone trusts those that the
-    machine does; without either, nothing is encrypted.
+    `ca` is a file with the CA certificates to trust; `tls=on` alone trusts the machine's CAs.
+    Without either, the connection is not encrypted.
 
     Raises:
-        ConfigError: the URL cannot be used, or a file that it names cannot be read.
+        ConfigError: the URL is invalid, or a file that it names cannot be read.
     """
     parts = urlsplit(url)
     options = _options(url, parts.query)

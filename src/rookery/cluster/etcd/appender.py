@@ -1,14 +1,14 @@
-"""Appends: one transaction at a time, which carries everything that waits.
+"""Appends: one transaction at a time, which carries all queued entries.
 
-A transaction says "if the head is n - 1, then it is n, and this is entry n". Where several write,
-another is often faster; so that this costs no second try, the transaction goes on like a ladder:
-"else, if the head is n, then it is n + 1, and this is entry n + 1", and so on, as many rungs as
-lately were needed.
+A transaction means "if the head is n - 1, set it to n and store entry n". With several writers,
+another writer often comes first. To avoid a second attempt, the transaction continues as a ladder:
+"else, if the head is n, set it to n + 1 and store entry n + 1", and so on. The number of rungs
+follows recent contention.
 
-Every rung also says "and if this handle's last append is still the one before", and puts down the
-new one. So a transaction can have its effect only once. That is why it may be sent again when its
-answer is lost; what the handle's key says then is where the first copy got to. And an append that
-was given up cannot turn up behind a later one of the same handle.
+Every rung also requires that this handle's last append is still the previous one, and records the
+new one. So a transaction takes effect at most once and can be resent when its response is lost.
+The handle's key then shows which number the first copy got. An abandoned append cannot appear
+after a later append of the same handle.
 """
 
 from __future__ import annotations
@@ -44,25 +44,26 @@ from rookery.cluster.etcd.watch import HeadWatch
 from rookery.errors import Error, Unavailable
 
 MAX_RUNGS: Final = 16
-"""How many numbers a transaction tries at most."""
+"""The maximum number of entry numbers that a transaction tries."""
 
-# etcd takes 128 steps and 1.5 MiB by default, all rungs counted; two steps are not for entries.
+# By default etcd accepts 128 operations and 1.5 MiB for all rungs together; two operations per
+# rung are not entries.
 _MAX_STEPS: Final = 128
 _OTHER_STEPS: Final = 2
 _MAX_BYTES: Final = 1 << 20
-# Every rung repeats the entries, and etcd writes all of them into its own log.
+# Every rung repeats the entries, and etcd writes all of them to its own log.
 _LADDER_BYTES: Final = 64 << 10
 
 
 class _Waiting(NamedTuple):
-    """An entry, and who waits for its number."""
+    """An entry and the future for its number."""
 
     data: bytes
     future: asyncio.Future[int]
 
 
 class EtcdAppender:
-    """Puts the entries of one handle at the log's end, in the order in which they come."""
+    """Appends the entries of one handle to the log, in order of arrival."""
 
     def __init__(
         self, client: EtcdClient, layout: EtcdKeys, random: Random, watch: HeadWatch
@@ -74,7 +75,7 @@ class EtcdAppender:
         self._task: asyncio.Task[None] | None = None
         self._writer = layout.writer(random.token(WRITER_BYTES))
         self._turn = 0
-        # What our key in etcd says, as far as we know; empty: it is not there.
+        # The last known value of our key in etcd; empty: the key does not exist.
         self._last = b""
         self._rungs = 1
 
@@ -87,7 +88,7 @@ class EtcdAppender:
         return await waiting.future
 
     async def close(self) -> None:
-        """Return when all that waited is in the log, or known not to get there."""
+        """Return when all queued entries are in the log or have failed."""
         if self._task is not None:
             await asyncio.wait([self._task])
 
@@ -97,7 +98,7 @@ class EtcdAppender:
             try:
                 first = await self._append([write_value(waiting.data) for waiting in batch])
             except Error as error:
-                # Those behind have waited as long, and would have to wait as long again.
+                # Later entries have waited as long, and would have to wait as long again.
                 _fail([*batch, *self._queue], error)
                 self._queue.clear()
                 return
@@ -108,7 +109,7 @@ class EtcdAppender:
             self._settle(batch, first)
 
     def _gather(self) -> list[_Waiting]:
-        """Take what waits, as much as a transaction may hold."""
+        """Take as many queued entries as fit into a transaction."""
         batch = [self._queue.popleft()]
         size = len(batch[0].data)
         while self._queue and len(batch) < _MAX_STEPS - _OTHER_STEPS:
@@ -125,7 +126,7 @@ class EtcdAppender:
         self._watch.moved(first + len(batch) - 1)
 
     async def _append(self, values: list[bytes]) -> int:
-        """Try at the log's end until nobody else was faster; return the first entry's number."""
+        """Retry at the log's end until the append succeeds; return the first entry's number."""
         self._turn += 1
         landed = None
         while landed is None:
@@ -137,13 +138,13 @@ class EtcdAppender:
         return landed
 
     def _affordable_rungs(self, values: list[bytes]) -> int:
-        """Return as many rungs as are wanted and fit; every one holds all the values."""
+        """Return the wanted number of rungs that fit; every rung holds all the values."""
         by_steps = _MAX_STEPS // (len(values) + _OTHER_STEPS)
         by_bytes = _LADDER_BYTES // max(1, sum(map(len, values)))
         return max(1, min(self._rungs, by_steps, by_bytes))
 
     def _ladder(self, number: int, rungs: int, values: list[bytes]) -> bytes:
-        """Write the transaction, from the last rung to the first."""
+        """Encode the transaction, from the last rung to the first."""
         looks = (ask_first(self._layout), range_request(self._layout.head))
         otherwise = [get(look) for look in (*looks, range_request(self._writer))]
         request = b""
@@ -166,7 +167,7 @@ class EtcdAppender:
         return txn_request(conditions, steps, otherwise)
 
     def _landed(self, number: int, answer: EtcdAnswer) -> int | None:
-        """Return the number that the first entry got; None if others were faster on all rungs."""
+        """Return the first entry's number; None if other writers came first on all rungs."""
         done, rung = read_txn(answer.data), 0
         while not done.succeeded and done.inner:
             done, rung = read_txn(done.inner), rung + 1
@@ -184,7 +185,7 @@ class EtcdAppender:
         return self._landed_before()
 
     def _landed_before(self) -> int | None:
-        """Return the number that our key says this append got, by an earlier try."""
+        """Return the number that an earlier attempt of this append got, according to our key."""
         last = read_last(self._writer, self._last) if self._last else None
         return last.number if last and last.turn == self._turn else None
 

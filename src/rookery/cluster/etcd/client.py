@@ -1,8 +1,8 @@
-"""Calls to whichever member of etcd answers.
+"""Calls to any etcd member that responds.
 
-One member is used as long as it answers; after a failure the next one is. Every call that the
-log makes may be made twice (see `appender.py` for why an append may), so a call whose answer is
-lost is simply made again elsewhere, and the caller is told that it was.
+One member is used while it responds; after a failure the client switches to the next one. Every
+call that the log makes is safe to repeat (`appender.py` explains why an append is). A call whose
+response is lost is therefore repeated on another member, and `Answer.tries` reports it.
 """
 
 from __future__ import annotations
@@ -28,27 +28,27 @@ if TYPE_CHECKING:
     _Unary = grpc.aio.UnaryUnaryMultiCallable[bytes, bytes]
     _Streaming = grpc.aio.StreamStreamMultiCallable[bytes, bytes]
 
-# A member that is stopped or cut off does not say so; the others need about a second to agree on
-# a new leader, so that less would be impatience.
+# A stopped or partitioned member gives no response. The other members need about a second to elect
+# a new leader, so a shorter timeout would be too short.
 _TRY_SECONDS: Final = 2.0
 _PAUSE_SECONDS: Final = 0.1
 _MAX_ANSWER_BYTES: Final = 64 << 20
 _OPTIONS: Final = (
     ("grpc.max_receive_message_length", _MAX_ANSWER_BYTES),
     ("grpc.max_send_message_length", -1),
-    # Members are tried one after the other by ourselves, with ourselves knowing.
+    # The client itself fails over between members, because it must count the tries.
     ("grpc.enable_retries", 0),
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.min_reconnect_backoff_ms", 100),
     ("grpc.max_reconnect_backoff_ms", 1000),
-    # Handles in one process do not share connections, and none goes through a proxy.
+    # Handles in one process do not share connections, and no connection uses a proxy.
     ("grpc.use_local_subchannel_pool", 1),
     ("grpc.enable_http_proxy", 0),
 )
 
 
 class EtcdAnswer(NamedTuple):
-    """What a member answered, and how often the call was made until one did."""
+    """A member's response, and the number of tries it took."""
 
     data: bytes
     tries: int
@@ -65,12 +65,13 @@ class EtcdClient:
         self._streams: dict[grpc.aio.StreamStreamCall[bytes, bytes], int] = {}
 
     async def call(self, method: str, request: bytes) -> EtcdAnswer:
-        """Make a call until a member answers.
+        """Make a call until a member responds.
 
         Raises:
-            Unavailable: none did in time, or etcd refuses; earlier tries may have had their effect.
-            Compacted: the history that the call needs is gone.
-            Corrupt: etcd says that it cannot trust its own data.
+            Unavailable: no member responded in time, or etcd rejects the call; earlier tries may
+                have taken effect.
+            Compacted: the history that the call needs was compacted.
+            Corrupt: etcd reports that its own data is corrupt.
         """
         now = asyncio.get_running_loop().time
         deadline = now() + self._address.timeout_seconds
@@ -91,10 +92,10 @@ class EtcdClient:
                 await asyncio.sleep(_PAUSE_SECONDS)
 
     async def watch(self, request: bytes) -> AsyncGenerator[bytes, None]:
-        """Yield what comes on a watch, until the member goes or this client leaves it.
+        """Yield the messages of a watch, until the member fails or this client switches members.
 
         Raises:
-            Unavailable: etcd refuses.
+            Unavailable: etcd rejects the watch.
         """
         at = self._at
         begin: _Streaming = self._channels[at].stream_stream(WATCH)
@@ -102,7 +103,7 @@ class EtcdClient:
         self._streams[stream] = at
         try:
             await stream.write(request)
-            # What ends the stream is not bytes but a mark of grpc's.
+            # grpc marks the end of the stream with an object that is not bytes.
             while isinstance(data := await stream.read(), bytes):
                 yield data
         except grpc.aio.AioRpcError as error:
@@ -110,7 +111,7 @@ class EtcdClient:
             self._leave(at)
         except asyncio.CancelledError:
             task = asyncio.current_task()
-            # If it is not our task that was cancelled then it is the stream, by `_leave`.
+            # If this task was not cancelled, then `_leave` cancelled the stream.
             if task is None or task.cancelling():
                 raise
         finally:
@@ -118,7 +119,7 @@ class EtcdClient:
             stream.cancel()
 
     async def close(self) -> None:
-        """End all connections and the calls that are under way on them."""
+        """Close all connections and the calls in progress on them."""
         for channel in self._channels:
             await channel.close()
 
@@ -135,11 +136,12 @@ class EtcdClient:
 
     def _metadata(self, *, leader: bool = False) -> list[tuple[str, str]]:
         metadata = [("token", self._token)] if self._token else []
-        # A member that is cut off from the others ends the stream instead of saying nothing.
+        # With this option, a member that is partitioned from the others ends the stream instead of
+        # going silent.
         return [*metadata, ("hasleader", "true")] if leader else metadata
 
     def _check_passing(self, error: grpc.aio.AioRpcError) -> None:
-        """Raise, unless it may help to try again."""
+        """Raise, unless a retry may help."""
         refused = refusal(self._address, error)
         if isinstance(refused, StaleToken):
             self._token = ""
@@ -147,7 +149,7 @@ class EtcdClient:
             raise refused from error
 
     def _leave(self, at: int) -> None:
-        """Use the next member from now on, for watches too; others may have seen to it already."""
+        """Switch to the next member, also for watches, unless another call has already done so."""
         if at != self._at:
             return
         self._at = (at + 1) % len(self._channels)

@@ -1,11 +1,11 @@
-"""How a log lies in etcd: its keys, and what is in their values.
+"""The layout of a log in etcd: its keys and their values.
 
     <name>/head                         the last entry's number, in decimal digits
     <name>/entry/00000000000000000042   format, CRC-32C, then the entry itself
     <name>/writer/0123456789abcdef      a handle's last append: its turn, and the number it got
 
-There is no key for the floor: it is the number before the first entry that is there, or the head
-if none is. So trimming only deletes, which etcd allows even when it is full.
+There is no key for the floor: it is the number before the first existing entry, or the head if
+there is none. So trimming only deletes, which etcd allows even when it is full.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class EtcdKeys:
         self.name = name
         self.head: Final = f"{name}/head".encode()
         self._entries: Final = f"{name}/entry/".encode()
-        # Only digits follow: the end comes after all of them.
+        # Only digits follow the prefix, and ':' sorts after all digits.
         self.end: Final = self._entries + b":"
         self.writers: Final = f"{name}/writer/".encode()
         self.writers_end: Final = f"{name}/writer0".encode()
@@ -40,11 +40,11 @@ class EtcdKeys:
         return self._entries + b"%020d" % number
 
     def writer(self, token: bytes) -> bytes:
-        """Return the key of a handle that appends."""
+        """Return the key of an appending handle."""
         return self.writers + token.hex().encode()
 
     def number(self, key: bytes) -> int:
-        """Return the number of the entry that a key is for."""
+        """Return the entry number of a key."""
         digits = key.removeprefix(self._entries)
         if len(digits) != _DIGITS or not digits.isdigit():
             raise Corrupt(f"key {key!r} in etcd is not an entry of the cluster log: remove it")
@@ -71,7 +71,7 @@ def read_value(key: bytes, value: bytes) -> bytes:
     """Return the entry in a value.
 
     Raises:
-        Corrupt: the value is not what was put there, or a newer version put it there.
+        Corrupt: the value is damaged, or a newer version wrote it.
     """
     if value[:1] != _FORMAT or len(value) < _HEADER_BYTES:
         raise Corrupt(f"key {key!r} in etcd has a form that this version cannot read")
@@ -82,18 +82,18 @@ def read_value(key: bytes, value: bytes) -> bytes:
 
 
 class LastAppend(NamedTuple):
-    """What a handle appended last: which of its appends it was, and its first number."""
+    """A handle's last append: its sequence among the handle's appends, and its first number."""
 
     turn: int
     number: int
 
     def write(self) -> bytes:
-        """Return it as a value."""
+        """Encode it as a value."""
         return b"%d %d" % self
 
 
 def read_last(key: bytes, value: bytes) -> LastAppend:
-    """Return what is in a writer's value."""
+    """Decode a writer's value."""
     turn, _, number = value.partition(b" ")
     if not turn.isdigit() or not number.isdigit():
         raise Corrupt(f"key {key!r} in etcd holds {value[:40]!r} and not a writer's last append")
@@ -101,10 +101,10 @@ def read_last(key: bytes, value: bytes) -> LastAppend:
 
 
 def check_head(name: str, head: int, known: int) -> None:
-    """Refuse a head below one that was seen before.
+    """Reject a head below one that was seen before.
 
     Raises:
-        Corrupt: entries that were acknowledged are gone, and their numbers would be given again.
+        Corrupt: acknowledged entries are lost, and their numbers would be reused.
     """
     if head < known:
         raise Corrupt(

@@ -1,6 +1,6 @@
-"""etcd's requests and answers: those few, and of them those fields, that a log needs.
+"""etcd's requests and responses, limited to the messages and fields that a log needs.
 
-The numbers are those of etcd's public API (`etcdserverpb`), which are never given anew.
+The field numbers are those of etcd's public API (`etcdserverpb`), which are never reused.
 """
 
 from __future__ import annotations
@@ -30,24 +30,24 @@ class Pair(NamedTuple):
 
 
 class RangeResult(NamedTuple):
-    """What a range held, and as of which revision."""
+    """The contents of a range, and the revision of the read."""
 
     revision: int
     pairs: list[Pair]
 
 
 class TransactionResult(NamedTuple):
-    """What a transaction did: its first branch or its second, and what each step found."""
+    """The result of a transaction: the branch that ran, and what each operation returned."""
 
     succeeded: bool
     revision: int
     found: list[list[Pair]]
     inner: bytes
-    """The answer to a transaction in the transaction, if there was one; see `read_txn`."""
+    """The response to a nested transaction, if there was one; see `read_txn`."""
 
 
 class WatchResult(NamedTuple):
-    """What a watch tells: values that were put, or that it ends."""
+    """A message of a watch: values that were put, or the end of the watch."""
 
     values: list[bytes]
     is_canceled: bool
@@ -61,9 +61,9 @@ class WatchResult(NamedTuple):
 def range_request(
     key: bytes, end: bytes = b"", *, limit: int = 0, revision: int = 0, keys_only: bool = False
 ) -> bytes:
-    """Ask for a key, or for the keys from it up to but not including an end, in their order.
+    """Request a key, or the keys from it up to but not including an end, in order.
 
-    As of a revision, or as of now, counting all that was answered before.
+    The read is at a given revision, or linearizable at the newest one.
     """
     return write((1, key), (2, end), (3, limit), (4, revision), (8, int(keys_only)))
 
@@ -76,7 +76,7 @@ def delete_request(key: bytes, end: bytes) -> bytes:
 def txn_request(
     compares: Iterable[bytes], success: Iterable[bytes], failure: Iterable[bytes] = ()
 ) -> bytes:
-    """Do the steps of one branch or of the other, at once, as the compares say."""
+    """Run the operations of one branch or the other atomically, depending on the compares."""
     fields = [(1, one) for one in compares]
     fields += [(2, one) for one in success]
     fields += [(3, one) for one in failure]
@@ -84,17 +84,17 @@ def txn_request(
 
 
 def compact_request(revision: int) -> bytes:
-    """Forget what was overwritten or deleted before a revision."""
+    """Discard versions that were overwritten or deleted before a revision."""
     return write((1, revision))
 
 
 def watch_request(key: bytes, revision: int) -> bytes:
-    """Watch a key, from a revision on."""
+    """Watch a key, starting at a revision."""
     return write((1, write((1, key), (3, revision))))
 
 
 def authenticate_request(user: str, password: str) -> bytes:
-    """Ask for a token."""
+    """Request a token."""
     return write((1, user.encode()), (2, password.encode()))
 
 
@@ -102,32 +102,32 @@ def authenticate_request(user: str, password: str) -> bytes:
 
 
 def value_is(key: bytes, value: bytes) -> bytes:
-    """Compare: the key is there and has this value."""
+    """Compare: the key exists and has this value."""
     return write((2, _BY_VALUE), (3, key)) + present(7, value)
 
 
 def is_absent(key: bytes) -> bytes:
-    """Compare: the key is not there."""
+    """Compare: the key does not exist."""
     return write((3, key)) + present(4, 0)
 
 
 def put(key: bytes, value: bytes) -> bytes:
-    """Step: put a value."""
+    """Operation: put a value."""
     return write((2, write((1, key), (2, value))))
 
 
 def get(request: bytes) -> bytes:
-    """Step: ask for a range."""
+    """Operation: read a range."""
     return write((1, request))
 
 
 def delete(key: bytes) -> bytes:
-    """Step: delete a key."""
+    """Operation: delete a key."""
     return write((3, write((1, key))))
 
 
 def nested(request: bytes) -> bytes:
-    """Step: do a transaction."""
+    """Operation: run a nested transaction."""
     return write((4, request))
 
 
@@ -135,7 +135,7 @@ def nested(request: bytes) -> bytes:
 
 
 def read_range(data: bytes) -> RangeResult:
-    """Read the answer to a range request."""
+    """Decode the response to a range request."""
     fields = list(read(data))
     return RangeResult(
         _revision(fields), [_pair(_bytes(value)) for number, value in fields if number == 2]
@@ -143,12 +143,12 @@ def read_range(data: bytes) -> RangeResult:
 
 
 def read_revision(data: bytes) -> int:
-    """Read as of which revision any answer is."""
+    """Decode the revision of any response."""
     return _revision(list(read(data)))
 
 
 def read_txn(data: bytes) -> TransactionResult:
-    """Read the answer to a transaction."""
+    """Decode the response to a transaction."""
     fields = list(read(data))
     steps = [_bytes(value) for number, value in fields if number == 3]
     succeeded = any(number == 2 and value for number, value in fields)
@@ -159,7 +159,7 @@ def read_txn(data: bytes) -> TransactionResult:
 
 
 def read_watch(data: bytes) -> WatchResult:
-    """Read what came on a watch; deletions are left out."""
+    """Decode a message of a watch; deletions are omitted."""
     fields = list(read(data))
     single = {number: value for number, value in fields if number != 11}
     values = [_event(_bytes(value)) for number, value in fields if number == 11]
@@ -172,7 +172,7 @@ def read_watch(data: bytes) -> WatchResult:
 
 
 def read_token(data: bytes) -> str:
-    """Read the answer to an authentication."""
+    """Decode the response to an authentication."""
     return _bytes(dict(read(data)).get(2, b"")).decode("ascii", "replace")
 
 

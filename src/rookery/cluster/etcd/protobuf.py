@@ -1,4 +1,4 @@
-"""Protocol Buffers, as much as etcd's messages need: numbers, bytes and messages in messages."""
+"""The subset of Protocol Buffers that etcd needs: integers, bytes and nested messages."""
 
 from __future__ import annotations
 
@@ -17,25 +17,25 @@ _MAX_SHIFT: Final = 63
 
 
 def write(*fields: tuple[int, Value]) -> bytes:
-    """Write a message: numbers of fields and their values, of which zero and empty are left out.
+    """Encode a message from field numbers and values; zero and empty values are omitted.
 
-    A message within a message is its bytes; one that is there but empty is written by `present`.
+    A nested message is given as its bytes; use `present` for one that is present but empty.
     """
     return b"".join([present(number, value) for number, value in fields if value])
 
 
 def present(number: int, value: Value) -> bytes:
-    """Write one field, even if its value is the default."""
+    """Encode one field, even if its value is the default."""
     if isinstance(value, int):
         return _varint(number << 3 | _VARINT) + _varint(value)
     return b"".join((_varint(number << 3 | _BYTES), _varint(len(value)), value))
 
 
 def read(data: bytes) -> Iterator[tuple[int, Value]]:
-    """Read the fields of a message, in order.
+    """Decode the fields of a message, in order.
 
     Raises:
-        ProtocolError: the bytes are cut off or no message.
+        ProtocolError: the bytes are truncated or not a message.
     """
     at, end = 0, len(data)
     while at < end:
@@ -87,5 +87,5 @@ def _read_varint(data: bytes, at: int) -> tuple[int, int]:
     except IndexError:
         raise ProtocolError("a number in a message from etcd is cut off") from None
     value |= byte << shift
-    # Negative numbers come as 64 bits of two's complement.
+    # Negative numbers are encoded as 64-bit two's complement.
     return (value - (1 << 64) if value >> 63 else value), at + 1

@@ -1,7 +1,7 @@
-"""Reads: entries, and between which numbers they lie.
+"""Reads entries and the bounds of the log.
 
-Plain ranges only: some versions of etcd refuse all transactions when they are full. Ranges that
-must fit together name one revision.
+Only plain range requests are used, because some versions of etcd reject all transactions when they
+are full. Ranges that must be consistent with each other use the same revision.
 """
 
 from __future__ import annotations
@@ -15,25 +15,25 @@ from rookery.cluster.etcd.refusal import HistoryCompacted
 from rookery.cluster.port import READ_BYTES, EntriesTrimmed, LogEntry
 from rookery.errors import Corrupt
 
-# A range is limited by its number of entries, not by its bytes: of the largest entries this many
-# are 32 MiB, which etcd and we have to hold.
+# A range is limited by its number of entries, not by bytes. This many entries of the maximum size
+# are 32 MiB, which etcd and this process must hold in memory.
 _MAX_RANGE: Final = 64
 
 
 class LogBounds(NamedTuple):
-    """Where the log begins and ends: entries are there from `floor + 1` to `head`."""
+    """The first and last entries of the log: entries exist from `floor + 1` to `head`."""
 
     floor: int
     head: int
 
 
 def ask_first(layout: EtcdKeys, revision: int = 0) -> bytes:
-    """Ask for the key of the first entry."""
+    """Request the key of the first entry."""
     return range_request(layout.entry(0), layout.end, limit=1, revision=revision, keys_only=True)
 
 
 def read_bounds(layout: EtcdKeys, first: list[Pair], head: list[Pair]) -> LogBounds:
-    """Return where the log begins and ends, from both keys as of one revision."""
+    """Return the bounds of the log from both keys, read at the same revision."""
     end = layout.read_head(head[0].value) if head else 0
     return LogBounds(layout.number(first[0].key) - 1 if first else end, end)
 
@@ -44,24 +44,24 @@ class EtcdReader:
     def __init__(self, client: EtcdClient, layout: EtcdKeys) -> None:
         self._client = client
         self._layout = layout
-        # How large entries were lately: so many are asked for as may be wanted.
+        # The recent average size of entries; it determines how many entries a range requests.
         self._usual_bytes = READ_BYTES // 16
 
     async def bounds(self) -> LogBounds:
-        """Find out where the log begins and ends, both as of one moment."""
+        """Read the floor and the head at the same revision."""
         while True:
             try:
                 return await self._bounds()
             except HistoryCompacted:
-                # Between the two looks; the next ones are at a newer revision.
+                # A compaction happened between the two reads; the next reads use a newer revision.
                 continue
 
     async def read(self, after: int, max_bytes: int) -> list[LogEntry]:
-        """Return the entries that follow number `after`, as many as fit, but one at least.
+        """Return the entries that follow number `after`: as many as fit, but at least one.
 
         Raises:
-            Trimmed: some of them are gone.
-            Corrupt: an entry that must be there is not, or is not what was written.
+            Trimmed: at least one of them was trimmed.
+            Corrupt: an entry that must exist is missing or damaged.
         """
         found: list[LogEntry] = []
         room = max_bytes
@@ -96,13 +96,13 @@ class EtcdReader:
     async def _without_next(
         self, entries: list[LogEntry], after: int, revision: int
     ) -> list[LogEntry]:
-        """Find out why entry `after + 1` was not there as of a revision."""
+        """Find out why entry `after + 1` did not exist at a revision."""
         try:
             bounds = await self._bounds(revision)
         except HistoryCompacted:
             bounds = await self.bounds()
             if bounds.floor <= after < bounds.head:
-                # It has come since, or is missing: look again.
+                # It was written in the meantime, or it is missing: look again.
                 return await self._range(after, len(entries) or 1)
         if bounds.floor > after:
             raise EntriesTrimmed(after, bounds.floor)

@@ -1,4 +1,4 @@
-"""What etcd says when it refuses a call, and what follows from it."""
+"""Maps etcd's rejections of calls to exceptions."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from rookery.errors import Conflict, Corrupt, Unavailable
 
 
 class Full(Unavailable):
-    """There is no space for more; deleting is possible."""
+    """etcd has no space for writes; deleting is possible."""
 
 
 class HistoryCompacted(Conflict):
-    """The history asked for is gone: read what is there now."""
+    """The requested history was compacted: read the current state."""
 
 
 class StaleToken(Conflict):
-    """The token counts no longer: ask for another."""
+    """The token is no longer valid: request another."""
 
 
-# Another member may do better, or the same one in a moment.
+# Another member may succeed, or the same one a moment later.
 _PASSING: Final = frozenset(
     {
         grpc.StatusCode.UNAVAILABLE,
@@ -38,7 +38,7 @@ _OLD_TOKEN: Final = ("invalid auth token", "revision of auth store is old")
 
 
 def refusal(address: EtcdAddress, error: grpc.aio.AioRpcError) -> Exception | None:
-    """Return what a caller is told, or None if the call may be made again."""
+    """Return the exception for the caller, or None if the call can be retried."""
     code, details = error.code(), error.details() or ""
     if code is grpc.StatusCode.RESOURCE_EXHAUSTED and _FULL in details:
         return _full(address)

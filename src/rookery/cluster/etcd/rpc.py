@@ -1,9 +1,9 @@
-"""gRPC, set up before it is loaded: everybody here takes it from this module.
+"""Configures gRPC before it is loaded: all modules here import it from this one.
 
-It wants to go on in processes that are forked, and for that stops and starts its threads around
-every fork. If one of them is at work, the new process crashes: Java, which pyspark starts by a
-fork, does not come up (1 of 15 to 60). Nothing of ours uses it in a process that was forked while
-it was open, so it need not.
+By default gRPC supports forked processes, and stops and restarts its threads around every fork. If
+one of these threads is busy, the child process crashes: Java, which pyspark starts by a fork,
+fails to start (1 of 15 to 60 times). Rookery never uses gRPC in a process that was forked while a
+channel was open, so this support is disabled.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A log that begins elsewhere than at 1: a head without an entry below it."""
+"""Makes a log begin at a number other than 1: a head without an entry below it."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from rookery.cluster.port import check_empty
 
 
 async def begin_after(client: EtcdClient, layout: EtcdKeys, number: int) -> None:
-    """Put a head where there is none.
+    """Create the head key, which must be absent.
 
     Raises:
-        Conflict: there is one.
+        Conflict: the head key exists.
     """
     begin = put(layout.head, write_head(number))
     looks = [get(ask_first(layout)), get(range_request(layout.head))]
@@ -31,6 +31,6 @@ async def begin_after(client: EtcdClient, layout: EtcdKeys, number: int) -> None
     if done.succeeded:
         return
     bounds = read_bounds(layout, *done.found)
-    # Nobody else uses the log now: if it looks like this, an earlier try has had its effect.
+    # No other process uses the log now: in this case an earlier attempt took effect.
     if answer.tries == 1 or bounds != LogBounds(number, number):
         check_empty(bounds.head)

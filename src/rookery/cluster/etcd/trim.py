@@ -1,4 +1,4 @@
-"""Trimming: entries are deleted from the front, then etcd forgets that they were there."""
+"""Trimming: deletes entries from the front, then compacts etcd's history."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ from rookery.cluster.etcd.messages import (
 from rookery.cluster.etcd.reader import LogBounds
 from rookery.cluster.etcd.refusal import Full, HistoryCompacted
 
-# How many entries one delete takes: etcd does nothing else meanwhile.
+# The number of entries per delete request: etcd is blocked during each one.
 _STEP: Final = 1000
 _WRITERS: Final = 1000
 
 
 async def trim(client: EtcdClient, layout: EtcdKeys, bounds: LogBounds, before: int) -> None:
-    """Delete the entries below `before`, always from the first one on, so that no hole is left.
+    """Delete the entries below `before`, always starting at the first, so that no gap arises.
 
-    Deleting and compacting are allowed, and needed, when etcd is full.
+    When etcd is full, deleting and compacting are still allowed, and needed.
     """
     if bounds.floor >= before - 1:
         return
@@ -43,30 +43,31 @@ async def trim(client: EtcdClient, layout: EtcdKeys, bounds: LogBounds, before: 
         end = min(number + _STEP, before)
         request = delete_request(layout.entry(0), layout.entry(end))
         revision = read_revision((await client.call(DELETE, request)).data)
-    # After the entries, so that whoever misses what it wrote down sees by the floor why.
+    # After the entries: a handle that finds its writer key missing can then see the reason in the
+    # floor.
     await _forget_writers(client, layout, min(before, bounds.head + 1 - MAX_RUNGS))
     try:
         await client.call(COMPACT, compact_request(revision))
     except HistoryCompacted:
-        # Another has compacted further: so much the better.
+        # Another process has compacted further, which is fine.
         return
 
 
 async def _forget_writers(client: EtcdClient, layout: EtcdKeys, before: int) -> None:
-    """Delete what handles that have long been silent wrote down about their last append.
+    """Delete the writer keys of handles that have not appended for a long time.
 
-    It keeps late copies of that append from having an effect. Without it none can have one
-    either once the head has moved beyond all rungs that a copy may have.
+    A writer key prevents late copies of that append from taking effect. Once the head is beyond
+    all rungs that a copy may have, no copy can take effect without the key either.
     """
     request = range_request(layout.writers, layout.writers_end, limit=_WRITERS)
     pairs = read_range((await client.call(RANGE, request)).data).pairs
     for pair in pairs:
         if read_last(pair.key, pair.value).number < before:
-            # Some versions of etcd refuse all transactions when they are full, even this one.
+            # Some versions of etcd reject all transactions when they are full, even this one.
             with suppress(Full):
                 await client.call(TXN, _forget(pair))
 
 
 def _forget(pair: Pair) -> bytes:
-    # Not if the handle has appended again meanwhile.
+    # Only if the handle has not appended again in the meantime.
     return txn_request([value_is(pair.key, pair.value)], [delete(pair.key)])

@@ -1,4 +1,4 @@
-"""Who waits for the head to move is woken by a watch, whichever member it comes from."""
+"""Wakes waiters when the head moves, by a watch on any member."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from rookery.cluster.etcd.messages import (
 from rookery.errors import Error, Unavailable
 
 _PAUSE_SECONDS: Final = 0.1
-# A member that is stopped or cut off says nothing; when a watch has been silent for so long, a look
-# at the head finds out, and has the client leave that member.
+# A stopped or partitioned member sends nothing. After this much silence on a watch, a read of the
+# head detects that, and makes the client switch members.
 _SILENCE_SECONDS: Final = 3.0
 
 
 class HeadWatch:
-    """Knows the highest head that was seen, and wakes those who wait for a higher one.
+    """Tracks the highest head seen, and wakes the waiters for a higher one.
 
-    The watch begins with the first who waits. It is not resumed but begun anew after a failure,
-    with a look at the head as it is: what was in between does not matter, and compaction cannot
-    take it away.
+    The watch starts with the first waiter. After a failure it is not resumed but restarted from a
+    read of the current head. Intermediate heads do not matter, and compaction cannot break a
+    restart.
     """
 
     def __init__(self, client: EtcdClient, layout: EtcdKeys) -> None:
@@ -53,11 +53,11 @@ class HeadWatch:
             self._waiters.pop(waiter, None)
 
     async def look(self) -> int:
-        """Ask etcd for the head, counting every append that had returned before."""
+        """Read the head from etcd; it includes every append that returned before."""
         return (await self._look())[0]
 
     def moved(self, head: int) -> None:
-        """Wake those who wait for an entry that is now known to be there."""
+        """Wake the waiters for an entry that is now known to exist."""
         if head <= self.head:
             return
         self.head = head
@@ -66,7 +66,7 @@ class HeadWatch:
                 waiter.set_result(head)
 
     async def close(self, error: Exception) -> None:
-        """End the watch, and tell those who wait."""
+        """Stop the watch, and fail the waiters with an error."""
         self._fail(error)
         if self._task is not None:
             self._task.cancel()
@@ -88,14 +88,15 @@ class HeadWatch:
                     pulse.cancel()
                 await asyncio.sleep(_PAUSE_SECONDS)
         except Error as error:
-            # Nobody may go on waiting for what may be there; who waits next begins anew.
+            # A waiter must not keep waiting for an entry that may exist; the next waiter restarts
+            # the watch.
             self._fail(error)
         except BaseException:
             self._fail(Unavailable("the watch on the cluster log's head has ended"))
             raise
 
     async def _look(self) -> tuple[int, int]:
-        """Return the head, and as of which revision it is the head."""
+        """Return the head and the revision of the read."""
         known = self.head
         answer = await self._client.call(RANGE, range_request(self._layout.head))
         found = read_range(answer.data)
@@ -105,7 +106,7 @@ class HeadWatch:
         return head, found.revision
 
     async def _pulse(self) -> None:
-        """Look whether the watch may be silent; what is amiss makes the client end the watch."""
+        """Check whether silence is justified; a failing read makes the client end the watch."""
         while True:
             head = self.head
             await asyncio.sleep(_SILENCE_SECONDS)
@@ -116,7 +117,7 @@ class HeadWatch:
                     self._fail(error)
 
     async def _watch(self, revision: int) -> None:
-        """Follow the head from a revision on, until the watch ends."""
+        """Follow the head from a revision until the watch ends."""
         request = watch_request(self._layout.head, revision + 1)
         async with aclosing(self._client.watch(request)) as stream:
             async for data in stream:

@@ -1,5 +1,5 @@
-"""What can happen to a cluster: one class an event, in files by subject.
+"""The events of a cluster: one class per event, in one file per subject.
 
-An event is a `Message` with a key, so it has a versioned, strictly checked byte form. What follows
-from an event is decided in `cluster.state`, never here.
+An event is a `Message` with a key, so it has a versioned, strictly checked binary encoding.
+`cluster.state` decides the effect of an event.
 """

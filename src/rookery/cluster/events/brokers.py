@@ -1,4 +1,4 @@
-"""Events of the cluster's processes: they come, live, leave and expire."""
+"""Events of the cluster's processes: registration, heartbeat, departure and expiry."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ from rookery.wire.message import BrokerId, Host, Message, Port, Uuid, field, i16
 
 
 class ClusterCreated(Message, key=1, versions=range(1), flexible=0):
-    """The log's first event: the cluster's name, and the rules its entries are applied by."""
+    """The log's first event: the cluster id and the initial feature level."""
 
     cluster_id: str
     feature_level: i16
 
 
 class BrokerRegistered(Message, key=2, versions=range(1), flexible=0):
-    """A process joins; the number of the entry that says so becomes its incarnation.
+    """A broker joins; the number of the entry becomes its incarnation.
 
-    A live incarnation with the same node id is fenced by this: it is the same broker, restarted.
+    It fences a live incarnation with the same node id, which is the same broker before a restart.
     """
 
     process_id: Uuid  # made by the process, so that it finds its own registration again
@@ -26,17 +26,17 @@ class BrokerRegistered(Message, key=2, versions=range(1), flexible=0):
 
 
 class BrokerBeat(Message, key=3, versions=range(1), flexible=0):
-    """A process has nothing else to say, and is alive."""
+    """A heartbeat of a process that has no other event to write."""
 
 
 class BrokerLeft(Message, key=4, versions=range(1), flexible=0):
-    """A process goes; its incarnation will write no more."""
+    """A process leaves; its incarnation writes no more entries."""
 
 
 class BrokerExpired(Message, key=5, versions=range(1), flexible=0):
-    """Another process has heard nothing of an incarnation for too long.
+    """Another process has not seen an entry of an incarnation for too long.
 
-    Void if the incarnation has written since: the observer may have been the one that slept.
+    Void if the incarnation has written since, because the observer may have been suspended.
     """
 
     incarnation: i64
@@ -44,31 +44,31 @@ class BrokerExpired(Message, key=5, versions=range(1), flexible=0):
 
 
 class FeatureLevelRaised(Message, key=6, versions=range(1), flexible=0):
-    """Later entries are applied by the rules of a newer level."""
+    """Later entries are applied by the rules of a newer feature level."""
 
     feature_level: i16
 
 
 class ConfigsChanged(Message, key=7, versions=range(1), flexible=0):
-    """Settings of a topic, of one broker, or (with an empty name) of all brokers are changed."""
+    """Settings of a topic, of one broker, or (with an empty name) of all brokers change."""
 
     resource_type: i16
     resource_name: str
     changes: list[SettingChange]
-    # From feature level 2 on: void unless these are the settings that the resource has of its own.
+    # From feature level 2 on: void unless these are the resource's current explicit settings.
     is_conditional: bool = field(tag=0, default=False)
     observed: list[SettingChange] = field(tag=1, factory=list)
 
 
 class SettingChange(Message):
-    """One setting; null takes it back to its default."""
+    """One setting; null resets it to its default."""
 
     name: str
     value: str | None = field(default=None)
 
 
 class ProcessRegistered(Message, key=8, versions=range(1), flexible=0):
-    """A process that serves no clients joins, to write objects and commit them.
+    """A process that serves no clients joins, in order to write and commit objects.
 
     As with a broker, the number of the entry becomes its incarnation.
     """

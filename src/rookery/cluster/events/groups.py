@@ -1,4 +1,4 @@
-"""Events of groups: who coordinates them, what their members agreed on, how far they have read."""
+"""Events of groups: their coordinator, their members' state, and their committed offsets."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from rookery.wire.message import (
 
 
 class GroupClaimed(Message, key=60, versions=range(1), flexible=0):
-    """A broker becomes a group's coordinator, in a new epoch; void if the hash chooses another."""
+    """A broker becomes a group's coordinator in a new epoch; void if the hash selects another."""
 
     group_id: GroupId
 
 
 class GroupPersisted(Message, key=61, versions=range(1), flexible=0):
-    """A group's new state; void but from its coordinator, in its epoch, next to what it has seen.
+    """A group's new state; valid only from its coordinator, in its epoch, at the current version.
 
-    A body that is too large for an entry comes in parts: all but the last change nothing yet.
+    A body that is too large for an entry comes in parts; only the last part takes effect.
     """
 
     group_id: GroupId
@@ -36,9 +36,9 @@ class GroupPersisted(Message, key=61, versions=range(1), flexible=0):
 
 
 class GroupChanged(Message, key=68, versions=range(1), flexible=0):
-    """What changes of a group's state; void under the same conditions as its state.
+    """A change to a group's state; void under the same conditions as `GroupPersisted`.
 
-    It needs feature level `GROUP_CHANGES_LEVEL`, since older programs do not know it.
+    It needs feature level `GROUP_CHANGES_LEVEL`, because older programs do not know it.
     """
 
     group_id: GroupId
@@ -48,7 +48,7 @@ class GroupChanged(Message, key=68, versions=range(1), flexible=0):
 
 
 class OffsetsCommitted(Message, key=62, versions=range(1), flexible=0):
-    """A group has read so far; void but from its coordinator."""
+    """A group commits offsets; valid only from its coordinator."""
 
     group_id: GroupId
     epoch: i32
@@ -67,7 +67,7 @@ class OffsetCommitted(Message):
 
 
 class OffsetsDeleted(Message, key=63, versions=range(1), flexible=0):
-    """A group's offsets in some partitions are forgotten; void but from its coordinator."""
+    """A group's offsets in some partitions are deleted; valid only from its coordinator."""
 
     group_id: GroupId
     epoch: i32
@@ -82,7 +82,7 @@ class OffsetPlace(Message):
 
 
 class OffsetsExpired(Message, key=64, versions=range(1), flexible=0):
-    """Offsets that nobody has used for long are forgotten; void for one that was renewed since."""
+    """Offsets that were unused for long are deleted; void for one that was renewed since."""
 
     group_id: GroupId
     epoch: i32
@@ -90,7 +90,7 @@ class OffsetsExpired(Message, key=64, versions=range(1), flexible=0):
 
 
 class ExpiredPlace(Message):
-    """A partition, and when its offset had been committed, as it was seen."""
+    """A partition, and the observed commit time of its offset."""
 
     topic_id: TopicId
     partition: PartitionId
@@ -98,7 +98,7 @@ class ExpiredPlace(Message):
 
 
 class GroupDeleted(Message, key=65, versions=range(1), flexible=0):
-    """A group goes, offsets and all; void if it changed since it was found to have no members."""
+    """A group and its offsets are deleted; void if it changed since it was seen without members."""
 
     group_id: GroupId
     epoch: i32
@@ -106,7 +106,7 @@ class GroupDeleted(Message, key=65, versions=range(1), flexible=0):
 
 
 class GroupExpired(Message, key=66, versions=range(1), flexible=0):
-    """A group that has neither members nor offsets is forgotten; void if it has got some since."""
+    """A group without members and offsets is deleted; void if it has some by now."""
 
     group_id: GroupId
     epoch: i32
@@ -114,9 +114,9 @@ class GroupExpired(Message, key=66, versions=range(1), flexible=0):
 
 
 class OffsetsPublished(Message, key=67, versions=range(1), flexible=0):
-    """A process that reads without a broker has read so far; void for a group that has members.
+    """A process that reads without a broker reports its offsets; void for a group with members.
 
-    Nobody coordinates such a group: its offsets are for those who watch how far it is behind.
+    Such a group has no coordinator: its offsets exist so that its lag can be monitored.
     """
 
     group_id: GroupId

@@ -1,11 +1,11 @@
-"""Events of logs that come from elsewhere, such as a Kafka's disk, with the offsets they have.
+"""Events that import logs from elsewhere, such as a Kafka data directory, with their offsets.
 
     SegmentsStaged ──► SegmentsImported … ──► ProducersImported … ──► the last SegmentsImported
                                                                       and PartitionImported, as one
 
-Nobody may have written to the partition: each event says where it believes the log to end, and is
-refused if it ends elsewhere. The last two are one entry: a partition that has all its offsets has
-all the rest.
+The partition must not be written to otherwise: each event states the expected log end, and is
+rejected if the log ends elsewhere. The last two events share one entry, so a partition that has
+all its offsets is complete.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from rookery.wire.message import (
 
 
 class SegmentsImported(Message, key=110, versions=range(1), flexible=0):
-    """Segments that bear offsets become the end of a partition; void if it ends elsewhere."""
+    """Segments with offsets are appended to a partition; void if its log ends elsewhere."""
 
     topic_id: TopicId
     partition: PartitionId
@@ -34,7 +34,7 @@ class SegmentsImported(Message, key=110, versions=range(1), flexible=0):
 
 
 class ImportedSegment(Message):
-    """A segment; it begins where the one before ends."""
+    """A segment; it begins at the end offset of the previous one."""
 
     object_id: i64
     end_offset: Offset
@@ -43,7 +43,7 @@ class ImportedSegment(Message):
 
 
 class ProducersImported(Message, key=111, versions=range(1), flexible=0):
-    """What a partition's producers sent last, and which of their transactions were aborted."""
+    """The last batches of a partition's producers, and their aborted transactions."""
 
     topic_id: TopicId
     partition: PartitionId
@@ -63,7 +63,7 @@ class ImportedProducer(Message):
 
 
 class ImportedBatch(Message):
-    """One of the batches that a producer may send again."""
+    """One of the batches that a producer may resend."""
 
     first_sequence: i32
     records: i32
@@ -71,7 +71,7 @@ class ImportedBatch(Message):
 
 
 class ImportedAbort(Message):
-    """A transaction that was aborted: see `cluster.state.aborted`."""
+    """An aborted transaction: see `cluster.state.aborted`."""
 
     producer_id: ProducerId
     first_offset: Offset
@@ -80,7 +80,7 @@ class ImportedAbort(Message):
 
 
 class PartitionImported(Message, key=112, versions=range(1), flexible=0):
-    """A partition is all there: where it begins and ends, and whose epochs its batches bear."""
+    """The import of a partition is complete: its log start, log end and leader epochs."""
 
     topic_id: TopicId
     partition: PartitionId
@@ -92,14 +92,14 @@ class PartitionImported(Message, key=112, versions=range(1), flexible=0):
 
 
 class ImportedEpoch(Message):
-    """A leader epoch and where it began."""
+    """A leader epoch and its start offset."""
 
     epoch: LeaderEpoch
     start_offset: Offset
 
 
 class TransactionalIdImported(Message, key=113, versions=range(1), flexible=0):
-    """A transactional id has been used elsewhere; void if it is known here."""
+    """A transactional id was in use elsewhere; void if it is known here."""
 
     transactional_id: TransactionalId
     producer_id: ProducerId

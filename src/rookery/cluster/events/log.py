@@ -1,4 +1,4 @@
-"""Events of the log's bytes: what is committed, moved and dropped; and producer ids."""
+"""Events of the log's data: commits, replacements and deletions; and producer ids."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from rookery.wire.message import (
 
 
 class BatchesCommitted(Message, key=40, versions=range(1), flexible=0):
-    """Batches are durable and get their offsets by this, in the order in which they stand here."""
+    """Batches are durable; this event assigns their offsets, in the order of the list."""
 
     object_id: i64  # the journal or object that holds them; 0: the payload of this very entry
     extents: list[Extent]
 
 
 class Extent(Message):
-    """One batch: whose it is, where its bytes lie, and what offsets and verdicts depend on."""
+    """One batch: its partition, its location, and the fields that decide offsets and outcome."""
 
     topic_id: TopicId
     partition: PartitionId
@@ -41,19 +41,19 @@ class Extent(Message):
 
 
 class ObjectsDropped(Message, key=42, versions=range(1), flexible=0):
-    """Condemned objects were deleted, and need not be remembered any more."""
+    """Condemned objects were deleted and are removed from the state."""
 
     object_ids: list[i64]
 
 
 class ProducerIdsAllotted(Message, key=43, versions=range(1), flexible=0):
-    """A process takes a run of producer ids for its clients."""
+    """A process allocates a range of producer ids for its clients."""
 
     count: i32
 
 
 class ProducersExpired(Message, key=44, versions=range(1), flexible=0):
-    """Idle producers of a partition are forgotten; void for one that has written since."""
+    """Idle producers of a partition are removed; void for one that has written since."""
 
     topic_id: TopicId
     partition: PartitionId
@@ -61,7 +61,7 @@ class ProducersExpired(Message, key=44, versions=range(1), flexible=0):
 
 
 class IdleProducer(Message):
-    """A producer, and the sequence that was its last when it was found idle."""
+    """A producer, and its last sequence when it was found idle."""
 
     producer_id: ProducerId
     last_sequence: i32
@@ -77,13 +77,13 @@ class RowsLost(Message, key=45, versions=range(1), flexible=0):
 
 
 class SegmentsStaged(Message, key=46, versions=range(1), flexible=0):
-    """Segments are about to be written: their names are settled by this, before their bytes."""
+    """Segments are about to be written: this event settles their names before their bytes."""
 
     segments: list[StagedSegment]
 
 
 class StagedSegment(Message):
-    """A segment to be; its outcome says whether it has the plain name or one with its id in it."""
+    """A planned segment; its outcome is either the plain name or a name that includes its id."""
 
     object_id: i64
     topic_id: TopicId
@@ -92,14 +92,14 @@ class StagedSegment(Message):
 
 
 class RowsReplaced(Message, key=47, versions=range(1), flexible=0):
-    """Rows were rewritten into an object; each range counts only if its rows are still the same."""
+    """Rows were rewritten into an object; a range counts only if its rows are unchanged."""
 
     object_id: i64
     ranges: list[ReplacedRange]
 
 
 class ReplacedRange(Message):
-    """Whole rows of one partition, and what stands for the same offsets from now on."""
+    """Whole rows of one partition, and the rows that replace them for the same offsets."""
 
     topic_id: TopicId
     partition: PartitionId
@@ -121,6 +121,6 @@ class RowPiece(Message):
 
 
 class ObjectsCondemned(Message, key=48, versions=range(1), flexible=0):
-    """Objects that nothing lives in are going to be deleted: no later commit may name them."""
+    """Unreferenced objects are about to be deleted: no later commit may name them."""
 
     object_ids: list[i64]

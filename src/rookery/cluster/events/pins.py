@@ -1,4 +1,4 @@
-"""Events of pins: somebody reads a topic as it is, and compaction waits for them, for a while."""
+"""Events of pins: a reader needs a topic unchanged, and compaction waits for a limited time."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ from rookery.wire.message import Message, Offset, PartitionId, TopicId, Uuid, fi
 
 
 class PinStart(Message):
-    """From which offset on a partition is held."""
+    """The offset from which a partition is pinned."""
 
     partition: PartitionId
     offset: Offset
 
 
 class TopicPinned(Message, key=24, versions=range(1), flexible=0):
-    """No record of the topic is compacted away until a moment; saying it again moves that.
+    """No record of the topic is compacted away until a given time; repeating it moves that time.
 
-    With starts, only what lies there and behind is held, and partitions without one are not.
+    With starts, only records at or after them are pinned, and partitions without a start are not.
     """
 
     topic_id: TopicId
@@ -25,7 +25,7 @@ class TopicPinned(Message, key=24, versions=range(1), flexible=0):
 
 
 class TopicUnpinned(Message, key=25, versions=range(1), flexible=0):
-    """The reader is done, or gone."""
+    """The reader has finished or disconnected."""
 
     topic_id: TopicId
     pin_id: Uuid

@@ -1,9 +1,9 @@
-"""Events of sinks: writers that store objects first and have all of them committed together.
+"""Events of sinks: writers that store objects first and commit all of them together.
 
     SinkPartStaged … SinkPartStaged ──► SinkCommitted     all of it gets its offsets by this
                                    └──► SinkAborted       or none of it
 
-A part gives no offsets, so a commit may be as large as it likes although entries are small.
+A part gets no offsets yet, so a commit can be of any size although entries are small.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from rookery.wire.message import Message, PartitionId, TopicId, field, i32, i64
 
 
 class SinkPartStaged(Message, key=100, versions=range(1), flexible=0):
-    """An object, or a part of what lies in it, waits for its batch to be committed."""
+    """An object, or a part of its contents, waits for the commit of its batch."""
 
     sink_id: str  # empty: a write of its own, of which nothing is remembered
     query_id: str
@@ -25,7 +25,7 @@ class SinkPartStaged(Message, key=100, versions=range(1), flexible=0):
 
 
 class StagedRun(Message):
-    """Batches of one partition that lie one behind the other, and become one row."""
+    """Contiguous batches of one partition, which become one row."""
 
     topic_id: TopicId
     partition: PartitionId
@@ -35,10 +35,10 @@ class StagedRun(Message):
 
 
 class SinkCommitted(Message, key=101, versions=range(1), flexible=0):
-    """A batch is whole: its objects get their offsets by this, in the order they stand in here.
+    """A batch is complete: its objects get their offsets in the order of the list.
 
-    Void if the sink has this batch already; refused if another query writes to the sink, or this
-    one is beyond that batch, unless it takes over.
+    Void if the sink already has this batch. Rejected if another query writes to the sink, or if
+    this query is past that batch, unless it takes over.
     """
 
     sink_id: str
@@ -50,12 +50,12 @@ class SinkCommitted(Message, key=101, versions=range(1), flexible=0):
 
 
 class SinkAborted(Message, key=102, versions=range(1), flexible=0):
-    """Objects will not be committed, and are condemned; void for one that is."""
+    """Objects will not be committed and are condemned; void for committed objects."""
 
     object_ids: list[i64]
 
 
 class SinkForgotten(Message, key=103, versions=range(1), flexible=0):
-    """A sink is not used any more: what it wrote stays, and its id may begin anew."""
+    """A sink is no longer used: its data stays, and its id can be used afresh."""
 
     sink_id: str

@@ -1,4 +1,4 @@
-"""Events of topics and of where their logs begin."""
+"""Events of topics and of their log starts."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from rookery.wire.message import Message, Offset, PartitionId, TopicId, TopicNam
 
 
 class TopicCreated(Message, key=20, versions=range(1), flexible=0):
-    """A topic is made; void if its name is taken."""
+    """A topic is created; void if its name is taken."""
 
     topic_id: TopicId
     name: TopicName
@@ -17,20 +17,20 @@ class TopicCreated(Message, key=20, versions=range(1), flexible=0):
 
 
 class TopicDeleted(Message, key=21, versions=range(1), flexible=0):
-    """A topic goes, with all that is in it."""
+    """A topic is deleted with all its data."""
 
     topic_id: TopicId
 
 
 class PartitionsAdded(Message, key=22, versions=range(1), flexible=0):
-    """A topic grows to so many partitions; void if it has as many already."""
+    """A topic grows to a number of partitions; void if it already has as many."""
 
     topic_id: TopicId
     partitions: i32
 
 
 class LogStartMoved(Message, key=23, versions=range(1), flexible=0):
-    """Records below an offset are gone, by retention or because a client asked for it."""
+    """Records below an offset are deleted, by retention or by a client's request."""
 
     topic_id: TopicId
     partition: PartitionId

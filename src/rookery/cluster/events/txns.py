@@ -1,7 +1,7 @@
-"""Events of transactions: who may write them, what is part of them, how they end.
+"""Events of transactions: their producers, their contents and their ends.
 
-All but the last three come from producers and name their id and epoch: what an earlier life of the
-producer says is refused when it is applied, whoever brought it here.
+All but the last three come from producers and name the producer id and epoch. An event of a fenced
+producer is rejected when it is applied, whichever broker wrote it.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from rookery.wire.message import (
 
 
 class TransactionInitialised(Message, key=80, versions=range(1), flexible=0):
-    """A producer begins under a transactional id: earlier ones are fenced, what they left ends.
+    """A producer initialises a transactional id: earlier producers are fenced and aborted.
 
-    One that names the id and epoch it has gets over an error by this (KIP-360); it is refused if
-    another has come since.
+    A producer that names its current id and epoch recovers from an error this way (KIP-360). It is
+    rejected if another producer has initialised the id since.
     """
 
     transactional_id: TransactionalId
@@ -35,7 +35,7 @@ class TransactionInitialised(Message, key=80, versions=range(1), flexible=0):
 
 
 class PartitionsAddedToTransaction(Message, key=81, versions=range(1), flexible=0):
-    """A transaction is about to write to partitions; all are added, or none."""
+    """A transaction is about to write to partitions; either all are added or none."""
 
     transactional_id: TransactionalId
     producer_id: ProducerId
@@ -60,7 +60,7 @@ class OffsetsAddedToTransaction(Message, key=82, versions=range(1), flexible=0):
 
 
 class TransactionOffsetsCommitted(Message, key=83, versions=range(1), flexible=0):
-    """A group has read so far, if the transaction is committed; void but from its coordinator."""
+    """A group's offsets, pending until the commit; valid only from the group's coordinator."""
 
     transactional_id: TransactionalId
     producer_id: ProducerId
@@ -72,7 +72,7 @@ class TransactionOffsetsCommitted(Message, key=83, versions=range(1), flexible=0
 
 
 class TransactionEnded(Message, key=84, versions=range(1), flexible=0):
-    """A producer commits its transaction, or aborts it."""
+    """A producer commits or aborts its transaction."""
 
     transactional_id: TransactionalId
     producer_id: ProducerId
@@ -82,21 +82,21 @@ class TransactionEnded(Message, key=84, versions=range(1), flexible=0):
 
 
 class TransactionExpired(Message, key=85, versions=range(1), flexible=0):
-    """A transaction was open for too long; void if it is not the one that was seen."""
+    """A transaction was open for too long; void if it is not the one that was observed."""
 
     transactional_id: TransactionalId
     started: i64  # the entry with which it began
 
 
 class TransactionalIdExpired(Message, key=86, versions=range(1), flexible=0):
-    """A transactional id that nobody has used for long is forgotten; void if one has since."""
+    """A transactional id unused for a long time is removed; void if it was used since."""
 
     transactional_id: TransactionalId
     changed: i64  # the entry that changed it last, as it was seen
 
 
 class MarkersWritten(Message, key=87, versions=range(1), flexible=0):
-    """Somebody ends what a producer has left open in partitions, and no transaction here owns."""
+    """Markers end a producer's open records in partitions that no transaction here owns."""
 
     producer_id: ProducerId
     producer_epoch: ProducerEpoch

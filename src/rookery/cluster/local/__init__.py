@@ -1,1 +1,1 @@
-"""What a log shared by the processes of one host is made of: file, lock, doorbell, threads."""
+"""The parts of a log shared by the processes of one host: file, lock, doorbell, threads."""

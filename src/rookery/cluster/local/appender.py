@@ -1,10 +1,10 @@
-"""The one thread of a handle that writes: it gathers, locks, commits, answers, then rings.
+"""The writing thread of a handle: it takes the lock, commits the queue, responds, then rings.
 
     append ──► queue ──► turnstile ──► all that has queued up, in one transaction ──► answers
                                                                           └──► the others' bells
 
-It takes from the queue after it has got the lock, so that whoever has to wait for other processes
-commits everything that came meanwhile.
+It takes from the queue after it has acquired the lock, so that a thread that had to wait for other
+processes commits everything that was queued in the meantime.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _TICKS: Final = 2
 
 
 class _Job:
-    """An entry to append, or a function to call, and who waits for it."""
+    """An entry to append, or a function to call, and the future for its result."""
 
     __slots__ = ("future", "taken", "tick", "work")
 
@@ -71,7 +71,7 @@ class LocalAppender:
         self._thread = threading.Thread(target=self._work, name="cluster-append", daemon=True)
 
     def open(self) -> Bell:
-        """Create or open the log, and hang up this handle's bell."""
+        """Create or open the log, and register this handle's bell."""
         self._thread.start()
         if not self._opened.wait(self._patience):
             self._given_up = True
@@ -82,7 +82,7 @@ class LocalAppender:
         return self._bell
 
     async def append(self, data: bytes) -> int:
-        """Commit an entry together with whatever else waits; return its number."""
+        """Commit an entry together with other queued entries; return its number."""
         return cast("int", await self._ask(data))
 
     async def call(self, function: Callable[[Database], T]) -> T:
@@ -90,7 +90,7 @@ class LocalAppender:
         return cast("T", await self._ask(function))
 
     async def close(self) -> None:
-        """Carry out what waits, then end."""
+        """Complete the queued jobs, then stop the thread."""
         self._jobs.put(None)
         await self._loop.run_in_executor(None, self._thread.join, 2 * self._patience)
         if self._timer is not None:
@@ -113,7 +113,7 @@ class LocalAppender:
         self._timer = self._loop.call_later(self._patience / _TICKS, self._lose_patience)
 
     def _lose_patience(self) -> None:
-        """Fail what still waits for the lock: a stopped process may hold it for ever."""
+        """Fail jobs that still wait for the lock: a stopped process may hold it indefinitely."""
         self._timer = None
         self._tick += 1
         for job in self._waiting:
@@ -125,11 +125,11 @@ class LocalAppender:
     def _settle(self, answers: list[_Answer], head: int) -> None:
         for job, result, error in answers:
             settle(job.future, result, error)
-        # After the answers, so that who appended is awake before who waits.
+        # After the results, so that an appender wakes before the waiters.
         self._when_done(head)
 
     def _take(self, job: _Job) -> bool:
-        """Decide, once for both threads, who deals with a job: it is done or given up."""
+        """Claim a job atomically for one of the two threads: it is executed or abandoned."""
         with self._mutex:
             if job.taken:
                 return False
@@ -167,7 +167,7 @@ class LocalAppender:
             undo.pop_all()
 
     def _connect(self, undo: ExitStack) -> None:
-        # The file holds secrets; SQLite gives its side files the same rights.
+        # The file holds secrets; SQLite gives its side files the same permissions.
         if not self._path.exists():
             self._path.touch(mode=0o600)
         self._database = Database(self._path, self._durability)
@@ -179,18 +179,18 @@ class LocalAppender:
         undo.callback(self._ringer.close)
         self._ringer.sweep()
         self._ringer.look_around()
-        # Last: who sees the arrival finds the bell.
+        # Last: a process that sees the new arrival count must find the bell.
         self._turnstile.count_arrival()
         self._arrivals = self._turnstile.arrivals()
 
     def _lay_out(self) -> None:
-        # It only makes syncs faster: where it cannot be done, the log works as well.
+        # This only makes syncs faster: if it fails, the log works without it.
         if self._durability == "disk":
             with self._turnstile, suppress(OSError):
                 self._database.lay_out()
 
     def _stop(self) -> None:
-        # The last one to close copies the WAL into the file, which no one else may disturb.
+        # The last handle to close copies the WAL into the file, which must not be disturbed.
         with self._turnstile:
             self._database.close()
         self._turnstile.close()
@@ -199,7 +199,7 @@ class LocalAppender:
             self._bell.close()  # Nobody else has it.
 
     def _turn(self, first: _Job | None) -> bool:
-        """Do what waits, under the lock; tell whether to go on."""
+        """Execute the queued jobs under the lock; return whether to continue."""
         if first is None:
             return False
         try:
@@ -210,7 +210,7 @@ class LocalAppender:
                     if not isinstance(job.work, bytes):
                         answers.append(self._call(job, job.work))
         except OSError as error:
-            # The lock cannot be had; all else is caught inside.
+            # The lock cannot be acquired; all other errors are caught inside.
             self._take(first)
             answers, head, go_on = [(first, None, self._explained(error))], 0, True
         with suppress(RuntimeError):  # The loop is closed: nobody waits any more.
@@ -220,7 +220,7 @@ class LocalAppender:
         return go_on
 
     def _gather(self, first: _Job) -> tuple[list[_Job], bool]:
-        """Take what has queued up, within bounds; tell whether more may come."""
+        """Take queued jobs, within limits; return whether more may follow."""
         jobs: list[_Job] = []
         size = 0
         job: _Job | None = first
@@ -237,7 +237,7 @@ class LocalAppender:
         return jobs, False
 
     def _commit(self, jobs: list[_Job]) -> tuple[list[_Answer], int]:
-        """Append in one transaction; return the answers, and the last number if it went well."""
+        """Append in one transaction; return the results, and the last number on success."""
         if not jobs:
             return [], 0
         datas = [job.work for job in jobs if isinstance(job.work, bytes)]
@@ -261,7 +261,7 @@ class LocalAppender:
         return error
 
     def _reconnect(self) -> None:
-        """Start from what the file says: a connection whose commit failed is not to be trusted."""
+        """Reopen the file: a connection whose commit failed cannot be trusted."""
         with suppress(sqlite3.Error, Error):
             fresh = Database(self._path, self._durability)
             self._database, old = fresh, self._database
@@ -270,7 +270,7 @@ class LocalAppender:
     def _ring(self, head: int) -> None:
         arrivals = self._turnstile.arrivals()
         if arrivals != self._arrivals:
-            # Without a file descriptor left, say, the next commit tries again.
+            # If this fails, for example for lack of file descriptors, the next commit retries.
             with suppress(OSError):
                 self._ringer.look_around()
                 self._arrivals = arrivals
@@ -278,7 +278,7 @@ class LocalAppender:
 
 
 def _make_folders(folder: Path) -> None:
-    """Make the folder and those above it, so that a power cut cannot take them away again."""
+    """Create the folder and its parents, and sync them so that they survive a power cut."""
     missing = [path for path in (folder, *folder.parents) if not path.exists()]
     folder.parent.mkdir(parents=True, exist_ok=True)
     folder.mkdir(mode=0o700, exist_ok=True)

@@ -1,8 +1,8 @@
-"""The cluster log as an SQLite file: its tables, its statements, and what its errors mean.
+"""The cluster log as an SQLite file: its tables, its statements and its errors.
 
-Everything here blocks, so it runs in threads; a `Database` belongs to the thread that opened it.
-The log's last row is never deleted, even when it is trimmed: it is what the next number is
-counted from.
+All functions here block, so they run in threads; a `Database` belongs to the thread that opened
+it. The log's last row is never deleted, even when it is trimmed, because the next number is
+derived from it.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from rookery.errors import ConfigError, Corrupt, Error, Unavailable
 from rookery.records.crc import checksum
 
 FORMAT: Final = 1
-"""The version of the tables, kept in the file as `user_version`."""
+"""The version of the tables, stored in the file as `user_version`."""
 
 PAGE_BYTES: Final = 4096
 LAID_OUT_BYTES: Final = 8 << 20
 
 _APPLICATION: Final = 0x526B4C67
-# Only a foreign program can hold SQLite's own lock: ours queue at the turnstile.
+# Only a foreign program can hold SQLite's own lock: our processes queue at the turnstile.
 _BUSY_SECONDS: Final = 2.0
 _TRIM_BYTES: Final = 4 * 1024 * 1024
 _TRIM_ENTRIES: Final = 256
-# In "os" mode a commit syncs nothing, but a checkpoint still does: with OFF a power cut could
-# bring old pages back between new ones, where NORMAL can only lose the log's end.
+# In "os" mode a commit does not sync, but a checkpoint does. With OFF, a power cut could bring old
+# pages back between new ones; NORMAL can only lose the end of the log.
 _SYNCHRONOUS: Final[dict[Durability, str]] = {"disk": "FULL", "os": "NORMAL"}
 _SCHEMA: Final = f"""
     BEGIN IMMEDIATE;
@@ -47,8 +47,8 @@ class Database:
 
     def __init__(self, path: Path, durability: Durability) -> None:
         self.path = path
-        # The file must be there: a second thread shall not make an empty one where it was lost.
-        # Each statement is its own transaction unless BEGIN says otherwise.
+        # The file must exist: a second thread must not create an empty one if it was lost. Each
+        # statement is its own transaction unless BEGIN says otherwise.
         self._connection = sqlite3.connect(
             f"{path.as_uri()}?mode=rw", uri=True, timeout=_BUSY_SECONDS, isolation_level=None
         )
@@ -59,7 +59,7 @@ class Database:
             raise
 
     def create(self) -> None:
-        """Make the tables if the file is new; refuse a file that is not ours or too new."""
+        """Create the tables if the file is new; reject a foreign file or a newer format."""
         found = (self._one("PRAGMA application_id"), self._one("PRAGMA user_version"))
         if found == (0, 0) and not self._one("SELECT count(*) FROM sqlite_schema"):
             self._connection.executescript(_SCHEMA)
@@ -74,7 +74,8 @@ class Database:
 
     def append(self, entries: Sequence[bytes]) -> int:
         """Insert entries in one transaction; return the last one's number."""
-        # One statement: every call into SQLite gives up the interpreter and must get it back.
+        # One statement, because every call into SQLite releases and reacquires the interpreter
+        # lock.
         values = ",".join(["(?,?)"] * len(entries))
         parameters: list[int | bytes] = []
         for data in entries:
@@ -106,7 +107,7 @@ class Database:
                 self._check(after + 1 + len(found), number, crc, data)
                 found.append(LogEntry(number, data))
         finally:
-            # The snapshot ends here: an open one would keep the WAL from starting over.
+            # This ends the snapshot: an open one would keep the WAL from restarting.
             rows.close()
         return found
 
@@ -119,12 +120,12 @@ class Database:
         return self._one("SELECT floor FROM log")
 
     def raise_floor(self, before: int) -> None:
-        """Trim what is below a number, as far as readers can see."""
+        """Raise the floor, which hides the entries below a number from readers."""
         check_trim(before, self.head())
         self._connection.execute("UPDATE log SET floor = max(floor, ?)", (before - 1,))
 
     def begin_after(self, number: int) -> None:
-        """Let an empty log go on behind a number: it gets an entry that was trimmed already."""
+        """Make an empty log continue after a number, by inserting an already trimmed entry."""
         run = self._connection.execute
         run("BEGIN IMMEDIATE")
         try:
@@ -137,7 +138,7 @@ class Database:
             raise
 
     def delete_some(self) -> bool:
-        """Delete some of what was trimmed; tell whether there is more."""
+        """Delete some of the trimmed entries; return whether there are more."""
         rows = self._connection.execute(
             "SELECT number, length(data) FROM entry WHERE number <= (SELECT floor FROM log) "
             "AND number < (SELECT max(number) FROM entry) ORDER BY number LIMIT ?",
@@ -154,18 +155,19 @@ class Database:
         return True
 
     def checkpoint(self) -> tuple[int, int]:
-        """Copy what the WAL holds into the file; return its size in pages, and what was copied.
+        """Copy the WAL into the file; return its size in pages, and the number of pages copied.
 
-        It stops nobody. The next commit starts the WAL over if all of it was copied.
+        It blocks no other connection. If all pages were copied, the next commit restarts the WAL.
         """
         _, pages, copied = self._connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
         return pages, copied
 
     def lay_out(self) -> None:
-        """Fill the WAL with zeros up to its usual size, while nobody else can write.
+        """Fill the WAL with zeros up to its usual size, while no other process can write.
 
-        A sync that need not record a new file size takes half the time. SQLite reads a WAL up
-        to the first page that is not of its present round, so zeros behind its end are nothing.
+        A sync that does not have to record a new file size takes half the time. SQLite reads a WAL
+        up to the first page that is not of its current generation, so it ignores zeros after the
+        end.
         """
         with Path(f"{self.path}-wal").open("r+b") as wal:
             size = wal.seek(0, os.SEEK_END)
@@ -187,7 +189,7 @@ class Database:
             )
         run(f"PRAGMA synchronous = {_SYNCHRONOUS[durability]}")
         run("PRAGMA wal_autocheckpoint = 0")
-        # Overwriting what is deleted with zeros would double what trimming writes.
+        # Overwriting deleted data with zeros would double the writes of a trim.
         run("PRAGMA secure_delete = OFF")
 
     def _one(self, statement: str) -> int:
@@ -224,7 +226,7 @@ _ADVICE: Final = {
 
 
 def translated(error: sqlite3.Error | OSError, path: Path) -> Error:
-    """Return what an error of SQLite or of the operating system means to a caller."""
+    """Translate an error of SQLite or the operating system into a Rookery error."""
     if isinstance(error, OSError):
         return Unavailable(f"{path}: {error}")
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF

@@ -1,14 +1,14 @@
-"""How the processes of a host that share a log take turns, and how they wake each other.
+"""Locking and wake-up between the processes of a host that share a log.
 
-Both use files in a folder beside the database. The lock is fair, and the kernel frees it when its
-holder dies. SQLite's own lock is waited for by sleeping, up to 100 ms at a time (correctness 9),
-and a plain `flock` lets its last holder take it again before those who wait are awake. A
+Both use files in a folder next to the database. The lock is fair, and the kernel releases it when
+its holder dies. Waiting for SQLite's own lock means sleeping, up to 100 ms at a time (correctness
+9). With a plain `flock`, the last holder can take the lock again before the waiters wake. A
 `Turnstile` has a gate before the lock. A process that passed the gate holds it until it has the
-lock, so the last holder queues up after it.
+lock, so the last holder queues after it.
 
 Every handle also has a doorbell: a datagram socket. A ring carries the number of the entry just
-committed. A full bell drops rings, but then it holds others that were not answered: a handle that
-finds more than one ring must look up how far the log goes.
+committed. A full bell drops rings, but then it still holds earlier ones: a handle that finds more
+than one ring must read the head of the log.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ _RING_BYTES: Final = 8
 
 
 class Turnstile:
-    """A lock by two files; one instance a handle, used by one thread at a time.
+    """A lock made of two files; one instance per handle, used by one thread at a time.
 
-    Make it after forking: a forked child would share its parent's hold.
+    Create it after forking: a forked child would share its parent's lock.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -56,33 +56,33 @@ class Turnstile:
         fcntl.flock(self._lock, fcntl.LOCK_UN)
 
     def count_arrival(self) -> None:
-        """Let the others see that someone has come: `arrivals` grows for all of them."""
+        """Announce a new handle: `arrivals` grows for all handles."""
         os.write(self._lock, b".")
 
     def arrivals(self) -> int:
-        """Return how many have ever come; it costs one system call.
+        """Return the number of handles ever opened; it costs one system call.
 
-        A folder's time of change would not do: it moves in steps of milliseconds.
+        The folder's modification time is not precise enough: it has a resolution of milliseconds.
         """
         return os.fstat(self._lock).st_size
 
     def close(self) -> None:
-        """Let go of the files, and of the lock if it is held."""
+        """Close the files, which releases the lock if it is held."""
         os.close(self._gate)
         os.close(self._lock)
 
 
 def describe_holder(folder: Path) -> str:
-    """Say which process holds the lock, and whether it is stopped; empty if that is not known.
+    """Describe the process that holds the lock, and whether it is stopped; empty if unknown.
 
-    The lock is not taken away from a process that is stopped: it may be in the middle of a commit,
-    and SQLite would let two writers spoil the file.
+    The lock is never taken from a stopped process: it may be in the middle of a commit, and two
+    SQLite writers would corrupt the file.
     """
     try:
         inode = (folder / "lock").stat().st_ino
         held = [line.split() for line in _LOCKS.read_text().splitlines() if "->" not in line]
         [pid] = [one[4] for one in held if one[1] == "FLOCK" and one[5].endswith(f":{inode}")]
-        # After the command, which may have any characters in it.
+        # The fields after the command, which may contain any characters.
         state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
     except (OSError, ValueError, IndexError):
         return ""
@@ -103,21 +103,21 @@ class Bell:
             unfinished = self.name + _UNFINISHED
             with _Folder(folder) as opened:
                 self._socket.bind(opened.address(unfinished))
-            # A socket file exists a moment before anyone can connect to it, and in that moment
-            # it looks dead; under its real name it never does.
+            # A socket file exists for a moment before it accepts connections, and then it looks
+            # dead. The rename prevents that state under its real name.
             (folder / unfinished).rename(self._path)
         except BaseException:
             self._socket.close()
             raise
 
     def fileno(self) -> int:
-        """Return what to watch for reading."""
+        """Return the file descriptor to watch for reading."""
         return self._socket.fileno()
 
     def answer(self) -> tuple[int, int]:
-        """Take the rings that have come; return the highest number, and how many they were.
+        """Receive the pending rings; return the highest number and the number of rings.
 
-        What is left makes the socket readable again.
+        If rings remain, the socket stays readable.
         """
         highest = count = 0
         with suppress(BlockingIOError):
@@ -127,38 +127,38 @@ class Bell:
         return highest, count
 
     def close(self) -> None:
-        """Take the bell down."""
+        """Remove the bell."""
         self._path.unlink(missing_ok=True)
         self._socket.close()
 
 
 class Ringer:
-    """Rings the bells of all others; used by one thread at a time."""
+    """Rings the bells of all other handles; used by one thread at a time."""
 
     def __init__(self, folder: Path, own: str) -> None:
         self._folder = folder
         self._own = own
-        # A socket for each: rings that a stopped process does not take fill its sender's buffer,
-        # which must not be the one that the others' rings go through.
+        # One socket per bell: rings that a stopped process does not receive fill the sender's
+        # buffer, which must not block rings to other processes.
         self._bells: dict[str, socket.socket] = {}
 
     def look_around(self) -> None:
-        """Find bells that are new, and remove those of processes that were killed."""
+        """Connect to new bells, and remove those of killed processes."""
         with _Folder(self._folder) as opened:
             for path in list(self._folder.glob("*" + _SUFFIX)):
                 if path.name != self._own and path.name not in self._bells:
                     self._connect(opened, path)
 
     def sweep(self) -> None:
-        """Remove what a process left that was killed while it hung up its bell.
+        """Remove the leftovers of a process that was killed while it created its bell.
 
-        Call it only while nobody else can be doing so.
+        Call it only while no other process can be doing so.
         """
         for path in list(self._folder.glob("*" + _UNFINISHED)):
             path.unlink(missing_ok=True)
 
     def ring(self, number: int) -> None:
-        """Ring every bell once; never waits."""
+        """Ring every bell once; never blocks."""
         ring = number.to_bytes(_RING_BYTES)
         for name, bell in list(self._bells.items()):
             try:
@@ -171,7 +171,7 @@ class Ringer:
                 (self._folder / name).unlink(missing_ok=True)
 
     def close(self) -> None:
-        """Let go of the others' bells."""
+        """Close the connections to the other bells."""
         for bell in self._bells.values():
             bell.close()
         self._bells.clear()
@@ -189,7 +189,7 @@ class Ringer:
 
 
 class _Folder:
-    """A folder whose sockets can be named within the bound that addresses have."""
+    """A folder that provides socket addresses within the length limit."""
 
     def __init__(self, path: Path) -> None:
         self._path = path

@@ -1,6 +1,6 @@
 """A thread that makes calls for an event loop, one after the other.
 
-A queue of its own and one hop back: an executor would add a second queue and two more futures.
+It has one queue and one hop back; an executor would add a second queue and two more futures.
 """
 
 from __future__ import annotations
@@ -24,26 +24,26 @@ _END_SECONDS: Final = 10.0
 
 
 class Worker:
-    """Calls with a database connection of the thread's own, opened at the first call."""
+    """Makes calls with the thread's own database connection, opened at the first call."""
 
     def __init__(self, name: str, path: Path, durability: Durability) -> None:
         self._path = path
         self._durability = durability
         self._loop = asyncio.get_running_loop()
         self._jobs: SimpleQueue[_Job | None] = SimpleQueue()
-        # A daemon, since a call that hangs on a dead disk must not keep the process alive.
+        # A daemon, because a call that hangs on a dead disk must not keep the process alive.
         self._thread = threading.Thread(target=self._work, name=name, daemon=True)
         self._database: Database | None = None
         self._thread.start()
 
     async def call(self, function: Callable[[Database], T]) -> T:
-        """Have the thread call a function, and return or raise what it did."""
+        """Call a function in the thread, and return its result or raise its exception."""
         future: asyncio.Future[object] = self._loop.create_future()
         self._jobs.put((future, function))
         return cast("T", await future)
 
     async def close(self) -> None:
-        """End the thread after the calls that were made."""
+        """Stop the thread after the pending calls."""
         self._jobs.put(None)
         await self._loop.run_in_executor(None, self._thread.join, _END_SECONDS)
 
@@ -68,7 +68,7 @@ class Worker:
 
 
 def settle(future: asyncio.Future[T], result: T, error: Exception | None) -> None:
-    """Give a future its result or its error, unless nobody waits for it any more."""
+    """Set a future's result or error, unless it is already done."""
     if future.done():
         return
     if error is None:

@@ -1,1 +1,1 @@
-"""The parts of the cluster log that lives in an object store (`backends/store.py`)."""
+"""The parts of the cluster log in an object store (`backends/store.py`)."""

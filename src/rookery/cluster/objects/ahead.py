@@ -1,4 +1,4 @@
-"""Entries that were met while looking for the log's end, kept for the read that follows."""
+"""Caches entries that the search for the log's end has fetched, for the read that follows."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _MAX_BYTES: Final = 1024 * 1024
 
 
 class EntryBuffer:
-    """A few entries by number; the lowest go first when they are too many bytes."""
+    """A few entries by number; the lowest are evicted first when the size limit is exceeded."""
 
     def __init__(self, max_bytes: int = _MAX_BYTES) -> None:
         self._max_bytes = max_bytes
@@ -18,7 +18,7 @@ class EntryBuffer:
         self._bytes = 0
 
     def put(self, number: int, data: bytes) -> None:
-        """Keep an entry, and let older ones go for it."""
+        """Store an entry, evicting older ones if necessary."""
         if number in self._entries:
             return
         self._entries[number] = data
@@ -27,7 +27,7 @@ class EntryBuffer:
             self._pop(min(self._entries))
 
     def take(self, after: int, max_bytes: int) -> list[LogEntry]:
-        """Take out the entries that follow number `after`, as far as they are here."""
+        """Remove and return the cached entries that follow number `after`."""
         taken: list[LogEntry] = []
         number = after + 1
         while (data := self._entries.get(number)) is not None:
@@ -40,7 +40,7 @@ class EntryBuffer:
         return taken
 
     def drop(self, until: int) -> None:
-        """Let entries go that nobody will ask for."""
+        """Drop entries that will not be requested again."""
         for number in [number for number in self._entries if number <= until]:
             self._pop(number)
 

@@ -1,4 +1,4 @@
-"""Appending: the one who creates object n, if absent, has written entry n (correctness 1 and 7).
+"""Appending: the process that creates object n, if absent, writes entry n (correctness 1, 7).
 
     known n-1 ──► create n ──► done: ours
                      │ exists, or the answer is lost
@@ -7,8 +7,8 @@
                      │  └──► another's: n is known, go on with n+1
                      └─ absent ──► create n again: the same bytes under the same key
 
-A create whose answer was lost may still arrive. It can do no harm: at n it either finds n taken,
-or puts there the very bytes that are being put there again.
+A create whose response was lost may still arrive. It is harmless: either n is already taken, or
+the create writes the same bytes that the retry writes.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from rookery.errors import Conflict, Unavailable
 T = TypeVar("T")
 
 _RETRY_SECONDS: Final = (0.02, 0.1, 0.3, 1.0)
-# Who has lost so many numbers in a row may be far behind.
+# A writer that lost this many numbers in a row may lag far behind the end of the log.
 _LOSSES: Final = 4
 
 
@@ -50,7 +50,7 @@ class ObjectAppender:
         self._is_near = False
 
     async def append(self, data: bytes) -> int:
-        """Put an entry at the log's end and return its number; it never gives up by itself."""
+        """Append an entry and return its number; it retries without limit."""
         await self._turns.wait()
         item = Item(self._random.token(ID_BYTES), data)
         while True:
@@ -67,17 +67,17 @@ class ObjectAppender:
             item = item._replace(losses=item.losses + 1)
 
     async def _catch_up(self, item: Item) -> None:
-        """Look for the log's end, if this handle may be far behind it."""
+        """Search for the log's end, if this handle may lag far behind it."""
         floor = await self._patiently(self._floor.confirm)
         if floor > self._end.known or not self._is_near or item.losses % _LOSSES == _LOSSES - 1:
             await self._patiently(self._end.find)
             self._is_near = True
 
     async def _claim(self, number: int, item: Item) -> Item:
-        """Create an entry, unless another is there; return what is there in the end."""
+        """Create an entry, unless another one exists; return the one that exists in the end."""
         for tries in count():
-            # A conflict is with someone else's, most likely. But clients of stores retry, and
-            # then it is ours.
+            # A conflict is most likely with another writer's entry. But clients of stores retry,
+            # and then the existing entry may be ours.
             with suppress(Conflict, Unavailable):
                 with self._turns.timed():
                     await self._entries.create(number, item)
@@ -90,10 +90,10 @@ class ObjectAppender:
         raise AssertionError  # for type checkers: the loop has no end
 
     async def _check_floor(self, number: int) -> None:
-        """Give up if the number was trimmed meanwhile.
+        """Raise if the number was trimmed in the meantime.
 
-        Either the entry was created after others had used and deleted its number, or it was
-        there all right and has been trimmed since: nobody can tell.
+        Either the entry was created after its number had been used and deleted, or it was valid
+        and has been trimmed since. The two cases cannot be distinguished.
         """
         floor = await self._patiently(self._floor.confirm)
         if floor < number:
@@ -105,7 +105,7 @@ class ObjectAppender:
         )
 
     async def _patiently(self, ask: Callable[[], Awaitable[T]]) -> T:
-        """Ask until there is an answer; whoever called has a deadline."""
+        """Retry until there is a response; the caller has a deadline."""
         for tries in count():
             with suppress(Unavailable):
                 return await ask()

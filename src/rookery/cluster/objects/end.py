@@ -1,4 +1,4 @@
-"""The log's end: how far it is known to go, and how to find out."""
+"""The end of the log: the last known entry, and the search for the actual end."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from rookery.cluster.objects.entries import EntryObjects, last_present
 from rookery.cluster.objects.floor import Floor
 from rookery.cluster.port import LogEntry
 
-# So many entries are fetched one after the other before the end is looked for without fetching.
+# This many entries are fetched one after the other before the search only checks for existence.
 _NEAR: Final = 4
 
 
 class End:
-    """The last entry that a handle knows of; it was there, or it is the floor."""
+    """The last entry that a handle knows of; it exists, or it is the floor."""
 
     def __init__(
         self,
@@ -32,13 +32,13 @@ class End:
         self._is_new = False
 
     def see(self, number: int) -> None:
-        """Note that an entry is there, by an answer that counts (see `floor.py`)."""
+        """Record that an entry exists, from a confirmed response (see `floor.py`)."""
         if number > self.known:
             self.known = number
             self._when_grown(number)
 
     async def find(self) -> int:
-        """Return the last entry's number, at some moment of this call."""
+        """Return the number of the last entry, as of some moment during this call."""
         while True:
             start = max(self.known, await self._floor.confirm())
             met, number = await self._search(start)
@@ -53,7 +53,7 @@ class End:
             return number
 
     async def _search(self, start: int) -> tuple[list[LogEntry], int]:
-        """Return the entries met behind `start`, and the number of the last one that is there."""
+        """Return the entries fetched after `start`, and the number of the last existing entry."""
         met: list[LogEntry] = []
         for number in range(start + 1, start + 1 + _NEAR):
             item = await self._entries.get(number)

@@ -1,4 +1,4 @@
-"""Entries as objects: one each, created if absent, and looked for by their numbers."""
+"""Entries as objects: one object each, created if absent, and found by number."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from rookery.errors import Corrupt
 from rookery.store.port import NotFound, Store
 
 IN_FLIGHT: Final = 16
-"""How many requests one call has under way at most."""
+"""The maximum number of concurrent requests of one call."""
 
 _TYPICAL_BYTES: Final = 4096
 
@@ -37,29 +37,29 @@ class EntryObjects:
         await self._store.create(entry_key(number), write_item(number, item))
 
     async def get(self, number: int) -> Item | None:
-        """Return what an entry's object holds, None if there is none."""
+        """Return the contents of an entry's object, None if there is none."""
         try:
-            # One byte more than there can be, so that a foreign object does not fill the memory.
+            # One byte more than the maximum, so that a foreign object cannot exhaust memory.
             found = await self._store.read(entry_key(number), 0, MAX_OBJECT_BYTES + 1)
         except NotFound:
             return None
         return read_item(number, found)
 
     async def exists(self, number: int) -> bool:
-        """Tell whether an entry's object is there, without fetching it."""
+        """Return whether an entry's object exists, without fetching it."""
         return await self._store.size(entry_key(number)) is not None
 
     async def delete(self, first: int, last: int) -> None:
-        """Delete the objects of a range of entries, if they are there."""
+        """Delete the objects of a range of entries, if they exist."""
         for start in range(first, last + 1, IN_FLIGHT):
             numbers = range(start, min(start + IN_FLIGHT, last + 1))
             await asyncio.gather(*(self._store.delete(entry_key(n)) for n in numbers))
 
     async def read(self, after: int, known: int, max_bytes: int) -> list[LogEntry]:
-        """Return the entries that follow, up to the first that is not there.
+        """Return the entries that follow, up to the first that does not exist.
 
-        Several are fetched at once: those up to `known`, which are there, and beyond them ever
-        more, as long as all were found.
+        Several are fetched concurrently: those up to `known`, which exist, and beyond them a
+        growing number, as long as all were found.
         """
         found: list[LogEntry] = []
         left, ahead = max(1, max_bytes), 1
@@ -79,7 +79,7 @@ class EntryObjects:
         return found
 
     async def check_empty(self) -> None:
-        """Refuse a log without a beginning: without its floor, it would be taken for a new one."""
+        """Reject a log whose beginning is missing: without its floor, it would look new."""
         keys = [stored.key for stored in await self._store.list(PREFIX)]
         if keys and FLOOR_KEY not in keys and keys[0] != entry_key(1):
             raise Corrupt(
@@ -88,15 +88,15 @@ class EntryObjects:
             )
 
     def _learn(self, entries: list[LogEntry]) -> None:
-        """Remember how large entries are at present, so that reads fetch what they can return."""
+        """Track the recent size of entries, so that reads fetch only what they can return."""
         mean = sum(len(entry.data) for entry in entries) // len(entries)
         self._typical_bytes = max(1, (self._typical_bytes + mean) // 2)
 
 
 async def last_present(exists: Callable[[int], Awaitable[bool]], start: int) -> int:
-    """Return the last number that is there, when `start` is, and none is missing in between.
+    """Return the last existing number, given that `start` exists and there are no gaps.
 
-    It takes two questions for each doubling of the distance.
+    It takes two requests for each doubling of the distance.
     """
     step = 1
     while await exists(start + step):

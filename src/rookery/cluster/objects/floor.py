@@ -1,16 +1,17 @@
-"""The floor: how trimmed numbers are kept from coming back (correctness 7).
+"""The floor: prevents trimmed numbers from being reused (correctness 7).
 
-Once the object of entry n is deleted, a writer that slept through it all could create n again,
-and a reader that slept could take the gap for the log's end. Hence the law:
+Once the object of entry n is deleted, a writer that was suspended could create n again. A reader
+that was suspended could take the gap for the log's end. Hence two rules:
 
-- The floor is raised first. Objects below it are deleted `DELAY_MS` later, by whoever has seen
-  that floor for so long on a clock of its own.
-- What was found out about object n (it was absent, it was created, it holds this) counts only
-  if the floor, *read afterwards*, is below n. A read of the floor that was sent less than half
-  of `DELAY_MS` ago does as well: what it did not show yet was not deleted yet either.
+- The floor is raised first. Objects below it are deleted `DELAY_MS` later, by a process that has
+  seen that floor for at least that long on its own clock.
+- A result about object n (absent, created, or its contents) counts only if the floor, *read
+  afterwards*, is below n. A read of the floor that was sent less than half of `DELAY_MS` ago is
+  also sufficient: anything trimmed after that read was not deleted yet.
 
-The clock counts time that the machine was suspended. Wall time is asked too, since it may be the
-only clock that tells when a virtual machine was stopped; if it jumps, that costs one request.
+The clock includes time during which the machine was suspended. Wall time is checked as well,
+because it may be the only clock that shows that a virtual machine was stopped. A jump of it costs
+one request.
 """
 
 from __future__ import annotations
@@ -25,9 +26,9 @@ from rookery.errors import Conflict, Corrupt
 from rookery.store.port import Store
 
 DELAY_MS: Final = 10 * 60 * 1000
-"""How long trimmed entries stay. All processes must agree on it, so it is not a setting."""
+"""How long trimmed entries are kept. All processes must agree on it, so it is not a setting."""
 
-# Deletions are written down every so many entries.
+# The progress of deletion is recorded after this many entries.
 _STEP: Final = 1024
 _MAX_SIGHTINGS: Final = 64
 
@@ -43,7 +44,7 @@ class _Sighting(NamedTuple):
 
 
 class Floor:
-    """The floor of one log, as a handle knows it."""
+    """The floor of one log, as known to a handle."""
 
     def __init__(self, store: Store, entries: EntryObjects, clock: Clock) -> None:
         self._store = store
@@ -55,16 +56,16 @@ class Floor:
 
     @property
     def value(self) -> int:
-        """The highest floor that was seen: the true one may be higher."""
+        """The highest floor seen so far: the actual floor may be higher."""
         return self._limits.floor
 
     async def read(self) -> int:
-        """Ask the store for the floor."""
+        """Read the floor from the store."""
         await self._read()
         return self.value
 
     async def confirm(self) -> int:
-        """Return a floor that makes what was found out before this call count, or not."""
+        """Return a floor that decides whether results obtained before this call count."""
         return self.value if self._is_fresh() else await self.read()
 
     async def lift(self, floor: int) -> None:
@@ -72,13 +73,13 @@ class Floor:
         await self._change(lambda limits: limits._replace(floor=max(limits.floor, floor)))
 
     async def begin(self, floor: int) -> None:
-        """Put the first floor there; raises Conflict if there is one already."""
+        """Create the first floor; raises Conflict if there is one already."""
         limits = FloorLimits(floor, deleted=floor)
         await self._store.create(FLOOR_KEY, [write_limits(limits)])
         self._see(limits)
 
     async def sweep(self) -> None:
-        """Delete what has been below the floor for long enough, and write down how far."""
+        """Delete entries that were below the floor for long enough, and record the progress."""
         due = self._due()
         while (first := self._limits.deleted + 1) <= due:
             last = min(due, first + _STEP - 1)
@@ -110,7 +111,7 @@ class Floor:
             return
 
     async def _read(self) -> str | None:
-        """Ask the store; return the version of the object, None if there is none."""
+        """Read from the store; return the version of the object, None if there is none."""
         asked = self._now()
         before = self._limits
         found = await self._store.read_version(FLOOR_KEY)
@@ -126,7 +127,7 @@ class Floor:
         return None if found is None else found[1]
 
     def _see(self, limits: FloorLimits) -> None:
-        """Take in what the store has by now; answers may come in another order than they left."""
+        """Merge limits read from the store; responses may arrive out of order."""
         self._limits = FloorLimits(*map(max, self._limits, limits))
         if limits.floor > (self._sightings[-1].floor if self._sightings else 0):
             # A later time for a floor is always safe, so a full list may lose its last sighting.
@@ -135,10 +136,10 @@ class Floor:
             self._sightings.append(_Sighting(limits.floor, self._clock.boottime_ms()))
 
     def _due(self) -> int:
-        """Return up to where objects may be deleted."""
+        """Return the highest number whose object can be deleted."""
         due_since = self._clock.boottime_ms() - DELAY_MS
         due = [sighting.floor for sighting in self._sightings if sighting.boottime_ms <= due_since]
-        # The last one due stays, as what the next ones are compared with.
+        # The last due sighting is kept, because later ones are compared with it.
         del self._sightings[: max(0, len(due) - 1)]
         return due[-1] if due else 0
 

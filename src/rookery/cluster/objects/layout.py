@@ -1,13 +1,14 @@
-"""What the log's objects are called and what is in them.
+"""The names and contents of the log's objects.
 
-An entry's object is named by its number and repeats it, so that no object can stand in for
-another; the id tells the appender that lost an answer whether the entry is its own. The floor's
-object says what was trimmed (`floor`), and up to where objects were deleted since (`deleted`).
+An entry's object is named by its number and repeats it, so that no object can be mistaken for
+another. By the id, an appender whose response was lost recognises its own entry. The floor's
+object holds the trimmed number (`floor`) and the number up to which objects were deleted
+(`deleted`).
 
     entry   "RKE1"  crc-32c  number    losses    id, 16 bytes   data …
     floor   "RKF1"  crc-32c  floor     deleted
 
-All is big-endian; losses are 4 bytes, other numbers 8. The CRC is of all that follows it.
+All fields are big-endian; losses are 4 bytes, other numbers 8. The CRC covers everything after it.
 """
 
 from __future__ import annotations
@@ -33,35 +34,35 @@ MAX_OBJECT_BYTES: Final = _HEAD.size + _ENTRY.size + MAX_ENTRY_BYTES
 
 
 class Item(NamedTuple):
-    """What the object of an entry holds."""
+    """The contents of an entry's object."""
 
     id: bytes
     data: bytes
     losses: int = 0
-    """How many numbers its writer had lost to others before it got this one (see `turns.py`)."""
+    """How many numbers its writer lost to others before it got this one (see `turns.py`)."""
 
 
 class FloorLimits(NamedTuple):
-    """What the object of the floor holds; both only ever rise."""
+    """The contents of the floor's object; both values only increase."""
 
     floor: int
     deleted: int
 
 
 def entry_key(number: int) -> str:
-    """Return the key of an entry's object; keys sort as numbers do."""
+    """Return the key of an entry's object; keys sort in the order of numbers."""
     return f"{PREFIX}{number:020}"
 
 
 def write_item(number: int, item: Item) -> list[bytes]:
-    """Return the object of an entry, in parts."""
+    """Encode the object of an entry, in parts."""
     fields = _ENTRY.pack(number, item.losses, item.id)
     crc = checksum(item.data, checksum(fields))
     return [_HEAD.pack(_ENTRY_MAGIC, crc) + fields, item.data]
 
 
 def read_item(number: int, found: bytes) -> Item:
-    """Return what the object of an entry holds, after checking that it is that entry's."""
+    """Decode the object of an entry, after checking its number."""
     key = entry_key(number)
     body = _checked(key, found, _ENTRY_MAGIC, _ENTRY.size)
     if len(found) > MAX_OBJECT_BYTES:
@@ -73,13 +74,13 @@ def read_item(number: int, found: bytes) -> Item:
 
 
 def write_limits(limits: FloorLimits) -> bytes:
-    """Return the object of the floor."""
+    """Encode the object of the floor."""
     fields = _FLOOR.pack(*limits)
     return _HEAD.pack(_FLOOR_MAGIC, checksum(fields)) + fields
 
 
 def read_limits(found: bytes) -> FloorLimits:
-    """Return what the object of the floor holds."""
+    """Decode the object of the floor."""
     body = _checked(FLOOR_KEY, found, _FLOOR_MAGIC, _FLOOR.size)
     limits = FloorLimits(*_FLOOR.unpack_from(body))
     if len(body) != _FLOOR.size or limits.deleted > limits.floor:
@@ -88,7 +89,7 @@ def read_limits(found: bytes) -> FloorLimits:
 
 
 def _checked(key: str, found: bytes, magic: bytes, size: int) -> memoryview:
-    """Return what follows the CRC, if it is right and at least that long."""
+    """Return the bytes after the CRC, if the CRC is right and the size sufficient."""
     if len(found) < _HEAD.size + size:
         raise Corrupt(f"object {key!r} is cut off after {len(found)} bytes")
     written, crc = _HEAD.unpack_from(found)

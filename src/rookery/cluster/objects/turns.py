@@ -1,10 +1,10 @@
-"""Who writes next: a store has no queue, so writers leave each other room.
+"""Fairness between writers: a store has no queue, so writers pause for each other.
 
-A writer whose create was answered may create the next number at once; the others learn of it a
-request later. Left alone, one writer under load would win every number. So entries say how many
-numbers their writer had lost to others before; who reads of losses rests after each entry of its
-own, until the others can have come first. Those who lose every time cannot say so: for them, a
-writer rests now and then in any case, less often if it seems to be the only one.
+A writer whose create succeeded can create the next number immediately; the others learn of it one
+request later. Without pauses, one writer under load would win every number. So each entry records
+how many numbers its writer had lost to others. A writer that reads of losses pauses after each of
+its own entries, until the others have had a chance. Writers that always lose cannot report it. For
+them, every writer pauses now and then, less often if it seems to be the only one.
 """
 
 from __future__ import annotations
@@ -16,20 +16,22 @@ from typing import Final
 
 from rookery.clock import Random, loop_seconds
 
-# A rest in round trips: one for a loser's answer and its look at who won, one for its next try.
+# The pause in round trips: one for a loser's response and its read of the winner, one for its next
+# attempt.
 _REST: Final = 2.0
-# What was read of losses counts for so many entries, and of another writer for so many.
+# Losses that were read count for this many entries; another writer's entry counts for the second
+# number.
 _CONTENDED: Final = 16
 _ACCOMPANIED: Final = 1024
-# How many entries in a row are enough, beside others and alone.
+# The maximum number of entries in a row, with other writers and alone.
 _IN_A_ROW: Final = 8
 _IN_A_ROW_ALONE: Final = 24
-# No single answer that took its time makes for a long rest.
+# A single slow response must not cause a long pause.
 _LONGEST: Final = 0.25
 
 
 class Turns:
-    """When this writer may create its next entry."""
+    """Decides when this writer may create its next entry."""
 
     def __init__(self, random: Random) -> None:
         self._random = random
@@ -40,30 +42,30 @@ class Turns:
         self._accompanied_until = 0
 
     def lost(self, number: int, losses: int) -> None:
-        """Note that another has written an entry, after so many losses of its own."""
+        """Record that another writer has written an entry, after `losses` of its own."""
         self._in_a_row = 0
         self._accompanied_until = number + _ACCOMPANIED
         if losses:
             self._contended_until = number + _CONTENDED
 
     def won(self, number: int) -> None:
-        """Note that this writer has written an entry."""
+        """Record that this writer has written an entry."""
         now = loop_seconds()
-        # Whoever came later than it might have has rested already.
+        # A writer that arrives later than it could have has already paused.
         has_rested = now - self._next_at > 2 * self._round_trip
         self._in_a_row = 1 if has_rested else self._in_a_row + 1
         self._next_at = now + self._rest(number)
 
     @contextmanager
     def timed(self) -> Iterator[None]:
-        """Learn from a create that is answered how long a round trip takes."""
+        """Measure the round-trip time of a create."""
         began = loop_seconds()
         yield
         seconds = min(loop_seconds() - began, _LONGEST)
         self._round_trip += (seconds - self._round_trip) / (4 if self._round_trip else 1)
 
     async def wait(self) -> None:
-        """Return when the rest is over; at once if there is none."""
+        """Return when the pause is over, or immediately if there is none."""
         left = self._next_at - loop_seconds()
         if left > 0:
             await asyncio.sleep(left)

@@ -1,8 +1,8 @@
-"""Those who wait for the log to grow, and the looks at the store that someone must take for them.
+"""Waiters for the growth of the log, and the polling of the store on their behalf.
 
-Nothing in a store rings when an object is created: while someone waits, the store is asked again
-and again. Right after an entry the next look comes soon; the longer it has been quiet the later,
-so that an entry is seen late by no more than an eighth of the quiet before it.
+A store sends no notification when an object is created, so it is polled while there are waiters.
+The next poll after an entry comes soon; the interval grows while the log is idle. An entry is
+therefore detected with a delay of at most an eighth of the idle time before it.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from rookery.clock import loop_seconds
 from rookery.errors import Unavailable
 
 SLOWEST: Final = 10
-"""A quiet log is looked at so many times less often than one that has just grown."""
+"""The poll interval of an idle log is at most this many times the shortest one."""
 
 _QUIET_SHARE: Final = 8
 
 
 class Waiters:
-    """Futures of those who wait, by the number that they have already."""
+    """The waiters' futures, by the number that each waiter already has."""
 
     def __init__(
         self, look: Callable[[], Awaitable[object]], poll_seconds: float, patience: float
@@ -48,7 +48,7 @@ class Waiters:
             del self._futures[future]
 
     def wake(self, head: int) -> None:
-        """Tell those who wait for it that the log has grown."""
+        """Wake the waiters that the new head satisfies."""
         self._grown_at = loop_seconds()
         self._moved.set()
         for future, after in self._futures.items():
@@ -56,17 +56,17 @@ class Waiters:
                 future.set_result(head)
 
     def looked(self) -> None:
-        """Note that someone has just looked: the next look can wait."""
+        """Record that the store was just polled, which postpones the next poll."""
         self._looked_at = loop_seconds()
 
     def fail(self, error: Exception) -> None:
-        """Tell all who wait that it is no use."""
+        """Fail all waiters with an error."""
         for future in self._futures:
             if not future.done():
                 future.set_exception(error)
 
     async def close(self) -> None:
-        """Stop looking."""
+        """Stop polling."""
         if self._poller is not None:
             self._poller.cancel()
             await asyncio.gather(self._poller, return_exceptions=True)
@@ -89,7 +89,7 @@ class Waiters:
                 return
 
     async def _pause(self) -> None:
-        """Wait until the next look is due; an entry that is met meanwhile makes that sooner."""
+        """Wait until the next poll is due; an entry found in the meantime makes it due sooner."""
         while (left := self._looked_at + self._interval() - loop_seconds()) > 0:
             self._moved.clear()
             try:

@@ -1,8 +1,8 @@
-"""Aborted transactions of a partition: whose records a reader of committed ones has to skip.
+"""Aborted transactions of a partition, whose records a read-committed consumer skips.
 
-They are rows of one packed array, in the order of their markers: producer id, first offset, offset
-of the marker, and the last stable offset right behind it. No transaction that ends later can begin
-below that last one, so a search knows where to stop.
+They are rows of one packed array, in the order of their markers: producer id, first offset, marker
+offset, and the last stable offset right after the marker. No transaction that ends later can begin
+below that last stable offset, so a search knows where to stop.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _LAST: Final = 2
 
 
 class AbortedTransaction(NamedTuple):
-    """A transaction that was aborted: its first record's offset, and its marker's."""
+    """An aborted transaction: the offsets of its first record and of its marker."""
 
     producer_id: int
     first_offset: int
@@ -25,7 +25,7 @@ class AbortedTransaction(NamedTuple):
 
 
 def add(rows: array[int], one: AbortedTransaction) -> None:
-    """Add a transaction, whose marker is the newest."""
+    """Add a transaction, whose marker must be the newest."""
     rows.extend(one)
 
 
@@ -40,16 +40,16 @@ def within(rows: array[int], begin: int, end: int) -> Iterator[AbortedTransactio
 
 
 def after(rows: array[int], offset: int) -> array[int]:
-    """Return the transactions that end at an offset or behind it, as a new array if some do not.
+    """Return the transactions that end at or after an offset, as a new array if any are dropped.
 
-    Never in place: who is about to answer a fetch still needs those that go.
+    Never in place: a fetch in progress still needs the dropped ones.
     """
     first = _first(rows, offset)
     return rows[first:] if first else rows
 
 
 def _first(rows: array[int], offset: int) -> int:
-    """Return where the first transaction begins whose marker is not below an offset."""
+    """Return the position of the first transaction whose marker is not below an offset."""
     low, high = 0, len(rows) // _FIELDS
     while low < high:
         middle = (low + high) // 2

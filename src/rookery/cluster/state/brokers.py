@@ -1,7 +1,7 @@
-"""Processes of the cluster: who they are, who lives, whose entries count.
+"""Processes of the cluster: their identity, their liveness and the validity of their entries.
 
 An incarnation is one life of one process. Its entries are numbered, and only the next number of a
-live incarnation counts; everything else is void.
+live incarnation counts; every other entry is void.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class LiveBroker(NamedTuple):
 
 
 class LiveProcess(NamedTuple):
-    """A live process that is no broker, such as the one that rewrites the log."""
+    """A live process that is not a broker, such as the one that rewrites the log."""
 
     incarnation: int
     purpose: str
@@ -38,11 +38,11 @@ class Brokers:
     def __init__(self) -> None:
         self.by_node: dict[int, LiveBroker] = {}
         self.processes: dict[int, LiveProcess] = {}
-        """Those that are no brokers, by their incarnations."""
+        """The processes that are not brokers, by incarnation."""
         self.sequences: dict[int, int] = {}
-        """The last entry that counted, of each live incarnation."""
+        """The sequence of the last valid entry of each live incarnation."""
         self.stamps: dict[int, int] = {}
-        """The clock of each live incarnation, as its last entry tells it."""
+        """The clock of each live incarnation, according to its last entry."""
 
     @property
     def nodes(self) -> list[int]:
@@ -50,7 +50,7 @@ class Brokers:
         return sorted(self.by_node)
 
     def take(self, incarnation: int, sequence: int, stamp_ms: int) -> bool:
-        """Count an entry, if it is the next one of a live incarnation."""
+        """Accept an entry, if it is the next one of a live incarnation."""
         if self.sequences.get(incarnation) != sequence - 1:
             return False
         self.sequences[incarnation] = sequence
@@ -58,7 +58,7 @@ class Brokers:
         return True
 
     def register(self, incarnation: int, event: BrokerRegistered, stamp_ms: int) -> LiveBroker:
-        """Let a process live, in place of one with the same node id."""
+        """Add a broker, replacing one with the same node id."""
         node_id = event.node_id if event.node_id >= 0 else self._free_node()
         before = self.by_node.get(node_id)
         if before is not None:
@@ -71,7 +71,7 @@ class Brokers:
         return broker
 
     def admit(self, incarnation: int, event: ProcessRegistered, stamp_ms: int) -> None:
-        """Let a process live that is no broker."""
+        """Add a process that is not a broker."""
         self.processes[incarnation] = LiveProcess(incarnation, event.purpose, event.process_id)
         self._live(incarnation, stamp_ms)
 
@@ -80,7 +80,7 @@ class Brokers:
         self.stamps[incarnation] = stamp_ms
 
     def remove(self, incarnation: int) -> bool:
-        """Let an incarnation live no longer."""
+        """Remove an incarnation."""
         if self.sequences.pop(incarnation, None) is None:
             return False
         self.stamps.pop(incarnation, None)

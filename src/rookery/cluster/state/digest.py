@@ -1,8 +1,8 @@
-"""The digest of the state: a rolling checksum over the outcomes of all entries that counted.
+"""The digest of the state: a rolling checksum over the outcomes of all valid entries.
 
-Every entry carries its writer's digest, so replicas find out when they differ. What goes into the
-digest depends on the feature level alone: all programs must compute the same one at a level
-(docs/designs/0011-digests-and-upgrades.md).
+Every entry carries its writer's digest, so that replicas detect when they differ. The input of the
+digest depends only on the feature level: at a given level, all programs must compute the same
+digest (docs/designs/0011-digests-and-upgrades.md).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from rookery.cluster.state.outcome import AppendOutcome, Outcome
 from rookery.records.crc import checksum
 
 PACKED: Final = 2
-"""The feature level from which on outcomes are packed by their fields instead of their text."""
+"""The first feature level at which outcomes are packed by field instead of as text."""
 
 _APPENDED_FIELDS: Final = len(AppendOutcome._fields)
 _HEAD: Final = struct.Struct("<qI")
@@ -25,7 +25,7 @@ _SIZE: Final = struct.Struct("<I")
 
 
 def advance(digest: int, level: int, number: int, outcomes: Sequence[Outcome]) -> int:
-    """Return the digest after an entry that counted."""
+    """Return the digest after a valid entry."""
     if level >= PACKED:
         packed = [_HEAD.pack(number, len(outcomes)), *map(_packed, outcomes)]
         return checksum(b"".join(packed), digest)
@@ -33,10 +33,10 @@ def advance(digest: int, level: int, number: int, outcomes: Sequence[Outcome]) -
 
 
 def pack(value: Any) -> bytes:
-    """Write a value by its type and content: names of classes and fields do not matter.
+    """Encode a value by its type and content; names of classes and fields do not matter.
 
     Raises:
-        TypeError: outcomes have no such values.
+        TypeError: outcomes cannot contain values of this type.
     """
     if value is None:
         return b"n"
@@ -56,7 +56,7 @@ def pack(value: Any) -> bytes:
 def _pack_all(values: Sequence[Any]) -> bytes:
     size = _SIZE.pack(len(values))
     with suppress(struct.error):  # not all are whole numbers of 64 bits
-        # Most lists are of flags or codes, one for each partition of a request.
+        # Most lists contain flags or codes, one for each partition of a request.
         return b"q" + size + struct.pack(f"<{len(values)}q", *values)
     return b"l" + size + b"".join(map(pack, values))
 
@@ -69,7 +69,7 @@ def _packed(outcome: Outcome) -> bytes:
 
 
 def _text(outcome: Outcome) -> bytes:
-    """Write an outcome as feature level 1 does: by its text, so class names are part of it."""
+    """Encode an outcome as feature level 1 does: as text, which includes class names."""
     error, value = outcome
     return _fields(value) if _is_appended(value) else f"{int(error)}:{value}".encode()
 
@@ -79,5 +79,5 @@ def _is_appended(value: Any) -> bool:
 
 
 def _fields(value: list[AppendOutcome]) -> bytes:
-    # For every batch: one by one they would cost more than all else that is done for them.
+    # This runs for every batch: packing one by one would cost more than all other work for it.
     return struct.pack(f"<{len(value) * _APPENDED_FIELDS}q", *chain.from_iterable(value))

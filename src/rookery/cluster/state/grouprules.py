@@ -1,4 +1,4 @@
-"""What follows from the events of groups."""
+"""The effects of group events."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def _committed(
 def _commit(
     known: GroupContext, group: Group, one: events.OffsetCommitted, stamp_ms: int
 ) -> ErrorCode:
-    # A topic that was deleted meanwhile, or made anew, is another one.
+    # A topic that was deleted, or deleted and recreated, in the meantime has another id.
     if known.topics.partition(one.topic_id, one.partition) is None:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     group.offsets.setdefault(one.topic_id, {})[one.partition] = pack(one, stamp_ms)

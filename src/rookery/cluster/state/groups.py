@@ -1,10 +1,11 @@
-"""Groups: whose they are, what their members agreed on, how far they have read.
+"""Groups: their coordinators, their members' state and their committed offsets.
 
     claimed (epoch + 1) ──► persisted, changed (version + 1) … ──► deleted, or expired
                        └──► offsets committed, deleted, expired
 
-Everything but a claim counts only from the broker that holds the claim, in the claim's epoch: what
-a coordinator says that was replaced without knowing is void. Who may claim is a hash of the name.
+Everything but a claim counts only from the broker that holds the claim, in the claim's epoch.
+Events of a coordinator that was replaced are void. A hash of the group id decides which broker can
+claim.
 """
 
 from __future__ import annotations
@@ -18,42 +19,42 @@ from rookery.cluster.events.groups import OffsetCommitted
 from rookery.cluster.state.topics import leader_of
 
 GROUP_CHANGES_LEVEL: Final = 2
-"""The feature level from which on `GroupChanged` may be proposed."""
+"""The first feature level at which `GroupChanged` may be proposed."""
 _HEAD: Final = Struct(">qiqq")
 
 
 class GroupOffset(NamedTuple):
-    """The next offset that a group reads in a partition, and what was noted with it."""
+    """The next offset that a group reads in a partition, with its metadata."""
 
     offset: int
     leader_epoch: int
     commit_ms: int
     retention_ms: int
-    """How long it shall be kept, if its committer said so; else -1."""
+    """The retention requested by the client that committed it; -1 if none."""
     metadata: str
 
 
 def pack(event: OffsetCommitted, commit_ms: int) -> bytes:
-    """Return a committed offset as it is kept: a fifth of what an object would take."""
+    """Pack a committed offset for storage: a fifth of the size of an object."""
     head = _HEAD.pack(event.offset, event.leader_epoch, commit_ms, event.retention_ms)
     return head + event.metadata.encode()
 
 
 def unpack(packed: bytes) -> GroupOffset:
-    """Return what was packed."""
+    """Unpack a committed offset."""
     offset, leader_epoch, commit_ms, retention_ms = _HEAD.unpack_from(packed)
     metadata = packed[_HEAD.size :].decode()
     return GroupOffset(offset, leader_epoch, commit_ms, retention_ms, metadata)
 
 
 def unpack_offset(packed: bytes) -> int:
-    """Return the offset alone."""
+    """Unpack only the offset."""
     offset: int = _HEAD.unpack_from(packed)[0]
     return offset
 
 
 def unpack_times(packed: bytes) -> tuple[int, int]:
-    """Return when an offset was committed, and how long its committer wants it kept, if so."""
+    """Unpack the commit time and the requested retention."""
     _, _, commit_ms, retention_ms = _HEAD.unpack_from(packed)
     return commit_ms, retention_ms
 
@@ -73,19 +74,19 @@ class Group:
         self.epoch = 0
         self.version = 0
         self.kind = ""
-        """The protocol of the body; empty as long as there is none."""
+        """The protocol of the body; empty while there is none."""
         self.body = b""
         self.changes: list[bytes] = []
-        """What has changed since the body."""
+        """The changes since the body."""
         self.staged = b""
         """Parts of the next body."""
         self.persisted_ms = -1
-        """When the body was, by its coordinator's clock."""
+        """When the body was written, by its coordinator's clock."""
         self.offsets: dict[bytes, dict[int, bytes]] = {}
         """Packed offsets, by topic id and partition."""
 
     def is_led_by(self, incarnation: int, epoch: int) -> bool:
-        """Whether an incarnation holds the claim, in this epoch."""
+        """Whether an incarnation holds the claim in this epoch."""
         return self.coordinator == incarnation and self.epoch == epoch
 
     def offset(self, topic_id: bytes, partition: int) -> GroupOffset | None:
@@ -100,7 +101,7 @@ class Group:
                 yield topic_id, partition, unpack(packed)
 
     def forget(self, topic_id: bytes, partition: int) -> bool:
-        """Forget the offset of a partition; return whether there was one."""
+        """Remove the offset of a partition; return whether there was one."""
         partitions = self.offsets.get(topic_id)
         if partitions is None or partitions.pop(partition, None) is None:
             return False
@@ -121,7 +122,7 @@ class Groups:
         return iter(self.by_id.values())
 
     def claim(self, group_id: str, incarnation: int) -> Group:
-        """Give a group to a coordinator, in a new epoch."""
+        """Assign a group to a coordinator, in a new epoch."""
         group = self.by_id.setdefault(group_id, Group(group_id))
         group.coordinator = incarnation
         group.epoch += 1
@@ -129,16 +130,16 @@ class Groups:
         return group
 
     def led(self, group_id: str, incarnation: int, epoch: int) -> Group | None:
-        """Find a group, if this incarnation coordinates it in this epoch."""
+        """Return a group, if this incarnation coordinates it in this epoch."""
         group = self.by_id.get(group_id)
         return group if group is not None and group.is_led_by(incarnation, epoch) else None
 
     def forget_topic(self, topic_id: bytes) -> None:
-        """Forget how far a topic was read: another one of its name begins anew."""
+        """Remove all offsets of a topic: a new topic of the same name starts afresh."""
         for group in self:
             group.offsets.pop(topic_id, None)
 
 
 def coordinator_of(key: str, nodes: Sequence[int]) -> int:
-    """Choose who looks after a group, or a transactional id; -1 if no broker lives."""
+    """Choose the coordinator of a group or transactional id; -1 if no broker is alive."""
     return leader_of(blake2b(key.encode(), digest_size=16).digest(), 0, nodes)

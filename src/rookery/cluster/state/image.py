@@ -1,6 +1,6 @@
-"""The whole state as bytes, for snapshots: a message like any other.
+"""The encoding of the whole state for snapshots, as a message like any other.
 
-A snapshot names the feature level, the entry it stands after and the digest there. Each subject of
+A snapshot names the feature level, the last applied entry and the digest after it. Each subject of
 the state has a file for its part: `topicimage.py`, `groupimage.py` and so on.
 """
 
@@ -58,7 +58,7 @@ _HEAD: Final = Struct(">hqq")  # the first fields of StateImage
 
 
 class StateImage(Message, versions=range(1), flexible=0):
-    """Everything that brokers agree on, after one entry."""
+    """The state that brokers agree on, after one entry."""
 
     feature_level: i16
     applied: i64
@@ -117,10 +117,10 @@ def write_image(state: State) -> bytes:
 
 
 def read_image(data: Buffer) -> State:
-    """Read a state that was written by `write_image`.
+    """Decode a state that was encoded by `write_image`.
 
     Raises:
-        Corrupt: the bytes are damaged, or of a newer program.
+        Corrupt: the bytes are damaged, or a newer program wrote them.
     """
     body = _checked(data)
     try:
@@ -136,7 +136,7 @@ def read_image(data: Buffer) -> State:
 
 
 class Head(NamedTuple):
-    """What a state's image begins with."""
+    """The first fields of a state's image."""
 
     feature_level: int
     applied: int
@@ -144,7 +144,7 @@ class Head(NamedTuple):
 
 
 def read_head(data: Buffer) -> Head:
-    """Check the bytes of a state, and say which it is, without building it.
+    """Check the bytes of a state and return its head, without building the state.
 
     Raises:
         Corrupt: the bytes are damaged.
@@ -229,7 +229,7 @@ def _state(image: StateImage) -> State:
 
 
 def _count_rows(state: State, partition: Partition) -> None:
-    """Rebuild what follows from the rows: in which objects something lives."""
+    """Rebuild the row counts of objects from the rows."""
     for object_id in partition.objects:
         if object_id:
             state.objects.add_row(object_id)

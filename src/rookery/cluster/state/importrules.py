@@ -1,7 +1,7 @@
-"""What follows from imports: rows whose offsets were born elsewhere.
+"""The effects of imports: rows whose offsets were assigned elsewhere.
 
-A segment that is imported must have been staged, as one that a rewriter makes. It goes to the end
-of a partition that nobody has written to, or not at all: offsets are never given twice.
+An imported segment must have been staged, like a rewritten one. It is appended only to the end of
+a partition that has no other writers, because offsets are never reused.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def _segments_imported(
 
 
 def _are_sound(known: ImportContext, event: events.SegmentsImported) -> bool:
-    """Whether segments were staged for this place, are in nobody's use, and follow each other."""
+    """Whether the segments were staged for this place, are unused, and are contiguous."""
     topic = known.topics.by_id[event.topic_id]
     base = event.base_offset
     seen: set[int] = set()
@@ -115,7 +115,7 @@ def _is_producer(one: events.ImportedProducer) -> bool:
 
 
 def _window(one: events.ImportedProducer) -> bytes:
-    """Pack what a partition remembers of a producer."""
+    """Pack the state that a partition keeps of a producer."""
     if not one.batches:
         return producers.close(None, one.epoch, one.time_ms)
     window: bytes | None = None
@@ -173,7 +173,7 @@ def _rise(epochs: list[events.ImportedEpoch]) -> bool:
 
 
 def _take_epochs(partition: Partition, epochs: list[events.ImportedEpoch]) -> None:
-    """Let batches have the epochs that they bear; who leads from here on has a later one."""
+    """Adopt the epochs in the imported batches; the current leader gets a later epoch."""
     taken = [(one.epoch, one.start_offset) for one in epochs]
     if partition.epochs[: len(taken)] == taken:
         return  # nothing is new, or it was done before

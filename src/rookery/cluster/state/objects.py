@@ -1,10 +1,10 @@
-"""Objects: what lives in each, what the segments among them are called, and which must go.
+"""Objects: their row counts, the names of segments, and the objects to be deleted.
 
     staged ──► committed ──► nothing lives in it ──► condemned ──► deleted, dropped
        └─────────── never committed ────────────────────┘
 
-An object is condemned before it is deleted, and nothing that names a condemned object is committed
-any more: a process that slept through it would otherwise acknowledge bytes that are gone.
+An object is condemned before it is deleted, and no commit may name a condemned object. Otherwise a
+process that was suspended could acknowledge bytes that no longer exist.
 """
 
 from __future__ import annotations
@@ -16,57 +16,57 @@ from rookery.formats.keys import split_object_id
 
 
 class SegmentName(NamedTuple):
-    """What a segment's keys are made of."""
+    """The components of a segment's keys."""
 
     topic: str
     partition: int
     base_offset: int
     is_plain: bool
-    """Whether it has the plain name; else its object id is part of the name."""
+    """Whether it has the plain name; otherwise its object id is part of the name."""
 
 
 class Objects:
-    """Every object that rows point to, or that was promised or condemned."""
+    """Every object that rows refer to, or that is staged or condemned."""
 
     __slots__ = ("condemned", "retired_names", "rows", "segments")
 
     def __init__(self) -> None:
         self.rows: dict[int, int] = {}
-        """How many rows live in each object, and one more if it is staged for a sink; a negative
-        one is the payload of that entry."""
+        """The number of rows in each object, plus one if it is staged for a sink; a negative id is
+        the payload of that entry."""
         self.segments: dict[int, SegmentName] = {}
         """Segments that are staged, committed or condemned."""
         self.condemned: dict[int, int] = {}
         """Objects that no commit may name, each with the entry that condemned it."""
         self.retired_names: dict[str, None] = {}
-        """Topics that are gone but had segments: their plain names may still be in the store."""
+        """Deleted topics that had segments: their plain names may still be in the store."""
 
     def add_row(self, object_id: int) -> None:
-        """Count one more row of an object."""
+        """Increase the row count of an object."""
         self.rows[object_id] = self.rows.get(object_id, 0) + 1
 
     @property
     def oldest_payload(self) -> int | None:
-        """The first entry in whose payload a row lies, which cannot be trimmed; None if none."""
+        """The first entry whose payload holds a row, which cannot be trimmed; None if none."""
         return min((-one for one in self.rows if one < 0), default=None)
 
     def free(self, objects: Iterable[int]) -> None:
-        """Count one row less of each of these objects."""
+        """Decrease the row count of each of these objects."""
         rows = self.rows
         for object_id in objects:
             if not object_id:
                 continue  # its bytes were lost before
             rows[object_id] -= 1
             if object_id < 0 and not rows[object_id]:
-                # Nobody has to delete an entry's payload: it goes when the log is trimmed.
+                # An entry's payload needs no deletion: it disappears when the log is trimmed.
                 del rows[object_id]
 
     def stage(self, object_id: int, segment: SegmentName) -> None:
-        """Promise a segment its name."""
+        """Reserve a name for a segment."""
         self.segments[object_id] = segment
 
     def condemn(self, object_ids: Iterable[int], entry: int) -> list[int]:
-        """Condemn those in which nothing lives; return them."""
+        """Condemn the objects without rows; return them."""
         gone = [one for one in object_ids if one > 0 and not self.rows.get(one)]
         for object_id in gone:
             self.condemned.setdefault(object_id, entry)
@@ -74,7 +74,7 @@ class Objects:
         return gone
 
     def drop(self, object_ids: Iterable[int]) -> list[int]:
-        """Forget condemned objects; return those that are not, and stay."""
+        """Remove condemned objects; return those that are not condemned and stay."""
         kept = []
         for object_id in object_ids:
             if object_id not in self.condemned:
@@ -86,10 +86,10 @@ class Objects:
         return kept
 
     def empty(self, live: Iterable[int]) -> Iterator[int]:
-        """Find what may be condemned: nothing lives in it, and nobody is about to commit it.
+        """Yield the objects that may be condemned: they hold no rows and await no commit.
 
         Args:
-            live: the incarnations that may still commit what they have staged.
+            live: the incarnations that may still commit the objects they have staged.
         """
         alive = frozenset(live)
         for object_id, rows in self.rows.items():

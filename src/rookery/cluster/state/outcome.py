@@ -1,4 +1,4 @@
-"""What came of an entry, its events, and the batches in them."""
+"""The outcomes of entries, events and batches."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from rookery.errors import ErrorCode
 
 
 class AppendOutcome(NamedTuple):
-    """What became of one batch."""
+    """The outcome of one batch."""
 
     error: ErrorCode
     base_offset: int
@@ -17,7 +17,7 @@ class AppendOutcome(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What became of one event."""
+    """The outcome of one event."""
 
     error: ErrorCode
     value: Any = None
@@ -29,39 +29,39 @@ class WrittenMarker(NamedTuple):
     topic_id: bytes
     partition: int
     first_offset: int
-    """Where the transaction began there; the marker's own offset if it holds nothing."""
+    """The first offset of the transaction there; the marker's own offset if it has no records."""
     offset: int
     last_sequence: int
-    """Of the transaction's records there; -1 if it holds nothing."""
+    """The last sequence of the transaction's records there; -1 if it has none."""
     time_ms: int
     is_append_time: bool
 
 
 class EndedTransaction(NamedTuple):
-    """A transaction that ended: all that is needed to end it in the same way again."""
+    """A transaction that ended, with everything needed to replicate its end."""
 
     producer_id: int
     epoch: int
     is_commit: bool
     markers: list[WrittenMarker]
     offsets: dict[str, dict[tuple[bytes, int], bytes]]
-    """What moved with it: packed offsets by group, topic id and partition."""
+    """The offsets committed with it: packed, by group, topic id and partition."""
 
 
 class EntryOutcome(NamedTuple):
-    """What one entry did."""
+    """The effects of one entry."""
 
     number: int
     is_void: bool
     outcomes: list[Outcome]
     grown: list[tuple[bytes, int]]
-    """Partitions that grew, lost records or were deleted: readers should look again."""
+    """Partitions that grew, lost records or were deleted: readers should check again."""
     marked: list[tuple[bytes, int]]
     """Partitions in which a transaction ended."""
     ended: list[EndedTransaction]
     """Transactions that ended."""
     moved: list[tuple[bytes, int]]
-    """Partitions of which some bytes lie elsewhere from now on."""
+    """Partitions of which some bytes are now stored elsewhere."""
     dropped: list[int]
     """Objects that were deleted."""
     claims_changed: list[Any]

@@ -1,15 +1,15 @@
-"""One partition: its offsets, where its bytes lie, its producers, its leader's epochs.
+"""One partition: its offsets, the location of its bytes, its producers and leader epochs.
 
 Extents are rows of packed columns: base offset, object, position, size, time and kind, 37 bytes a
-row. A row may hold several batches that lie one behind the other in one object. A row's offsets end
-where the next one's begin.
+row. A row may hold several batches that are contiguous in one object. A row's offsets end where
+those of the next row begin.
 
-The marker that ends a transaction has no bytes anywhere until it is rewritten: its row says all
-that is in it, so that every broker makes the same of it.
+The marker that ends a transaction has no stored bytes until it is rewritten: its row holds all its
+fields, so that every broker builds the same marker.
 
-A batch is written before its offset is born, so the bytes of a new row say nothing of offsets: its
-batches take them up one after the other. Whoever rewrites a row writes offsets, leader epochs and
-times into the bytes: such a row is final, and may have gaps where compaction took records out.
+A batch is written before its offset is assigned, so the bytes of a new row contain no valid
+offsets: its batches take consecutive offsets. A rewrite puts offsets, leader epochs and times into
+the bytes. Such a row is final, and may have gaps where compaction removed records.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from typing import Final, NamedTuple
 from rookery.cluster.state import aborted
 from rookery.records.crc import checksum
 
-# A row that has grown to this size takes no further batches, so that a reader of one offset does
-# not have to look through more than this.
+# A row that has reached this size takes no further batches, which bounds how much a reader of one
+# offset must scan.
 _ROW_BYTES: Final = 1024 * 1024
 
 MARKER_BYTES: Final = 78
@@ -37,16 +37,16 @@ _EPOCH_MASK: Final = (1 << _EPOCH_BITS) - 1
 
 
 class RowKind(IntFlag):
-    """What the bytes of a row are like; none of these: as producers sent them."""
+    """The form of a row's bytes; none of these flags: as producers sent them."""
 
     APPEND_TIME = 1
     """Readers are told the row's time in place of the producers'."""
     FINAL = 2
-    """Offsets, epochs and times are in the bytes."""
+    """The bytes contain the final offsets, epochs and times."""
     SEGMENT = 4
-    """The row is a whole segment, with an index and times beside it."""
+    """The row is a whole segment, which also has an index and a time index."""
     MARKER = 8
-    """The row is the end of a transaction, and lies in no object."""
+    """The row is the end of a transaction, and is in no object."""
     COMMIT = 16
     """… which was committed."""
 
@@ -79,12 +79,12 @@ class Row(NamedTuple):
 
     @property
     def is_marker(self) -> bool:
-        """Whether the row is the end of a transaction; it lies in no object."""
+        """Whether the row is the end of a transaction; it is in no object."""
         return bool(self.kind & RowKind.MARKER)
 
     @property
     def is_lost(self) -> bool:
-        """Whether the bytes are lost, and known to be."""
+        """Whether the bytes are known to be lost."""
         return not self.object_id and not self.kind & RowKind.MARKER
 
     @property
@@ -94,7 +94,7 @@ class Row(NamedTuple):
 
 
 class BatchPosition(NamedTuple):
-    """Where the bytes of a batch lie."""
+    """The location of a batch's bytes."""
 
     object_id: int
     position: int
@@ -102,7 +102,7 @@ class BatchPosition(NamedTuple):
 
 
 class Partition:
-    """What all brokers know of one partition."""
+    """The replicated state of one partition."""
 
     __slots__ = (
         "aborted", "append_time", "base_offsets", "cleaned_to", "epochs", "index", "kinds",
@@ -113,18 +113,18 @@ class Partition:
     def __init__(self, index: int) -> None:
         self.index = index
         self.leader = -1
-        """A hint: the live broker that clients should ask; any other would do."""
+        """A hint: the live broker that clients should use; any other broker can serve them too."""
         self.leader_epoch = -1
         self.epochs: list[tuple[int, int]] = []
-        """Each epoch and the offset at which it began."""
+        """Each epoch and its start offset."""
         self.log_start = 0
         self.next_offset = 0
-        """The high watermark too: what is committed is durable."""
+        """Also the high watermark: committed data is durable."""
         self.append_time = -1
         self.cleaned_to = 0
-        """Below this offset, compaction has left the last record of every key only."""
+        """Below this offset, compaction has kept only the last record of every key."""
         self.named_to = -1
-        """The highest offset at which a segment got the plain name: none ever gets it again."""
+        """The highest offset whose segment got a plain name: later ones must be higher."""
         self.size_bytes = 0
         self.base_offsets = array("q")
         self.objects = array("q")
@@ -134,20 +134,20 @@ class Partition:
         self.kinds = array("b")
         self.producers: dict[int, bytes] = {}
         self.ongoing: dict[int, int] = {}
-        """Where the open transaction of each producer begins, the oldest first."""
+        """The first offset of each producer's open transaction, the oldest first."""
         self.aborted = array("q")
-        """Transactions that were aborted, as `state.aborted` packs them."""
+        """Aborted transactions, as `state.aborted` packs them."""
 
     @property
     def last_stable_offset(self) -> int:
-        """The offset below which it is known of every record whether it is committed."""
+        """The offset below which every record is known to be committed or aborted."""
         first = next(iter(self.ongoing.values()), self.next_offset)
         return max(first, self.log_start)
 
     def append(
         self, place: BatchPosition, records: int, time_ms: int, *, is_append_time: bool
     ) -> bool:
-        """Add a batch at the end; return whether it needed a row of its own."""
+        """Append a batch; return whether it needed a new row."""
         object_id, position, size = place
         self.size_bytes += size
         base = self.next_offset
@@ -173,7 +173,7 @@ class Partition:
         is_commit: bool,
         is_append_time: bool,
     ) -> int:
-        """Add the marker that ends a producer's transaction; return its offset."""
+        """Append the marker that ends a producer's transaction; return its offset."""
         offset = self.next_offset
         if is_append_time:
             time_ms = self.append_time = max(self.append_time, time_ms)
@@ -188,7 +188,7 @@ class Partition:
         return offset
 
     def _extends(self, place: BatchPosition, time_ms: int, *, is_append_time: bool) -> bool:
-        """Whether a batch lies right behind the last row, and can be part of it."""
+        """Whether a batch directly follows the last row and can be added to it."""
         sizes = self.sizes
         return (
             bool(sizes)
@@ -200,13 +200,13 @@ class Partition:
         )
 
     def lead(self, leader: int) -> None:
-        """Name another leader; its epoch begins at the next offset."""
+        """Set another leader; its epoch begins at the next offset."""
         if leader == self.leader:
             return
         self.leader = leader
         self.leader_epoch += 1
         if self.epochs and self.epochs[-1][1] == self.next_offset:
-            # Nothing was written in the last epoch: no batch will ever bear it.
+            # Nothing was written in the last epoch: no batch will ever carry it.
             self.epochs.pop()
         self.epochs.append((self.leader_epoch, self.next_offset))
 
@@ -216,7 +216,7 @@ class Partition:
         return self.epochs[found][0] if found >= 0 else 0
 
     def row_of(self, offset: int) -> int:
-        """Return the index of the row that holds an offset, or of the first one behind it."""
+        """Return the index of the row that holds an offset, or of the first one after it."""
         found = bisect_right(self.base_offsets, offset) - 1
         return max(found, 0)
 
@@ -235,7 +235,7 @@ class Partition:
         )
 
     def begin_at(self, offset: int) -> list[int]:
-        """Move the log's start; return the objects of the rows that nothing is left of."""
+        """Move the log start; return the objects of the rows that are dropped."""
         self.log_start = offset
         self.aborted = aborted.after(self.aborted, offset)
         bases = self.base_offsets
@@ -251,7 +251,7 @@ class Partition:
         return freed
 
     def forget_epochs(self, before: int) -> None:
-        """Forget the leader epochs that ended at or below an offset and at or below every row."""
+        """Drop the leader epochs that ended at or below an offset and at or below every row."""
         first = min(before, self.base_offsets[0] if self.base_offsets else before)
         covering = bisect_right(self.epochs, first, key=lambda epoch: epoch[1]) - 1
         if covering > 0:
@@ -259,7 +259,7 @@ class Partition:
 
     @property
     def columns(self) -> tuple[array[int], ...]:
-        """The rows, column by column, as a snapshot keeps them."""
+        """The rows by column, as a snapshot stores them."""
         return (
             self.base_offsets,
             self.objects,
@@ -270,7 +270,7 @@ class Partition:
         )
 
     def span(self, base_offset: int, end_offset: int) -> range | None:
-        """Find the rows that make up exactly these offsets; None if no whole rows do."""
+        """Find the rows that cover exactly these offsets; None if there are no such whole rows."""
         bases = self.base_offsets
         first, after = bisect_left(bases, base_offset), bisect_left(bases, end_offset)
         if first >= after or bases[first] != base_offset or self._end_of(after - 1) != end_offset:
@@ -278,14 +278,14 @@ class Partition:
         return range(first, after)
 
     def fingerprint(self, span: range) -> int:
-        """Return a checksum of where the bytes of some rows lie: equal, if nothing has moved."""
+        """Return a checksum of the locations of some rows; it is equal if none has moved."""
         crc = 0
         for column in (self.base_offsets, self.objects, self.positions, self.sizes):
             crc = checksum(column_bytes(column[span.start : span.stop]), crc)
         return crc
 
     def replace(self, span: range, rows: Sequence[Row]) -> list[int]:
-        """Put other rows of the same offsets in the place of some; return the objects of those."""
+        """Replace rows by others with the same offsets; return the objects of the old rows."""
         at = slice(span.start, span.stop)
         freed = self.objects[at].tolist()
         self.size_bytes += sum(row.size for row in rows) - sum(self.sizes[at])
@@ -298,7 +298,7 @@ class Partition:
         return freed
 
     def lose(self, base_offset: int) -> int:
-        """Keep a row's offsets but not its bytes; return the object it lay in, 0 if it had none."""
+        """Keep a row's offsets but drop its bytes; return its object, 0 if it had none."""
         index = self._exactly(base_offset)
         if index is None or self.kinds[index] & RowKind.MARKER:
             return 0

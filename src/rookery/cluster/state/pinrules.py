@@ -1,11 +1,11 @@
-"""What follows from pins: while one lives, compaction of what it holds is void.
+"""The effects of pins: while a pin is valid, compaction of the pinned records is void.
 
-A pin holds a whole topic, or of some partitions what lies behind an offset: so a reader that goes
-on and on, and says how far it is, does not keep a topic from being compacted for ever.
+A pin covers a whole topic, or the records from a given offset in some partitions. So a continuous
+reader that reports its progress does not block compaction permanently.
 
-A pin that nobody takes back ends by itself: entries carry the time, so all replicas agree on when.
-It holds off compaction only. Retention and deletion go on, and so does rewriting, which leaves
-every record where its offset says.
+A pin that is not removed expires: entries carry the time, so all replicas agree on the moment. It
+only blocks compaction. Retention and deletion continue, and so does rewriting, which keeps every
+record and its offset.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from rookery.errors import ErrorCode
 from rookery.wire.message import Message
 
 MAX_PIN_MS: Final = 7 * 86_400_000
-"""A pin lives no longer than this unless it is set again: its owner may be gone."""
+"""The maximum lifetime of a pin unless it is renewed: its owner may no longer exist."""
 
 _UNKNOWN: Final = Outcome(ErrorCode.UNKNOWN_TOPIC_ID)
 

@@ -1,13 +1,13 @@
-"""Idempotent producers: which batch is new, which a repetition, which out of order.
+"""Idempotent producers: decides whether a batch is new, a duplicate or out of order.
 
-Kafka's rules (KIP-98, KIP-360): a partition remembers of each producer its epoch and the last five
-batches. A batch that repeats one of these is answered with the offset it got then; the next one
-must follow without a gap; a new epoch begins at 0. Of an unknown producer any sequence is taken,
-because its past may have been removed by retention.
+Kafka's rules (KIP-98, KIP-360): for each producer, a partition stores its epoch and the last five
+batches. A duplicate of one of these gets the offset of the original. The next batch must follow
+without a gap; a new epoch begins at 0. Any sequence is accepted from an unknown producer, because
+retention may have removed its history.
 
-A producer is kept as packed bytes: an epoch, the time of its last batch or marker, and up to five
-batches, oldest first; before them, one that stands for the transactions that have ended. That is a
-third of what objects would take.
+A producer is stored as packed bytes: an epoch, the time of its last batch or marker, and up to
+five batches, oldest first. Before them, one record represents the transactions that have ended.
+That is a third of the size of objects.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ REMEMBERED: Final = 5
 _HEAD: Final = Struct(">hq")
 _BATCH: Final = Struct(">iiq")  # first sequence, last sequence, base offset
 _SEQUENCES: Final = 2**31
-# In the place of a first sequence: transactions have ended, the newest with this last sequence.
+# Replaces a first sequence: transactions have ended, the newest with this last sequence.
 _ENDED: Final = -1
 _NOTHING: Final = _BATCH.pack(_ENDED, -1, -1)
 
 
 class Verdict(NamedTuple):
-    """What becomes of a batch: it is new (no error, no offset), a repetition, or refused."""
+    """The verdict on a batch: new (no error, no offset), a duplicate, or rejected."""
 
     error: ErrorCode
     offset: int  # where a repeated batch lies already, else -1
@@ -59,7 +59,7 @@ def judge(window: bytes | None, epoch: int, first: int, count: int) -> Verdict:
 def remember(
     window: bytes | None, epoch: int, first: int, count: int, *, offset: int, time_ms: int
 ) -> bytes:
-    """Return the window with a new batch in it; a new epoch forgets the batches of the old one."""
+    """Return the window with a new batch added; a new epoch drops the batches of the old one."""
     end, batches = _split(window)
     if window is not None and _HEAD.unpack_from(window)[0] != epoch:
         end, batches = end and _NOTHING, b""
@@ -69,11 +69,11 @@ def remember(
 
 
 def close(window: bytes | None, epoch: int, time_ms: int) -> bytes:
-    """Return the window of a producer whose transaction has ended: where it goes on, and no more.
+    """Return the window of a producer whose transaction ended: only its next sequence is kept.
 
-    A batch of the next transaction is never a repetition of one before the marker. A client that
-    gave up a batch whose answer was lost may use its numbers again, within the same epoch: taken
-    for a repetition, its records would be acknowledged and be nowhere.
+    A batch of the next transaction is never a duplicate of one before the marker. A client that
+    gave up on a batch after its response was lost may reuse its sequence numbers within the same
+    epoch. If that were treated as a duplicate, its records would be acknowledged but not stored.
     """
     last = -1
     if window is not None and _HEAD.unpack_from(window)[0] == epoch:
@@ -82,17 +82,17 @@ def close(window: bytes | None, epoch: int, time_ms: int) -> bytes:
 
 
 class ProducerFacts(NamedTuple):
-    """What a partition knows of a producer, for DescribeProducers and for expiry."""
+    """The state of a producer in a partition, for DescribeProducers and for expiry."""
 
     epoch: int
     time_ms: int
     last_sequence: int
     has_ended: bool
-    """Whether a transaction of it has ended here."""
+    """Whether one of its transactions has ended here."""
 
 
 def describe(window: bytes) -> ProducerFacts:
-    """Return what a window says of its producer."""
+    """Decode a window."""
     epoch, time_ms = _HEAD.unpack_from(window)
     end, _ = _split(window)
     _, last, _ = _BATCH.unpack_from(window, len(window) - _BATCH.size)
@@ -100,7 +100,7 @@ def describe(window: bytes) -> ProducerFacts:
 
 
 def _split(window: bytes | None) -> tuple[bytes, bytes]:
-    """Return what stands for the end of transactions, if any have ended, and the batches."""
+    """Return the record for ended transactions, if any, and the batches."""
     if window is None:
         return b"", b""
     first, _, _ = _BATCH.unpack_from(window, _HEAD.size)

@@ -19,7 +19,7 @@ class SinkImage(Message):
 
 
 class StagedImage(Message):
-    """An object that waits to be committed; its runs are packed as in memory."""
+    """An object that waits for its commit; its runs are packed as in memory."""
 
     object_id: i64
     sink_id: str

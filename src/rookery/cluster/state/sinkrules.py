@@ -1,7 +1,8 @@
-"""What follows from sinks: a batch is committed whole, and once.
+"""The effects of sink events: a batch is committed atomically and exactly once.
 
-A staged object is held as if a row lived in it, so that nobody sweeps it; its hold ends when its
-batch is committed, aborted or overdue, and in the last two cases it is condemned at once.
+A staged object is held as if it contained a row, so that garbage collection keeps it. The hold
+ends when its batch is committed, aborted or overdue; in the last two cases the object is condemned
+immediately.
 """
 
 from __future__ import annotations
@@ -20,21 +21,21 @@ from rookery.errors import ErrorCode
 from rookery.wire.message import Message
 
 MAX_STAGED_MS: Final = 7 * 86_400_000
-"""What is staged and not committed for so long is forgotten: its writer must be gone."""
+"""Objects staged for this long without a commit are dropped: their writer must be dead."""
 MAX_STAGED_RUNS: Final = 1_000_000
-"""What may be staged in a cluster at a time: every replica keeps it in memory."""
+"""The limit for staged runs in a cluster: every replica keeps them in memory."""
 MAX_SINKS: Final = 4096
-"""Sinks that are remembered; `SinkForgotten` makes room."""
+"""The maximum number of stored sinks; `SinkForgotten` frees a slot."""
 MAX_ID: Final = 255
-"""Characters of a sink's or a query's id."""
+"""The maximum length of a sink's or a query's id in characters."""
 MAX_SOURCE_OFFSETS: Final = 128 * 1024
-"""Bytes of a batch's source offsets, as UTF-8."""
+"""The maximum size of a batch's source offsets in bytes, as UTF-8."""
 MAX_OBJECTS: Final = 20_000
-"""Objects of one commit: it fits one entry."""
+"""The maximum number of objects of one commit, so that it fits one entry."""
 
 
 class SinkRange(NamedTuple):
-    """The offsets that one partition got by a commit."""
+    """The offsets that one partition got in a commit."""
 
     topic_id: bytes
     partition: int
@@ -44,10 +45,10 @@ class SinkRange(NamedTuple):
 
 
 class SinkOutcome(NamedTuple):
-    """What came of a commit."""
+    """The outcome of a commit."""
 
     is_repeated: bool
-    """The sink had this batch: nothing was done."""
+    """Whether the sink already had this batch, so that nothing was done."""
     ranges: tuple[SinkRange, ...]
 
 
@@ -84,7 +85,7 @@ def _part_staged(
 def _stage(
     known: SinkContext, event: events.SinkPartStaged, batch: SinkBatch, until_ms: int
 ) -> Outcome:
-    """Add a part to its object, which must be there up to that part, or be new."""
+    """Add the next part to its object, or the first part to a new object."""
     sinks = known.sinks
     staged = sinks.staged.get(event.object_id)
     if staged is None:
@@ -101,7 +102,7 @@ def _stage(
 
 
 def _is_sound(event: events.SinkPartStaged) -> bool:
-    """Whether a part is within its bounds, and rows can be made of it."""
+    """Whether a part is within its limits and can become rows."""
     return (
         len(event.sink_id) <= MAX_ID
         and len(event.query_id) <= MAX_ID
@@ -142,7 +143,7 @@ def _is_repeated(last: SinkState | None, batch: SinkBatch) -> bool:
 def _refusal(
     known: SinkContext, event: events.SinkCommitted, last: SinkState | None
 ) -> Outcome | None:
-    """Say why a batch cannot be the sink's next."""
+    """Return why a batch cannot be the sink's next."""
     size = len(event.source_offsets.encode())
     too_long = size > MAX_SOURCE_OFFSETS or len(event.object_ids) > MAX_OBJECTS
     if too_long or max(len(event.sink_id), len(event.query_id)) > MAX_ID or event.batch_id < 0:
@@ -160,7 +161,7 @@ def _refusal(
 
 
 def _unready(known: SinkContext, event: events.SinkCommitted, batch: SinkBatch) -> Outcome | None:
-    """Find what is not staged whole for this batch, or belongs to a topic that is gone."""
+    """Return an error if an object is not fully staged for this batch or a topic was deleted."""
     if len(set(event.object_ids)) != len(event.object_ids):
         return Outcome(ErrorCode.INVALID_REQUEST)
     for object_id in event.object_ids:
@@ -180,13 +181,13 @@ class _Growing(NamedTuple):
     partition: Partition
     base_offset: int
     time_ms: int
-    """The time of all its rows; -1 where writers set it."""
+    """The time of all its rows; -1 if writers set it."""
 
 
 def _append_all(
     known: SinkContext, object_ids: Iterable[int], stamp_ms: int
 ) -> tuple[SinkRange, ...]:
-    """Make rows of all runs of these objects, in order."""
+    """Convert all runs of these objects to rows, in order."""
     grown: dict[tuple[bytes, int], _Growing] = {}
     for object_id in object_ids:
         for topic_id, index, position, size, records, time_ms in known.sinks.take(object_id).runs():
@@ -230,7 +231,7 @@ def _forgotten(
 
 
 def _let_go(known: SinkContext, object_ids: Iterable[int], number: int) -> list[int]:
-    """Hold objects no longer, and condemn those in which nothing lives; return these."""
+    """Release staged objects, and condemn those without rows; return the condemned."""
     chosen = list(object_ids)
     for object_id in chosen:
         if object_id in known.sinks.staged:

@@ -1,6 +1,6 @@
-"""Sinks: the last batch of each, and what is staged for the next.
+"""Sinks: the last batch of each, and the objects staged for the next.
 
-What is staged is packed, 44 bytes a run: a commit of a terabyte is a million of them.
+Staged runs are packed, 44 bytes each: a commit of a terabyte has a million of them.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ RUN: Final = Struct("<16siqiiq")
 
 
 class SinkBatch(NamedTuple):
-    """What one commit is known by."""
+    """The identity of one commit."""
 
     sink_id: str
     query_id: str
@@ -44,19 +44,19 @@ class StagedObject:
         self.batch = batch
         self.parts = parts
         self.staged = 0
-        """How many of its parts are there."""
+        """The number of parts staged so far."""
         self.until_ms = until_ms
-        """When it is forgotten if nobody commits it, by the stamps of entries."""
+        """When it is dropped if it is not committed, by the stamps of entries."""
         self.packed = b""
         """Its runs, as `RUN` packs them."""
 
     @property
     def is_whole(self) -> bool:
-        """Whether all of its parts are there."""
+        """Whether all of its parts are staged."""
         return self.staged == self.parts
 
     def add(self, event: SinkPartStaged) -> None:
-        """Take in the next part."""
+        """Add the next part."""
         position = event.position
         packed = [self.packed]
         for run in event.runs:
@@ -80,35 +80,36 @@ class Sinks:
         self.by_id: dict[str, SinkState] = {}
         self.staged: dict[int, StagedObject] = {}
         self.staged_bytes = 0
-        """What the packed runs take up."""
+        """The total size of the packed runs."""
 
     def add(self, object_id: int, one: StagedObject) -> None:
-        """Take in an object as a snapshot has it."""
+        """Add an object from a snapshot."""
         self.staged[object_id] = one
         self.staged_bytes += len(one.packed)
 
     def take(self, object_id: int) -> StagedObject:
-        """Take an object out."""
+        """Remove and return an object."""
         one = self.staged.pop(object_id)
         self.staged_bytes -= len(one.packed)
         return one
 
     def overdue(self, now_ms: int) -> list[int]:
-        """Find the objects whose batch nobody has committed for too long.
+        """Return the objects whose batch was not committed in time.
 
-        They are in the order in which they were staged: with the first that is not due the search
-        ends, since this is asked for every part.
+        They are in staging order, so the search ends at the first that is not due. This matters
+        because it runs for every part.
         """
         due = takewhile(lambda item: item[1].until_ms <= now_ms, self.staged.items())
         return [object_id for object_id, _ in due]
 
     def superseded(self, batch: SinkBatch) -> list[int]:
-        """Find what is staged for a sink and can be committed no more once this batch is."""
+        """Return the objects staged for a sink that cannot be committed after this batch."""
         return [
             object_id
             for object_id, one in self.staged.items()
             if one.batch.sink_id == batch.sink_id
-            # Later batches of the same query are on their way; a write of its own knows no other.
+            # Later batches of the same query may still be committed; a write without a sink
+            # affects no other.
             and (one.batch.query_id != batch.query_id or one.batch.batch_id <= batch.batch_id)
             and (batch.sink_id or one.batch.query_id == batch.query_id)
         ]

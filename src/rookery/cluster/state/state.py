@@ -1,10 +1,10 @@
-"""The whole state, and `apply`: what an entry makes of it.
+"""The whole state, and `apply`, which applies an entry to it.
 
     entry ──► its writer counts? ──no──► void
                     │ yes
                     └──► each event in turn ──► an outcome for whoever proposed it
 
-Outcomes go into a rolling digest that entries carry, so replicas notice that they differ: see
+Outcomes go into a rolling digest that entries carry, so that replicas detect differences: see
 `digest.py` and `cluster/replica.py`.
 """
 
@@ -44,20 +44,20 @@ from rookery.records.batch import TRANSACTIONAL
 from rookery.wire.message import Message
 
 FEATURE_LEVEL: Final = 2
-"""The newest rules that this program knows. Each change of what `apply` does needs the next level:
-see docs/designs/0011-digests-and-upgrades.md."""
+"""The newest rules that this program knows. Each change to the behaviour of `apply` needs the next
+level: see docs/designs/0011-digests-and-upgrades.md."""
 SHORT_EPOCHS: Final = 2
-"""The feature level from which on leader epochs are forgotten with their records."""
+"""The first feature level at which leader epochs are dropped with their records."""
 CONDITIONAL_CONFIGS: Final = 2
-"""The feature level from which on a change of settings can depend on those that were observed."""
+"""The first feature level at which a change of settings can depend on the observed ones."""
 EMPTY_CONFIGS: Final = 2
-"""The feature level from which on a resource without settings is forgotten."""
+"""The first feature level at which a resource without settings is removed."""
 FORGET_ABORTED: Final = 2
-"""The feature level from which on compaction forgets aborted transactions that it has passed."""
+"""The first feature level at which compaction drops aborted transactions that it has passed."""
 KEEP_BUSY_PRODUCERS: Final = 2
-"""The feature level from which on producers with an open transaction are never expired."""
+"""The first feature level at which producers with an open transaction never expire."""
 ONE_REGISTRATION: Final = 2
-"""The feature level from which on an entry registers one process at most."""
+"""The first feature level at which an entry registers at most one process."""
 TOPIC_RESOURCE: Final = 2
 BROKER_RESOURCE: Final = 4
 CLIENT_METRICS_RESOURCE: Final = 16
@@ -73,7 +73,7 @@ _CONDEMNED: Final = AppendOutcome(ErrorCode.KAFKA_STORAGE_ERROR, -1, -1, is_dupl
 
 
 class State:
-    """Everything that brokers agree on."""
+    """The complete state that brokers agree on."""
 
     def __init__(self) -> None:
         self.applied = 0
@@ -117,7 +117,7 @@ class State:
         return done
 
     def is_foreign(self, entry: Entry) -> bool:
-        """Whether who wrote an entry took the log for that of another cluster."""
+        """Whether the writer of an entry had the log of another cluster open."""
         return bool(entry.cluster and self.cluster_id) and entry.cluster != self.cluster_id
 
     def _counts(self, entry: Entry, events: list[Message]) -> bool:
@@ -169,7 +169,7 @@ class State:
         return OK
 
     def _has_registered(self, done: EntryOutcome) -> bool:
-        """Whether an earlier event of the entry has registered a process: both cannot have it."""
+        """Whether an earlier event of the entry registered a process under its number."""
         return self.feature_level >= ONE_REGISTRATION and done.number in self.brokers.sequences
 
     def _beat(self, _entry: Entry, _event: Message, _done: EntryOutcome) -> Outcome:
@@ -217,7 +217,7 @@ class State:
             self.objects.retired_names[topic.name] = None
         for partition in topic.partitions:
             self.objects.free(partition.begin_at(partition.next_offset))
-            # Who waits for more of it must learn that there will be none.
+            # Waiting readers must learn that the partition no longer exists.
             done.grown.append((topic.id, partition.index))
         return OK
 
@@ -261,7 +261,7 @@ class State:
     def _is_as_observed(
         self, configs: Mapping[str, str], event: broker_events.ConfigsChanged
     ) -> bool:
-        """Whether settings are still those from which a change was worked out."""
+        """Whether the settings are still those that the change is based on."""
         if not event.is_conditional or self.feature_level < CONDITIONAL_CONFIGS:
             return True
         return configs == {one.name: one.value for one in event.observed}
@@ -279,7 +279,7 @@ class State:
             before = partition.log_start
             self.objects.free(partition.begin_at(offset))
             if self.feature_level >= SHORT_EPOCHS:
-                # Not up to the new start: reads that began before this entry still need them.
+                # Not up to the new log start: reads that began before this entry still need them.
                 partition.forget_epochs(before)
             done.grown.append((event.topic_id, event.partition))
         return Outcome(ErrorCode.NONE, partition.log_start)
@@ -332,7 +332,7 @@ class State:
                 time_ms=stamp_ms,
             )
         append_time = -1
-        # A batch without a time is as old as its commit: retention must have something to go by.
+        # A batch without a timestamp gets the time of its commit, because retention needs one.
         time_ms = extent.max_timestamp if extent.max_timestamp >= 0 else stamp_ms
         if topic.is_append_time:
             append_time = time_ms = partition.append_time = max(partition.append_time, stamp_ms)
@@ -349,7 +349,7 @@ class State:
         return Outcome(_NONE, [self._stage(staged) for staged in event.segments])
 
     def _stage(self, staged: log_events.StagedSegment) -> bool:
-        """Name a segment; plain names are given once, and in the order of offsets."""
+        """Name a segment; each plain name is used once, in the order of offsets."""
         topic = self.topics.by_id.get(staged.topic_id)
         partition = self.topics.partition(staged.topic_id, staged.partition)
         if topic is None or partition is None or staged.object_id in self.objects.condemned:
@@ -380,14 +380,14 @@ class State:
         )
 
     def _is_held_off(self, one: log_events.ReplacedRange, now_ms: int) -> bool:
-        """Whether records were compacted away that somebody may read again."""
+        """Whether the range compacts away records that a pin protects."""
         topic = self.topics.by_id.get(one.topic_id)
         held = None if topic is None else topic.held_from(one.partition, now_ms)
-        # What lies behind that mark is as it was, though it may be in the range.
+        # Records at or above `cleaned_to` are unchanged, even if they are in the range.
         return held is not None and one.cleaned_to > held
 
     def _replace(self, object_id: int, one: log_events.ReplacedRange, done: EntryOutcome) -> bool:
-        """Put new rows for old ones, if these are exactly what the rewriter read."""
+        """Replace rows, if the old ones are exactly those that the rewriter read."""
         partition = self.topics.partition(one.topic_id, one.partition)
         span = partition.span(one.base_offset, one.end_offset) if partition is not None else None
         if partition is None or span is None or partition.fingerprint(span) != one.fingerprint:
@@ -408,7 +408,7 @@ class State:
         if one.cleaned_to > partition.cleaned_to:
             partition.cleaned_to = one.cleaned_to
             if self.feature_level >= FORGET_ABORTED:
-                # Compaction has removed all their records: readers have nothing to skip.
+                # Compaction has removed all their records, so readers have nothing to skip.
                 partition.aborted = aborted.after(partition.aborted, one.cleaned_to)
         done.moved.append((one.topic_id, one.partition))
         return True
@@ -450,7 +450,7 @@ class State:
         return OK
 
     def _is_idle(self, partition: Partition, idle: log_events.IdleProducer) -> bool:
-        """Whether a producer has done nothing since it was found idle."""
+        """Whether a producer has been inactive since it was found idle."""
         window = partition.producers.get(idle.producer_id)
         if window is None:
             return False
@@ -499,16 +499,16 @@ _WITHOUT_WRITER: Final = (
 
 
 def resource_key(resource_type: int, name: str) -> str:
-    """Return the name that a resource has in events that change its settings.
+    """Return the name of a resource in events that change its settings.
 
-    Settings of groups and client metrics are kept among those of brokers, with a prefix. `apply`
-    has no rule of its own for them, so any program of any level can keep them.
+    Settings of groups and client metrics are stored with those of brokers, under a prefix. `apply`
+    has no special rule for them, so programs of any level can store them.
     """
     return _PREFIXES.get(resource_type, "") + name
 
 
 def resource_name(resource_type: int, key: str) -> str:
-    """Return the name of a resource whose settings are changed under this key."""
+    """Return the name of the resource that has this key."""
     return key.removeprefix(_PREFIXES.get(resource_type, ""))
 
 

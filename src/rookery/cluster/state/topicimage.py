@@ -1,6 +1,6 @@
 """Topics with their partitions, rows and settings in a state's image.
 
-Columns of rows are written as they lie in memory, little-endian.
+Columns of rows are encoded as they are in memory, little-endian.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class ConfigImage(Message):
 
 
 class PinImage(Message):
-    """A reader that holds off compaction."""
+    """A reader that blocks compaction."""
 
     pin_id: Uuid
     until_ms: i64

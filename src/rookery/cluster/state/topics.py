@@ -15,15 +15,15 @@ _VERSION_BITS: Final = 32
 
 
 class Pin(NamedTuple):
-    """A reader that wants nothing to be compacted away."""
+    """A reader that needs records to be kept from compaction."""
 
     until_ms: int
-    """By the stamps of entries."""
+    """The expiry time, by the stamps of entries."""
     starts: Mapping[int, int] = MappingProxyType({})
-    """By partition, the offset from which on it is held; if there are none, all is."""
+    """The first pinned offset of each partition; if empty, the whole topic is pinned."""
 
     def held_from(self, partition: int) -> int | None:
-        """Return the first offset that is held of a partition, None if nothing is."""
+        """Return the first pinned offset of a partition, None if nothing is pinned."""
         return self.starts.get(partition) if self.starts else 0
 
 
@@ -45,34 +45,36 @@ class Topic:
         self.pins: dict[bytes, Pin] = {}
         """By their ids."""
         self.version: int | None = None
-        """Another one whenever the settings, own or inherited, the partitions or the leaders
-        change. No other topic has it, in this state or in an earlier one of the process. It is
-        not part of the state: no decision may depend on it. None if no state has the topic."""
+        """Changes whenever the settings (own or inherited), the partitions or the leaders change.
+        It is
+        unique among all topics of all states of the process. It is not part of the state, so no
+        decision
+        may depend on it. None if the topic is in no state."""
         self.versions: Iterator[int] | None = None
-        """Gives the versions to all topics of a state."""
+        """Supplies the versions for all topics of a state."""
 
     def configure(self, name: str, value: str | None) -> None:
-        """Set one setting, or take it back."""
+        """Set or reset one setting."""
         if value is None:
             self.configs.pop(name, None)
         else:
             self.configs[name] = value
         self.touch()
-        # Offsets and times are decided where entries are applied, so this one is kept at hand.
+        # Cached, because offsets and times are decided when entries are applied.
         self.is_append_time = self.configs.get("message.timestamp.type") == "LogAppendTime"
 
     def touch(self) -> None:
-        """Take another version: what was worked out from the topic does not hold any more."""
+        """Take a new version, which invalidates values derived from the topic."""
         if self.versions is not None:
             self.version = next(self.versions)
 
     def held_from(self, partition: int, now_ms: int) -> int | None:
-        """Return the offset from which on readers hold a partition at a moment, None if none do."""
+        """Return the first offset of a partition that is pinned at a time, None if none is."""
         held = [pin.held_from(partition) for pin in self.pins.values() if pin.until_ms > now_ms]
         return min((offset for offset in held if offset is not None), default=None)
 
     def grow(self, count: int, nodes: Sequence[int]) -> None:
-        """Have `count` partitions, each with its leader."""
+        """Grow to `count` partitions, each with its leader."""
         self.touch()
         for index in range(len(self.partitions), count):
             partition = Partition(index)
@@ -86,11 +88,11 @@ class Topics:
     __slots__ = ("_by_sound", "_versions", "by_id", "by_name")
 
     def __init__(self, entry: int = 0) -> None:
-        """Have no topics yet.
+        """Start without topics.
 
         Args:
-            entry: up to which the topics will be known. Their versions begin above those of all
-                states that were known up to earlier entries.
+            entry: the last entry of the state. Versions start above those of all states of
+                earlier entries.
         """
         self._versions = count(entry << _VERSION_BITS)
         self.by_id: dict[bytes, Topic] = {}
@@ -101,7 +103,7 @@ class Topics:
         return iter(self.by_name.values())
 
     def add(self, topic: Topic) -> None:
-        """Take a topic in."""
+        """Add a topic."""
         self.by_id[topic.id] = topic
         self.by_name[topic.name] = topic
         self._by_sound[_sound(topic.name)] = topic.name
@@ -109,13 +111,13 @@ class Topics:
         topic.touch()
 
     def remove(self, topic: Topic) -> None:
-        """Forget a topic."""
+        """Remove a topic."""
         del self.by_id[topic.id]
         del self.by_name[topic.name]
         del self._by_sound[_sound(topic.name)]
 
     def alike(self, name: str) -> str | None:
-        """Find the topic whose name differs by '.' and '_' at most: in metrics both are one."""
+        """Find a topic whose name differs only in '.' and '_': both collide in metric names."""
         return self._by_sound.get(_sound(name))
 
     def partition(self, topic_id: bytes, index: int) -> Partition | None:
@@ -126,12 +128,12 @@ class Topics:
         return topic.partitions[index]
 
     def touch_all(self) -> None:
-        """Give all topics other versions: something changes that they inherit."""
+        """Give all topics new versions: an inherited setting changed."""
         for topic in self:
             topic.touch()
 
     def lead(self, nodes: Sequence[int]) -> None:
-        """Choose every partition's leader anew: brokers have come or gone."""
+        """Reassign every partition's leader after brokers joined or left."""
         self.touch_all()
         for topic in self:
             for partition in topic.partitions:
@@ -143,7 +145,7 @@ def _sound(name: str) -> str:
 
 
 def leader_of(topic_id: bytes, index: int, nodes: Sequence[int]) -> int:
-    """Choose a leader by rendezvous hash: a broker's coming or going moves only its share."""
+    """Choose a leader by rendezvous hash: a membership change moves only that broker's share."""
     if len(nodes) <= 1:
         return nodes[0] if nodes else -1
     place = topic_id + index.to_bytes(4, "big")

@@ -1,4 +1,4 @@
-"""How transactions end: markers, offsets and epochs, all in the entry that is applied."""
+"""The end of transactions: markers, offsets and epochs, all within the applied entry."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def end_epoch(
     moment: Moment,
     done: EntryOutcome,
 ) -> None:
-    """End a transaction, if one is open, and the epoch with it: its markers bear the next one."""
+    """End the open transaction, if any, and its epoch: the markers carry the next epoch."""
     writer = transaction.writer
     known.transactions.hand_to(transaction, next_writer(known, writer))
     ending = writer._replace(epoch=writer.epoch + 1)
@@ -61,7 +61,7 @@ def close(
     moment: Moment,
     done: EntryOutcome,
 ) -> None:
-    """End a transaction: markers for all its partitions, and its offsets for their groups."""
+    """End a transaction: write markers to all its partitions and commit its offsets."""
     is_commit = state is TransactionState.COMPLETE_COMMIT
     markers = mark(known, transaction.partitions, writer, moment, done, is_commit=is_commit)
     moved = transaction.groups if is_commit else {}
@@ -81,7 +81,7 @@ def mark(
     *,
     is_commit: bool,
 ) -> list[WrittenMarker]:
-    """Write markers into partitions, and note there what was aborted."""
+    """Write markers into partitions, and record aborted transactions there."""
     markers = []
     for topic_id, index in places:
         topic = known.topics.by_id.get(topic_id)
@@ -112,21 +112,21 @@ def mark(
 
 
 def next_writer(known: TransactionContext, writer: TransactionOwner) -> TransactionOwner:
-    """Return the next epoch, or another id where they are used up."""
+    """Return the next epoch, or a new producer id if the epochs are exhausted."""
     if writer.epoch >= LAST_EPOCH:
         return TransactionOwner(new_id(known), 0)
     return writer._replace(epoch=writer.epoch + 1)
 
 
 def new_id(known: TransactionContext) -> int:
-    """Take a producer id that nobody has or had."""
+    """Allocate a producer id that was never used."""
     taken = known.next_producer_id
     known.next_producer_id += 1
     return taken
 
 
 def _move_offsets(known: TransactionContext, group_id: str, offsets: dict[Place, bytes]) -> None:
-    """Let a group have read what the transaction says; it may have been forgotten meanwhile."""
+    """Commit a transaction's offsets to a group, which may have been removed in the meantime."""
     if not offsets:
         return
     group = known.groups.by_id.setdefault(group_id, Group(group_id))

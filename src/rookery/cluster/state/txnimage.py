@@ -1,4 +1,4 @@
-"""Transactional ids, and what is open under them, in a state's image."""
+"""The encoding of transactional ids and their open transactions in a state's image."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from rookery.wire.message import (
 
 
 class TransactionImage(Message):
-    """A transactional id, and what is open under it."""
+    """A transactional id and its open transaction."""
 
     transactional_id: TransactionalId
     producer_id: ProducerId
@@ -44,7 +44,7 @@ class PlaceImage(Message):
 
 
 class PendingImage(Message):
-    """Offsets of a group that count when the transaction is committed."""
+    """Offsets of a group that take effect when the transaction is committed."""
 
     group_id: GroupId
     offsets: list[OffsetImage]

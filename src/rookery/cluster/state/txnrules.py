@@ -1,4 +1,4 @@
-"""What follows from the events of transactions, and from batches that are part of one."""
+"""The effects of transaction events, and of batches that are part of a transaction."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ _COMPLETE: Final = (TransactionState.COMPLETE_ABORT, TransactionState.COMPLETE_C
 
 
 def judge(transaction: Transaction | None, partition: Partition, extent: Extent) -> ErrorCode:
-    """Decide whether a batch may come from its producer; of an id's producers only the last may."""
+    """Decide whether a batch's producer may write; only the latest producer of an id may."""
     is_transactional = extent.attributes & TRANSACTIONAL
     if transaction is None:
         return ErrorCode.INVALID_PRODUCER_ID_MAPPING if is_transactional else _NONE
@@ -59,10 +59,11 @@ def judge(transaction: Transaction | None, partition: Partition, extent: Extent)
 def join(
     transactions: Transactions, partition: Partition, extent: Extent, moment: Moment
 ) -> ErrorCode:
-    """Let a new batch be part of its producer's transaction; its offset is the partition's next.
+    """Add a new batch to its producer's transaction; its offset is the partition's next.
 
-    By the older protocol the partition must have been added, so that a batch that comes late opens
-    nothing that nobody would end. By the newer one its epoch would be too old.
+    In the older protocol the partition must have been added before, so that a late batch cannot
+    open a transaction that nothing would end. In the newer protocol the epoch of a late batch is
+    too old.
     """
     transaction = transactions.by_producer[extent.producer_id]
     place = (extent.topic_id, extent.partition)
@@ -75,7 +76,7 @@ def join(
     return _NONE
 
 
-# What producers say.
+# Events from producers.
 
 
 def _initialised(
@@ -92,7 +93,7 @@ def _initialised(
         transaction = Transaction(event.transactional_id, writer, event.timeout_ms)
         transactions.add(transaction)
     elif named not in {NOBODY, transaction.writer}:
-        # It may have missed the answer of its last try; but nothing can be open then.
+        # It may have missed the response to its last attempt; but then nothing can be open.
         is_repeated = named == transaction.last and not transaction.is_open
         return Outcome(_NONE, transaction.writer) if is_repeated else _FENCED
     else:
@@ -173,7 +174,7 @@ def _ended(
     wanted = _COMPLETE[event.is_commit]
     named = TransactionOwner(event.producer_id, event.producer_epoch)
     if event.raises_epoch and named == transaction.last and transaction.state in _COMPLETE:
-        # The first answer got lost; but how it ended is settled.
+        # The first response was lost, but the outcome is already settled.
         is_same = transaction.state is wanted
         return Outcome(_NONE, transaction.writer) if is_same else _WRONG_STATE
     if named.producer_id != transaction.writer.producer_id:
@@ -195,7 +196,7 @@ def _end(
     if not event.raises_epoch:
         if transaction.is_open:
             close(known, transaction, wanted, writer, moment, done)
-        # Who asks again is told the same.
+        # A retry gets the same response.
         return Outcome(_NONE, writer) if transaction.state is wanted else _WRONG_STATE
     if event.is_commit and not transaction.is_open:
         return _WRONG_STATE
@@ -204,7 +205,7 @@ def _end(
     return Outcome(_NONE, transaction.writer)
 
 
-# What others say.
+# Events from other sources.
 
 
 def _expired(
@@ -241,7 +242,7 @@ def _markers_written(
         where = (place.topic_id, place.partition)
         code = _may_mark(known, where, writer)
         partition = known.topics.partition(*where)
-        # Where nothing is open, a marker would end nothing: it was written before.
+        # If nothing is open, the marker was already written and would end nothing.
         if code is _NONE and partition is not None and writer.producer_id in partition.ongoing:
             markers = mark(known, [where], writer, moment, done, is_commit=event.is_commit)
             done.ended.append(EndedTransaction(*writer, event.is_commit, markers, {}))
@@ -250,13 +251,13 @@ def _markers_written(
 
 
 def _may_mark(known: TransactionContext, place: Place, writer: TransactionOwner) -> ErrorCode:
-    """Say whether somebody else may end what a producer has open in a partition."""
+    """Return whether another party may end a producer's open records in a partition."""
     partition = known.topics.partition(*place)
     if partition is None:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     owner = known.transactions.by_producer.get(writer.producer_id)
     if owner is not None and place in owner.partitions:
-        # Its other partitions could end otherwise, and it would be torn.
+        # Its other partitions could end differently, which would break atomicity.
         return ErrorCode.INVALID_TXN_STATE
     window = partition.producers.get(writer.producer_id)
     lowest = producers.describe(window).epoch if window is not None else 0
@@ -274,7 +275,7 @@ def _of(
     | events.OffsetsAddedToTransaction
     | events.TransactionOffsetsCommitted,
 ) -> Transaction | Outcome:
-    """Find the transactional id of an event, if its producer is the one that may write."""
+    """Return the transactional id of an event, if its producer is the current one."""
     transaction = known.transactions.by_id.get(event.transactional_id)
     if transaction is None or transaction.writer.producer_id != event.producer_id:
         return _NOT_OURS
@@ -288,7 +289,7 @@ def _moment(entry: Entry, done: EntryOutcome) -> Moment:
 def _fence(
     known: TransactionContext, transaction: Transaction, moment: Moment, done: EntryOutcome
 ) -> None:
-    """Abort what is open, and let its producer write no more."""
+    """Abort the open transaction and fence its producer."""
     end_epoch(known, transaction, TransactionState.COMPLETE_ABORT, moment, done)
 
 

@@ -1,4 +1,4 @@
-"""Transactional ids: whose each is, and the transaction that is open under it.
+"""Transactional ids: the producer of each, and its open transaction.
 
     Empty ──► Ongoing ──► CompleteCommit, CompleteAbort ──► Ongoing …
                  └──────► CompleteAbort, in the next epoch: its producer is fenced, or was too slow
@@ -14,14 +14,14 @@ from enum import IntEnum
 from typing import Final, NamedTuple
 
 LAST_EPOCH: Final = 2**15 - 2
-"""The highest epoch that a producer gets; the one above it is for fencing it."""
+"""The highest epoch that a producer gets; the next one is reserved for fencing it."""
 
 Place = tuple[bytes, int]
 """Topic id and partition."""
 
 
 class TransactionState(IntEnum):
-    """Kafka's numbers and, told by `words`, its names."""
+    """Kafka's state numbers; `words` returns Kafka's names."""
 
     EMPTY = 0
     ONGOING = 1
@@ -57,23 +57,23 @@ class Transaction:
         self.writer = writer
         """The only producer that may write under this id."""
         self.last = NOBODY
-        """What it was before, if it may ask again because an answer got lost."""
+        """The previous writer, if it may retry because a response was lost."""
         self.timeout_ms = timeout_ms
         self.state = TransactionState.EMPTY
         self.partitions: dict[Place, None] = {}
         self.groups: dict[str, dict[Place, bytes]] = {}
-        """Offsets that count when the transaction is committed, packed, by group."""
+        """Packed offsets by group, which take effect when the transaction is committed."""
         self.started = 0
-        """The entry with which the open transaction began; 0 if none is open."""
+        """The entry that started the open transaction; 0 if none is open."""
         self.started_ms = -1
-        """When the last transaction began; -1 if its producer has begun none."""
+        """When the last transaction started; -1 if its producer has started none."""
         self.changed = 0
-        """The entry that changed any of this last."""
+        """The last entry that changed any of this."""
         self.changed_ms = -1
 
     @property
     def is_open(self) -> bool:
-        """Whether a transaction is under way."""
+        """Whether a transaction is open."""
         return self.state is TransactionState.ONGOING
 
 
@@ -85,17 +85,17 @@ class Transactions:
     def __init__(self) -> None:
         self.by_id: dict[str, Transaction] = {}
         self.by_producer: dict[int, Transaction] = {}
-        """By the producer id that each has now."""
+        """By the current producer id of each."""
         self.open: dict[str, Transaction] = {}
-        """Those with a transaction under way."""
+        """Those with an open transaction."""
         self.by_group: dict[str, dict[str, None]] = {}
-        """The ids of open transactions that a group's offsets are in."""
+        """The ids of the open transactions that include a group's offsets."""
 
     def __iter__(self) -> Iterator[Transaction]:
         return iter(self.by_id.values())
 
     def add(self, transaction: Transaction) -> None:
-        """Take up an id, with all that is open under it."""
+        """Add an id, with its open transaction."""
         self.by_id[transaction.id] = transaction
         self.by_producer[transaction.writer.producer_id] = transaction
         if transaction.is_open:
@@ -104,12 +104,12 @@ class Transactions:
             self.by_group.setdefault(group_id, {})[transaction.id] = None
 
     def remove(self, transaction: Transaction) -> None:
-        """Forget an id under which nothing is open."""
+        """Remove an id that has no open transaction."""
         del self.by_id[transaction.id]
         del self.by_producer[transaction.writer.producer_id]
 
     def hand_to(self, transaction: Transaction, writer: TransactionOwner) -> None:
-        """Let another producer id or epoch be the one that may write."""
+        """Make another producer id or epoch the current writer."""
         del self.by_producer[transaction.writer.producer_id]
         transaction.writer = writer
         self.by_producer[writer.producer_id] = transaction
@@ -128,7 +128,7 @@ class Transactions:
         self.by_group.setdefault(group_id, {})[transaction.id] = None
 
     def close(self, transaction: Transaction, state: TransactionState) -> None:
-        """Forget what was open."""
+        """Close the open transaction."""
         for group_id in transaction.groups:
             others = self.by_group[group_id]
             del others[transaction.id]
@@ -140,7 +140,7 @@ class Transactions:
         transaction.started = 0
 
     def holds(self, group_id: str, topic_id: bytes, partition: int) -> bool:
-        """Whether an open transaction may move a group's offset in a partition."""
+        """Whether an open transaction may change a group's offset in a partition."""
         return any(
             (topic_id, partition) in self.by_id[one].groups[group_id]
             for one in self.by_group.get(group_id, ())

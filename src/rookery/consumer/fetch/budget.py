@@ -1,4 +1,4 @@
-"""How a stream's memory is shared out: one answer on its way in, and all that is held of others."""
+"""Splits a stream's memory between one response in flight and the batches and rows held."""
 
 from __future__ import annotations
 
@@ -6,22 +6,22 @@ from typing import Final
 
 _ANSWER_PART: Final = 4
 _MAX_ANSWER: Final = 64 * 1024 * 1024
-# Less would be one batch at a time.
+# With less, each request would fetch one batch at a time.
 _MIN_ANSWER: Final = 64 * 1024
 
 
 def of_answer(memory: int) -> int:
-    """Return how many bytes may be asked for at once."""
+    """Return the maximum number of bytes to request at once."""
     return max(_part(memory), _MIN_ANSWER)
 
 
 def of_rows(memory: int) -> int:
-    """Return how many bytes may be held of batches and rows."""
+    """Return the maximum number of bytes of batches and rows to hold."""
     return memory - _part(memory)
 
 
 def enough(rows: int) -> int:
-    """Return a memory of which so many bytes may be held of batches and rows."""
+    """Return the memory setting that allows the given number of bytes of batches and rows."""
     return rows + min(-(-rows // (_ANSWER_PART - 1)), _MAX_ANSWER)
 
 

@@ -1,4 +1,4 @@
-"""Fetched bytes to chunks: visible batches of one partition in pieces of a bounded size."""
+"""Cuts fetched bytes into chunks: visible batches of one partition, bounded in size."""
 
 from __future__ import annotations
 
@@ -12,22 +12,23 @@ from rookery.consumer.settings import ANY_ROWS
 from rookery.model.partition import TopicPartition
 from rookery.records.batch import CODEC_MASK, BatchHeader
 
-# What is compressed may take many times its size once it is opened, until its last row has gone.
+# The assumed growth of compressed batches: decompressed, they stay in memory until their last row
+# is returned.
 _SWELL = 8
 
 
 class ChunkRequest(NamedTuple):
-    """What is wanted of fetched batches."""
+    """What to keep of fetched batches."""
 
     place: TopicPartition
     begin: int
-    """The first offset wanted."""
+    """The first requested offset."""
     until: int
-    """The offset before which rows are wanted."""
+    """The end offset (exclusive)."""
     chunk_bytes: int
-    """About how large a chunk shall be; one batch is never cut."""
+    """The approximate size of a chunk; a batch is never split."""
     chunk_rows: int = ANY_ROWS
-    """The most rows of a chunk of more than one batch."""
+    """The maximum number of rows of a chunk with more than one batch."""
 
 
 def cut(
@@ -36,9 +37,9 @@ def cut(
     aborted: Sequence[tuple[int, int]],
     wanted: ChunkRequest,
 ) -> Iterator[Chunk]:
-    """Yield chunks in the order of offsets; markers and aborted batches are in none.
+    """Yield chunks in offset order, without markers and aborted batches.
 
-    They are copies: a chunk shall not keep all that came with it in memory.
+    Chunks are copies, so that a chunk does not keep the whole response in memory.
     """
     some: list[BatchHeader] = []
     begin, end, size, rows = wanted.begin, wanted.begin, 0, 0
@@ -88,7 +89,7 @@ def _chunk(
 
 
 def _pieces(some: list[BatchHeader]) -> Iterator[tuple[int, int]]:
-    """Yield where batches lie that follow each other without a gap."""
+    """Yield the byte ranges of adjacent batches."""
     begins, ends = some[0].position, some[0].position
     for header in some:
         if header.position != ends:

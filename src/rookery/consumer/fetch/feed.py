@@ -1,8 +1,8 @@
-"""Keeps the shelves filled: asks every broker for what is wanted, one request to each at a time.
+"""Keeps the shelves filled, with one request in flight per broker.
 
-It runs on an event loop in a thread of its own, so the next fetch is under way while the caller
-works on what came before. What is wanted follows from the memory: while there is room, every
-partition is read some way ahead; without room, only what the merge waits for is.
+The feed runs on an event loop in its own thread, so the next fetch is in flight while the caller
+processes the previous batch. The memory determines what is fetched. While there is room, every
+partition is read ahead; without room, only the partitions that the merge waits for are read.
 """
 
 from __future__ import annotations
@@ -29,12 +29,13 @@ log = logging.getLogger(__name__)
 
 _MAX_FETCH: Final = 8 * MIB
 _MAX_PARTITION: Final = 8 * MIB
-# What is read ahead in all: more would be no faster, and be out of the processor's cache for long.
+# The total read-ahead. More would not be faster, and the data would leave the processor's cache.
 _MAX_AHEAD: Final = 128 * MIB
 _MIN_PARTITION: Final = 128 * 1024
 _MAX_CHUNK: Final = 256 * 1024
 _MIN_CHUNK: Final = 16 * 1024
-# How long a broker may wait for records: with others that could be asked for meanwhile, shortly.
+# How long a broker may wait for records. The wait is short if other partitions could be fetched in
+# the meantime.
 _LONG_WAIT_MS: Final = 500
 _SHORT_WAIT_MS: Final = 20
 _BACKOFF_MS: Final = 50
@@ -55,7 +56,8 @@ class _Request(NamedTuple):
     wants: list[Want]
     max_bytes: int
     reserved: int
-    """What the answer may take: a batch comes whole, also if it is larger than asked for."""
+    """The bytes that the response may take. A batch is returned whole, even if it is larger than
+    requested."""
     wait_ms: int
 
 
@@ -82,10 +84,10 @@ class Feed:
         self._tasks: set[asyncio.Task[None]] = set()
         self._is_locating = False
         self.fetches = 0
-        """How many fetches were made."""
+        """The number of fetches made."""
 
     async def run(self) -> None:
-        """Fetch until cancelled; what goes wrong for good is told to the reader."""
+        """Fetch until cancelled; permanent errors are reported to the reader."""
         loop = asyncio.get_running_loop()
         self._shelves.on_room(lambda: _tell(loop, self._wake))
         try:
@@ -110,7 +112,7 @@ class Feed:
             pass
 
     def _start(self) -> int:
-        """Send what requests can be sent; return when to look again."""
+        """Send all requests that can be sent; return how long to wait before the next check."""
         if self._is_occupied():
             return _LONG_WAIT_MS
         now = self._clock.monotonic_ms()
@@ -133,7 +135,7 @@ class Feed:
         return min(waits, default=_LONG_WAIT_MS)
 
     def _is_occupied(self) -> bool:
-        """Tell whether every broker has a request of ours: then an answer comes first."""
+        """Return whether every broker has a request in flight, so that none can be sent now."""
         shelves, lanes = self._shelves, self._lanes
         if not self._busy or not self._busy.issuperset(lanes.values()):
             return False
@@ -165,7 +167,8 @@ class Feed:
         ahead = min(self._shelves.memory // 2, _MAX_AHEAD)
         share = max(ahead // max(len(open_ones), 1), 1)
         requests = []
-        # Those that the merge waits for are asked first: the room may not be enough for all.
+        # Partitions that the merge waits for are requested first, since there may not be room for
+        # all.
         urgent = [self._lanes.get(shelf.place) for shelf in self._shelves.needed]
         for lane in dict.fromkeys([*urgent, *by_lane]):
             many = by_lane.get(lane, [])
@@ -178,7 +181,7 @@ class Feed:
     def _request(
         self, lane: Hashable, shelves: list[Shelf], share: int, now: int
     ) -> _Request | None:
-        """Choose what to ask one broker for; the lock is held."""
+        """Build the request to one broker; the lock is held."""
         room = self._shelves.memory - self._shelves.held - self._reserved
         chosen = self._chosen(shelves, share, room)
         picked = set(chosen)
@@ -187,7 +190,7 @@ class Feed:
         if not chosen:
             self._shelves.be_hungry()
             return None
-        # All of them shall have room in one answer: the merge needs rows of each.
+        # One response must have room for all of them: the merge needs rows of each.
         most = max(_MAX_FETCH, _MIN_PARTITION * len(chosen))
         max_bytes = max(1, min(room, most, budget.of_answer(self._settings.memory)))
         each = min(max(share, _MIN_PARTITION), max(max_bytes // len(chosen), _MIN_PARTITION))
@@ -202,14 +205,15 @@ class Feed:
         here = set(shelves)
         needed = [one for one in self._shelves.needed if one in here]
         if room <= 0:
-            # One batch is allowed for, and not more than one: it is the merge's last way out.
+            # Without room, exactly one batch is allowed. Otherwise the merge could not make
+            # progress.
             is_over = self._reserved or not needed or self._shelves.is_over(needed[0])
             return [] if is_over else needed[:1]
         suspects = [one for one in needed if one.is_suspect]
         if suspects:
             return suspects[:1]
         first = set(needed)
-        # What is larger than the room would come whole all the same.
+        # A batch larger than the room would still be returned whole.
         ahead = [
             one
             for one in shelves
@@ -218,7 +222,7 @@ class Feed:
         return needed + sorted(ahead, key=lambda one: one.held)
 
     def _wait_ms(self, chosen: list[Shelf], now: int, *, is_all: bool) -> int:
-        """Return how long a broker may wait, so that idle partitions are found out in time."""
+        """Return how long a broker may wait, so that idle partitions are detected in time."""
         if not is_all or any(one.is_suspect for one in chosen):
             return _SHORT_WAIT_MS
         limit = ms(self._settings.max_idle)
@@ -277,14 +281,14 @@ class Feed:
             shelf.tries = 0
 
     def _may_skip(self, shelf: Shelf, answer: PartitionAnswer) -> bool:
-        """Go past a batch that is corrupt, if that was asked for and its end can be told."""
+        """Skip a corrupt batch, if the settings allow it and its end can be determined."""
         begin = answer.headers[-1].end if answer.headers else 0
         is_asked = self._settings.on_corrupt == "skip" and isinstance(answer.error, Corrupt)
         if not is_asked or len(answer.data) - begin < HEADER_SIZE:
             return False
         header = BatchHeader._make((*FIELDS.unpack_from(answer.data, begin), begin))
         behind = header.last_offset + 1
-        # The numbers of a corrupt batch are believed only where they are possible.
+        # The numbers of a corrupt batch are trusted only if they are plausible.
         if not shelf.position < behind <= shelf.high_watermark:
             return False
         log.warning(
@@ -317,11 +321,11 @@ class Feed:
         shelf.is_suspect, shelf.empties = False, 0
         shelf.empty_since = None
         if 0 <= shelf.last_readable <= shelf.position:
-            # The answer reaches the end of the log: nothing follows these records now.
+            # The response reaches the end of the log: no records follow these yet.
             shelf.empty_since = shelf.proved_at = self._clock.monotonic_ms()
 
     def _on_nothing(self, shelf: Shelf, now: int, *, is_alone: bool) -> None:
-        """Tell emptiness from a gap at the end, and from an answer that had no room."""
+        """Distinguish an empty partition from a gap at the end and from a response without room."""
         readable = shelf.last_readable
         if readable < 0 or shelf.position >= min(readable, shelf.end):
             shelf.is_suspect = False
@@ -332,7 +336,8 @@ class Feed:
         shelf.is_suspect = True
         shelf.empties += is_alone
         if shelf.empties >= _TWICE:
-            # Asked for alone, twice, nothing came although the log goes on: it is a gap.
+            # Requested alone twice, it returned no records although the log continues: this is a
+            # gap.
             shelf.position = min(readable, shelf.end)
             shelf.is_suspect, shelf.empties = False, 0
 
@@ -359,7 +364,7 @@ class Feed:
         self._source.forget(shelf.place)
 
     async def _explain(self, shelf: Shelf) -> None:
-        """Find out why an offset is out of range, and do what was asked for."""
+        """Determine why an offset is out of range, and apply the configured policy."""
         try:
             first, last = await asyncio.gather(
                 self._source.find({shelf.place: EARLIEST}),
@@ -400,6 +405,6 @@ class Feed:
 
 
 def _tell(loop: asyncio.AbstractEventLoop, event: asyncio.Event) -> None:
-    """Set an event of a loop from another thread; a loop that has ended needs no telling."""
+    """Set an event of a loop from another thread; ignore a loop that has ended."""
     with suppress(RuntimeError):
         loop.call_soon_threadsafe(event.set)

@@ -1,4 +1,4 @@
-"""Any Kafka cluster as a source, through our own client."""
+"""Any Kafka cluster as a source, through Rookery's own client."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ from rookery.records import batch as batches
 from rookery.wire.message import Parts, Records
 from rookery.wire.messages.fetch import FETCH, FetchResponse, PartitionData
 
-_OLDEST: Final = 4  # the first with batches of magic 2
+_OLDEST: Final = 4  # the first version with batches of magic 2
 _SESSIONS: Final = 7
 _LAST_BY_NAME: Final = 12
-# What an answer has besides records.
+# The bytes of a response in addition to records.
 _AROUND: Final = MIB
 
 
 class KafkaSource:
-    """Reads from the leaders of partitions, a session with each."""
+    """Reads from partition leaders, with one fetch session per leader."""
 
     def __init__(self, settings: ClientSettings, *, is_committed: bool, memory: int) -> None:
-        """Read from a cluster, with answers that fit a stream of so much memory."""
+        """Read from a cluster, with responses that fit the memory of the stream."""
         self.client = Client(replace(settings, kept_bytes=budget.of_answer(memory) + _AROUND))
         self._is_committed = is_committed
         self._sessions: dict[Hashable, Session] = {}
@@ -49,14 +49,14 @@ class KafkaSource:
     async def topics(
         self, names: Sequence[str], pattern: re.Pattern[str] | None
     ) -> dict[str, list[int]]:
-        """Return the partitions of topics that are named or match."""
+        """Return the partitions of topics, by name or by pattern."""
         if pattern is not None:
             names = await self._matching(pattern)
         router = self.client.router
         deadline = router.retrier.deadline()
 
         async def attempt() -> dict[str, list[int]]:
-            # One question for all of them.
+            # One metadata request for all of them.
             await router.metadata.refresh(names, deadline)
             found = [await router.metadata.topic(name, deadline) for name in names]
             for topic in found:
@@ -78,7 +78,7 @@ class KafkaSource:
         )
 
     def _warm_up(self) -> None:
-        """Connect for fetching while offsets are being asked for: that saves two round trips."""
+        """Open fetch connections while offsets are requested, which saves two round trips."""
         for node in self.client.metadata.view.nodes.values():
             task = asyncio.create_task(self.client.router.connections.get(node.address, Lane.FETCH))
             task.add_done_callback(lambda done: done.cancelled() or done.exception())
@@ -86,7 +86,7 @@ class KafkaSource:
     async def find(
         self, specs: Mapping[TopicPartition, int], *, is_committed: bool = False
     ) -> dict[TopicPartition, int]:
-        """Return offsets of EARLIEST, LATEST or times."""
+        """Return the offsets for EARLIEST, LATEST or times."""
         if not specs:
             return {}
         found = await self.client.offsets.find(specs, committed=is_committed)
@@ -95,16 +95,16 @@ class KafkaSource:
     async def committed(
         self, group: str, places: Iterable[TopicPartition]
     ) -> dict[TopicPartition, PartitionMark]:
-        """Return how far a group has read."""
+        """Return a group's committed positions."""
         found = await self.client.groups.committed_offsets(group, places, stable=True)
         return {place: PartitionMark.of_commit(row) for place, row in found.items()}
 
     async def commit(self, group: str, checkpoint: Checkpoint) -> None:
-        """Store how far a group has read; the group must have no members."""
+        """Commit a group's positions; the group must have no members."""
         await self.client.groups.commit_offsets(group, checkpoint.commits())
 
     async def locate(self, places: Sequence[TopicPartition]) -> dict[TopicPartition, Hashable]:
-        """Return the leaders' nodes; partitions that have none at the moment are left out."""
+        """Return the leaders' nodes; partitions without a leader are left out."""
         metadata = self.client.metadata
         deadline = self.client.router.retrier.deadline()
         try:
@@ -135,7 +135,7 @@ class KafkaSource:
             )
 
     def forget(self, place: TopicPartition) -> None:
-        """Look anew for the leader."""
+        """Discard the known leader."""
         self.client.metadata.forget(place.topic)
 
     async def fetch(
@@ -146,7 +146,7 @@ class KafkaSource:
         session = self._sessions.setdefault(node.id, Session())
         try:
             answers = await self._fetch(node, session, wants, max_bytes, wait_ms)
-            if answers is None:  # the session was lost; another has begun
+            if answers is None:  # the session was lost and another has started
                 answers = await self._fetch(node, session, wants, max_bytes, wait_ms)
         except (Error, asyncio.CancelledError):
             session.reset()
@@ -180,7 +180,7 @@ class KafkaSource:
         return self._answers(response, wants, located)
 
     def _located(self, wants: Sequence[Want]) -> list[PartitionLeader]:
-        """Find partitions on the map, which hardly ever changes from one fetch to the next."""
+        """Look up partitions in the metadata, which rarely changes between fetches."""
         metadata = self.client.metadata
         if self._view is not metadata.view:
             self._view, self._places = metadata.view, {}
@@ -237,6 +237,6 @@ class KafkaSource:
 
 
 def _view(records: Records | None) -> memoryview:
-    # Several pieces are for writing; what was read is always one.
+    # Only requests consist of several parts; a response is always in one piece.
     assert not isinstance(records, Parts)  # noqa: S101 (for the type checker)
     return memoryview(records or b"")

@@ -1,7 +1,7 @@
-"""Rookery's own objects as a source: no broker is asked, and none needs to run.
+"""Rookery's own objects as a source, which needs no running broker.
 
-The state of the log tells where every batch lies. While there is more to read, it need not be
-newer than it is; at its end, what was committed since is learned from the cluster log.
+The state of the log contains the location of every batch. A state with more to read need not be
+current. At its end, newer commits are read from the cluster log.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _TRIES: Final = 10
 
 
 class ObjectSource:
-    """Reads partitions from where their batches lie."""
+    """Reads partitions directly from their objects."""
 
     def __init__(self, log: DirectLog, *, is_committed: bool) -> None:
         self._log = log
@@ -46,8 +46,8 @@ class ObjectSource:
 
         Raises:
             ConfigError: there is no log at the place.
-            Corrupt: what lies there cannot be trusted.
-            Unavailable: something is out of reach.
+            Corrupt: the data there is corrupt.
+            Unavailable: the store or the cluster log cannot be reached.
         """
         log = DirectLog(place, "consumer")
         try:
@@ -60,7 +60,7 @@ class ObjectSource:
     async def topics(
         self, names: Sequence[str], pattern: re.Pattern[str] | None
     ) -> dict[str, list[int]]:
-        """Return the partitions of topics that are named or match."""
+        """Return the partitions of topics, by name or by pattern."""
         state = await self._log.barrier()
         known = state.topics.by_name
         if pattern is not None:
@@ -80,7 +80,7 @@ class ObjectSource:
     async def find(
         self, specs: Mapping[TopicPartition, int], *, is_committed: bool = False
     ) -> dict[TopicPartition, int]:
-        """Return offsets of EARLIEST, LATEST or times."""
+        """Return the offsets for EARLIEST, LATEST or times."""
         found = {}
         for place, spec in specs.items():
             partition = self._partition(place)
@@ -102,7 +102,7 @@ class ObjectSource:
     async def committed(
         self, group: str, places: Iterable[TopicPartition]
     ) -> dict[TopicPartition, PartitionMark]:
-        """Return how far a group has read."""
+        """Return a group's committed positions."""
         known = self._log.state.groups.by_id.get(group)
         found = {}
         for place in places:
@@ -114,24 +114,24 @@ class ObjectSource:
         return found
 
     async def commit(self, group: str, checkpoint: Checkpoint) -> None:  # noqa: ARG002 (the port's)
-        """Refuse: offsets of groups are the coordinator's, which is a broker."""
+        """Raise: committing requires a group coordinator, which is a broker."""
         raise ConfigError(
             f"group={group!r}: commits need a broker; keep batch.checkpoint instead, or read by "
             "bootstrap addresses"
         )
 
     async def locate(self, places: Sequence[TopicPartition]) -> dict[TopicPartition, Hashable]:
-        """Say that all can be read together."""
+        """Return the same lane for all partitions: they can be read together."""
         return dict.fromkeys(places, _LANE)
 
     def forget(self, place: TopicPartition) -> None:
-        """Do nothing: where things lie is looked up each time."""
+        """Do nothing: locations are looked up for each read."""
 
     async def fetch(
         self, lane: Hashable, wants: Sequence[Want], max_bytes: int, wait_ms: int
     ) -> list[PartitionAnswer]:
-        """Read from some partitions."""
-        del lane  # there is one
+        """Read from partitions."""
+        del lane  # there is only one
         if all(self._is_at_end(want) for want in wants):
             await self._log.barrier()
             if all(self._is_at_end(want) for want in wants):
@@ -177,10 +177,10 @@ class ObjectSource:
                     key, partition, want.offset, max_bytes, until=end
                 )
             except Conflict:
-                await self._log.barrier()  # it was rewritten, and lies elsewhere by now
+                await self._log.barrier()  # the batches were rewritten and moved
                 continue
             data = memoryview(b"".join(found.parts))
-            headers = batches.outline(data)  # the reader has checked them
+            headers = batches.outline(data)  # the reader has verified them
             return PartitionAnswer(
                 want.place,
                 want.offset,

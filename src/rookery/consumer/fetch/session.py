@@ -1,4 +1,4 @@
-"""Fetch sessions (KIP-227): a broker remembers what was asked for, and is told what has changed."""
+"""Fetch sessions (KIP-227): a broker remembers the request, and only changes are sent."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class _Asked(NamedTuple):
 
 
 class Session:
-    """What one broker remembers of our fetches."""
+    """The fetch session with one broker."""
 
     def __init__(self) -> None:
         self._id = 0
@@ -44,7 +44,7 @@ class Session:
         self._known: dict[TopicPartition, _Asked] = {}
 
     def request(self, wants: Sequence[Want], located: Sequence[PartitionLeader]) -> FetchRequest:
-        """Make the request for what is wanted now: what has changed since, or all of it."""
+        """Build the request: the changes since the last one, or a full request."""
         asked = {
             want.place: _Asked(want, row.leader_epoch, row.topic_id)
             for want, row in zip(wants, located, strict=True)
@@ -63,19 +63,19 @@ class Session:
         )
 
     def on_answer(self, response: FetchResponse) -> bool:
-        """Learn of the session from an answer; tell whether it is lost, so that it begins anew."""
+        """Update the session from a response; return whether it is lost and must start again."""
         if response.error_code in _LOST:
             self.reset()
             return True
         if response.session_id == 0:
-            self.reset()  # the broker has no room for one more
+            self.reset()  # the broker has no room for another session
         else:
             self._epoch = 1 if self._epoch == _MAX_EPOCH else self._epoch + 1
             self._id = response.session_id
         return False
 
     def reset(self) -> None:
-        """Begin anew: a broker that has been out of reach may have heard us or not."""
+        """Start a new session: an unreachable broker may or may not have received our request."""
         self._id = self._epoch = 0
         self._known = {}
 
@@ -109,5 +109,5 @@ def _forgotten(rows: Iterable[_Asked]) -> list[ForgottenTopic]:
 
 
 def has_ids(located: Sequence[PartitionLeader]) -> bool:
-    """Tell whether all topics can be asked for by id."""
+    """Return whether all topics can be requested by id."""
     return all(row.topic_id != ZERO for row in located)

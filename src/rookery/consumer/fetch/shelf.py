@@ -1,9 +1,9 @@
-"""What has been fetched and not been decoded yet, between the thread that fetches and the reader's.
+"""Fetched batches that are not yet decoded, shared by the fetching thread and the reader's.
 
     feed (event loop) ──► shelves ──► merge (the caller's thread)
 
-One lock guards it all; it is held for moments only. Bytes are counted from the moment they arrive
-until the rows made of them are handed out, so that the sum is what the stream holds.
+One lock guards everything and is held only briefly. Bytes are counted from their arrival until the
+rows made of them are returned, so the sum is the memory that the stream holds.
 """
 
 from __future__ import annotations
@@ -23,31 +23,31 @@ from rookery.errors import Error
 from rookery.model.partition import TopicPartition
 
 ENDLESS = (1 << 63) - 1
-"""The end of what has none."""
+"""The end of a range without an end."""
 
 
 class ShelfState(Enum):
-    """How a partition stands."""
+    """The state of a partition."""
 
     UNKNOWN = "unknown"
-    """Nothing was heard of it yet: it holds back everything."""
+    """No answer has arrived yet: it holds back all other partitions."""
     FETCHING = "fetching"
-    """It is read."""
+    """It is being read."""
     HELD = "held"
-    """It is ahead of the others, and not read for the moment."""
+    """It is ahead of the others, and fetching is paused."""
     IDLE = "idle"
-    """Live: it is empty, and not waited for."""
+    """Live: it is empty, and the merge does not wait for it."""
     DONE = "done"
-    """All of it was handed out."""
+    """All of its rows were returned."""
     TRUNCATED = "truncated"
-    """Retention passed the reader."""
+    """Retention deleted rows before they were read."""
     BLOCKED = "blocked_by_transaction"
-    """An open transaction hides what follows."""
+    """An open transaction hides the following rows."""
 
 
 @dataclass(slots=True, eq=False)
 class Shelf:
-    """One partition: where it stands, and what was fetched of it."""
+    """One partition: its position, and the chunks that were fetched."""
 
     place: TopicPartition
     index: int
@@ -56,60 +56,60 @@ class Shelf:
     position: int
     """The next offset to fetch."""
     end: int = ENDLESS
-    """Before which rows are wanted."""
+    """The end offset (exclusive) to read."""
     min_time_ms: int = NO_TIME
     """Rows older than this are left out."""
     end_time_ms: int = ENDLESS
-    """Rows from here on are left out."""
+    """Rows at or after this time are left out."""
     replay_end: int = 0
-    """Where it ended when the stream was opened."""
+    """Its end offset when the stream was opened."""
     decoded_to: int = 0
-    """The offset behind what was decoded."""
+    """The offset after the last decoded row."""
     late: int = 0
-    """How many of its rows came after their time."""
+    """The number of its late rows."""
     chunks: deque[Chunk] = field(default_factory=deque)
     held: int = 0
     """Bytes of its chunks and blocks."""
     is_answered: bool = False
-    """Whether anything was heard of it."""
+    """Whether any answer has arrived."""
     high_watermark: int = -1
     last_stable_offset: int = -1
     leader_epoch: int = -1
-    """Of the last batch fetched."""
+    """The leader epoch of the last batch fetched."""
     fault: Error | None = None
-    """Why it cannot be read; it is raised when the merge can go no further."""
+    """Why it cannot be read; raised when the merge cannot continue without it."""
     is_fetching: bool = False
     is_passed_over: bool = False
-    """Whether the feed left it out when it chose last what to ask for."""
+    """Whether the feed left it out of its last selection."""
     is_gone: bool = False
-    """Whether it was taken from us, or left out."""
+    """Whether it was revoked or dropped."""
     lost: int = 0
-    """How many offsets retention took before they were read."""
+    """The number of offsets that were deleted or skipped before they were read."""
     empties: int = 0
-    """How often it was asked for alone, and had nothing though it must have."""
+    """How often it was fetched alone and returned no records although it must have some."""
     is_suspect: bool = False
-    """Ask for it alone: it had nothing though it must have."""
+    """Fetch it alone: it returned no records although it must have some."""
     empty_since: int | None = None
     """When it was first found empty, in monotonic milliseconds."""
     proved_at: int = 0
     """When it was last found empty."""
     heard_at: int = 0
-    """When it was last answered for."""
+    """When its last answer arrived."""
     retry_at: int = 0
     tries: int = 0
     problem: str = ""
-    """What the last error was, that is being retried."""
+    """The last error that is being retried."""
     batch_bytes: int = 0
-    """The largest chunk so far: about what one more will take."""
+    """The largest chunk so far: an estimate for the next one."""
 
     opened: int = 0
     """Bytes of its blocks."""
     block_bytes: int = 0
-    """The largest block since it had none: what is compressed may be many times its chunk."""
+    """The largest block since it last had none; compressed data may be many times its chunk."""
 
     @property
     def largest(self) -> int:
-        """About the largest batch that it holds."""
+        """The approximate size of the largest batch that it holds."""
         chunks = self.held - self.opened
         return max(min(chunks, self.batch_bytes), min(self.opened, self.block_bytes))
 
@@ -120,12 +120,12 @@ class Shelf:
 
     @property
     def is_done(self) -> bool:
-        """Whether it will bring no more rows."""
+        """Whether it has no more rows for the merge."""
         return self.is_exhausted and not self.chunks
 
     @property
     def is_empty(self) -> bool:
-        """Live: whether all there is was fetched."""
+        """Live: whether everything available was fetched."""
         return (
             self.is_answered
             and not self.chunks
@@ -135,20 +135,20 @@ class Shelf:
 
     @property
     def last_readable(self) -> int:
-        """Where readable records end, as far as it is known."""
+        """The end of readable records, as far as it is known."""
         ends = [one for one in (self.high_watermark, self.last_stable_offset) if one >= 0]
         return min(ends, default=-1)
 
     @property
     def is_blocked(self) -> bool:
-        """Whether an open transaction hides what follows."""
+        """Whether an open transaction hides the following rows."""
         return (
             0 <= self.last_stable_offset < self.high_watermark
             and self.position >= self.last_stable_offset
         )
 
     def idle_ms(self) -> int:
-        """Return for how long it was seen to be empty, by answers alone."""
+        """Return how long it has been empty, as proved by answers."""
         return 0 if self.empty_since is None else self.proved_at - self.empty_since
 
 
@@ -157,20 +157,21 @@ class Shelves:
 
     def __init__(self, memory: int, spill: SpillFiles | None = None) -> None:
         self.memory = memory
-        """How many bytes they may hold."""
+        """The maximum number of bytes that they may hold."""
         self.spill = spill
-        """Where chunks go that do not fit."""
-        # No Condition: its `__enter__` is Python, and an interrupt in it leaves the lock taken.
+        """Where to store chunks that do not fit into memory."""
+        # Not a Condition: its `__enter__` is Python code, and an interrupt in it leaves the lock
+        # held.
         self.lock = threading.RLock()
         self.by_place: dict[TopicPartition, Shelf] = {}
         self.held = 0
         """Bytes of chunks and blocks."""
         self.peak = 0
-        """The most that was held at any time."""
+        """The maximum that was held at any time."""
         self.changed: list[Shelf] = []
-        """Those that something was heard of since the reader looked last; the lock guards it."""
+        """The partitions with answers since the reader last looked; guarded by the lock."""
         self.needed: list[Shelf] = []
-        """Those that the merge waits for, the most urgent first."""
+        """The partitions that the merge waits for, the most urgent first."""
         self.failure: BaseException | None = None
         """Why the feed has ended."""
         self._wake_feed: Callable[[], None] = _nothing
@@ -180,24 +181,24 @@ class Shelves:
         self._bell: SimpleQueue[None] = SimpleQueue()
 
     def on_room(self, wake: Callable[[], None]) -> None:
-        """Have the feed told when there is room again."""
+        """Set the callback that wakes the feed when there is room again."""
         self._wake_feed = wake
 
     def put(self, shelf: Shelf, chunks: list[Chunk]) -> None:
-        """Add what was fetched; the lock must be held."""
+        """Add fetched chunks; the lock must be held."""
         for chunk in chunks:
             shelf.chunks.append(chunk)
             shelf.batch_bytes = max(shelf.batch_bytes, chunk.size)
             self.charge(shelf, chunk.size)
 
     def charge(self, shelf: Shelf, size: int) -> None:
-        """Count bytes that are held from now on (or no more); the lock must be held."""
+        """Add to (or subtract from) the bytes held; the lock must be held."""
         shelf.held += size
         self.held += size
         self.peak = max(self.peak, self.held)
 
     def pop(self, shelf: Shelf) -> Chunk | None:
-        """Take the next chunk; its bytes count until `open` or `charge` says otherwise."""
+        """Take the next chunk; its bytes count until `open` or `charge` changes that."""
         with self.lock:
             if not shelf.chunks:
                 return None
@@ -209,7 +210,7 @@ class Shelves:
             return whole
 
     def open(self, shelf: Shelf, chunk: Chunk, sizes: Sequence[int]) -> None:
-        """Count blocks, by their sizes, instead of the chunk that they were made of."""
+        """Count blocks, by their sizes, instead of the chunk that they were decoded from."""
         with self.lock:
             before = shelf.block_bytes if shelf.opened else 0
             shelf.block_bytes = max([before, *sizes])
@@ -218,14 +219,14 @@ class Shelves:
         self._tell_of_room()
 
     def free(self, shelf: Shelf, size: int) -> None:
-        """Count blocks no more that nothing is left of."""
+        """Stop counting blocks whose rows have all been returned."""
         with self.lock:
             shelf.opened -= size
             self.charge(shelf, -size)
         self._tell_of_room()
 
     def _tell_of_room(self) -> None:
-        """Let the feed know if it waits for room and there is some."""
+        """Wake the feed if it waits for room and there is some."""
         with self.lock:
             is_due = self._is_hungry and self.held < self.memory
             if is_due:
@@ -234,7 +235,7 @@ class Shelves:
             self._wake_feed()
 
     def be_hungry(self) -> None:
-        """Remember that the feed waits for room; the lock must be held."""
+        """Record that the feed waits for room; the lock must be held."""
         self._is_hungry = True
 
     def tell(self) -> None:
@@ -245,24 +246,24 @@ class Shelves:
             self._bell.put(None)
 
     def fail(self, error: BaseException) -> None:
-        """Tell the reader that nothing more will come, and why."""
+        """Report to the reader that the feed has ended, and why."""
         with self.lock:
             self.failure = error
             self.tell()
 
     def take_changed(self) -> list[Shelf]:
-        """Return those that something was heard of since the last call."""
+        """Return the partitions with answers since the last call."""
         with self.lock:
             changed, self.changed = self.changed, []
         return changed
 
     def arrivals(self) -> int:
-        """Return a number that grows with every news."""
+        """Return a counter that grows with every notification."""
         with self.lock:
             return self._arrivals
 
     def wait(self, seen: int, timeout_ms: float) -> None:
-        """Wait for news that are newer than `seen`; now and then it ends without any."""
+        """Wait for a notification newer than `seen`; it may also return without one."""
         with self.lock:
             if self._arrivals != seen:
                 return
@@ -271,7 +272,7 @@ class Shelves:
             self._bell.get(timeout=max(timeout_ms, 0) / 1000)
 
     def need(self, needed: list[Shelf]) -> None:
-        """Say what the merge waits for, and have it fetched."""
+        """Set the partitions that the merge waits for, and have them fetched."""
         with self.lock:
             is_news = needed != self.needed
             self.needed = needed
@@ -279,17 +280,17 @@ class Shelves:
             self._wake_feed()
 
     def is_over(self, shelf: Shelf) -> bool:
-        """Tell whether one more batch of a partition is too much.
+        """Return whether one more batch of a partition exceeds the memory.
 
-        The largest that is held is the one batch that may be held beyond the memory.
+        One batch may be held in excess of the memory; the largest one held counts as that batch.
         """
         largest = max((one.largest for one in self.by_place.values()), default=0)
         return self.held - largest + shelf.batch_bytes > self.memory
 
     def evict(self, shelves: Iterable[Shelf], room: int) -> int:
-        """Write chunks to files, or give them back to be fetched again; return the bytes.
+        """Spill chunks to files, or drop them to be fetched again; return the bytes freed.
 
-        The first of the partitions give all that they have not decoded before the next ones do.
+        Each partition gives up all chunks that are not decoded before the next one does.
         """
         freed = 0
         with self.lock:
@@ -298,7 +299,7 @@ class Shelves:
                 while freed < room and shelf.chunks:
                     chunk = shelf.chunks.pop()
                     shelf.position = chunk.begin
-                    shelf.leader_epoch = -1  # that of the chunk before is not known any more
+                    shelf.leader_epoch = -1  # the epoch of the previous chunk is no longer known
                     self.charge(shelf, -chunk.size)
                     freed += chunk.size
                     if self.spill is not None:
@@ -306,7 +307,7 @@ class Shelves:
         return freed
 
     def _store(self, shelf: Shelf, room: int) -> int:
-        """Write chunks to files, the last first, as far as there is room; return the bytes."""
+        """Spill chunks to files, the last first, as far as they fit; return the bytes freed."""
         freed = 0
         if self.spill is None:
             return freed
@@ -324,4 +325,4 @@ class Shelves:
 
 
 def _nothing() -> None:
-    """Wake nobody: there is no feed yet."""
+    """Do nothing: there is no feed yet."""

@@ -1,4 +1,4 @@
-"""Where rows come from: the port that a Kafka cluster and Rookery's own objects stand behind."""
+"""The port for sources of rows: a Kafka cluster, or Rookery's own objects."""
 
 from __future__ import annotations
 
@@ -16,37 +16,37 @@ NOTHING: Final = memoryview(b"")
 
 
 class Want(NamedTuple):
-    """Where to go on reading in a partition, and how much."""
+    """The next offset to read in a partition, and how much to read."""
 
     place: TopicPartition
     offset: int
     max_bytes: int
     leader_epoch: int = -1
-    """That of the last batch read, by which a log that was cut back is found out."""
+    """The epoch of the last batch read, used to detect a truncated log."""
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionAnswer:
-    """What was found in a partition."""
+    """The result of a read from one partition."""
 
     place: TopicPartition
     offset: int
-    """What was asked for."""
+    """The requested offset."""
     data: memoryview = NOTHING
     headers: Sequence[BatchHeader] = ()
-    """Of the whole batches in it, checked."""
+    """The headers of the whole batches in the data, verified."""
     aborted: Sequence[tuple[int, int]] = ()
     """Producer ids and first offsets of aborted transactions."""
     high_watermark: int = -1
     last_stable_offset: int = -1
     next_offset: int = -1
-    """Where to go on if there are no batches: their offsets may be known to be empty."""
+    """Where to continue if there are no batches, since offsets may be known to be empty."""
     error: Error | None = None
-    """Why there is no more than this."""
+    """Why the data ends here."""
     is_skipped: bool = False
-    """Whether there was no room for it, so that nothing is known."""
+    """Whether there was no room for the partition, so that its state is unknown."""
     cut_back_to: int = -1
-    """Where the log ends by now, if what was read before is gone."""
+    """The end of the log, if it was truncated below the read position."""
 
 
 class RowSource(Protocol):
@@ -55,52 +55,53 @@ class RowSource(Protocol):
     async def topics(
         self, names: Sequence[str], pattern: re.Pattern[str] | None
     ) -> dict[str, list[int]]:
-        """Return the partitions of topics that are named or match, in the order named.
+        """Return the partitions of topics, by name in the given order or by pattern.
 
         Raises:
-            ApiError: one that is named does not exist.
-            Unavailable: the source is out of reach.
+            ApiError: a named topic does not exist.
+            Unavailable: the source cannot be reached.
         """
 
     async def find(
         self, specs: Mapping[TopicPartition, int], *, is_committed: bool = False
     ) -> dict[TopicPartition, int]:
-        """Return offsets: of EARLIEST, LATEST or the first record not older than a time.
+        """Return the offsets for EARLIEST, LATEST or the first record not older than a time.
 
-        It is -1 where no record is that young. With `is_committed`, LATEST is the last stable one.
+        The offset is -1 if no record is that recent. With `is_committed`, LATEST is the last stable
+        offset.
         """
 
     async def committed(
         self, group: str, places: Iterable[TopicPartition]
     ) -> dict[TopicPartition, PartitionMark]:
-        """Return how far a group has read; partitions without an offset are left out."""
+        """Return a group's committed positions; partitions without one are left out."""
 
     async def commit(self, group: str, checkpoint: Checkpoint) -> None:
-        """Store how far a group has read."""
+        """Commit a group's positions."""
 
     async def locate(self, places: Sequence[TopicPartition]) -> dict[TopicPartition, Hashable]:
-        """Return who must be asked for each partition, as far as that is known.
+        """Return the lane of each partition, as far as it is known.
 
-        What has the same answer can be fetched together.
+        Partitions with the same lane can be fetched together.
 
         Raises:
             ApiError: a topic does not exist.
-            Unavailable: the source is out of reach.
+            Unavailable: the source cannot be reached.
         """
 
     def forget(self, place: TopicPartition) -> None:
-        """Look anew for who must be asked."""
+        """Discard the lane of a partition, so that it is looked up again."""
 
     async def fetch(
         self, lane: Hashable, wants: Sequence[Want], max_bytes: int, wait_ms: int
     ) -> list[PartitionAnswer]:
-        """Read from some partitions; wait a while if there is nothing.
+        """Read from partitions; wait for a while if there are no records.
 
-        Partitions that have no news may be missing in the result.
+        Partitions without news may be missing in the result.
 
         Raises:
-            Unavailable, ApiError: nothing can be read there; look anew for who must be asked.
+            Unavailable, ApiError: the lane cannot be read; locate its partitions again.
         """
 
     async def close(self) -> None:
-        """Let everything go."""
+        """Release all resources."""

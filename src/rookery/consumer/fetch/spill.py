@@ -1,7 +1,7 @@
-"""Batches that do not fit into memory, as they came, in files: one for each partition.
+"""Spills batches that do not fit into memory to files, unchanged, one file per partition.
 
-A file has no name, so that nothing stays behind whatever happens. It is read in the order in which
-it was written, mostly; when all of it was read, it begins anew.
+A file has no name, so no file remains after a crash. It is mostly read in the order in which it was
+written, and is truncated when all of it was read.
 """
 
 from __future__ import annotations
@@ -17,25 +17,25 @@ from rookery.model.partition import TopicPartition
 
 
 class SpillFiles:
-    """Keeps chunks' bytes on a disk until they are asked for."""
+    """Stores the bytes of chunks on disk until they are needed."""
 
     def __init__(self, settings: Spill) -> None:
         """Check that the folder can be used.
 
         Raises:
-            ConfigError: it cannot.
+            ConfigError: the folder cannot be used.
         """
         self._settings = settings
         self._files: dict[TopicPartition, IO[bytes]] = {}
         self._left: dict[TopicPartition, int] = {}
         self._held = 0
         self.written = 0
-        """How many bytes were written in all."""
+        """The total number of bytes written."""
         self._file(TopicPartition("", 0)).close()
         self._files.clear()
 
     def put(self, chunk: Chunk) -> Chunk | None:
-        """Write a chunk's bytes; return it without them, or None if there is no room for it."""
+        """Write a chunk's bytes; return it without them, or None if there is no room."""
         size = len(chunk.data)
         if self._held + size > self._settings.max_bytes:
             return None
@@ -49,7 +49,7 @@ class SpillFiles:
         return replace(chunk, data=b"", stored=(at, size))
 
     def take(self, chunk: Chunk) -> Chunk:
-        """Return a chunk with its bytes again, which are forgotten here."""
+        """Return a chunk with its bytes, and drop them from the file."""
         if chunk.stored is None:
             return chunk
         at, size = chunk.stored
@@ -60,7 +60,7 @@ class SpillFiles:
         return replace(chunk, data=data, stored=None)
 
     def drop(self, chunk: Chunk) -> None:
-        """Forget a chunk's bytes."""
+        """Drop a chunk's bytes."""
         if chunk.stored is None:
             return
         self._held -= chunk.stored[1]
@@ -69,7 +69,7 @@ class SpillFiles:
             self._file(chunk.place).truncate(0)
 
     def close(self) -> None:
-        """Let the files go."""
+        """Close the files."""
         for file in self._files.values():
             file.close()
         self._files.clear()

@@ -3,11 +3,12 @@
     join ──► sync ──► stay, with heartbeats
      ▲         │        │ the group rebalances
      │◄────────┘        │
-     │  something was taken, and is let go
+     │  partitions were revoked and released
      └──────────────────┘
 
-Members keep what they have while they join (cooperative rebalancing, KIP-429). What shall move is
-taken from one member in one round, and given to another in the next, when all have joined again.
+Members keep their partitions while they join (cooperative rebalancing, KIP-429). A partition that
+moves is revoked from one member in one round. It is assigned to another in the next round, after
+all members have joined again.
 """
 
 from __future__ import annotations
@@ -62,13 +63,13 @@ class ClassicGroupMember:
     """One member of a classic group."""
 
     def __init__(self, client: Client, group: str, topics: Sequence[str], look_ms: int) -> None:
-        """Join no group yet.
+        """Create a member that has not joined yet.
 
         Args:
-            client: of the group's cluster.
-            group: its name.
-            topics: what is wanted.
-            look_ms: how often a leader looks whether topics have more partitions.
+            client: a client of the group's cluster.
+            group: the group's name.
+            topics: the topics to subscribe to.
+            look_ms: how often a leader checks whether topics have more partitions.
         """
         self._client = client
         self._group = group
@@ -76,14 +77,14 @@ class ClassicGroupMember:
         self._look_ms = look_ms
         self._counts: dict[str, int] | None = None
         self.holding = MemberPartitions(client, group, is_classic=True)
-        """What it owns."""
+        """The partitions that the member owns."""
 
     async def run(self, on_given: Change, on_taken: Change) -> None:
-        """Be a member until cancelled, then leave.
+        """Stay in the group until cancelled, then leave.
 
         Raises:
-            ConfigError: the group's members assign in another way.
-            ApiError: the group refuses us.
+            ConfigError: the group's members use another assignment protocol.
+            ApiError: the group rejects the member.
         """
         try:
             while True:
@@ -102,7 +103,7 @@ class ClassicGroupMember:
             await self._leave()
 
     async def _join(self, on_given: Change, on_taken: Change) -> bool:
-        """Be in the next generation; return whether to join again at once."""
+        """Join the next generation; return whether to rejoin immediately."""
         joined = await self._joined()
         if joined is None:
             return True
@@ -115,7 +116,7 @@ class ClassicGroupMember:
         return taken
 
     async def _joined(self) -> JoinGroupResponse | None:
-        """Join; None if the group was in the midst of something."""
+        """Send JoinGroup; return None if the member must try again."""
         request = JoinGroupRequest(
             group_id=self._group,
             session_timeout_ms=_SESSION_MS,
@@ -127,7 +128,7 @@ class ClassicGroupMember:
 
         async def ask(link: Link, _: int) -> JoinGroupResponse:
             version = link.versions.choose(JOIN_GROUP)
-            # It is answered when all members have come, or their time is over.
+            # The response arrives when all members have joined or the rebalance timeout expires.
             timeout_ms = _REBALANCE_MS + _PATIENCE_MS
             return _heard(await link.call(JOIN_GROUP, version, request, timeout_ms), self._group)
 
@@ -150,7 +151,7 @@ class ClassicGroupMember:
         return consumer.write_subscription(
             consumer.ConsumerProtocolSubscription(
                 topics=list(self._topics),
-                # Where assignors of before KIP-792 look for the generation.
+                # Assignors from before KIP-792 read the generation from here.
                 user_data=_GENERATION.pack(self.holding.epoch),
                 owned_partitions=_by_topic(self.holding.owned),
                 generation_id=self.holding.epoch,
@@ -158,7 +159,7 @@ class ClassicGroupMember:
         )
 
     async def _synced(self, joined: JoinGroupResponse) -> SyncGroupResponse:
-        """Learn what is ours; if we lead, say what is whose."""
+        """Send SyncGroup to get our assignment; as leader, assign partitions to all members."""
         self._counts = None
         assignments: list[SyncGroupRequestAssignment] = []
         if joined.leader == joined.member_id and not joined.skip_assignment:
@@ -185,7 +186,7 @@ class ClassicGroupMember:
         return await self._ask("sync", ask)
 
     async def _count(self, topics: set[str]) -> dict[str, int]:
-        """Return how many partitions topics have; those that do not exist are left out."""
+        """Return the partition count of each topic; topics that do not exist are left out."""
         found: dict[str, int] = {}
         deadline = self._client.router.retrier.deadline()
         await self._client.metadata.refresh(sorted(topics), deadline)
@@ -197,7 +198,7 @@ class ClassicGroupMember:
         return found
 
     async def _stay(self) -> None:
-        """Show that we live, until the group rebalances or there is more to assign."""
+        """Send heartbeats until the group rebalances or, as leader, partition counts change."""
         looked_at = self._client.clock.monotonic_ms()
         while True:
             await self.holding.wait(_BEAT_MS)
@@ -241,7 +242,7 @@ class ClassicGroupMember:
 
         with suppress(Error, TimeoutError):
             async with asyncio.timeout(LEAVE_SECONDS):
-                # In the lane of questions: a join that waits would hold it back.
+                # In the lane for questions: a waiting JoinGroup would block the group lane.
                 await self._ask("leave", ask, Lane.QUESTIONS)
 
     async def _ask(
@@ -255,7 +256,7 @@ class ClassicGroupMember:
 
 
 def _heard(answer: A, group: str) -> A:
-    """Return an answer, unless another try may bring a better one."""
+    """Return a response, or raise if its error is retriable."""
     if answer.error_code.retriable:
         _check(answer.error_code, group)
     return answer
@@ -267,7 +268,7 @@ def _check(code: ErrorCode, group: str) -> None:
 
 
 def _claim(metadata: bytes) -> MemberClaim:
-    """Read what a member says of itself; one that cannot be read wants nothing."""
+    """Parse a member's subscription; one that cannot be parsed claims no topics."""
     try:
         found = consumer.read_subscription(metadata)
     except ProtocolError as error:

@@ -1,4 +1,4 @@
-"""Commits for a group: by a member of it, or for a group that this stream reads alone."""
+"""Commits for a group, either as a member or for a group that this stream reads alone."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ from rookery.model.partition import TopicPartition
 
 
 class Commits:
-    """Stores how far a group has read."""
+    """Stores the positions of a group."""
 
     def __init__(self, group: str | None, source: RowSource, background: Background) -> None:
         self.group = group
         self._source = source
         self._background = background
         self.member: ConsumerMember | ClassicGroupMember | None = None
-        """Who vouches for it, if the group has members."""
+        """The member whose identity the commits carry, if the group has members."""
         self._over: set[int] = set()
 
     def commit(self, checkpoint: Checkpoint) -> None:
-        """Store it and wait until it is safe.
+        """Store the checkpoint and wait until it is durable.
 
         Raises:
             ConfigError: the stream has no group.
-            ApiError: it is refused.
+            ApiError: the commit is rejected.
         """
         if self.group is None:
             raise ConfigError("group: name the group to commit for")
@@ -43,31 +43,33 @@ class Commits:
             self._background.run(self._source.commit(self.group, checkpoint))
 
     async def acommit(self, checkpoint: Checkpoint) -> None:
-        """Do the same on an event loop."""
+        """Store the checkpoint from an event loop."""
         await asyncio.to_thread(self.commit, checkpoint)
 
     def end_stays(self, stays: Iterable[int]) -> None:
-        """Commit no more for partitions that were taken from us, even if they come back.
+        """Stop committing for revoked partitions, even if they are assigned to us again.
 
-        Others have read on since: a commit for a batch of before would put the group back.
+        Other members have read further since. A commit for an earlier batch would move the group
+        back.
         """
         self._over.update(stays)
 
     def in_transaction(
         self, checkpoint: Checkpoint
     ) -> tuple[dict[TopicPartition, CommittedOffset], tuple[str, int] | None]:
-        """Return the offsets that count with a transaction, and the member that vouches for them.
+        """Return the offsets to commit in a transaction, and the identity of the member.
 
         Raises:
-            ApiError: a partition was taken from us, so its rows are for another to process.
-            ConfigError: there is more to tell than has room in a commit.
+            ApiError: a partition was revoked, so another member processes its rows.
+            ConfigError: the checkpoint does not fit into commit metadata.
         """
         if not all(mark.has_room for mark in checkpoint.partitions.values()):
             raise ConfigError(
                 "lateness: too many rows have gone out of their order to be told in a commit; "
                 "allow for less, or keep the checkpoint with the rows"
             )
-        # The epoch first: if a partition goes after we have looked, the group refuses the epoch.
+        # Read the epoch first: if a partition is revoked after the check below, the group rejects
+        # the old epoch.
         member = None if self.member is None else self.member.holding.identity
         offsets = checkpoint.commits()
         lost = sorted(offsets.keys() - self._still_ours(checkpoint).keys())

@@ -1,10 +1,11 @@
-"""A member of a consumer group, by the protocol in which the coordinator assigns (KIP-848).
+"""A member of a consumer group whose coordinator assigns partitions (KIP-848).
 
-One call does it all: a heartbeat says what is subscribed and owned, its answer what shall be. What
-is taken away is dropped before the next heartbeat says so; only then does another member get it.
-Partitions that stay are read on meanwhile: no rebalance stops the others.
+The protocol has one request. A heartbeat reports the subscribed topics and owned partitions, and
+its response contains the target assignment. A revoked partition is dropped before the next
+heartbeat reports it as released. Only then does another member get it. Partitions that stay are
+read during the rebalance.
 
-    joining ──► stable ◄──► changing (drop what is taken, then own what is given)
+    joining ──► stable ◄──► changing (drop revoked partitions, then own assigned ones)
        ▲            │ fenced, unknown: everything is dropped
        └────────────┘
 """
@@ -34,7 +35,7 @@ log = logging.getLogger(__name__)
 
 _LEAVE: Final = -1
 _REBALANCE_MS: Final = 60_000
-# The request is on its way by then; who closes a stream does not wait for a broker that hangs.
+# Enough time to send the request; closing a stream must not wait for a broker that hangs.
 LEAVE_SECONDS: Final = 0.08
 _FENCED: Final = frozenset(
     {
@@ -56,15 +57,15 @@ class ConsumerMember:
         self._names: dict[bytes, str] = {}
         self._ids: dict[str, bytes] = {}
         self.holding = MemberPartitions(client, group, is_classic=False)
-        """What it owns."""
+        """The partitions that the member owns."""
         self.holding.member_id = uuid_text(client.random.token(16))
         self.holding.epoch = 0
 
     async def run(self, on_given: Change, on_taken: Change) -> None:
-        """Be a member until cancelled, then leave.
+        """Stay in the group until cancelled, then leave.
 
         Raises:
-            ApiError: the group refuses us; UNSUPPORTED_VERSION if there is no such protocol.
+            ApiError: the group rejects the member; UNSUPPORTED_VERSION without this protocol.
         """
         await self._learn_topics()
         is_first = True
@@ -90,7 +91,7 @@ class ConsumerMember:
             self._ids[name] = topic.id
 
     async def _beat(self, on_given: Change, on_taken: Change, *, is_full: bool) -> bool:
-        """Say that we live; act upon the answer. Return whether all must be said next time."""
+        """Send a heartbeat and apply the response; return whether the next one must be full."""
         try:
             answer = await self._send(self.holding.epoch, is_full=is_full)
         except ApiError:

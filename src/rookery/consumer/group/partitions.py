@@ -1,4 +1,4 @@
-"""What a member of a group owns, and its commits: the same in both of Kafka's group protocols."""
+"""The partitions that a group member owns, and its commits, for both Kafka group protocols."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ _MOVED_ON: Final = frozenset(
         ErrorCode.REBALANCE_IN_PROGRESS,
     }
 )
-"""What a commit is answered with if the group has moved on since we last heard of it."""
+"""The errors of a commit if the group has changed since the last heartbeat."""
 
 Change = Callable[[Sequence[TopicPartition]], Awaitable[None]]
-"""Learns of partitions that were given or taken; returns when that is done."""
+"""Called with assigned or revoked partitions; returns when the change is complete."""
 Offsets = Callable[[], Mapping[TopicPartition, CommittedOffset]]
 
 
 class MemberPartitions:
-    """The partitions of one member, by which id and epoch they are its own, and its commits."""
+    """The partitions of one member, its id and epoch, and its commits."""
 
     def __init__(self, client: Client, group: str, *, is_classic: bool) -> None:
         self._client = client
@@ -38,41 +38,41 @@ class MemberPartitions:
         self._is_classic = is_classic
         self.member_id = ""
         self.epoch = -1
-        """That of the member, or in a classic group the generation."""
+        """The member epoch, or in a classic group the generation."""
         self.owned: set[TopicPartition] = set()
-        """The partitions that are ours."""
+        """The partitions that this member owns."""
         self.look_now = asyncio.Event()
-        """Set when the coordinator has news for us."""
+        """Set to contact the coordinator without waiting for the interval."""
 
     @property
     def identity(self) -> tuple[str, int]:
-        """The id and epoch by which commits are vouched for."""
+        """The member id and epoch that commits carry."""
         return self.member_id, self.epoch
 
     async def change(
         self, wanted: set[TopicPartition], on_given: Change, on_taken: Change
     ) -> tuple[bool, bool]:
-        """Own other partitions; return whether any were taken, and whether any were given."""
+        """Apply a new assignment; return whether any were revoked and whether any were added."""
         taken, given = self.owned - wanted, wanted - self.owned
         if taken:
-            # Until the coordinator hears of it they are ours: what was processed can still be
-            # committed.
+            # Until the coordinator is notified, the partitions are ours, so processed rows can
+            # still be committed.
             await on_taken(sorted(taken))
             self.owned -= taken
         if given:
-            # First, for rows may be processed and committed before `on_given` returns.
+            # Update this first: rows may be processed and committed before `on_given` returns.
             self.owned |= given
             await on_given(sorted(given))
         return bool(taken), bool(given)
 
     async def lose_all(self, on_taken: Change) -> None:
-        """Drop everything: others may have it by now."""
+        """Drop all partitions, since other members may already own them."""
         lost, self.owned = sorted(self.owned), set()
         if lost:
             await on_taken(lost)
 
     async def wait(self, interval_ms: int) -> None:
-        """Wait until it is time to ask the coordinator again."""
+        """Wait until the next request to the coordinator is due."""
         try:
             async with asyncio.timeout(interval_ms / 1000):
                 await self.look_now.wait()
@@ -81,13 +81,13 @@ class MemberPartitions:
         self.look_now.clear()
 
     async def commit(self, offsets: Offsets) -> None:
-        """Store how far we have read; partitions that are not ours any more are left out.
+        """Commit offsets; partitions that are no longer ours are left out.
 
         Args:
-            offsets: what there is to be stored; it is asked again before every try.
+            offsets: returns the offsets to commit; it is called before every try.
 
         Raises:
-            ApiError: it is refused.
+            ApiError: the commit is rejected.
         """
         for attempt in range(_TRIES):
             ours = {place: one for place, one in offsets().items() if place in self.owned}

@@ -1,8 +1,8 @@
-"""Who reads which partition of a classic group, when we are its leader. No I/O is done here.
+"""Assigns the partitions of a classic group when this member is its leader. No I/O.
 
-It does what Kafka's `cooperative-sticky` assignor promises, so that members of other makes can be
-in the same group: all have about as many partitions, as few as possible move, and one that moves
-is given to nobody until the member that has it has let it go and joined again.
+It keeps the guarantees of Kafka's `cooperative-sticky` assignor, so that members of other clients
+can join the same group. All members have about the same number of partitions, and as few as
+possible move. A partition that moves is not assigned until its owner has released it and rejoined.
 """
 
 from __future__ import annotations
@@ -13,27 +13,27 @@ from typing import Final, NamedTuple
 from rookery.model.partition import TopicPartition
 
 NAME: Final = "cooperative-sticky"
-"""What members call it."""
+"""The protocol name that members use."""
 
 
 class MemberClaim(NamedTuple):
-    """A member, as the leader sees it."""
+    """A member's subscription, as the leader sees it."""
 
     topics: frozenset[str]
-    """What it wants to read."""
+    """The topics it subscribes to."""
     owned: frozenset[TopicPartition] = frozenset()
-    """What it says to own."""
+    """The partitions it reports to own."""
     generation: int = -1
-    """Since when; of two claims the later one counts."""
+    """The generation of the claim; of two claims, the later one counts."""
 
 
 def assign(
     counts: Mapping[str, int], members: Mapping[str, MemberClaim]
 ) -> dict[str, set[TopicPartition]]:
-    """Return what each member shall read from now on.
+    """Return the new assignment of each member.
 
     Args:
-        counts: how many partitions each topic has; those that do not exist are left out.
+        counts: the partition count of each topic; topics that do not exist are left out.
         members: by their ids.
     """
     hands = _kept(counts, members)
@@ -48,7 +48,7 @@ def assign(
 def _kept(
     counts: Mapping[str, int], members: Mapping[str, MemberClaim]
 ) -> dict[str, set[TopicPartition]]:
-    """Let all have what is theirs; what two claim alike is nobody's."""
+    """Let members keep their partitions; one that two claim equally is unassigned."""
     claims: dict[TopicPartition, list[tuple[int, str]]] = {}
     for member, claim in members.items():
         for place in claim.owned:
@@ -68,7 +68,7 @@ def _deal(
     members: Mapping[str, MemberClaim],
     hands: dict[str, set[TopicPartition]],
 ) -> None:
-    """Give what is free to those who have least."""
+    """Assign free partitions to the members with the fewest."""
     taken = set().union(*hands.values())
     for topic, count in sorted(counts.items()):
         readers = [member for member in hands if topic in members[member].topics]
@@ -79,7 +79,7 @@ def _deal(
 
 
 def _balance(members: Mapping[str, MemberClaim], hands: dict[str, set[TopicPartition]]) -> None:
-    """Move partitions from those who have more to those who have less by two or more."""
+    """Move partitions from members that have at least two more than another member."""
     while True:
         order = sorted(hands, key=lambda one: len(hands[one]))
         for poor in order:
@@ -102,7 +102,7 @@ def _balance(members: Mapping[str, MemberClaim], hands: dict[str, set[TopicParti
 
 
 def _may_have(place: TopicPartition, member: str, members: Mapping[str, MemberClaim]) -> bool:
-    """Tell whether nobody else still holds a partition."""
+    """Return whether no other member still holds a partition."""
     if place in members[member].owned:
         return True
     return not any(place in claim.owned for claim in members.values())

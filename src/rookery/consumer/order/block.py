@@ -1,4 +1,4 @@
-"""A chunk of a partition's batches as it came, and the rows that it decodes to."""
+"""Chunks of a partition's batches as fetched, and the blocks of rows they decode to."""
 
 from __future__ import annotations
 
@@ -30,37 +30,37 @@ from rookery.records.reading import PartitionBatches, ReadSettings
 if TYPE_CHECKING:
     from rookery.consumer.output.arrow import Array
 
-# A row, and its key once more.
+# A row plus its sort key.
 _ROW_BYTES: Final = ROW_BYTES + 8
-# What is left in memory of a chunk that was written to a file.
+# The memory of a chunk whose bytes were spilled to a file.
 _STORED_BYTES: Final = 256
-# What can be had of batches that are not compressed by merely noting where it lies.
+# The columns of uncompressed batches that need only their location recorded, no copy.
 _PLAIN: Final = frozenset({"offset", "timestamp", "key", "value"})
 _STRINGS: Final = {"key": KEY, "value": VALUE}
 
 
 @dataclass(slots=True)
 class Chunk:
-    """Whole visible batches of one partition, not decoded yet; they are one piece of memory."""
+    """Whole visible batches of one partition in one piece of memory, not yet decoded."""
 
     place: TopicPartition
     data: Buffer
     begin: int
-    """The first offset that it is about; rows below it are not wanted."""
+    """The first offset that the chunk covers; rows below it are skipped."""
     end: int
-    """The offset behind it, gaps and markers included."""
+    """The offset after the chunk, including gaps and markers."""
     until: int
-    """Rows from here on are not wanted."""
+    """Rows at or after this offset are skipped."""
     rows: int = 0
-    """How many it holds at most."""
+    """The maximum number of rows that it holds."""
     is_packed: bool = False
-    """Whether a batch of it is compressed."""
+    """Whether any of its batches is compressed."""
     stored: tuple[int, int] | None = None
-    """Where its bytes are in a file, and how many, if they are not here."""
+    """The position and length of its bytes in a file, if they were spilled."""
 
     @property
     def size(self) -> int:
-        """The bytes that it takes, decoded: only what is compressed may take more by then."""
+        """The bytes that it takes when decoded; compressed batches may take more."""
         if self.stored is not None:
             return _STORED_BYTES
         return len(self.data) + self.rows * _ROW_BYTES
@@ -68,22 +68,22 @@ class Chunk:
 
 @dataclass(slots=True)
 class RowBlock:
-    """Decoded rows of one partition, in the order of their offsets."""
+    """Decoded rows of one partition, in offset order."""
 
     table: Table
-    """The rows; keys and values as far as they are wanted."""
+    """The rows; keys and values only if they are requested."""
     arrays: dict[str, Array]
-    """Other columns, as far as they are wanted."""
+    """Other requested columns."""
     owner: object
-    """What keeps the strings in memory."""
+    """The object that keeps the strings in memory."""
     size: int
-    """The bytes that it holds."""
+    """The bytes that the block holds."""
     before: Numbers | None = None
-    """The clock before each row, if it is needed again."""
+    """The partition's clock before each row, if it is needed again."""
     event_times: Numbers | None = None
-    """Where the time that orders rows is not the record's own."""
+    """The times that order the rows, if they are not the record timestamps."""
     left: int = 0
-    """How many rows have not been handed out."""
+    """The number of rows that were not yet returned."""
 
     @property
     def offsets(self) -> Numbers:
@@ -97,7 +97,7 @@ class RowBlock:
 
 
 def reading(columns: set[str], max_batch_bytes: int) -> ReadSettings:
-    """Say what must be decoded for the columns wanted; checksums were looked at before."""
+    """Return what to decode for the requested columns; checksums were already verified."""
     others = sorted(columns & {"key", "value", "headers", "timestamp_type", "leader_epoch"})
     return ReadSettings(
         columns=("offset", "timestamp", *others),
@@ -108,16 +108,16 @@ def reading(columns: set[str], max_batch_bytes: int) -> ReadSettings:
 
 
 def decoded(chunk: Chunk, wanted: ReadSettings, partition: int) -> list[RowBlock]:
-    """Decode a chunk: to one block, more if it is huge, or none.
+    """Decode a chunk into one block, into several if it is huge, or into none.
 
     Args:
         chunk: the batches.
         wanted: what to decode of them.
-        partition: the number that the rows shall bear.
+        partition: the partition number to store in the rows.
 
     Raises:
         Corrupt: a batch is malformed.
-        ApiError: it grows beyond its limit, or is of a kind that cannot be read.
+        ApiError: a batch exceeds its size limit when decompressed, or has an unsupported format.
     """
     if not chunk.is_packed and _PLAIN.issuperset(wanted.columns):
         table = locate(chunk.data, chunk.rows, chunk.begin, chunk.until, partition)
@@ -150,7 +150,7 @@ def _block(rows: pa.RecordBatch, partition: int) -> RowBlock:
             hide(table, column)
         else:
             put(table, column, strings)
-            # Both have the same owners, which must not be counted twice.
+            # Keys and values share the same buffers, which must not be counted twice.
             owned.update({one.address: one.size for one in strings.buffers()[2:] if one})
     size = sum(owned.values()) + sum(column.nbytes for column in arrays.values())
     return RowBlock(table, arrays, rows, size + rows.num_rows * _ROW_BYTES, left=rows.num_rows)

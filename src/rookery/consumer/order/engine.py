@@ -1,8 +1,9 @@
-"""Turns what was fetched into ordered batches, in the thread of whoever asks for them.
+"""Turns fetched batches into ordered output batches, in the caller's thread.
 
     shelves ──► decode the partition that holds back the others ──► merge ──► ready ──► batch
 
-Only that partition is ever decoded: the rest stays as it came, compressed, until it is its turn.
+Only the partition that holds back the others is decoded. All other data stays compressed, as
+fetched, until it is needed.
 """
 
 from __future__ import annotations
@@ -31,9 +32,9 @@ from rookery.consumer.settings import StreamSettings, ms
 from rookery.errors import Error
 from rookery.model.partition import TopicPartition
 
-# Proof that a partition is empty is good for so long: without answers nothing is known.
+# How long the proof that a partition is empty remains valid without new answers.
 _FRESH_MS: Final = 2_000
-# How often to look whether something is to be done that no news tells of.
+# How often to check for work that no notification announces.
 _LOOK_MS: Final = 20
 _LOOK_SELDOM_MS: Final = 100
 _MOST_NEEDED: Final = 64
@@ -57,7 +58,8 @@ class StreamEngine:
         self._settings = settings
         self._clock = clock
         self._is_live = is_live
-        # Rows are taken in and handed out in the reader's thread; partitions come and go in others.
+        # Rows are taken in and returned in the reader's thread; partitions join and leave in
+        # others.
         self._guard = threading.RLock()
         lateness_ms = ms(settings.lateness)
         self._merge: Merge[RowBlock] = Merge(lateness_ms, max_time_ms, settings.order)
@@ -70,24 +72,24 @@ class StreamEngine:
         self._is_amid = False
         self._checkpoint_before = self.marks.maker()
         self.made: Batch | None = None
-        """The next batch; it stays here until it is taken, also if who asked was interrupted."""
+        """The next batch. It stays here until it is taken, even if the caller was interrupted."""
         self.committer: OffsetCommitter
-        """Who commits for batches."""
+        """Commits for batches."""
         self.shelf_of: list[Shelf] = []
-        """Partitions by their number in the merge."""
+        """Shelves by their partition number in the merge."""
         self.is_finished = False
-        """Whether all was handed out."""
+        """Whether all rows were returned."""
         self.is_interrupted = False
-        """Whether whoever waits shall stop waiting."""
+        """Whether a waiting caller must stop waiting."""
 
-    # Partitions come and go.
+    # Partitions join and leave.
 
     def resume(self, checkpoint: Checkpoint) -> None:
-        """Go on where a checkpoint was made; before any partition joins."""
+        """Resume at a checkpoint; call this before any partition joins."""
         self.marks.frontier, self.marks.rows = checkpoint.frontier_ms, checkpoint.rows
 
     def join(self, one: PartitionRange) -> Shelf:
-        """Read one more partition; its rows come behind those that were handed out."""
+        """Add a partition; its rows are ordered after those already returned."""
         mark = one.mark or PartitionMark(one.start)
         index = self._merge.join(mark.clock, self.marks.frontier, mark.passed)
         shelf = Shelf(
@@ -114,14 +116,14 @@ class StreamEngine:
         return shelf
 
     def join_all(self, ranges: Sequence[PartitionRange]) -> None:
-        """Read more partitions; from any thread."""
+        """Add partitions; callable from any thread."""
         with self._guard:
             for one in ranges:
                 if one.place not in self._shelves.by_place:
                     self.join(one)
 
     def leave_all(self, places: Iterable[TopicPartition]) -> None:
-        """Drop partitions; from any thread. No row of theirs is handed out from now on."""
+        """Drop partitions and stop returning their rows; callable from any thread."""
         with self._guard:
             for place in places:
                 shelf = self._shelves.by_place.get(place)
@@ -141,11 +143,11 @@ class StreamEngine:
     # The loop.
 
     def make(self, wait_ms: int | None = None) -> None:
-        """Have the next batch in `made`, unless all was handed out or the time to wait is over.
+        """Put the next batch into `made`, unless all rows were returned or the wait time is over.
 
         Raises:
-            Error: a partition's fault, when nothing can be handed out without it.
-            Misuse: an earlier call was interrupted where nobody can go on.
+            Error: a partition failed, and no row can be returned without it.
+            Misuse: an earlier call was interrupted where the stream cannot continue.
         """
         give_up_at = None if wait_ms is None else self._clock.monotonic_ms() + wait_ms
         while self.made is None and not self.is_finished and not self.is_interrupted:
@@ -159,7 +161,7 @@ class StreamEngine:
                 self._shelves.wait(seen, left)
 
     def checkpoint(self) -> Checkpoint:
-        """Return where the stream stands behind the last batch that was taken.
+        """Return the stream's position after the last batch that was taken.
 
         Raises:
             Misuse: as `make`.
@@ -169,7 +171,7 @@ class StreamEngine:
         return maker()
 
     def _whole_step(self) -> int:
-        """Do a step; remember if something other than an error of ours has come between."""
+        """Run one step; record if anything other than our own errors interrupted it."""
         with self._guard:
             self._check_whole()
             if self._shelves.failure is not None:
@@ -184,7 +186,8 @@ class StreamEngine:
             return left
 
     def _check_whole(self) -> None:
-        # An interrupt comes between any two lines: rows may be on their way from here to there.
+        # An interrupt can occur between any two lines, while rows move from one structure to
+        # another.
         if self._is_amid:
             raise Misuse(
                 "the stream was interrupted while it put rows in order; close it, and begin another"
@@ -192,7 +195,7 @@ class StreamEngine:
             )
 
     def _step(self) -> int:
-        """Do what can be done, and make a batch of it; return how long to wait for news at most."""
+        """Decode, merge and build a batch if possible; return the maximum time to wait for news."""
         has_moved = self._advance()
         now = self._clock.monotonic_ms()
         is_over = self._is_over()
@@ -205,7 +208,7 @@ class StreamEngine:
         return 0 if has_moved else self._ask_for_more(now)
 
     def _advance(self) -> bool:
-        """Decode and merge what can be; tell whether anything was."""
+        """Decode and merge as much as possible; return whether there was any progress."""
         self._look_at_shelves()
         has_decoded = self._decode()
         round_ = self._merge.release()
@@ -216,13 +219,13 @@ class StreamEngine:
         return True
 
     def _look_at_shelves(self) -> None:
-        """Tell the merge which partitions are done, and in live mode which are idle."""
+        """Update the merge: which partitions are done and, in live mode, which are idle."""
         changed = self._shelves.take_changed()
         for shelf in changed:
             self._merge.set_done(shelf.index, is_done=shelf.is_done)
         if self._is_live:
             now = self._clock.monotonic_ms()
-            # Answers alone prove that a partition is idle, and the proof does not last.
+            # Only answers prove that a partition is idle, and the proof expires.
             is_due = now - self._looked_at >= _LOOK_SELDOM_MS
             for shelf in self.shelf_of if is_due else changed:
                 self._merge.set_idle(shelf.index, is_idle=self._is_idle(shelf, now))
@@ -238,11 +241,12 @@ class StreamEngine:
         return shelf.idle_ms() >= ms(limit)
 
     def _decode(self) -> bool:
-        """Decode partitions that hold back the others, until there is enough for a batch."""
+        """Decode partitions that hold back the others, until there are enough rows for a batch."""
         rows, held = 0, self._shelves.held
         has_decoded = False
         while rows + self._outlet.ready.size < self._settings.batch_rows:
-            # What was compressed grows: without room, rows go before more of it is opened.
+            # Compressed data grows when it is decoded. Without room, return rows before decoding
+            # more.
             if self._is_tight and (self._outlet.ready.size or self._shelves.held > held):
                 break
             shelf = self._blocking()
@@ -265,7 +269,7 @@ class StreamEngine:
         index = self._merge.bound().partition
         if index < len(self.shelf_of):
             return self.shelf_of[index]
-        # Nothing holds anything back: whatever has come may go.
+        # No partition holds back the others: everything that has arrived can be released.
         return next((shelf for shelf in self.shelf_of if shelf.chunks), None)
 
     def _is_over(self) -> bool:
@@ -300,7 +304,7 @@ class StreamEngine:
         return Batch(going.data, checkpoint, self.committer, going.late, going.rejected)
 
     def _settle(self, pieces: list[MergePiece[RowBlock]]) -> None:
-        """Give back the memory of blocks that nothing is left of."""
+        """Free the memory of blocks whose rows have all been returned."""
         freed: dict[int, int] = {}
         for piece in pieces:
             block = piece.run.block
@@ -314,7 +318,7 @@ class StreamEngine:
     # Waiting.
 
     def _ask_for_more(self, now: int) -> int:
-        """Say what is needed; return how long to wait for it before looking again."""
+        """Request the partitions that are needed; return how long to wait before the next check."""
         if not self._outlet.ready.size:
             self._raise_fault(self._merge.bound(), now)
         needed = [
@@ -327,7 +331,7 @@ class StreamEngine:
         return _LOOK_MS if self._outlet.ready.size or self._is_live else _LOOK_SELDOM_MS
 
     def _raise_fault(self, bound: Bound, now: int) -> None:
-        """Raise what is wrong with the partition that everything waits for."""
+        """Raise the fault of the partition that holds back the others."""
         is_held = bound.partition < len(self.shelf_of)
         for shelf in [self.shelf_of[bound.partition]] if is_held else self.shelf_of:
             if shelf.fault is not None and not shelf.chunks:
@@ -349,13 +353,13 @@ class StreamEngine:
             raise Unheard([shelf.place], deadline, f"the last problem: {why}")
 
     def _make_room(self, needed: Sequence[Shelf]) -> None:
-        """See to it that what the merge waits for can be fetched."""
+        """Make room to fetch the partitions that the merge waits for."""
         shelves = self._shelves
         if not needed or self._outlet.ready.size or shelves.held < shelves.memory:
             return
         first = needed[0]
         room = max(first.batch_bytes, 1) + shelves.held - shelves.memory
-        # Those furthest ahead are needed last.
+        # The partitions furthest ahead are needed last.
         ahead = [self.shelf_of[index] for index in self._merge.lagging()[::-1].tolist()]
         if shelves.evict([shelf for shelf in ahead if shelf is not first], room):
             return
@@ -363,7 +367,7 @@ class StreamEngine:
             raise self._out_of_memory()
 
     def _out_of_memory(self) -> OutOfMemory:
-        """Tell how much the next rows of all partitions take, as far as it is known."""
+        """Report how much memory the next rows of all partitions take, as far as it is known."""
         wanting = [shelf for shelf in self.shelf_of if shelf.held or not shelf.is_exhausted]
         most = max((shelf.batch_bytes for shelf in wanting), default=0)
         needed = sum(max(shelf.held, shelf.batch_bytes or most) for shelf in wanting)
@@ -371,11 +375,11 @@ class StreamEngine:
         needed = budget.enough(max(needed, self._shelves.held + most))
         return OutOfMemory(needed, self._settings.memory, places)
 
-    # What is known.
+    # State.
 
     @property
     def frontier(self) -> int:
-        """The time below which nothing comes that is not late."""
+        """The time below which only late rows can still arrive."""
         return self.marks.frontier
 
     @property
@@ -385,32 +389,32 @@ class StreamEngine:
 
     @property
     def bytes(self) -> int:
-        """How many bytes of keys and values were handed out."""
+        """The number of bytes of keys and values that were returned."""
         return self._outlet.bytes
 
     @property
     def has_caught_up(self) -> bool:
-        """Whether every row was handed out that was there at first."""
+        """Whether every row that existed at the start was returned."""
         return all(
             shelf.is_gone or self.released(shelf) >= shelf.replay_end for shelf in self.shelf_of
         )
 
     def pending_rows(self, index: int) -> int:
-        """Return how many decoded rows of a partition were not handed out."""
+        """Return the number of decoded rows of a partition that were not yet returned."""
         waiting = sum(
             int(np.count_nonzero(rows.indices == index)) for rows in self._outlet.ready.waiting()
         )
         return waiting + sum(len(run.keys) - run.at for run in self._merge.runs(index))
 
     def released(self, shelf: Shelf) -> int:
-        """Return the offset before which everything was handed out."""
+        """Return the offset before which everything was returned."""
         passed = int(self.marks.offsets[shelf.index])
         if shelf.chunks or self.pending_rows(shelf.index):
             return passed
         return max(shelf.position, passed)
 
     def state(self, shelf: Shelf) -> ShelfState:
-        """Tell how a partition stands."""
+        """Return the state of a partition."""
         is_empty = not shelf.chunks and not self.pending_rows(shelf.index)
         if is_empty and shelf.is_blocked:
             return ShelfState.BLOCKED

@@ -1,4 +1,4 @@
-"""Where the time of a row is: in the record, in a header, or in a field of its key or value."""
+"""The source of a row's time: the record, a header, or a field of its key or value."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ _INT64_BYTES: Final = 8
 
 
 class EventTime:
-    """Finds the times that order rows, if they are not the records' own."""
+    """Extracts the times that order rows, if they are not the record timestamps."""
 
     def __init__(self, event_time: str, shape: BatchShape) -> None:
-        """Say where it is: `record`, `header:<name>`, or a path such as `value.created_at`.
+        """Set the source: `record`, `header:<name>`, or a path such as `value.created_at`.
 
         Raises:
-            ConfigError: there is no such field, or it is no time.
+            ConfigError: the field does not exist, or is not a time.
         """
         self._shape = shape
         self._header = event_time.removeprefix("header:") if ":" in event_time else ""
@@ -37,13 +37,13 @@ class EventTime:
             self._check()
 
     def needs(self) -> set[str]:
-        """Return which parts of records must be decoded for it."""
+        """Return the parts of records that must be decoded."""
         if self._header:
             return {"headers"}
         return set(self._path[:1])
 
     def stamp(self, block: RowBlock, index: int) -> None:
-        """Give a block the times that order its rows; -1 and what is no time are none."""
+        """Set the times that order a block's rows; -1 and invalid times count as none."""
         if self._header:
             block.event_times = _of_headers(block.arrays["headers"], self._header)
         elif self._path:
@@ -76,20 +76,20 @@ class EventTime:
 
 
 def _of_headers(headers: Array, name: str) -> Numbers:
-    """Return the time in the last header of that name in each row."""
+    """Return the time in the last header with the given name, for each row."""
     pairs = compute.list_flatten(headers)
     rows = np.asarray(compute.list_parent_indices(headers))
     names = compute.struct_field(pairs, "key")
     is_wanted = np.asarray(compute.equal(names, name).fill_null(False))  # noqa: FBT003
     times = np.full(len(headers), NO_TIME, np.int64)
     values = take(compute.struct_field(pairs, "value"), np.flatnonzero(is_wanted))
-    # Of several headers of a row the last one stays.
+    # If a row has several such headers, the last one wins.
     times[rows[is_wanted]] = _of_bytes(values)
     return times
 
 
 def _of_bytes(values: Array) -> Numbers:
-    """Read times as headers have them: eight bytes, or text."""
+    """Parse header values: eight bytes, or text."""
     found = np.full(len(values), NO_TIME, np.int64)
     for row, value in enumerate(values.to_pylist()):
         if value is None:

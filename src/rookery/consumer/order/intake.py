@@ -1,4 +1,4 @@
-"""Takes in what was fetched: chunks are decoded, rows that are not wanted left out, keys given."""
+"""Decodes fetched chunks, filters out unwanted rows and assigns sort keys."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from rookery.errors import ApiError, Corrupt, Error
 
 
 class Intake:
-    """Between the shelves and the merge."""
+    """Moves rows from the shelves to the merge."""
 
     def __init__(
         self, shelves: Shelves, merge: Merge[RowBlock], shape: BatchShape, settings: StreamSettings
@@ -29,7 +29,7 @@ class Intake:
         self._reading = blocks.reading(needed, settings.max_batch_bytes)
 
     def take(self, shelf: Shelf) -> int | None:
-        """Take in the next chunk of a partition; return its rows, or None if there is none."""
+        """Take in a partition's next chunk; return its number of rows, or None if there is none."""
         chunk = self._shelves.pop(shelf)
         if chunk is None:
             return None
@@ -40,7 +40,8 @@ class Intake:
             self._on_fault(shelf, chunk, error)
             return 0
         except Error:
-            # It is not the data's fault (a registry is down): the next try has it again.
+            # The data is not at fault (a registry is down, say): the next try decodes the chunk
+            # again.
             with self._shelves.lock:
                 shelf.chunks.appendleft(chunk)
             raise
@@ -61,7 +62,7 @@ class Intake:
         return rows
 
     def _kept(self, shelf: Shelf, block: RowBlock) -> RowBlock:
-        """Leave out what was not asked for."""
+        """Filter out rows that were not requested."""
         self._event_time.stamp(block, shelf.index)
         has_times = shelf.min_time_ms != NO_TIME or shelf.end_time_ms != ENDLESS
         if not has_times and self._settings.missing_timestamp != "drop":
@@ -75,7 +76,7 @@ class Intake:
         return block if mask.all() else blocks.keep(block, mask)
 
     def _on_fault(self, shelf: Shelf, chunk: Chunk, error: Corrupt | ApiError) -> None:
-        """Put the partition back to where the chunk began, so that the next try reads it again."""
+        """Reset the partition to the start of the chunk, so that the next try reads it again."""
         if isinstance(error, Corrupt) and self._settings.on_corrupt == "skip":
             shelf.lost += chunk.end - chunk.begin
             shelf.decoded_to = chunk.end

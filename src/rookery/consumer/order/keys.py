@@ -1,8 +1,8 @@
-"""A row's place in time: its key, from its own time and those of the rows before it.
+"""A row's sort key, computed from its own time and the times of the rows before it.
 
-The clock of a partition is the highest time of its rows so far. A row's key is its time, but no
-less than the clock before it minus the lateness allowance: so with no allowance the keys of a
-partition never go down, and the order of its offsets is kept.
+The clock of a partition is the highest time of its rows so far. A row's key is its time, but at
+least the clock before it minus the lateness allowance. With no allowance, the keys of a partition
+therefore never decrease, and the order of its offsets is kept.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from rookery.consumer.output.arrow import Numbers
 
 
 class RowKeys(NamedTuple):
-    """The keys of some rows that follow each other in a partition."""
+    """The keys of consecutive rows of a partition."""
 
     keys: Numbers
     clocks: Numbers
-    """The clock behind each row."""
+    """The clock after each row."""
     began: int
-    """The clock before the first one."""
+    """The clock before the first row."""
 
     @property
     def clock(self) -> int:
-        """The clock behind the last one."""
+        """The clock after the last row."""
         return int(self.clocks[-1]) if len(self.clocks) else self.began
 
     @property
@@ -39,16 +39,16 @@ class RowKeys(NamedTuple):
 
 
 def keyed(times: Numbers, clock: int, lateness_ms: int, max_time_ms: int) -> RowKeys:
-    """Return the keys of rows.
+    """Compute the keys of rows.
 
     Args:
         times: in milliseconds; NO_TIME where there is none.
-        clock: before the first row.
-        lateness_ms: how far back a row may lie and still be put in its place.
-        max_time_ms: rows above it are mistaken: they do not move the clock.
+        clock: the clock before the first row.
+        lateness_ms: how late a row may be and still be put in order.
+        max_time_ms: rows with a later time are treated as errors: they do not advance the clock.
     """
     if lateness_ms == 0 and len(times) and int(times.max()) <= max_time_ms:
-        # NO_TIME is below everything, so the running maximum is the key, whatever is missing.
+        # NO_TIME is below every time, so the running maximum is the key even if times are missing.
         clocks = np.maximum.accumulate(times)
         if clocks[0] < clock:
             np.maximum(clocks, clock, out=clocks)
@@ -58,12 +58,12 @@ def keyed(times: Numbers, clock: int, lateness_ms: int, max_time_ms: int) -> Row
     found = RowKeys(clocks, clocks, clock)
     before = found.before
     keys = np.maximum(counted, before - lateness_ms)
-    # A row without a sound time of its own takes the clock's.
+    # A row without a valid time takes the clock's.
     return found._replace(keys=np.where(counted == NO_TIME, before, keys))
 
 
 def lateness(keys: Numbers, times: Numbers, max_time_ms: int) -> Numbers:
-    """Return by how much each row comes too late; below 0 if its time is a mistake; else 0."""
+    """Return how late each row is; negative if its time is above the maximum; otherwise 0."""
     if np.array_equal(keys, times) and (not len(times) or times.max() <= max_time_ms):
         return np.broadcast_to(np.int64(0), len(times))
     late: Numbers = np.maximum(keys - times, 0)

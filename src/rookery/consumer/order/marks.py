@@ -1,4 +1,4 @@
-"""Where every partition stands behind the rows handed out: what checkpoints are made of."""
+"""The position of every partition after the rows returned, from which checkpoints are made."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from rookery.model.partition import TopicPartition
 
 
 class PartitionMarks:
-    """One mark for each partition, by its number in the merge."""
+    """One mark per partition, by its number in the merge."""
 
     def __init__(self, topics: Sequence[str], lateness_ms: int, max_time_ms: int) -> None:
         self._topics = tuple(topics)
@@ -24,18 +24,18 @@ class PartitionMarks:
         self.places: list[TopicPartition] = []
         """The partitions."""
         self.is_gone: set[int] = set()
-        """Which of them are read no more."""
+        """The partitions that are no longer read."""
         self.offsets: Numbers = np.empty(0, np.int64)
-        """The least offset of each that was not handed out."""
+        """The lowest offset of each partition that was not returned."""
         self._clocks: Numbers = np.empty(0, np.int64)
         self._passed: dict[int, tuple[tuple[int, int], ...]] = {}
         self.frontier = NO_TIME
-        """The highest key handed out."""
+        """The highest key that was returned."""
         self.rows = 0
-        """How many rows were handed out."""
+        """The number of rows that were returned."""
 
     def join(self, place: TopicPartition, mark: PartitionMark) -> None:
-        """Know one more partition."""
+        """Add a partition."""
         if mark.passed:
             self._passed[len(self.places)] = mark.passed
         self.places.append(place)
@@ -43,13 +43,13 @@ class PartitionMarks:
         self._clocks = appended(self._clocks, mark.clock)
 
     def pass_rows(self, rows: OrderedRows) -> None:
-        """Go behind rows that are handed out."""
+        """Advance past rows that are returned."""
         if not len(rows):
             return
         self.rows += len(rows)
         self.frontier = max(self.frontier, int(rows.keys[-1]))
         if not self._lateness_ms:
-            # They are the next of their partitions: the last of each says where it stands.
+            # They are the next rows of their partitions, so the last row of each is its position.
             last = np.full(len(self.places), -1, np.int64)
             last[rows.indices] = np.arange(len(rows))
             present = np.flatnonzero(last >= 0)
@@ -57,13 +57,13 @@ class PartitionMarks:
             self._clocks[present] = rows.keys[last[present]]
 
     def settle(self, merge: Merge[RowBlock], ready: ReadyRows, decoded_to: Sequence[int]) -> None:
-        """With an allowance: find the least offset that was not handed out, and the clock there."""
+        """With an allowance: find the lowest offset that was not returned, and its clock."""
         if not self._lateness_ms:
             return
         waiting = ready.waiting()
         for index in range(len(self.places)):
             offsets, before = _pending(index, merge, waiting)
-            # Until rows come, those that were passed before a resume still are.
+            # Until rows arrive, the ranges passed before a resume remain valid.
             if len(offsets):
                 first = int(np.argmin(offsets))
                 self.offsets[index], self._clocks[index] = offsets[first], before[first]
@@ -77,7 +77,7 @@ class PartitionMarks:
                 self._passed[index] = tuple(known)
 
     def maker(self) -> Callable[[], Checkpoint]:
-        """Return what makes the checkpoint of this moment, if someone asks for it."""
+        """Return a function that makes the checkpoint of this moment on demand."""
         offsets, clocks, passed = self.offsets.copy(), self._clocks.copy(), dict(self._passed)
         frontier, rows, gone = self.frontier, self.rows, frozenset(self.is_gone)
 
@@ -107,7 +107,7 @@ class PartitionMarks:
 def _pending(
     index: int, merge: Merge[RowBlock], waiting: list[OrderedRows]
 ) -> tuple[Numbers, Numbers]:
-    """Return the offsets of a partition's rows that were not handed out, and the clocks there."""
+    """Return the offsets of a partition's rows that were not returned, with their clocks."""
     offsets, before = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
     for run in merge.runs(index):
         rows = np.arange(run.at, len(run.keys)) if run.rows is None else run.rows[run.at :]
@@ -123,7 +123,7 @@ def _pending(
 
 
 def _between(pending: Numbers, decoded_to: int) -> list[tuple[int, int]]:
-    """Return what lies behind the first of some offsets and is none of them."""
+    """Return the gaps after the first of the given offsets."""
     begins = pending + 1
     ends = np.append(pending[1:], decoded_to)
     is_gap = begins < ends

@@ -1,12 +1,13 @@
-"""Time order over all partitions: what may be handed out, and in which order. No I/O is done here.
+"""Time order over all partitions: which rows can be released, and in which order. No I/O.
 
-Rows are ordered by (key, partition's number in the stream, offset). All rows of a partition that
-have not been seen yet have keys of at least its clock minus the lateness allowance. The lowest of
-these marks over all partitions is the bound: no unseen row can come before it, so every row up to
-it may go. A partition of which nothing is known has the lowest mark of all, and so holds back
-everything. Only those that are done, or in live mode proved to be idle, have no mark.
+Rows are ordered by (key, partition number in the stream, offset). Every row of a partition that has
+not been seen yet has a key of at least the partition's clock minus the lateness allowance. The
+lowest of these marks over all partitions is the bound. No unseen row can order before the bound, so
+every row up to it can be released. A partition without any rows yet has the lowest possible mark,
+and so holds back everything. Only partitions that are done, or in live mode proved to be idle, have
+no mark.
 
-Whole runs of rows are cut at the bound and sorted together: no step is made row by row.
+Whole runs of rows are cut at the bound and sorted together. No step works row by row.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ B = TypeVar("B")
 
 
 class Bound(NamedTuple):
-    """Up to where rows may go, and the partition that holds back the rest."""
+    """The limit up to which rows can be released, and the partition that holds back the rest."""
 
     key: int
     partition: int
@@ -35,12 +36,12 @@ class Bound(NamedTuple):
 
 @dataclass(slots=True)
 class RowRun(Generic[B]):
-    """Rows of one partition in the order of their keys, of which some have gone already."""
+    """Rows of one partition in key order, of which some have already been released."""
 
     index: int
     block: B
     rows: Numbers | None
-    """Which rows of the block; None: all, in their order."""
+    """The rows of the block; None: all, in their order."""
     keys: Numbers
     at: int = 0
 
@@ -56,7 +57,7 @@ class RowRun(Generic[B]):
 
 
 class MergePiece(NamedTuple, Generic[B]):
-    """A part of a run that may go."""
+    """A part of a run that can be released."""
 
     run: RowRun[B]
     begin: int
@@ -69,13 +70,13 @@ class MergePiece(NamedTuple, Generic[B]):
 
 
 class MergeRound(NamedTuple, Generic[B]):
-    """Rows that may go, and their order among each other."""
+    """Rows that are released together, and their order."""
 
     pieces: list[MergePiece[B]]
     keys: Numbers
-    """Of all pieces, one after the other."""
+    """The keys of all pieces, concatenated."""
     order: Numbers | None
-    """Numbers into them; None: as they stand."""
+    """Indices into the keys; None: they are already in order."""
 
     @property
     def size(self) -> int:
@@ -84,7 +85,7 @@ class MergeRound(NamedTuple, Generic[B]):
 
 
 class Merge(Generic[B]):
-    """The rows of all partitions that were decoded and have not gone yet."""
+    """The decoded rows of all partitions that have not been released."""
 
     def __init__(
         self, lateness_ms: int = 0, max_time_ms: int = NO_BOUND, order: str = "timestamp"
@@ -100,12 +101,13 @@ class Merge(Generic[B]):
         self._heads: Numbers = np.empty(0, np.int64)
         self._is_done: Flags = np.empty(0, np.bool_)
         self._is_idle: Flags = np.empty(0, np.bool_)
-        # Below which key no row will come, for each partition; NO_BOUND if it is not waited for.
+        # The lowest key that a future row of each partition can have; NO_BOUND if the merge does
+        # not wait for it.
         self._marks: Numbers = np.empty(0, np.int64)
         self.frontier = NO_TIME
-        """The highest key of the rows that have gone."""
+        """The highest key of the released rows."""
         self.pending = 0
-        """How many rows have not gone."""
+        """The number of rows that have not been released."""
 
     def join(
         self,
@@ -117,8 +119,8 @@ class Merge(Generic[B]):
 
         Args:
             clock: the highest time before its first row.
-            floor: no key of its rows is below it, for rows with that key have gone.
-            passed: offsets of rows that have gone, each as the first and the one behind the last.
+            floor: the lowest key of its rows, since rows with that key were already released.
+            passed: ranges of offsets that were already released, as first offset and exclusive end.
         """
         self._runs.append([])
         self.clocks = appended(self.clocks, clock)
@@ -134,29 +136,29 @@ class Merge(Generic[B]):
         return index
 
     def leave(self, index: int) -> None:
-        """Drop a partition's rows, and wait for it no more; its number is not used again."""
+        """Drop a partition's rows and stop waiting for it; its number is not reused."""
         self.pending -= sum(len(run.keys) - run.at for run in self._runs[index])
         self._runs[index] = []
         self._heads[index] = NO_BOUND
         self.set_done(index, is_done=True)
 
     def set_done(self, index: int, *, is_done: bool) -> None:
-        """Say whether a partition will bring no more rows."""
+        """Set whether a partition has no more rows."""
         self._is_done[index] = is_done
         self._mark(index)
 
     def set_idle(self, index: int, *, is_idle: bool) -> None:
-        """Say whether a partition is not waited for, though it may bring more rows."""
+        """Set whether the merge stops waiting for a partition that may have more rows."""
         self._is_idle[index] = is_idle
         self._mark(index)
 
     def is_idle(self, index: int) -> bool:
-        """Tell whether a partition is not waited for."""
+        """Return whether the merge does not wait for a partition."""
         return bool(self._is_idle[index])
 
     @property
     def is_over(self) -> bool:
-        """Whether all rows have gone, and none will come."""
+        """Whether all rows have been released and no more will come."""
         return not self.pending and bool(self._is_done.all())
 
     def _mark(self, index: int) -> None:
@@ -166,7 +168,7 @@ class Merge(Generic[B]):
         self._marks[index] = mark
 
     def add(self, index: int, block: B, times: Numbers, offsets: Numbers) -> RowKeys:
-        """Take in rows of a partition, which follow those before; return their keys."""
+        """Add a partition's next rows; return their keys."""
         found = keyed(times, int(self.clocks[index]), self._lateness_ms, self._max_time_ms)
         if not len(times):
             return found
@@ -186,13 +188,14 @@ class Merge(Generic[B]):
         return found
 
     def _rows(self, index: int, keys: Numbers, offsets: Numbers) -> Numbers | None:
-        """Return which rows are wanted, in the order of their keys; None: all as they are."""
+        """Return the requested rows in key order; None: all rows, as they are."""
         if not self._lateness_ms:
             return None
         passed = self._passed.get(index)
         rows: Numbers | None = None
         if passed is not None:
-            # Beginnings and ends take turns: behind an odd number of them lies what has gone.
+            # Starts and ends alternate: after an odd number of them, an offset is inside a released
+            # range.
             rows = np.flatnonzero(np.searchsorted(passed, offsets, "right") % 2 == 0)
             keys = keys[rows]
         if len(keys) > 1 and bool((keys[1:] < keys[:-1]).any()):
@@ -201,31 +204,31 @@ class Merge(Generic[B]):
         return rows
 
     def runs(self, index: int) -> list[RowRun[B]]:
-        """Return what a partition still holds."""
+        """Return the runs of a partition that have not been released."""
         return self._runs[index]
 
     def bound(self) -> Bound:
-        """Return up to where rows may go, and which partition holds back the rest."""
+        """Return the limit up to which rows can be released, and the partition that sets it."""
         marks = self._marks
         if self._order == "none" or not len(marks):
             return Bound(NO_BOUND, len(marks))
         if self._order == "partition":
             index = int((marks < NO_BOUND).argmax())
             return Bound(NO_BOUND, index if marks[index] < NO_BOUND else len(marks))
-        # The first of equal ones: rows of the others with this key come behind its own.
+        # The first of equal marks: rows of the others with this key are ordered after its own.
         index = int(marks.argmin())
         key = int(marks[index])
         return Bound(key, index if key < NO_BOUND else len(marks))
 
     def lagging(self) -> Numbers:
-        """Return the numbers of the partitions that are waited for, those furthest behind first."""
+        """Return the partitions that the merge waits for, those furthest behind first."""
         waited = np.flatnonzero(self._marks < NO_BOUND)
         if self._order != "timestamp":
             return waited
         return waited[np.argsort(self._marks[waited], kind="stable")]
 
     def release(self) -> MergeRound[B] | None:
-        """Let all rows go that may; return None if there are none."""
+        """Release all rows that can be released; return None if there are none."""
         bound = self.bound()
         pieces: list[MergePiece[B]] = []
         for index in np.flatnonzero(self._may_go(bound)).tolist():
@@ -238,7 +241,7 @@ class Merge(Generic[B]):
         return round_
 
     def _may_go(self, bound: Bound) -> Flags:
-        """Tell which partitions have rows up to the bound."""
+        """Return which partitions have rows up to the bound."""
         heads, behind = self._heads, bound.partition + 1
         may_go = (heads <= bound.key) & (heads < NO_BOUND)
         if self._order == "partition":
@@ -259,7 +262,8 @@ class Merge(Generic[B]):
     def _move_on(self, round_: MergeRound[B]) -> None:
         self.frontier = max(self.frontier, int(round_.keys.max()))
         if self._order == "timestamp":
-            # Rows have passed them: what they bring from now on cannot come before those.
+            # Rows were released past idle partitions, so their future rows cannot order before
+            # those.
             self._floors[self._is_idle] = self.frontier
 
 
@@ -269,6 +273,6 @@ def _ordered(pieces: list[MergePiece[B]], *, is_sorted: bool) -> MergeRound[B]:
     keys = np.concatenate([piece.keys for piece in pieces])
     if is_sorted:
         return MergeRound(pieces, keys, None)
-    # Pieces stand in the order of partitions and offsets: of equal keys, the first stays first.
-    # Runs that are in order are found and merged, which is why this costs next to nothing.
+    # Pieces are in the order of partitions and offsets, and the sort is stable: the first of equal
+    # keys stays first. The sort detects and merges ordered runs, so it costs next to nothing.
     return MergeRound(pieces, keys, np.argsort(keys, kind="stable"))

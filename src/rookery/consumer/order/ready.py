@@ -1,4 +1,4 @@
-"""Rows that may go, in order: the last stop before they become Arrow."""
+"""Released rows in order, the last stage before they become Arrow."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class OrderedRows:
-    """Rows in their order; all columns are of the same length."""
+    """Rows in order; all columns have the same length."""
 
     lines: Numbers
-    """Where they lie."""
+    """The addresses of the rows."""
     arrays: dict[str, Array]
     event_times: Numbers | None = None
-    """The times that order the rows, if they are others."""
+    """The times that order the rows, if they are not the record timestamps."""
     before: Numbers | None = None
     """The clock before each row, if it is needed."""
     _columns: RowNumbers | None = None
@@ -37,7 +37,7 @@ class OrderedRows:
 
     @property
     def columns(self) -> RowNumbers:
-        """Their numbers."""
+        """The rows' numbers as columns."""
         if self._columns is None:
             self._columns = unpack(self.lines)
         return self._columns
@@ -63,7 +63,7 @@ class OrderedRows:
         return self.columns.times if self.event_times is None else self.event_times
 
     def at(self, rows: Numbers | slice) -> OrderedRows:
-        """Return some of the rows."""
+        """Return the given rows."""
         return OrderedRows(
             self.lines[rows],
             {name: _taken(column, rows) for name, column in self.arrays.items()},
@@ -81,7 +81,7 @@ class OrderedRows:
     def total(self) -> int:
         """Return the bytes of all keys and values."""
         both = (self.columns.keys.sizes, self.columns.values.sizes)
-        # What is missing counts as -1.
+        # A missing key or value has size -1.
         return sum(int(one.sum(dtype=np.int64)) + int(np.count_nonzero(one < 0)) for one in both)
 
 
@@ -92,15 +92,15 @@ class ReadyRows:
         self._rounds: deque[tuple[MergeRound[RowBlock], OrderedRows]] = deque()
         self._at = 0
         self.size = 0
-        """How many rows wait."""
+        """The number of waiting rows."""
 
     def add(self, round_: MergeRound[RowBlock]) -> None:
-        """Put rows behind those that wait."""
+        """Append rows to the queue."""
         self._rounds.append((round_, _laid(round_)))
         self.size += round_.size
 
     def peek(self, max_rows: int) -> OrderedRows:
-        """Return the first rows; they stay."""
+        """Return the first rows without removing them."""
         some: list[OrderedRows] = []
         begin, left = self._at, max_rows
         for _, rows in self._rounds:
@@ -113,7 +113,7 @@ class ReadyRows:
         return _concatenated(some)
 
     def drop(self, count: int) -> list[MergePiece[RowBlock]]:
-        """Let the first rows go; return the pieces that are done with."""
+        """Remove the first rows; return the pieces that are finished."""
         done: list[MergePiece[RowBlock]] = []
         self.size -= count
         self._at += count
@@ -124,14 +124,14 @@ class ReadyRows:
         return done
 
     def waiting(self) -> list[OrderedRows]:
-        """Return all rows that wait."""
+        """Return all waiting rows."""
         found = [rows for _, rows in self._rounds]
         if found and self._at:
             found[0] = found[0].at(slice(self._at, None))
         return found
 
     def forget(self, index: int) -> list[MergePiece[RowBlock]]:
-        """Leave out a partition's rows that wait; return the pieces that are done with."""
+        """Remove a partition's waiting rows; return the pieces that are finished."""
         kept: deque[tuple[MergeRound[RowBlock], OrderedRows]] = deque()
         done: list[MergePiece[RowBlock]] = []
         for number, (round_, rows) in enumerate(self._rounds):
@@ -147,7 +147,7 @@ class ReadyRows:
 
 
 def _laid(round_: MergeRound[RowBlock]) -> OrderedRows:
-    """Put the rows of all pieces one behind the other, then in order."""
+    """Concatenate the rows of all pieces, then put them in order."""
     whole = _concatenated([_part(piece) for piece in round_.pieces])
     return whole if round_.order is None else whole.at(round_.order)
 

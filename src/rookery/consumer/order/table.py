@@ -1,11 +1,11 @@
-"""Decoded rows while they wait for their turn: eight numbers each, one line of a processor's cache.
+"""Decoded rows that wait to be released: eight numbers each, one cache line.
 
-    table of a block: rows in the order of offsets ──► lines: where rows lie, in the order of keys
+    table of a block: rows in offset order ──► lines: addresses of rows, in key order
                                                             │
-                                            columns, when they are handed out
+                                            columns, when they are returned
 
-Rows of many partitions are put in order by moving one number of each, and are touched once more,
-when they go. Keys and values stay where they came; a row says where they lie.
+Ordering the rows of many partitions moves one number per row. A row is touched once more, when it
+is returned. Keys and values stay where they were fetched; a row contains their addresses.
 """
 
 from __future__ import annotations
@@ -17,52 +17,52 @@ import numpy as np
 from rookery.consumer.output.arrow import Numbers, Sizes, fresh
 
 Table: TypeAlias = "np.ndarray[Any, np.dtype[np.int64]]"
-"""Rows of eight numbers; whoever holds it must hold the owner of keys and values, too."""
+"""Rows of eight numbers; the owner of the keys and values must stay alive as long."""
 
 OFFSET: Final = 0
 TIME: Final = 1
-"""The record's own, in milliseconds; NO_TIME where there is none."""
+"""The record's timestamp in milliseconds; NO_TIME where there is none."""
 ORDER: Final = 2
 """The key by which rows are ordered."""
 PARTITION: Final = 3
 """The partition's number in the merge."""
 KEY: Final = 4
-"""Where the key lies; its size comes behind: below zero, there is none."""
+"""The address of the key; its size follows and is negative if there is no key."""
 VALUE: Final = 6
-"""Where the value lies, likewise."""
+"""The address of the value, likewise."""
 WIDTH: Final = 8
 ROW_BYTES: Final = 8 * WIDTH
 
 
 class Strings(NamedTuple):
-    """Where byte strings lie; whoever holds this must hold their owner, too."""
+    """The addresses of byte strings; their owner must stay alive as long."""
 
     addresses: Numbers
     sizes: Sizes
-    """Below zero where there is none."""
+    """Negative where there is none."""
 
     def at(self, rows: Numbers | slice) -> Strings:
-        """Return some of them."""
+        """Return the given strings."""
         return Strings(self.addresses[rows], self.sizes[rows])
 
 
 def empty(rows: int) -> Table:
-    """Return memory for so many rows; what is in it is chance."""
+    """Return uninitialised memory for the given number of rows."""
     return fresh(rows * ROW_BYTES).view(np.int64).reshape(rows, WIDTH)
 
 
 def lines(table: Table, begin: int = 0, end: int | None = None) -> Numbers:
-    """Return where rows lie: all, or those of a range."""
+    """Return the addresses of all rows, or of those in a range."""
     first = table.ctypes.data
     stop = len(table) if end is None else end
     return np.arange(first + ROW_BYTES * begin, first + ROW_BYTES * stop, ROW_BYTES, dtype=np.int64)
 
 
 def hide(table: Table, column: int) -> None:
-    """Leave out the keys or the values."""
+    """Mark the keys or the values as absent."""
     table[:, column + 1] = -1
 
 
 def strings(table: Table, column: int) -> Strings:
-    """Return where the keys or the values lie."""
+    """Return the addresses of the keys or the values."""
     return Strings(table[:, column].copy(), table[:, column + 1].astype(np.int32))

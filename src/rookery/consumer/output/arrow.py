@@ -1,4 +1,4 @@
-"""Between numpy and Arrow, without a copy, and without what `pa.array` imports."""
+"""Zero-copy conversion between numpy and Arrow that avoids the imports of `pa.array`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pyarrow.compute
 Numbers: TypeAlias = "np.ndarray[Any, np.dtype[np.int64]]"
 Sizes: TypeAlias = "np.ndarray[Any, np.dtype[np.int32]]"
 Array: TypeAlias = "pa.Array[Any]"
-"""A column; the name is for type checkers, since Arrow's own class takes no brackets."""
+"""A column. The alias exists for type checkers, since Arrow's class is not subscriptable."""
 Flags: TypeAlias = "np.ndarray[Any, np.dtype[np.bool_]]"
 
 _SMALL: Final = 48 * 1024
@@ -22,11 +22,11 @@ _GIANT: Final = 4 * 1024 * 1024
 Number = TypeVar("Number", bound=np.dtype[Any])
 
 compute: Final[Any] = pyarrow.compute
-"""Arrow's functions; their published types know too few of the cases."""
+"""Arrow's compute functions, untyped: the published stubs miss too many overloads."""
 
 
 def appended(numbers: np.ndarray[Any, Number], value: int) -> np.ndarray[Any, Number]:
-    """Return numbers and one more; `np.append` takes three times as long."""
+    """Return the numbers with one value appended; `np.append` takes three times as long."""
     longer = np.empty(len(numbers) + 1, numbers.dtype)
     longer[:-1] = numbers
     longer[-1] = value
@@ -34,12 +34,12 @@ def appended(numbers: np.ndarray[Any, Number], value: int) -> np.ndarray[Any, Nu
 
 
 def fresh(size: int) -> np.ndarray[Any, np.dtype[np.uint8]]:
-    """Return memory; what is in it is chance.
+    """Return uninitialised memory.
 
-    From small to large Arrow's is best: it keeps what was let go for the next, where the C library
-    gives it back to the system, which has to clean it. Smaller blocks the C library keeps, too.
-    Giants come from the system and go back to it: among other blocks they would leave gaps that
-    nothing fits into.
+    Medium sizes come from Arrow's allocator: it caches freed blocks, whereas the C library returns
+    them to the system, which must zero them again. The C library caches smaller blocks as well.
+    Very large blocks are mapped from the system and returned to it, because they would fragment the
+    heap.
     """
     if _SMALL <= size < _LARGE:
         return np.frombuffer(memoryview(pa.allocate_buffer(size)), np.uint8)
@@ -49,17 +49,17 @@ def fresh(size: int) -> np.ndarray[Any, np.dtype[np.uint8]]:
 
 
 def view(numbers: np.ndarray[Any, Any]) -> memoryview:
-    """Return the memory of numbers."""
+    """Return the memory of an array."""
     return np.ascontiguousarray(numbers).data
 
 
 def buffer(numbers: np.ndarray[Any, Any]) -> pa.Buffer:
-    """Return numbers as an Arrow buffer, which keeps them in memory."""
+    """Return an array as an Arrow buffer that keeps the array alive."""
     return pa.py_buffer(view(numbers))
 
 
 def column(numbers: np.ndarray[Any, Any], kind: pa.DataType, is_null: Flags | None = None) -> Array:
-    """Return numbers as a column of a type of the same width."""
+    """Return an array as a column of a type of the same width."""
     nulls = 0 if is_null is None else int(np.count_nonzero(is_null))
     valid = None
     if is_null is not None and nulls:
@@ -68,12 +68,12 @@ def column(numbers: np.ndarray[Any, Any], kind: pa.DataType, is_null: Flags | No
 
 
 def take(values: Array, rows: Numbers) -> Array:
-    """Return some rows of a column."""
+    """Return the given rows of a column."""
     return values.take(column(rows.astype(np.int64, copy=False), pa.int64()))
 
 
 def numbers_of(values: Array) -> Numbers:
-    """Return a column of eight-byte numbers as they lie in memory; it must not be a slice."""
+    """Return a view of a column of eight-byte numbers; the column must not be a slice."""
     data = values.buffers()[1]
     if data is None or not len(values):
         return np.empty(0, np.int64)

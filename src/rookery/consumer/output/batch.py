@@ -1,4 +1,4 @@
-"""One batch of a stream: Arrow rows, and where the stream stands behind them."""
+"""One batch of a stream: Arrow rows and the stream's position after them."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from rookery.consumer.checkpoint import Checkpoint
 
 
 class OffsetCommitter(Protocol):
-    """Stores for a group how far it has read."""
+    """Stores the positions of a group."""
 
     def commit(self, checkpoint: Checkpoint) -> None:
-        """Store it and wait until it is safe."""
+        """Store the checkpoint and wait until it is durable."""
 
     async def acommit(self, checkpoint: Checkpoint) -> None:
-        """Do the same for callers on an event loop."""
+        """Store the checkpoint from an event loop."""
 
 
 class Batch:
     """A `pyarrow.RecordBatch` with a checkpoint.
 
-    It has all attributes of a RecordBatch, and can be given to whatever takes Arrow data; where
-    the class itself is asked for, use `batch.data`.
+    It has all attributes of a RecordBatch and can be passed to any consumer of Arrow data. Use
+    `batch.data` where the class itself is required.
     """
 
     def __init__(
@@ -38,24 +38,24 @@ class Batch:
         self.data = data
         """The rows."""
         self.late = late
-        """Rows that came after their time, with `late="side"`."""
+        """Rows that arrived late, with `late="side"`."""
         self.rejected = rejected
-        """Rows that could not be decoded and why, with `on_decode_error="side"`."""
+        """Rows that could not be decoded, with the reason, with `on_decode_error="side"`."""
         self._make_checkpoint = checkpoint
         self._checkpoint: Checkpoint | None = None
         self.committer = committer
-        """Who stores for a group how far it has read."""
+        """Stores the positions of a group."""
 
     @property
     def checkpoint(self) -> Checkpoint:
-        """Where the stream stands behind this batch: give it as `start` to go on from here."""
+        """The stream's position after this batch; pass it as `start` to resume here."""
         if self._checkpoint is None:
             self._checkpoint = self._make_checkpoint()
         return self._checkpoint
 
     @property
     def num_rows(self) -> int:
-        """How many rows."""
+        """The number of rows."""
         return self.data.num_rows
 
     @property
@@ -64,16 +64,16 @@ class Batch:
         return self.data.schema
 
     def commit(self) -> None:
-        """Store for the group that everything up to this batch was processed.
+        """Commit everything up to and including this batch for the group.
 
         Raises:
             ConfigError: the stream has no group.
-            ApiError: it is refused; after a rebalance, partitions that were lost are left out.
+            ApiError: the commit is rejected; partitions lost in a rebalance are not committed.
         """
         self.committer.commit(self.checkpoint)
 
     async def acommit(self) -> None:
-        """Do the same on an event loop."""
+        """Commit from an event loop."""
         await self.committer.acommit(self.checkpoint)
 
     def __len__(self) -> int:
@@ -88,7 +88,7 @@ class Batch:
         return getattr(self.data, name)
 
     def __arrow_c_array__(self, requested_schema: object = None) -> tuple[object, object]:
-        """Hand the rows over by Arrow's C data interface."""
+        """Export the rows through Arrow's C data interface."""
         data: Any = self.data
         found: tuple[object, object] = data.__arrow_c_array__(requested_schema)
         return found

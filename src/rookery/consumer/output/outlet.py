@@ -1,4 +1,4 @@
-"""Hands rows out: as many as make a batch, late and bad ones as was asked for."""
+"""Builds output batches: limits their size, and handles late and undecodable rows."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from rookery.consumer.output.shape import BatchShape
 from rookery.consumer.settings import StreamSettings
 from rookery.model.partition import TopicPartition
 
-# Arrow's binary columns count in 31 bits, and one record more must have room.
+# Arrow's binary columns have 31-bit offsets, and one more record must fit.
 _MAX_BYTES: Final = 1 << 30
 
 
 class RowsInHand(NamedTuple):
-    """Rows that are about to be handed out."""
+    """Rows that are about to be returned."""
 
     rows: OrderedRows
     is_late: Flags
@@ -33,7 +33,7 @@ class RowsInHand(NamedTuple):
 
 
 class Outlet:
-    """The rows that may go, and what becomes of them."""
+    """The rows that are ready, and how they are returned."""
 
     def __init__(
         self,
@@ -51,24 +51,24 @@ class Outlet:
         self._left_rows = settings.max_rows
         self._left_bytes = settings.max_bytes
         self.ready = ReadyRows()
-        """The rows that may go."""
+        """The rows that are ready to be returned."""
         self.bytes = 0
-        """How many bytes of keys and values were handed out."""
+        """The number of bytes of keys and values that were returned."""
 
     @property
     def is_spent(self) -> bool:
-        """Whether as much was handed out as was asked for."""
+        """Whether the requested number of rows or bytes was returned."""
         return self._left_rows == 0 or (self._left_bytes is not None and self._left_bytes <= 0)
 
     def may_go(self) -> bool:
-        """Tell whether rows wait whose time has come."""
+        """Return whether rows are ready and due."""
         return self.ready.size > 0 and not self.is_spent and self._pace.may_go(self.ready)
 
     def next(self, most: int | None = None) -> RowsInHand:
-        """Make the next batch; its rows wait until `count` is told of them.
+        """Build the next batch without removing its rows; account for them with `count`.
 
         Raises:
-            LateRow, MissingTimestamp, Undecodable: the first row is not to be handed out.
+            LateRow, MissingTimestamp, Undecodable: the first row must not be returned.
         """
         rows = self._fitting(self.ready.peek(self._size() if most is None else most))
         late = lateness(rows.keys, rows.ordering, self._max_time_ms)
@@ -85,7 +85,7 @@ class Outlet:
             taken, late = rows.at(shown), late[shown]
         data, rejects = self._shape.build(taken, late)
         if rejects and self._settings.on_decode_error == "raise":
-            # What lies before the bad row goes first.
+            # The rows before the bad row are returned first.
             bad = rejects[0].row if shown is None else int(shown[rejects[0].row])
             self._raise_if_first(rows, bad, rejects[0].reason)
             return self.next(bad)
@@ -96,7 +96,7 @@ class Outlet:
         return RowsInHand(rows, is_late, data, side, rejected)
 
     def count(self, rows: OrderedRows) -> None:
-        """Know of rows that are handed out."""
+        """Count rows that are returned."""
         size = rows.total()
         self.bytes += size
         if self._left_rows is not None:
@@ -111,7 +111,7 @@ class Outlet:
         return self._pace.limit(self.ready, size)
 
     def _fitting(self, rows: OrderedRows) -> OrderedRows:
-        """Return as many rows as have room in a batch: one at least."""
+        """Return as many rows as fit into a batch, but at least one."""
         limit = min(self._settings.batch_bytes, _MAX_BYTES)
         if self._left_bytes is not None:
             limit = min(limit, self._left_bytes)
@@ -121,7 +121,7 @@ class Outlet:
         return rows.at(slice(max(int(np.searchsorted(total, limit, "right")), 1)))
 
     def _before_refused(self, rows: OrderedRows, late: Numbers) -> int:
-        """Return how many rows may go before one that is to be raised; raise if it is the first."""
+        """Return the number of rows before one that must raise; raise if it is the first."""
         count = len(rows)
         if self._settings.late == "raise" and (late > 0).any():
             count = int(np.argmax(late > 0))

@@ -1,4 +1,4 @@
-"""Replay at the speed of the recording: rows go when their time has come."""
+"""Replays at the speed of the recording: rows are released when they are due."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from rookery.consumer.order.ready import ReadyRows
 
 
 class ReplayPace:
-    """When rows may go: the first at once, the others as long after it as they were written."""
+    """When rows are due: the first immediately, the others after their original distance to it."""
 
     def __init__(self, speed: float | None, clock: Clock) -> None:
         self._speed = speed
@@ -18,11 +18,11 @@ class ReplayPace:
         self._began: tuple[int, int] | None = None
 
     def may_go(self, ready: ReadyRows) -> bool:
-        """Tell whether the time of the first row that waits has come."""
+        """Return whether the first waiting row is due."""
         return self._speed is None or self.limit(ready, 1) > 0
 
     def limit(self, ready: ReadyRows, size: int) -> int:
-        """Return how many of the first rows may go by now."""
+        """Return how many of the first rows are due."""
         if self._speed is None or not size:
             return size
         keys = ready.peek(size).keys

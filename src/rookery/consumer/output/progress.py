@@ -1,4 +1,4 @@
-"""How far a stream has come: as numbers, as a table of partitions, and as a bar."""
+"""The progress of a stream: as numbers, as a table of partitions, and as a bar."""
 
 from __future__ import annotations
 
@@ -32,23 +32,23 @@ _WIDTH: Final = 30
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far a stream has come."""
+    """The progress of a stream."""
 
     rows: int
-    """Handed out."""
+    """The number of rows returned."""
     bytes: int
-    """Of keys and values, handed out."""
+    """The number of bytes of keys and values returned."""
     fraction: float
-    """Of the offsets that were there when the stream was opened."""
+    """The fraction of the offsets that existed when the stream was opened."""
     frontier_ms: int | None
-    """The time that it has come to."""
+    """The time that the stream has reached."""
     rows_per_second: float
     seconds_left: float | None
-    """At the rate so far; None if it is not known."""
+    """Estimated from the rate so far; None if it is not known."""
 
     @classmethod
     def of(cls, engine: StreamEngine, elapsed_ms: int) -> Progress:
-        """Look at a stream that has been read for so long."""
+        """Return the progress of a stream after the given elapsed time."""
         starts = np.array([shelf.start for shelf in engine.shelf_of], np.int64)
         ends = np.maximum(
             np.array([shelf.replay_end for shelf in engine.shelf_of], np.int64), starts
@@ -70,7 +70,7 @@ class Progress:
 
 
 def partition_table(engine: StreamEngine) -> pa.Table:
-    """Tell how every partition stands."""
+    """Return the state of every partition."""
     rows = []
     for shelf in engine.shelf_of:
         clock = int(engine.clocks[shelf.index])
@@ -95,14 +95,14 @@ def partition_table(engine: StreamEngine) -> pa.Table:
 
 
 class Bar:
-    """One line on stderr that is written over and over."""
+    """A progress line on stderr that overwrites itself."""
 
     def __init__(self, *, is_shown: bool) -> None:
         self._is_shown = is_shown
         self._last = ""
 
     def show(self, progress: Progress, *, is_over: bool) -> None:
-        """Draw it anew, if it has changed."""
+        """Redraw the line if it has changed."""
         if not self._is_shown:
             return
         filled = int(progress.fraction * _WIDTH)

@@ -1,4 +1,4 @@
-"""Rows to Arrow batches: only the columns asked for are built."""
+"""Builds Arrow batches from rows, with only the requested columns."""
 
 from __future__ import annotations
 
@@ -53,14 +53,14 @@ REJECTED: Final = pa.schema(
         ("reason", pa.string()),
     ]
 )
-"""What is known of rows that cannot be decoded."""
+"""The schema of rows that cannot be decoded."""
 
 
 class BatchShape:
-    """What batches look like: the columns, and the partitions that rows can be of."""
+    """The format of batches: the columns, and the partitions of the rows."""
 
     def __init__(self, settings: StreamSettings, topics: Sequence[str]) -> None:
-        """Open the decoders for some topics.
+        """Open the decoders for the given topics.
 
         Raises:
             ConfigError, Unavailable: as `StreamDecoder`.
@@ -77,12 +77,12 @@ class BatchShape:
         self.schema = pa.schema([(name, self._type(name)) for name in self._columns])
 
     def needs(self) -> set[str]:
-        """Return which parts of records must be decoded for the columns."""
+        """Return the parts of records that must be decoded for the columns."""
         named = {"raw_key": "key", "raw_value": "value"}
         return {named.get(name, name) for name in self._columns}
 
     def join(self, place: TopicPartition) -> None:
-        """Know one more partition, whose number is the next."""
+        """Add a partition; its number is the next."""
         if place.topic not in self.topics:
             self._add_topic(place.topic)
         topic = self.topics.index(place.topic)
@@ -90,10 +90,10 @@ class BatchShape:
         self._partition_of = appended(self._partition_of, place.partition)
 
     def _add_topic(self, name: str) -> None:
-        """Know one more topic; its rows must fit the columns there are.
+        """Add a topic; its rows must fit the existing columns.
 
         Raises:
-            ConfigError: they do not.
+            ConfigError: they do not fit.
         """
         topics = [*self.topics, name]
         key = StreamDecoder("key", self._settings.key, topics)
@@ -113,7 +113,7 @@ class BatchShape:
         return self._bytes if found == pa.binary() else found
 
     def build(self, rows: OrderedRows, late: Numbers | None) -> tuple[pa.RecordBatch, list[Reject]]:
-        """Make a batch; return also which of its rows could not be decoded."""
+        """Build a batch; also return the rows that could not be decoded."""
         rejects: list[Reject] = []
         raw: dict[str, Array] = {}
         arrays = []
@@ -133,7 +133,7 @@ class BatchShape:
         return pa.RecordBatch.from_arrays(arrays, schema=self.schema), rejects
 
     def rejected(self, rows: OrderedRows, rejects: list[Reject]) -> pa.RecordBatch:
-        """Make a batch of the rows that could not be decoded, with the reasons."""
+        """Build a batch of the rows that could not be decoded, with the reasons."""
         some = rows.at(np.array([one.row for one in rejects], np.int64))
         columns = [self._plain(name, some, None) for name in REJECTED.names[:4]]
         columns += [gather.binary(_strings(some, name)) for name in ("key", "value")]

@@ -1,7 +1,7 @@
-"""Keys and values to typed columns, by a decoder for each topic.
+"""Decodes keys and values into typed columns, with one decoder per topic.
 
-If all topics decode to the same type, the column has it. Else it is a struct with a field for
-each topic, in which only the field of the row's own topic is set.
+If all topics decode to the same type, the column has that type. Otherwise it is a struct with one
+field per topic, and only the field of the row's own topic is set.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ class DecodedColumn(NamedTuple):
 
 
 class StreamDecoder:
-    """Decodes one column, keys or values, of all topics of a stream."""
+    """Decodes the keys or the values of all topics of a stream."""
 
     def __init__(self, what: str, decoders: Decoders, topics: Sequence[str]) -> None:
         """Open the decoders.
 
         Raises:
-            ConfigError: there is no such decoder, or a topic has none.
-            Unavailable: a schema registry is needed and out of reach.
+            ConfigError: a decoder does not exist, or a topic has none.
+            Unavailable: a schema registry is needed and cannot be reached.
         """
         self._what = what
         self._names = list(topics)
@@ -53,7 +53,7 @@ class StreamDecoder:
         types = [decoder.type for decoder in self._decoders]
         self._is_one = all(one.equals(types[0]) for one in types)
         self.is_raw = not types or (self._is_one and all(_is_raw(one) for one in self._decoders))
-        """Whether the column is the bytes as they are."""
+        """Whether the column contains the bytes unchanged."""
 
     @property
     def type(self) -> pa.DataType:
@@ -65,7 +65,7 @@ class StreamDecoder:
         return pa.struct(list(zip(self._names, (one.type for one in self._decoders), strict=True)))
 
     def decode(self, column: Array, topics: Sizes) -> DecodedColumn:
-        """Decode bytes; `topics` has the number of each row's topic."""
+        """Decode bytes; `topics` contains the topic number of each row."""
         if self.is_raw or not len(column):
             return DecodedColumn(column if self.is_raw else nulls(0, self.type), [])
         present = np.unique(topics).tolist()

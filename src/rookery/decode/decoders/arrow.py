@@ -1,6 +1,6 @@
-"""Values that are Arrow IPC streams of one row each, all of one schema.
+"""Decodes values that are Arrow IPC streams of one row each, all with one schema.
 
-A value may hold a whole batch of rows for transport, but a record of a topic is one row here.
+An Arrow stream can hold a whole batch of rows, but here each record of a topic is one row.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class _Arrow:
         return decode_present(column, self._type, self._decode)
 
     def _decode(self, column: Array) -> DecodeResult:
-        # Every value is a stream of its own, so there is no block to try first.
+        # Every value is a separate stream, so there is no block to try first.
         return halve(column, self._type, lambda _: None, one_by_one(self._type, self._row))
 
     def _row(self, data: bytes) -> Array | str:
@@ -46,7 +46,7 @@ class _Arrow:
         first = next(iter(stream), None)
         if first is None or first.num_rows != 1 or next(iter(stream), None) is not None:
             return "not one row: a value must be an Arrow stream of one batch with one row"
-        # What a foreigner wrote may lie about its offsets; reading it unchecked could crash.
+        # Foreign data may contain wrong offsets; reading it unchecked could crash.
         first.validate(full=True)
         names = set(first.schema.names)
         columns = [
@@ -59,7 +59,7 @@ class _Arrow:
 
 
 def open(settings: DecoderSettings) -> Decoder:  # noqa: A001 (the plug's interface)
-    """Make a decoder for the fields of `schema`, which is DDL text or an Arrow schema."""
+    """Create a decoder for the fields of `schema`, which is DDL text or an Arrow schema."""
     schema = settings.schema
     if isinstance(schema, str):
         schema = ddl.parse(schema)

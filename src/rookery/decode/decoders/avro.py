@@ -1,4 +1,4 @@
-"""Avro values to a column, with writers' schemas from a registry or one schema for all."""
+"""Decodes Avro values, with writers' schemas from a registry or one schema for all."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from rookery.errors import ConfigError
 
 
 class _Avro:
-    """Every value was written by the schema that readers see."""
+    """Every value was written with the reader's schema."""
 
     def __init__(self, schema: AvroType) -> None:
         self._type = columns_of(schema)[0].type
@@ -31,7 +31,7 @@ class _Avro:
 
 
 class _Registered:
-    """Every value names the schema it was written by."""
+    """Every value names the schema with which it was written."""
 
     def __init__(self, reader: AvroType, registry: SchemaRegistry) -> None:
         self._reader = reader
@@ -57,7 +57,7 @@ class _Registered:
                 writer = _parsed(schema, self._registry)
                 translation = open_translation(writer, self._reader)
             except ConfigError as error:
-                # Whoever registered it, and named it in a row, is at fault: not our settings.
+                # The registered schema that a row names is at fault, not the decoder's settings.
                 raise UnknownSchema(f"schema {schema_id} cannot be used: {error}") from None
             self._translations[schema_id] = translation
         return translation.run(payload)
@@ -73,7 +73,7 @@ def _parsed(schema: RegisteredSchema, registry: SchemaRegistry) -> AvroType:
 
 
 def open(settings: DecoderSettings) -> Decoder:  # noqa: A001 (the plug's interface)
-    """Make a decoder for `schema` (JSON text), or for a subject of the registry."""
+    """Create a decoder for `schema` (JSON text), or for a subject of the registry."""
     registry, given = settings.registry, settings.schema
     if given is not None and not isinstance(given, str):
         raise ConfigError("decoder avro: schema must be an Avro schema as JSON text")

@@ -1,10 +1,10 @@
-"""JSON objects to a struct: missing fields are null, unknown ones are left out.
+"""Decodes JSON objects to a struct: missing fields are null, unknown fields are ignored.
 
-With the schema `variant` any JSON is taken, whole, and stays one column (`decode/variant.py`).
+The schema `variant` accepts any JSON, which stays one column (`decode/variant.py`).
 
-Whole blocks go through Arrow's parser. Only what that refuses is looked at row by row
-(`jsonrows`), which finds the reasons, and reads what Arrow cannot: maps, and binary as base64.
-Times are ISO 8601 text; those without a zone are UTC.
+Whole blocks go through Arrow's parser. Only rejected blocks are decoded row by row (`jsonrows`).
+That finds the reasons, and reads types that Arrow cannot: maps, and binary as base64. Times are ISO
+8601 text; those without a zone are UTC.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from rookery.decode.rows import compute, decode_present, halve, moved, spread, t
 from rookery.errors import ConfigError
 
 _MAX_BLOCK_BYTES: Final = 64 << 20
-"""Arrow counts a block in 31 bits, and parsing needs a few times its size."""
+"""Arrow uses 31-bit sizes for a block, and parsing needs a few times its size."""
 _ROW: Final = re.compile(r"in row (\d{1,9})$")
-"""Where Arrow says which row it cannot parse."""
+"""The part of Arrow's message that names the row it cannot parse."""
 
 
 class _Json:
@@ -34,7 +34,7 @@ class _Json:
         self._type = pa.struct(list(schema))
         self._convert = jsonrows.converter(self._type)
         self._reads_blocks = all(_is_parsed_by_arrow(field.type) for field in schema)
-        # Arrow reads dates as numbers of days only; as text they are cast afterwards.
+        # Arrow reads dates only as numbers of days; dates as text are cast afterwards.
         self._parsed = pa.schema([field.with_type(_undated(field.type)) for field in schema])
 
     @property
@@ -46,7 +46,7 @@ class _Json:
         return decode_present(column, self._type, whole)
 
     def _decode_framed(self, column: Array) -> DecodeResult:
-        # The fields are named in every value, so the writer's schema is not needed.
+        # Every value names its fields, so the writer's schema is not needed.
         return decode_framed(column, self._type, lambda _, payload: self._decode(payload))
 
     def _decode(self, column: Array) -> DecodeResult:
@@ -75,7 +75,7 @@ class _Json:
                     explicit_schema=self._parsed, unexpected_field_behavior="ignore"
                 ),
             )
-            # A row could hold two objects: then the rows are not those that went in.
+            # A row could hold two objects: then the rows do not match the input.
             if table.num_rows != len(column):
                 return None
             batch = table.combine_chunks().to_batches()[0]
@@ -109,7 +109,7 @@ class _Json:
         try:
             return pa.array(values, self._type)
         except (pa.ArrowException, ValueError, OverflowError):
-            # All was checked; but should Arrow refuse it even so, it is one row's fault.
+            # Everything was checked; if Arrow still rejects it, a single row is at fault.
             for row, value in enumerate(values):
                 try:
                     pa.array([value], self._type)
@@ -127,9 +127,9 @@ class _Json:
         return found
 
     def _with_second_looks(self, whole: Array, bad: list[tuple[int, bytes, str]]) -> DecodeResult:
-        """Let Arrow see again what was refused: what it takes in a block it must take alone.
+        """Retry rejected rows with Arrow: a row that it accepts in a block must pass alone, too.
 
-        Else a row's neighbours would decide about it.
+        Otherwise the result of a row would depend on its neighbours.
         """
         still: list[BadRow] = []
         for row, data, reason in bad:
@@ -143,7 +143,7 @@ class _Json:
 
 
 class _Variant:
-    """Takes any JSON as it is."""
+    """Accepts any JSON unchanged."""
 
     def __init__(self, *, is_framed: bool) -> None:
         self._is_framed = is_framed
@@ -174,17 +174,17 @@ class _Variant:
 
 
 def _are_objects(column: Array) -> Array:
-    """Tell which rows begin and end as an object does, without space around it.
+    """Return which rows begin and end like an object, without surrounding space.
 
-    Such rows, with a line feed between, can not run into each other: a closing brace, a line feed
-    and an opening brace are JSON between two objects only, for strings must escape a line feed.
+    Such rows, separated by line feeds, cannot run into each other. A closing brace, a line feed and
+    an opening brace occur in JSON only between two objects, since strings must escape a line feed.
     """
     found: Array = compute.and_(compute.starts_with(column, "{"), compute.ends_with(column, "}"))
     return found
 
 
 def _joined(column: Array) -> pa.Buffer | None:
-    """Join the rows by line feeds; None if that is too much for a block, or not UTF-8."""
+    """Join the rows with line feeds; None if they exceed a block, or are not UTF-8."""
     size = compute.sum(compute.binary_length(column)).as_py() + len(column)
     if size > _MAX_BLOCK_BYTES:
         return None
@@ -213,7 +213,7 @@ def _undated(kind: pa.DataType) -> pa.DataType:
 
 
 def open(settings: DecoderSettings) -> Decoder:  # noqa: A001 (the plug's interface)
-    """Make a decoder for the fields of `schema`: DDL text, an Arrow schema, or `variant`."""
+    """Create a decoder for the fields of `schema`: DDL text, an Arrow schema, or `variant`."""
     schema = settings.schema
     if isinstance(schema, str) and variant.is_named(schema):
         return _Variant(is_framed=settings.registry is not None)

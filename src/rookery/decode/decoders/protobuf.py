@@ -1,8 +1,9 @@
-"""Protobuf messages to a struct, by `ptars` (Rust).
+"""Decodes Protobuf messages to a struct, with `ptars` (Rust).
 
-Readers see one message type: that of a FileDescriptorSet, or of a subject's version. What writers
-know beyond that is left out, as Protobuf does. Framed values name their message by its place in the
-writer's file: behind the frame come a count and the indexes, or one zero for the first message.
+Readers see one message type: from a FileDescriptorSet, or from a subject's version. Additional
+fields of writers are ignored, as usual in Protobuf. Framed values identify their message by its
+index in the writer's file: after the frame come a count and the indexes, or one zero for the first
+message.
 """
 
 from __future__ import annotations
@@ -65,7 +66,7 @@ class _Protobuf:
         except (ValueError, pa.ArrowException) as error:
             return f"not a {self._descriptor.full_name}: {error}"
         except BaseException as error:
-            # Some damaged values make Rust panic, which is no `Exception` in Python.
+            # Some damaged values cause a Rust panic, which is not an `Exception` in Python.
             if type(error).__name__ != "PanicException":
                 raise
             return f"not a {self._descriptor.full_name}: it cannot be parsed"
@@ -74,7 +75,7 @@ class _Protobuf:
         return decode_framed(column, self._type, self._of_schema)
 
     def _of_schema(self, schema_id: int, payload: Array) -> DecodeResult:
-        """Decode the rows that hold our message; others of the same file are bad."""
+        """Decode the rows with the reader's message; other messages of the file are bad rows."""
         is_left = pa.repeat(True, len(payload))  # noqa: FBT003 (a value, not a flag)
         parts: list[Part] = []
         bad: list[BadRow] = []
@@ -90,10 +91,10 @@ class _Protobuf:
         return DecodeResult(spread(parts, len(payload), self._type), tuple(bad))
 
     def _prefixes_of(self, schema_id: int) -> tuple[bytes, ...]:
-        """Return what the values of a writer's file begin with, if they hold our message.
+        """Return the possible prefixes of a writer's values that hold the reader's message.
 
         Raises:
-            UnknownSchema: they do not, or a field of it has become another type.
+            UnknownSchema: the file does not have the message, or a field has changed its type.
         """
         found = self._prefixes.get(schema_id)
         if found is None:
@@ -104,7 +105,7 @@ class _Protobuf:
                 check_readable(self._descriptor, writer)
                 path = index_path(writer)
             except ConfigError as error:
-                # Whoever registered it, and named it in a row, is at fault: not our settings.
+                # The registered schema that a row names is at fault, not the decoder's settings.
                 raise UnknownSchema(f"schema {schema_id} cannot be used: {error}") from None
             found = (zigzag(len(path)) + b"".join(map(zigzag, path)),)
             if path == [0]:
@@ -125,7 +126,7 @@ def _handler(descriptor: Any) -> Any:
 
 
 def _nullable(kind: pa.DataType) -> pa.DataType:
-    # A bad row is null, and so is all that lies in it.
+    # A bad row is null, including everything in it.
     if pa.types.is_struct(kind):
         return pa.struct([_nullable_field(field) for field in kind])
     if pa.types.is_map(kind):
@@ -142,7 +143,7 @@ def _nullable_field(field: pa.Field[Any]) -> pa.Field[Any]:
 
 
 def open(settings: DecoderSettings) -> Decoder:  # noqa: A001 (the plug's interface)
-    """Make a decoder for a message of `schema` (a FileDescriptorSet) or of a subject."""
+    """Create a decoder for a message of `schema` (a FileDescriptorSet) or of a subject."""
     registry = settings.registry
     if isinstance(settings.schema, bytes):
         files = from_set(settings.schema)

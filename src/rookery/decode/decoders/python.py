@@ -1,7 +1,7 @@
-"""A function of the user's: a binary column in, a column as long out, called once a batch.
+"""Decodes with a user function, called once per batch: binary column in, equally long column out.
 
-If it raises, it is called again with ever smaller parts, down to single rows: those that it raises
-for alone are bad, and the error's text is their reason.
+If it raises, it is called again with smaller and smaller parts, down to single rows. Rows for which
+it raises alone are bad, and the error's text is their reason.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class _Python:
 
 
 def open(settings: DecoderSettings) -> Decoder:  # noqa: A001 (the plug's interface)
-    """Make a decoder of `function`; `schema` tells its fields, else what it makes of no rows."""
+    """Create a decoder from `function`; its type is `schema`, or that of its empty result."""
     function = settings.function
     if isinstance(function, str):
         function = _found(function)

@@ -1,4 +1,4 @@
-"""Bytes as they are."""
+"""Returns bytes unchanged."""
 
 from __future__ import annotations
 

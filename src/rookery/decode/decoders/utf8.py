@@ -1,4 +1,4 @@
-"""Text in UTF-8."""
+"""Decodes UTF-8 text."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""The metadata of a KRaft cluster on disk: its log, its snapshots, and what follows from them."""
+"""The metadata of a KRaft cluster on disk: its log, its snapshots, and the resulting image."""

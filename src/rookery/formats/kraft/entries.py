@@ -1,8 +1,8 @@
-"""What stands in the batches of `__cluster_metadata` and of its snapshots, read and written.
+"""Reads and writes the batches of `__cluster_metadata` and of its snapshots.
 
-A batch holds either control records, which the quorum writes about itself, or metadata records. A
-record whose type or version is newer than ours is passed over by the lengths around it: its
-`message` is None, and its bytes are never guessed at.
+A batch holds either control records of the quorum or metadata records. A record whose type or
+version is newer than supported is skipped by its length. Its `message` is None, and its bytes are
+not interpreted.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from rookery.wire.message import Message
 CLUSTER_METADATA: Final = "__cluster_metadata"
 METADATA_FOLDER: Final = "__cluster_metadata-0"
 METADATA_TOPIC_ID: Final = bytes(15) + b"\x01"
-"""The id that every cluster gives its metadata topic."""
+"""The id of the metadata topic in every cluster."""
 
 
 class MetadataEntry(NamedTuple):
-    """A record of the metadata log; `message` is None if it is newer than we know."""
+    """A record of the metadata log; `message` is None if its type or version is unknown."""
 
     offset: int
     epoch: int
@@ -41,7 +41,7 @@ class MetadataEntry(NamedTuple):
 
 
 class ControlEntry(NamedTuple):
-    """A control record of the metadata log; `message` is None if it is newer than we know."""
+    """A control record of the metadata log; `message` is None if its type or version is unknown."""
 
     offset: int
     epoch: int
@@ -114,7 +114,7 @@ def pack_control(
 
 
 def version_for(message: Message, metadata_version: int) -> int:
-    """Tell the version in which Kafka writes a record at a level of `metadata.version`."""
+    """Return the version in which Kafka writes a record at a level of `metadata.version`."""
     if message.KEY is None or RECORDS.get(message.KEY) is not type(message):
         raise TypeError(f"{type(message).__name__} is no record of the metadata log")
     steps = _VERSIONS.get(message.KEY, ())
@@ -127,4 +127,4 @@ _VERSIONS: Final[dict[int, tuple[int, ...]]] = {
     PartitionRecord.KEY or 0: (17, 23),  # 3.7-IV2, 4.0-IV1
     PartitionChangeRecord.KEY or 0: (17, 23),
 }
-"""By a record's type: the levels of `metadata.version` at which its version goes up by one."""
+"""By record type: the levels of `metadata.version` at which its version increases by one."""

@@ -1,10 +1,10 @@
-"""The metadata of a cluster: what follows from a snapshot and the records behind it.
+"""The metadata of a cluster: the result of a snapshot and the records after it.
 
     image = MetadataImage()
     for entry in entries:        # of a snapshot, then of the log from the snapshot's end on
         image.apply(entry)
 
-Records between BeginTransactionRecord and EndTransactionRecord count only when the end is there.
+Records between BeginTransactionRecord and EndTransactionRecord take effect only at the end record.
 """
 
 from __future__ import annotations
@@ -26,35 +26,35 @@ from rookery.wire.message import Message
 METADATA_VERSION: Final = "metadata.version"
 
 TOPIC, BROKER, CLIENT_METRICS, GROUP = 2, 4, 16, 32
-"""What a setting can be of: the resource types of a ConfigRecord."""
+"""The resource types of a ConfigRecord."""
 
 
 @dataclass(slots=True)
 class MetadataImage:
-    """All that a KRaft cluster has decided, as of `next_offset`."""
+    """The complete metadata of a KRaft cluster, as of `next_offset`."""
 
     topics: MetadataTopics = field(default_factory=MetadataTopics)
     configs: dict[tuple[int, str], dict[str, str]] = field(default_factory=dict)
-    """Settings by resource type and name; the name of all brokers' defaults is empty."""
+    """Settings by resource type and name; the name is empty for the defaults of all brokers."""
     features: dict[str, int] = field(default_factory=dict)
     brokers: dict[int, broker_records.RegisterBrokerRecord] = field(default_factory=dict)
     controllers: dict[int, broker_records.RegisterControllerRecord] = field(default_factory=dict)
     next_producer_id: int = 0
     quotas: dict[tuple[tuple[str, str | None], ...], dict[str, float]] = field(default_factory=dict)
     scram: dict[tuple[int, str], security.UserScramCredentialRecord] = field(default_factory=dict)
-    """Passwords by mechanism (1 SHA-256, 2 SHA-512) and user."""
+    """SCRAM credentials by mechanism (1 SHA-256, 2 SHA-512) and user."""
     acls: dict[bytes, security.AccessControlEntryRecord] = field(default_factory=dict)
     tokens: dict[str, security.DelegationTokenRecord] = field(default_factory=dict)
     voters: VotersRecord | None = None
     kraft_version: int = 0
     next_offset: int = 0
-    """The offset behind the last record that was applied."""
+    """The offset after the last record that was applied."""
     epoch: int = 0
     """The controller's epoch at the last record that was applied."""
     skipped: Counter[tuple[int, int]] = field(default_factory=Counter)
-    """How many records of each type and version were newer than we know."""
+    """The number of skipped records of unknown type and version."""
     orphans: int = 0
-    """Records about a topic, partition or broker that the log never made."""
+    """Records about a topic, partition or broker that the log never created."""
     _pending: list[MetadataEntry] | None = None
 
     @property
@@ -64,15 +64,15 @@ class MetadataImage:
 
     @property
     def is_in_transaction(self) -> bool:
-        """Whether the records end before the transaction does that the last ones are part of."""
+        """Whether the records end within a transaction."""
         return self._pending is not None
 
     def topic_configs(self, name: str) -> dict[str, str]:
-        """Return the settings of a topic that are not the default."""
+        """Return the settings of a topic that differ from the default."""
         return self.configs.get((TOPIC, name), {})
 
     def apply(self, entry: MetadataEntry | ControlEntry) -> None:
-        """Take in the next record."""
+        """Apply the next record."""
         self.next_offset, self.epoch = entry.offset + 1, entry.epoch
         if isinstance(entry, ControlEntry):
             self._control(entry)
@@ -90,7 +90,7 @@ class MetadataImage:
             self._take(entry)
 
     def records(self) -> Iterator[Message]:
-        """Write everything as records, in an order in which they can be applied."""
+        """Yield everything as records, in an order in which they can be applied."""
         for name, level in sorted(
             self.features.items(), key=lambda item: item[0] != METADATA_VERSION
         ):
@@ -126,7 +126,7 @@ class MetadataImage:
             case VotersRecord() as record:
                 self.voters = record
             case _ if entry.type is ControlRecordType.LEADER_CHANGE:
-                self._pending = None  # a new controller drops what the last one did not finish
+                self._pending = None  # a new controller drops an unfinished transaction
             case _:
                 pass
 
@@ -225,7 +225,7 @@ class MetadataImage:
         return self.tokens.pop(record.token_id, None) is not None
 
     def _nothing(self, record: Message) -> None:
-        """Take in a record that changes nothing here."""
+        """Accept a record that changes nothing here."""
 
 
 _Rule = Callable[[MetadataImage, Any], bool | None]

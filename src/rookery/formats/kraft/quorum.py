@@ -1,4 +1,4 @@
-"""`quorum-state`: whom a controller has seen leading or has voted for, and in which epoch."""
+"""`quorum-state`: the leader that a controller knows or has voted for, and the epoch."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ QUORUM_STATE: Final = "quorum-state"
 
 
 class QuorumState(NamedTuple):
-    """The epoch that a controller knows of; nobody leads or was voted for where an id is -1."""
+    """The epoch that a controller knows; an id of -1 means no leader or no vote."""
 
     leader_epoch: int
     leader_id: int = -1
@@ -39,7 +39,7 @@ def parse_quorum_state(text: str, name: str = QUORUM_STATE) -> QuorumState:
 
 
 def format_quorum_state(state: QuorumState) -> str:
-    """Write a `quorum-state`, in the form that knows directories (KIP-853)."""
+    """Write a `quorum-state`, in the version with directory ids (KIP-853)."""
     values = {
         "leaderId": state.leader_id,
         "leaderEpoch": state.leader_epoch,

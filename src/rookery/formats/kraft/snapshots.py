@@ -1,8 +1,8 @@
 """Snapshots of the metadata log: `00000000000000012345-0000000007.checkpoint`.
 
-A snapshot is written like a log: a control batch that opens it (SNAPSHOT_HEADER, and the quorum's
+A snapshot has the format of a log: a control batch that opens it (SNAPSHOT_HEADER, and the quorum's
 version and voters), metadata records, and a control batch that closes it (SNAPSHOT_FOOTER). The
-name tells the offset behind the last record that it stands for, and that record's epoch.
+name contains the offset after the last record that the snapshot covers, and that record's epoch.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from rookery.wire.control import (
 from rookery.wire.message import Message
 
 RECORDS_IN_BATCH: Final = 500
-"""How many records stand in one batch of a snapshot that we write."""
+"""The number of records in one batch of a snapshot that we write."""
 
 _NAME: Final = re.compile(r"([0-9]{20})-([0-9]{10})\.checkpoint(\.part|\.deleted)?")
 
 
 class SnapshotName(NamedTuple):
-    """Up to where a snapshot reaches."""
+    """The end of a snapshot."""
 
     end_offset: int
     epoch: int
@@ -41,7 +41,7 @@ class SnapshotName(NamedTuple):
 
 
 def parse_snapshot_name(name: str) -> SnapshotName | None:
-    """Take the name of a snapshot apart; None, if it is none, or is only half of one."""
+    """Parse the name of a snapshot; None if it is not one, or is incomplete."""
     match = _NAME.fullmatch(name)
     if match is None or match[3] or int(match[1]) >= OFFSET_LIMIT or int(match[2]) >= 1 << 31:
         return None
@@ -49,7 +49,7 @@ def parse_snapshot_name(name: str) -> SnapshotName | None:
 
 
 def is_whole(entries: Iterable[MetadataEntry | ControlEntry]) -> bool:
-    """Tell whether a snapshot begins and ends as it must: nothing was cut off."""
+    """Return whether a snapshot has its header and footer, so that it is not truncated."""
     types = [entry.type for entry in entries if isinstance(entry, ControlEntry)]
     return bool(types) and (types[0], types[-1]) == (
         ControlRecordType.SNAPSHOT_HEADER,
@@ -69,10 +69,10 @@ def pack_snapshot(
 
     Args:
         messages: the records; there may be none.
-        epoch: that of the last record that it stands for.
-        timestamp: that record's time.
-        kraft_version: 1, if the log knows the quorum's voters.
-        voters: who they are, if so.
+        epoch: the epoch of the last record that it covers.
+        timestamp: the time of that record.
+        kraft_version: 1 if the log contains the quorum's voters.
+        voters: the voters, if so.
     """
     out = bytearray(pack_control(_head(timestamp, kraft_version, voters), 0, epoch, timestamp))
     offset = 1 + (2 if voters is not None else 0)

@@ -1,4 +1,4 @@
-"""Topics and partitions as the metadata log leaves them."""
+"""Topics and partitions according to the metadata log."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from rookery.wire.kraft.topics import (
 
 @dataclass(frozen=True, slots=True)
 class MetadataPartition:
-    """Who holds a partition and who leads it."""
+    """The replicas and the leader of a partition."""
 
     replicas: tuple[int, ...]
     isr: tuple[int, ...]
@@ -31,7 +31,7 @@ class MetadataPartition:
     last_known_elr: tuple[int, ...] = ()
 
     def changed(self, record: PartitionChangeRecord) -> MetadataPartition:
-        """Return the partition after a change; what the record leaves out stays."""
+        """Return the partition after a change; fields that the record omits are unchanged."""
         elects = record.leader != NO_CHANGE
         recovery = record.leader_recovery_state
         return replace(
@@ -52,7 +52,7 @@ class MetadataPartition:
         )
 
     def record(self, topic_id: bytes, partition: int) -> PartitionRecord:
-        """Write the partition as a whole, as a snapshot holds it."""
+        """Return the whole partition as a record, as in a snapshot."""
         return PartitionRecord(
             partition_id=partition,
             topic_id=topic_id,
@@ -74,7 +74,7 @@ class MetadataPartition:
             return tuple(record.directories)
         if record.replicas is None:
             return self.directories
-        # A replica that moves keeps its directory; of a new one it is not known yet.
+        # A replica that moves keeps its directory; that of a new replica is not known yet.
         known = dict(zip(self.replicas, self.directories, strict=False))
         return tuple(known.get(replica, bytes(16)) for replica in record.replicas)
 
@@ -88,7 +88,7 @@ class MetadataTopic:
     partitions: dict[int, MetadataPartition] = field(default_factory=dict)
 
     def record(self) -> TopicRecord:
-        """Write the topic, without its partitions."""
+        """Return the topic as a record, without its partitions."""
         return TopicRecord(name=self.name, topic_id=self.topic_id)
 
 
@@ -100,12 +100,12 @@ class MetadataTopics:
     by_name: dict[str, MetadataTopic] = field(default_factory=dict)
 
     def create(self, record: TopicRecord) -> None:
-        """Take in a new topic."""
+        """Add a new topic."""
         topic = MetadataTopic(record.name, record.topic_id)
         self.by_id[record.topic_id] = self.by_name[record.name] = topic
 
     def place(self, record: PartitionRecord) -> bool:
-        """Take in a partition as a whole; False, if its topic is not known."""
+        """Add a whole partition; False if its topic is not known."""
         topic = self.by_id.get(record.topic_id)
         if topic is None:
             return False
@@ -125,7 +125,7 @@ class MetadataTopics:
         return True
 
     def change(self, record: PartitionChangeRecord) -> bool:
-        """Take in a change of a partition; False, if the partition is not known."""
+        """Apply a change of a partition; False if the partition is not known."""
         topic = self.by_id.get(record.topic_id)
         partition = topic.partitions.get(record.partition_id) if topic else None
         if topic is None or partition is None:
@@ -134,17 +134,17 @@ class MetadataTopics:
         return True
 
     def remove(self, topic_id: bytes) -> str | None:
-        """Forget a topic; return its name, None if it was not known."""
+        """Remove a topic; return its name, None if it was not known."""
         topic = self.by_id.pop(topic_id, None)
         if topic is None:
             return None
-        # Two topics of one name can follow each other: only the one meant goes.
+        # A topic may be followed by another with the same name, which must be kept.
         if self.by_name.get(topic.name) is topic:
             del self.by_name[topic.name]
         return topic.name
 
     def clear_elr(self, record: ClearElrRecord) -> None:
-        """Forget the eligible leader replicas of one topic, or of all."""
+        """Clear the eligible leader replicas of one topic, or of all."""
         for topic in self.by_id.values():
             if record.topic_name in {"", topic.name}:
                 for number, partition in topic.partitions.items():

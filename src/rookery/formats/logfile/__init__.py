@@ -1,1 +1,1 @@
-"""The files of a Kafka broker's data directory, as bytes: each read and written, without I/O."""
+"""Reads and writes the file formats of a Kafka broker's data directory, without I/O."""

@@ -51,7 +51,7 @@ def parse_epochs(text: str, name: str) -> list[LoggedEpoch]:
     found: list[LoggedEpoch] = []
     for row in _rows(text, name, 2):
         entry = LoggedEpoch(*(_number(part, name) for part in row))
-        # As Kafka: of entries that contradict each other the later one holds.
+        # As in Kafka: of contradicting entries the later one is valid.
         while found and (found[-1].epoch >= entry.epoch or found[-1][1] >= entry.start_offset):
             found.pop()
         found.append(entry)
@@ -64,9 +64,9 @@ def format_epochs(epochs: Iterable[LoggedEpoch]) -> str:
 
 
 def epoch_end(epochs: list[LoggedEpoch], epoch: int, log_end: int) -> LoggedEpoch | None:
-    """Tell the largest epoch not above that one and where it ends, as OffsetForLeaderEpoch does.
+    """Return the largest epoch up to `epoch` and its end offset, as OffsetForLeaderEpoch does.
 
-    None, if there is no such epoch.
+    None if there is no such epoch.
     """
     at = bisect_right(epochs, epoch, key=lambda entry: entry.epoch)
     if not at:
@@ -76,14 +76,14 @@ def epoch_end(epochs: list[LoggedEpoch], epoch: int, log_end: int) -> LoggedEpoc
 
 
 def epoch_at(epochs: list[LoggedEpoch], offset: int) -> int:
-    """Tell the epoch in which an offset was written, -1 if that is not known."""
+    """Return the epoch in which an offset was written, -1 if it is not known."""
     at = bisect_right(epochs, offset, key=lambda entry: entry.start_offset)
     return epochs[at - 1].epoch if at else -1
 
 
 def _rows(text: str, name: str, columns: int) -> list[list[str]]:
     if not text:
-        return []  # Kafka makes the files before it has anything to write into them
+        return []  # Kafka creates the files before it has anything to write
     lines = text.split("\n")
     if lines[0] != VERSION:
         raise Corrupt(f"begins with {lines[0][:20]!r}, not with version {VERSION}", name=name)

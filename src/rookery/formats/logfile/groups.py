@@ -1,7 +1,7 @@
-"""What the records of `__consumer_offsets` and `__transaction_state` come to.
+"""Reads groups and transactions from `__consumer_offsets` and `__transaction_state`.
 
-Records are fed in the order of the log. An offset that was committed within a transaction counts
-when the transaction's marker says so: the batches around the records tell whose they are.
+Records are added in the order of the log. An offset committed within a transaction takes effect
+when the transaction's marker commits it. The batch headers identify the producer.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from rookery.wire.message import Message
 
 
 class LoggedOffset(NamedTuple):
-    """Where a group goes on to read a partition."""
+    """The committed position of a group in a partition."""
 
     offset: int
     leader_epoch: int = -1
@@ -42,7 +42,7 @@ class LoggedOffset(NamedTuple):
 
 @dataclass(slots=True)
 class LoggedGroup:
-    """A group: what it committed, and what it was like after its last rebalance."""
+    """A group: its committed offsets, and its state after the last rebalance."""
 
     offsets: dict[TopicPartition, LoggedOffset] = field(default_factory=dict)
     classic: GroupMetadataValue | None = None
@@ -52,17 +52,17 @@ class LoggedGroup:
 
 @dataclass(slots=True)
 class LoggedGroups:
-    """All groups that one partition of `__consumer_offsets` knows of, or several."""
+    """All groups in one or more partitions of `__consumer_offsets`."""
 
     by_name: dict[str, LoggedGroup] = field(default_factory=dict)
     skipped: int = 0
-    """Records whose type is newer than we know, and those of groups that are not read."""
+    """Records of an unknown newer type, and those of groups that are not read."""
     damaged: list[str] = field(default_factory=list)
-    """Records that could not be read, in words."""
+    """Descriptions of records that could not be read."""
     _open: dict[int, list[tuple[Message, Message | None]]] = field(default_factory=dict)
 
     def pending(self, producer_id: int) -> list[tuple[Message, Message | None]]:
-        """Return what counts if the open transaction of a producer is committed."""
+        """Return the records that take effect if a producer's open transaction is committed."""
         return self._open.get(producer_id, [])
 
     def apply(self, batch: Buffer, header: BatchHeader) -> None:
@@ -74,7 +74,7 @@ class LoggedGroups:
                 self.damaged.append(f"offset {record.offset}: {error}")
 
     def settle(self, committed: Collection[int]) -> None:
-        """End what is still open: committed for these producer ids, aborted for all others."""
+        """End open transactions: commit those of these producer ids, abort all others."""
         for producer_id in list(self._open):
             is_commit = producer_id in committed
             self._end(
@@ -142,7 +142,7 @@ class LoggedGroups:
 
 @dataclass(slots=True)
 class LoggedTransactions:
-    """All transactional ids that partitions of `__transaction_state` know of."""
+    """All transactional ids in partitions of `__transaction_state`."""
 
     by_id: dict[str, TransactionLogValue] = field(default_factory=dict)
     skipped: int = 0

@@ -1,4 +1,4 @@
-"""Whose a directory is: `meta.properties`, `partition.metadata`, `.kafka_cleanshutdown`."""
+"""Identity files of a directory: `meta.properties`, `partition.metadata`, clean shutdown."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ _META_VERSION: Final = "1"
 
 
 class MetaProperties(NamedTuple):
-    """Which broker of which cluster a log directory belongs to."""
+    """The broker and the cluster that a log directory belongs to."""
 
     cluster_id: str
     node_id: int
     directory_id: bytes | None = None
-    """The directory's own id (KIP-858); older ones have none."""
+    """The directory's own id (KIP-858); older directories have none."""
 
 
 def parse_meta(text: str, name: str) -> MetaProperties:
-    """Read a `meta.properties`; version 0, with a `broker.id`, is read too.
+    """Read a `meta.properties`; version 0, with a `broker.id`, is supported too.
 
     Raises:
-        Corrupt: something is missing or is no number; the text begins with the name.
+        Corrupt: a value is missing or not a number; the text begins with the name.
     """
     values = parse_properties(text, name)
     version = values.get("version", "0")
@@ -57,7 +57,7 @@ def parse_partition_metadata(text: str, name: str) -> bytes:
     """Read the topic's id out of a `partition.metadata`.
 
     Raises:
-        Corrupt: it is damaged, or newer than we know; the text begins with the name.
+        Corrupt: it is damaged, or of a newer version; the text begins with the name.
     """
     lines = [line.partition(":") for line in text.splitlines() if line.strip()]
     values = {key.strip(): value.strip() for key, _, value in lines}
@@ -73,8 +73,8 @@ def format_partition_metadata(topic_id: bytes) -> str:
 
 
 def parse_clean_shutdown(text: str) -> int | None:
-    """Read the broker epoch out of a `.kafka_cleanshutdown`; None, if it does not tell."""
-    # That the file is there is what counts; older Kafkas leave it empty.
+    """Read the broker epoch from a `.kafka_cleanshutdown`; None if it does not contain one."""
+    # Only the existence of the file matters; older versions of Kafka leave it empty.
     try:
         value = json.loads(text)["brokerEpoch"]
     except (ValueError, KeyError, TypeError, RecursionError):

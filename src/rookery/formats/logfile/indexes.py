@@ -1,12 +1,12 @@
-"""`.index`, `.timeindex` and `.txnindex`: where offsets and times lie, what was aborted.
+"""`.index`, `.timeindex` and `.txnindex`: offsets, times and aborted transactions.
 
     .index      offset from the base (4), position in the file (4): the last offset of a batch, and
                 where that batch begins
     .timeindex  largest time so far (8), last offset of the batch that has it, from the base (4)
     .txnindex   version 0 (2), producer id, first offset, last offset, last stable offset (8 each)
 
-A running broker keeps the first two at their full size, with zeros behind what is used; so does
-one that was killed. Neither file has a checksum: what does not rise is taken for the end.
+A running broker keeps the first two at their full size, with zeros after the used part. So does one
+that was killed. Neither file has a checksum: an entry that does not rise is treated as the end.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ ABORTED_BYTES: Final = _ABORTED.size
 
 
 class PositionEntry(NamedTuple):
-    """The last offset of a batch, and where in the file that batch begins."""
+    """The last offset of a batch, and the position of that batch in the file."""
 
     offset: int
     position: int
@@ -46,7 +46,7 @@ class TimeEntry(NamedTuple):
 
 
 class LoggedAbort(NamedTuple):
-    """A transaction that did not count, and how far the log was stable when it ended."""
+    """An aborted transaction, and the last stable offset when it ended."""
 
     producer_id: int
     first_offset: int
@@ -55,7 +55,7 @@ class LoggedAbort(NamedTuple):
 
 
 def parse_positions(data: Buffer, base_offset: int) -> list[PositionEntry]:
-    """Read a `.index` file, as far as its entries rise."""
+    """Read a `.index` file, as long as its entries rise."""
     entries: list[PositionEntry] = []
     last = PositionEntry(base_offset - 1, 0)
     for relative, position in _POSITION.iter_unpack(_whole(data, _POSITION)):
@@ -68,12 +68,12 @@ def parse_positions(data: Buffer, base_offset: int) -> list[PositionEntry]:
 
 
 def pack_positions(entries: Iterable[PositionEntry], base_offset: int) -> bytes:
-    """Write a `.index` file of just the size it needs."""
+    """Write a `.index` file without padding."""
     return b"".join(_POSITION.pack(entry.offset - base_offset, entry.position) for entry in entries)
 
 
 def parse_times(data: Buffer, base_offset: int) -> list[TimeEntry]:
-    """Read a `.timeindex` file, as far as its entries rise."""
+    """Read a `.timeindex` file, as long as its entries rise."""
     entries: list[TimeEntry] = []
     last = TimeEntry(-1, base_offset - 1)
     for timestamp, relative in _TIME.iter_unpack(_whole(data, _TIME)):
@@ -86,7 +86,7 @@ def parse_times(data: Buffer, base_offset: int) -> list[TimeEntry]:
 
 
 def pack_times(entries: Iterable[TimeEntry], base_offset: int) -> bytes:
-    """Write a `.timeindex` file of just the size it needs."""
+    """Write a `.timeindex` file without padding."""
     return b"".join(_TIME.pack(entry.timestamp, entry.offset - base_offset) for entry in entries)
 
 
@@ -94,7 +94,7 @@ def parse_aborted(data: Buffer, name: str = "txnindex") -> list[LoggedAbort]:
     """Read a `.txnindex` file.
 
     Raises:
-        Corrupt: it is damaged, or newer than we know; the text begins with the name.
+        Corrupt: it is damaged, or of a newer version; the text begins with the name.
     """
     if len(data) % _ABORTED.size:
         raise Corrupt(f"{len(data)} bytes are not a number of entries; rebuild it", name=name)
@@ -116,13 +116,13 @@ def pack_aborted(entries: Iterable[LoggedAbort]) -> bytes:
 
 
 def position_of(entries: list[PositionEntry], offset: int) -> int:
-    """Tell from which byte of the file on to look for the batch that holds an offset."""
+    """Return the position in the file from which to search for the batch that holds an offset."""
     at = bisect_right(entries, offset, key=lambda entry: entry.offset)
     return entries[at - 1].position if at else 0
 
 
 def offset_before(entries: list[TimeEntry], timestamp: int, base_offset: int) -> int:
-    """Tell from which offset on to look for the first record of that time or later."""
+    """Return the offset from which to search for the first record of that time or later."""
     at = bisect_right(entries, timestamp - 1, key=lambda entry: entry.timestamp)
     return entries[at - 1].offset + 1 if at else base_offset
 
@@ -140,7 +140,7 @@ class Indexer:
         self._since = 0
 
     def add(self, header: BatchHeader) -> bool:
-        """Take the next batch, at `header.position` of the file; tell whether it got an entry."""
+        """Add the next batch, at `header.position` of the file; return whether it got an entry."""
         if header.max_timestamp > self.largest.timestamp:
             self.largest = TimeEntry(header.max_timestamp, header.last_offset)
         is_due = self._since > self._interval
@@ -152,7 +152,7 @@ class Indexer:
         return is_due
 
     def add_time(self) -> bool:
-        """Note the largest time so far, as is done when a segment ends; tell whether it was new."""
+        """Add the largest time so far, as at the end of a segment; return whether it was new."""
         last = self.times[-1] if self.times else TimeEntry(0, self.base_offset)
         if self.largest.timestamp <= last.timestamp:
             return False
@@ -161,5 +161,5 @@ class Indexer:
 
 
 def _whole(data: Buffer, entry: Struct) -> memoryview:
-    # A file that was cut within an entry is good up to that entry.
+    # A file that was truncated within an entry is valid up to that entry.
     return memoryview(data)[: len(data) - len(data) % entry.size]

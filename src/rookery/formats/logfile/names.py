@@ -1,9 +1,9 @@
-"""What Kafka calls the files and folders of a log directory, with the way back.
+"""Names of the files and folders in a Kafka log directory, with their parsers.
 
-A partition's folder is `topic-partition`; one that is on its way out, in from another disk, or
-unknown to the cluster is `topic-partition.uniqueid-delete`, `-future` or `-stray`. A file is the
-20 digits of the first offset it may hold and its kind; what a cleaner left in the middle of its
-work ends in `.cleaned`, `.swap` or `.deleted`.
+A partition's folder is `topic-partition`. A folder that is being deleted, moved in from another
+disk, or unknown to the cluster is `topic-partition.uniqueid-delete`, `-future` or `-stray`. A file
+name consists of the 20 digits of the first offset that it may hold, and its kind. Files of an
+interrupted cleaner end in `.cleaned`, `.swap` or `.deleted`.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ CLEANER_OFFSETS: Final = "cleaner-offset-checkpoint"
 CLEAN_SHUTDOWN: Final = ".kafka_cleanshutdown"
 LOCK: Final = ".lock"
 BOOTSTRAP: Final = "bootstrap.checkpoint"
-"""The features of a new cluster; counts only until the metadata log has records."""
+"""The features of a new cluster; valid only until the metadata log has records."""
 
 OFFSET_LIMIT: Final = 1 << 63
 
 
 class FileKind(StrEnum):
-    """What a file of a partition holds; the value is how its name ends."""
+    """The contents of a partition's file; the value is the ending of its name."""
 
     LOG = "log"
     INDEX = "index"
@@ -40,7 +40,7 @@ class FileKind(StrEnum):
 
 
 class Stage(StrEnum):
-    """Why a file or folder does not count; the value is the ending that says so."""
+    """Why a file or folder is not valid; the value is the ending of its name."""
 
     DELETED = "deleted"
     CLEANED = "cleaned"
@@ -51,7 +51,7 @@ class Stage(StrEnum):
 
 
 class FileName(NamedTuple):
-    """The name of a partition's file, taken apart."""
+    """The parsed name of a partition's file."""
 
     base_offset: int
     kind: FileKind
@@ -65,7 +65,7 @@ class FileName(NamedTuple):
 
 
 class FolderName(NamedTuple):
-    """The name of a partition's folder, taken apart."""
+    """The parsed name of a partition's folder."""
 
     partition: TopicPartition
     stage: Stage | None = None
@@ -88,14 +88,14 @@ _FOLDER: Final = re.compile(
 
 
 def file_name(base_offset: int, kind: FileKind) -> str:
-    """Return the name of a partition's file that counts."""
+    """Return the name of a valid file of a partition."""
     if not 0 <= base_offset < OFFSET_LIMIT:
         raise ValueError(f"offset {base_offset} is not within 0..{OFFSET_LIMIT - 1}")
     return FileName(base_offset, kind).text
 
 
 def parse_file_name(name: str) -> FileName | None:
-    """Take the name of a partition's file apart; None, if it is none of Kafka's."""
+    """Parse the name of a partition's file; None if it is not one of Kafka's."""
     match = _FILE.fullmatch(name)
     if match is None or int(match[1]) >= OFFSET_LIMIT:
         return None
@@ -103,7 +103,7 @@ def parse_file_name(name: str) -> FileName | None:
 
 
 def parse_folder_name(name: str) -> FolderName | None:
-    """Take the name of a partition's folder apart; None, if it is none of Kafka's."""
+    """Parse the name of a partition's folder; None if it is not one of Kafka's."""
     match = _FOLDER.fullmatch(name)
     if match is None or int(match[2]) >= 1 << 31:
         return None

@@ -1,4 +1,4 @@
-"""A partition's `.snapshot`: what is known of its producers at the offset in the file's name.
+"""A partition's `.snapshot`: the state of its producers at the offset in the file's name.
 
 version 1 (2), CRC-32C of what follows (4), number of producers (4); for each: producer id (8),
 epoch (2), last sequence (4), last offset (8), offset delta (4), timestamp (8), coordinator
@@ -31,18 +31,18 @@ class ProducerEntry(NamedTuple):
     last_sequence: int
     last_offset: int
     offset_delta: int
-    """How many records the last batch has beyond its first."""
+    """The last offset of the last batch relative to its first."""
     timestamp: int
     coordinator_epoch: int = -1
     first_offset: int = NO_OFFSET
-    """Where its open transaction begins, -1 if it has none."""
+    """The first offset of its open transaction, -1 if it has none."""
 
 
 def parse_producers(data: Buffer, name: str = "snapshot") -> list[ProducerEntry]:
     """Read a snapshot of producers.
 
     Raises:
-        Corrupt: it is damaged, or newer than we know; the text begins with the name.
+        Corrupt: it is damaged, or of a newer version; the text begins with the name.
     """
     if len(data) < _HEAD.size + _COUNT.size:
         raise Corrupt(f"ends after {len(data)} bytes, within its header", name=name)

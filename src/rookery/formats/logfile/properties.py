@@ -14,7 +14,7 @@ _SPACE: Final = " \t\f"
 
 
 def parse_properties(text: str, name: str = "properties") -> dict[str, str]:
-    r"""Read settings by their keys; of a key that is set twice the last one counts.
+    r"""Read settings by key; if a key is set twice, the last value is used.
 
     Raises:
         Corrupt: a `\u` is not followed by four hexadecimal digits.
@@ -34,7 +34,7 @@ def format_properties(values: Mapping[str, str], comment: str = "") -> str:
 
 
 def _logical_lines(text: str) -> Iterator[str]:
-    """Join lines that go on behind a backslash; leave out comments and empty ones."""
+    """Join lines that are continued by a backslash; skip comments and empty lines."""
     whole = ""
     for line in re.split(r"\r\n|\r|\n", text):
         part = line.lstrip(_SPACE)
@@ -69,7 +69,7 @@ def _unescape(text: str, name: str) -> str:
             return chr(int(code[1:], 16))
         return _NAMED.get(code, code)
 
-    # Java writes what lies beyond 16 bits as two escapes, which only together are a character.
+    # Java writes a character beyond 16 bits as two escapes, which must be joined.
     units = _ESCAPE.sub(plain, text)
     return units.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 

@@ -1,7 +1,7 @@
-"""What a partition's batches say of its producers and transactions, learnt in order.
+"""Derives the state of producers and transactions from a partition's batches, in order.
 
-A broker writes this down in `.snapshot` and `.txnindex` now and then. Whoever opens a log reads the
-newest snapshot, and lets the batches behind it pass through here.
+A broker writes this state to `.snapshot` and `.txnindex` from time to time. A process that opens a
+log reads the newest snapshot and replays the batches after it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from rookery.records.batch import BatchHeader
 from rookery.records.kernel import Buffer
 
 REMEMBERED: Final = 5
-"""Batches of a producer that are told from new ones when they come again."""
+"""The number of batches of each producer for which duplicates are detected."""
 
 
 class SequencedBatch(NamedTuple):
@@ -34,24 +34,24 @@ class PartitionReplay:
     """Producers, open transactions and aborted ones of one partition."""
 
     def __init__(self, known: Iterable[ProducerEntry] = ()) -> None:
-        """Begin with what a snapshot says."""
+        """Start with the contents of a snapshot."""
         self.producers: dict[int, ProducerEntry] = {}
         self.batches: dict[int, deque[SequencedBatch]] = {}
         """The last batches of each producer in its current epoch, oldest first."""
         self.open: dict[int, int] = {}
-        """Where the open transaction of each producer begins, the oldest first."""
+        """The first offset of the open transaction of each producer, oldest first."""
         self.aborted: list[LoggedAbort] = []
-        """Transactions that were aborted, in the order in which they ended."""
+        """Aborted transactions, in the order in which they ended."""
         for entry in known:
             self._restore(entry)
         self.open = dict(sorted(self.open.items(), key=lambda item: item[1]))
 
     def first_unstable(self) -> int | None:
-        """Return where the oldest open transaction begins; None if none is open."""
+        """Return the first offset of the oldest open transaction; None if none is open."""
         return next(iter(self.open.values()), None)
 
     def apply(self, batch: Buffer, header: BatchHeader) -> None:
-        """Take in the next batch, given as the bytes of that batch alone.
+        """Apply the next batch, given as the bytes of that batch alone.
 
         Raises:
             Corrupt: a marker cannot be read.
@@ -68,12 +68,12 @@ class PartitionReplay:
                 self.end(header, marker.coordinator_epoch, is_abort=is_abort)
 
     def add(self, header: BatchHeader) -> None:
-        """Take in a batch of records."""
+        """Apply a batch of records."""
         known = self.producers.get(header.producer_id)
         kept = self.batches.setdefault(header.producer_id, deque(maxlen=REMEMBERED))
         if known is not None and known.epoch != header.producer_epoch:
             kept.clear()
-        # Kafka counts a record that compaction took out: the sequence goes by offsets.
+        # Kafka counts records that compaction removed: the sequence follows the offsets.
         kept.append(
             SequencedBatch(
                 header.base_sequence, header.last_sequence, header.base_offset, header.last_offset
@@ -93,7 +93,7 @@ class PartitionReplay:
         )
 
     def end(self, header: BatchHeader, coordinator_epoch: int, *, is_abort: bool) -> None:
-        """Take in the marker that ends a producer's transaction."""
+        """Apply the marker that ends a producer's transaction."""
         producer_id, offset = header.producer_id, header.base_offset
         first = self.open.pop(producer_id, None)
         if first is not None and is_abort:
@@ -103,7 +103,7 @@ class PartitionReplay:
             )
         known = self.producers.get(producer_id)
         if known is None or known.epoch != header.producer_epoch:
-            # Each transaction may have an epoch of its own: sequences begin anew behind it.
+            # Each transaction may have its own epoch: sequences start again after it.
             self.batches.pop(producer_id, None)
             known = ProducerEntry(producer_id, header.producer_epoch, -1, NO_OFFSET, 0, 0)
         self.producers[producer_id] = known._replace(

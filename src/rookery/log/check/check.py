@@ -1,11 +1,12 @@
-"""The whole check, also while brokers work.
+"""The complete check, which also works while brokers run.
 
     state ──► list of the store ──► barrier ──► rows and objects ──► suspects
                                                                         │
               named as faults ◄── the same twice in a row ◄── barrier, checked again
 
-The list comes before the state it is compared with: what was committed meanwhile is known then. A
-row that seems damaged may just have been moved, so it is looked at again in a newer state.
+The listing is made before the state that it is compared with, so the state includes everything
+committed meanwhile. A row that seems damaged may have been moved, so it is checked again in a newer
+state.
 """
 
 from __future__ import annotations
@@ -37,12 +38,12 @@ _OURS: Final = "_rookery/"
 async def check(
     sources: Sources, *, is_quick: bool = False, progress: Progress = lambda *_: None
 ) -> CheckReport:
-    """Check everything; nothing is changed.
+    """Check everything without changing anything.
 
     Args:
-        sources: where everything lies.
-        is_quick: look at names and sizes only.
-        progress: is told of bytes that were checked, and of the sound records in them.
+        sources: the handles to read from.
+        is_quick: check only names and sizes.
+        progress: receives the number of bytes checked and of sound records in them.
 
     Raises:
         Unavailable: the cluster log, the store or the disk is out of reach.
@@ -51,7 +52,7 @@ async def check(
 
 
 class _Check:
-    """One run."""
+    """One run of the check."""
 
     def __init__(self, sources: Sources, progress: Progress, *, is_quick: bool) -> None:
         self._sources = sources
@@ -128,7 +129,7 @@ class _Check:
         return await checking.run()
 
     async def _confirmed(self, suspects: list[Suspect]) -> list[LogFault]:
-        """Look at suspects again in newer states, until they are where they were before."""
+        """Check suspects again in newer states, until their rows are no longer moved."""
         faults: list[LogFault] = []
         for _ in range(_ROUNDS):
             if not suspects:
@@ -142,7 +143,7 @@ class _Check:
         return sorted({*faults, *(one.fault for one in suspects)}, key=_order)
 
     async def _still_unnamed(self, unnamed: list[UnnamedObject]) -> list[LogFault]:
-        """Leave out what was committed, or deleted, since."""
+        """Exclude objects that were committed or deleted since."""
         objects = self._replica.state.objects
         found, told = [], 0
         for object_id, fault in unnamed:
@@ -169,7 +170,7 @@ class _Check:
 
 
 async def _count_extents(store: Store, key: str) -> int | None:
-    """Return how many batches a shared object holds; None if it is none, or cannot be read."""
+    """Return the number of batches in a shared object; None if it is not one or unreadable."""
     if parse_object_key(key) is None:
         return None
     try:
@@ -181,5 +182,5 @@ async def _count_extents(store: Store, key: str) -> int | None:
 
 
 def _order(fault: LogFault) -> tuple[str, str, str, tuple[object, ...]]:
-    # The text before the offsets, so that neighbours with the same fault become one.
+    # The text comes before the offsets, so that adjacent ranges with the same fault are joined.
     return fault.key, fault.kind, fault.text, tuple(fault.where or ())

@@ -1,4 +1,4 @@
-"""Whether bytes are those that a row says; nothing is read here."""
+"""Checks whether bytes match their row; it reads nothing itself."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rookery.wire.buffer import Buffer
 
 
 class RowError(Exception):
-    """The bytes of a row are not what they should be."""
+    """The bytes of a row are wrong."""
 
     def __init__(self, kind: FaultKind, text: str) -> None:
         super().__init__(text)
@@ -20,7 +20,7 @@ class RowError(Exception):
 
 
 def check_row(partition: Partition, row: Row, data: Buffer) -> int:
-    """Check the bytes of a row that is no segment; return how many records they hold.
+    """Check the bytes of a row that is not a segment; return the number of records in them.
 
     Raises:
         RowError: something is wrong with them.
@@ -33,7 +33,7 @@ def check_row(partition: Partition, row: Row, data: Buffer) -> int:
 
 
 def check_head(data: bytes, object_id: int, size: int) -> str:
-    """Check what an object of this size says of itself in its head; empty if all is well."""
+    """Check the head of an object of this size; return the text of a fault, empty if none."""
     try:
         manifest, begin = read_head(data)
     except Corrupt as error:

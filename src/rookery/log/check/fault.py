@@ -1,4 +1,4 @@
-"""What can be wrong with a log, and what to do about it."""
+"""Faults of a log, and their remedies."""
 
 from __future__ import annotations
 
@@ -9,34 +9,34 @@ from typing import Final, NamedTuple
 
 
 class FaultKind(StrEnum):
-    """What is wrong."""
+    """The kind of a fault."""
 
     MISSING = "missing"
-    """The cluster log names it, and it is not there."""
+    """The cluster log references it, but it does not exist."""
     SHORT = "short"
-    """It ends before the bytes that the cluster log names."""
+    """It ends before the bytes that the cluster log references."""
     CORRUPT = "corrupt"
     """Its bytes are not those that were written."""
     OFFSETS = "offsets"
-    """Rows overlap, leave a hole, or contradict what else the state says."""
+    """Rows overlap, leave a hole, or contradict other parts of the state."""
     ORPHANED = "orphaned"
-    """It is there, and nothing names it."""
+    """It exists, but nothing references it."""
     STRAY = "stray"
-    """It is there, and nothing of Rookery's is called so."""
+    """It exists, but its name is not one that Rookery uses."""
     SNAPSHOT = "snapshot"
     """A snapshot cannot be read."""
     LOG = "log"
     """Entries of the cluster log are missing or cannot be read."""
     LOST = "lost"
-    """Records that are known to be gone; readers pass over their offsets."""
+    """Records that are known to be lost; readers skip their offsets."""
     IN_FLIGHT = "in flight"
     """A live process may be about to commit it."""
     TOLD = "told"
-    """It holds no batches, and only tells the offsets of those in other objects."""
+    """It holds no batches; it only records the offsets of batches in other objects."""
 
 
 NOTES: Final = frozenset((FaultKind.LOST, FaultKind.IN_FLIGHT, FaultKind.TOLD))
-"""What is told, and is no fault."""
+"""Findings that are reported but are not faults."""
 
 _REMEDIES: Final = {
     FaultKind.MISSING: "restore it from a copy; without one, these records are lost",
@@ -56,7 +56,7 @@ _REMEDIES: Final = {
 
 
 class Where(NamedTuple):
-    """The offsets of a partition that a fault is about."""
+    """The offsets of a partition that a fault affects."""
 
     topic: str
     partition: int
@@ -67,7 +67,7 @@ class Where(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class LogFault:
-    """One thing that is wrong."""
+    """One fault."""
 
     kind: FaultKind
     key: str
@@ -78,12 +78,12 @@ class LogFault:
 
     @property
     def is_note(self) -> bool:
-        """Whether it is told, but nothing is wrong."""
+        """Whether it is reported without being a fault."""
         return self.kind in NOTES
 
     @property
     def advice(self) -> str:
-        """What to do."""
+        """The remedy."""
         return self.remedy or _REMEDIES[self.kind]
 
     def as_json(self) -> dict[str, object]:
@@ -95,7 +95,7 @@ class LogFault:
 
 
 def joined(faults: list[LogFault]) -> Iterator[LogFault]:
-    """Make one of faults that differ in their offsets only, where these follow each other."""
+    """Join faults that differ only in their offsets, where these are consecutive."""
     last: LogFault | None = None
     for fault in faults:
         if last is not None and _follows(last, fault) and last.where and fault.where:

@@ -1,4 +1,4 @@
-"""Checks what the state comes from: snapshots, and the entries of the cluster log."""
+"""Checks the sources of the state: snapshots, and the entries of the cluster log."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _LOG = "cluster log"
 
 
 class Snapshots(NamedTuple):
-    """The entry of the newest snapshot that can be read, -1 if there is none; and the others."""
+    """The entry of the newest readable snapshot, -1 if there is none, and faults of the others."""
 
     newest: int
     faults: list[LogFault]
@@ -32,11 +32,11 @@ async def check_snapshots(sources: Sources) -> Snapshots:
     for stored in await sources.store.list(SNAPSHOTS):
         number = parse_snapshot_key(stored.key)
         if number is None:
-            continue  # it is told among the stray keys
+            continue  # it is reported among the stray keys
         try:
             state = read_image(await sources.store.read(stored.key))
         except NotFound:
-            continue  # a newer one has taken its place meanwhile
+            continue  # a newer one has replaced it meanwhile
         except Corrupt as error:
             faults.append(LogFault(FaultKind.SNAPSHOT, stored.key, str(error)))
             continue
@@ -49,7 +49,7 @@ async def check_snapshots(sources: Sources) -> Snapshots:
 
 
 async def check_ends(sources: Sources, newest: int) -> list[LogFault]:
-    """Check that the cluster log goes on where the newest snapshot stands."""
+    """Check that the cluster log continues where the newest snapshot ends."""
     try:
         await check_not_lost(sources.cluster_log, sources.store)
     except Corrupt as error:
@@ -63,14 +63,14 @@ async def check_ends(sources: Sources, newest: int) -> list[LogFault]:
 
 
 async def check_entries(sources: Sources, progress: Progress) -> AsyncIterator[LogFault]:
-    """Read all entries that are there; those before the snapshot are not applied any more."""
+    """Read all existing entries, including those before the snapshot, which are not applied."""
     log = sources.cluster_log
     after = await log.floor()
     while True:
         try:
             entries = await log.read(after)
         except EntriesTrimmed as trimmed:
-            after = trimmed.floor  # a caretaker works beside us
+            after = trimmed.floor  # a caretaker runs concurrently
             continue
         except Corrupt as error:
             yield LogFault(FaultKind.LOG, _LOG, str(error))
@@ -87,7 +87,7 @@ async def check_entries(sources: Sources, progress: Progress) -> AsyncIterator[L
 
 
 async def check_owner(sources: Sources, cluster_id: str) -> list[LogFault]:
-    """Check that the store is marked as that of the cluster whose log this is."""
+    """Check that the store belongs to the cluster of this log."""
     try:
         found = (await sources.store.read(CLUSTER)).decode(errors="replace")
     except NotFound:

@@ -1,7 +1,7 @@
-"""Checks the objects that rows lie in: are they there, long enough, and what was written?
+"""Checks the objects of rows: whether they exist, are long enough, and are intact.
 
-Several objects are looked at at once, each in pieces of a few MiB, so that the size of the log does
-not matter for the memory this takes.
+Several objects are checked concurrently, each in pieces of a few MiB. Memory use therefore does not
+depend on the size of the log.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from rookery.log.read.objects import key_of
 
 _AT_ONCE: Final = 8
 _READ_BYTES: Final = 4 * 1024 * 1024
-# A request costs as much time as reading this much more.
+# A request takes as much time as reading this number of additional bytes.
 _GAP_BYTES: Final = 128 * 1024
 _HEAD_READ_BYTES: Final = 64 * 1024
 
 
 class Suspect(NamedTuple):
-    """What seems wrong with a row: it may also have been moved while it was looked at."""
+    """A possible fault of a row, which may also have been moved during the check."""
 
     fault: LogFault
     span: OffsetSpan
@@ -54,14 +54,14 @@ class ObjectCheck:
         *,
         is_quick: bool,
     ) -> None:
-        """Check nothing yet.
+        """Prepare the check.
 
         Args:
-            sources: where everything lies.
+            sources: the handles to read from.
             state: the version that the rows are of; it must not change meanwhile.
-            rows: what is to be checked.
-            sizes: what is known of objects and files by name; others are asked for.
-            progress: is told of what was checked.
+            rows: the rows to check.
+            sizes: known sizes of objects and files by name; others are looked up.
+            progress: receives the number of bytes and sound records checked.
             is_quick: read no bytes.
         """
         self._sources = sources
@@ -74,7 +74,7 @@ class ObjectCheck:
         self._found: list[Suspect] = []
 
     async def run(self) -> list[Suspect]:
-        """Check all of it; return what seems to be wrong."""
+        """Check all rows; return possible faults."""
         objects = iter(self._rows.objects)
 
         async def work() -> None:
@@ -87,7 +87,7 @@ class ObjectCheck:
                 for _ in range(_AT_ONCE):
                     group.create_task(work())
         except BaseExceptionGroup as errors:
-            # Whoever called can do something about one, and the others say the same.
+            # The caller can handle one error, and the others say the same.
             raise errors.exceptions[0] from None
         return self._found
 
@@ -128,7 +128,7 @@ class ObjectCheck:
             self._suspect_all(FaultKind.MISSING, key, "it is not there", rows)
 
     async def _size(self, object_id: int, key: str, end: int) -> int | None:
-        """Return an object's size; what is absent or short in the list may have come since."""
+        """Return an object's size; one that is absent or short in the list may have grown since."""
         size = self._sizes.get(key)
         if size is not None and size >= end:
             return size
@@ -175,7 +175,7 @@ class ObjectCheck:
             try:
                 data = await self._bytes.read(first.object_id, first.position, size)
             except (Corrupt, Unavailable) as error:
-                # A store that is out of reach tells nothing about what is in it.
+                # An unreachable store proves nothing about its contents.
                 if isinstance(error, Unavailable) and is_stored(first.object_id):
                     raise
                 self._suspect_all(missing, key, str(error), chunk)
@@ -188,7 +188,7 @@ class ObjectCheck:
             self._progress(size, records)
 
     def _check_bytes(self, key: str, placed: PlacedRow, data: memoryview) -> int:
-        """Check a row, whose bytes come first; return how many sound records it holds."""
+        """Check a row whose bytes come first; return the number of sound records in it."""
         try:
             return check_row(placed.partition, placed.row, data[: placed.row.size])
         except RowError as error:
@@ -224,7 +224,7 @@ class ObjectCheck:
             yield LogFault(FaultKind.MISSING, key, "it is not there", placed.where)
 
     async def _beside(self, key: str) -> bytes | None:
-        """Return a file beside a segment; of a quick check, only whether it is there."""
+        """Return a file that belongs to a segment; a quick check only tests its existence."""
         if not self._is_quick:
             return await self._bytes.whole(key)
         known = key in self._sizes or await self._sources.store.size(key) is not None
@@ -240,7 +240,7 @@ class ObjectCheck:
 
 
 def _chunks(rows: list[PlacedRow]) -> Iterator[list[PlacedRow]]:
-    """Put rows together that lie close to each other; a long row is read alone."""
+    """Group rows that are close to each other; a long row is read alone."""
     chunk: list[PlacedRow] = []
     for placed in rows:
         row = placed.row

@@ -1,4 +1,4 @@
-"""Whether the state contradicts itself: holes, overlaps, miscounted objects. Nothing is read."""
+"""Checks the state for contradictions: holes, overlaps, wrong counts. It reads no objects."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rookery.log.check.fault import FaultKind, LogFault, Where
 
 
 def check_state(state: State) -> Iterator[LogFault]:
-    """Check all rows against each other, and what is counted against what is there."""
+    """Check all rows against each other, and the counts of rows against the rows."""
     counted: Counter[int] = Counter()
     for topic in state.topics:
         for partition in topic.partitions:
@@ -51,7 +51,7 @@ def _hole(name: str, where: Where) -> LogFault:
 
 
 def _contradiction(state: State, topic: Topic, partition: Partition, row: Row) -> str:
-    """Say what is wrong with a row; nothing if nothing is."""
+    """Return the text of a fault of a row; empty if there is none."""
     if row.end_offset <= row.base_offset:
         return f"the row at offset {row.base_offset} overlaps the next, at {row.end_offset}"
     if not row.object_id:

@@ -1,4 +1,4 @@
-"""How far a check has come, and what it has found."""
+"""The progress and the report of a check."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from typing import Final
 from rookery.log.check.fault import LogFault, joined
 
 MAX_FAULTS: Final = 10_000
-"""More are counted, but not kept."""
+"""Further faults are counted but not kept."""
 
 Progress = Callable[[int, int], None]
-"""Is told of bytes that were checked, and of the sound records in them."""
+"""Receives the number of bytes checked and of sound records in them."""
 
 
 @dataclass(slots=True)
 class CheckReport:
-    """What a check has found."""
+    """The result of a check."""
 
     entry: int = 0
     """The last entry of the cluster log that was taken into account."""
@@ -26,19 +26,19 @@ class CheckReport:
     objects: int = 0
     rows: int = 0
     bytes: int = 0
-    """Bytes that rows name."""
+    """Bytes that rows reference."""
     faults: list[LogFault] = field(default_factory=list)
     notes: list[LogFault] = field(default_factory=list)
     left_out: int = 0
-    """Faults beyond those that are kept."""
+    """Number of faults that were not kept."""
 
     @property
     def is_clean(self) -> bool:
-        """Whether nothing is wrong."""
+        """Whether there are no faults."""
         return not self.faults and not self.left_out
 
     def add(self, faults: list[LogFault]) -> None:
-        """Take faults and notes in, those of neighbouring rows as one."""
+        """Add faults and notes; those of adjacent rows are joined."""
         for fault in joined(faults):
             kept = self.notes if fault.is_note else self.faults
             if len(kept) < MAX_FAULTS:

@@ -1,4 +1,4 @@
-"""The rows of a state, by the objects they lie in; packed, since there may be millions."""
+"""The rows of a state by object; packed, because there may be millions."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _INDEX_MASK: Final = (1 << _INDEX_BITS) - 1
 
 
 class OffsetSpan(NamedTuple):
-    """Offsets of a partition, whatever rows they are in."""
+    """Offsets of a partition, independent of rows."""
 
     topic_id: bytes
     partition: int
@@ -25,7 +25,7 @@ class OffsetSpan(NamedTuple):
 
 
 class PlacedRow(NamedTuple):
-    """A row, and whose it is."""
+    """A row with its topic and partition."""
 
     topic: Topic
     partition: Partition
@@ -33,19 +33,19 @@ class PlacedRow(NamedTuple):
 
     @property
     def where(self) -> Where:
-        """The offsets that it holds."""
+        """The offsets of the row."""
         row = self.row
         return Where(self.topic.name, self.partition.index, row.base_offset, row.end_offset)
 
     @property
     def span(self) -> OffsetSpan:
-        """The same, by the topic's id."""
+        """The offsets of the row, with the topic's id."""
         row = self.row
         return OffsetSpan(self.topic.id, self.partition.index, row.base_offset, row.end_offset)
 
 
 class RowTable:
-    """Some rows of one version of the state; to be used before the state moves on."""
+    """Some rows of one version of the state; valid until the state changes."""
 
     def __init__(self) -> None:
         self._partitions: list[tuple[Topic, Partition]] = []
@@ -53,7 +53,7 @@ class RowTable:
 
     @classmethod
     def of(cls, state: State, is_wanted: Callable[[int], bool] = bool) -> RowTable:
-        """Take all rows that lie in objects, or in objects of some kind."""
+        """Take all rows that are in objects, or in objects of some kind."""
         found = cls()
         for topic in state.topics:
             for partition in topic.partitions:
@@ -65,7 +65,7 @@ class RowTable:
 
     @classmethod
     def within(cls, state: State, spans: Iterable[OffsetSpan]) -> RowTable:
-        """Take the rows that have some of these offsets."""
+        """Take the rows that overlap these offsets."""
         found = cls()
         for span in spans:
             partition = state.topics.partition(span.topic_id, span.partition)
@@ -78,15 +78,15 @@ class RowTable:
 
     @property
     def objects(self) -> list[int]:
-        """The objects that they lie in: entries first, and everything in the order of writing."""
+        """The objects of the rows: entries first, and all in the order of writing."""
         return sorted(self._by_object, key=lambda one: (one > 0, abs(one)))
 
     def count(self) -> int:
-        """Return how many there are."""
+        """Return the number of rows."""
         return sum(map(len, self._by_object.values()))
 
     def in_object(self, object_id: int) -> list[PlacedRow]:
-        """Return the rows that lie in an object, in the order of their positions."""
+        """Return the rows in an object, in the order of their positions."""
         found = [self._placed(packed) for packed in self._by_object.get(object_id, ())]
         return sorted(found, key=lambda placed: placed.row.position)
 
@@ -103,7 +103,7 @@ class RowTable:
 
 
 def wheres(rows: Iterable[PlacedRow]) -> Iterator[Where]:
-    """Return the offsets of rows, those that follow each other as one, by partition."""
+    """Return the offsets of rows by partition, with consecutive ranges joined."""
     last: Where | None = None
     for where in sorted(placed.where for placed in rows):
         if last and last[:2] == where[:2] and last.end_offset == where.base_offset:

@@ -1,4 +1,4 @@
-"""Reads a segment in pieces and checks every byte of it, and of the files beside it."""
+"""Checks every byte of a segment and of its index files, in pieces."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class SegmentCheck:
         self._crc = 0
 
     async def run(self, index: bytes | None, times: bytes | None) -> AsyncIterator[LogFault]:
-        """Name every fault; of files that are not there it was told before."""
+        """Yield every fault, except missing files, which the caller reports."""
         found = None
         if times is not None:
             try:
@@ -97,7 +97,7 @@ class SegmentCheck:
             yield self._fault(self._key, "the CRC-32C in its footer is not that of its batches")
 
     def _damaged(self, layout: SegmentLayout, span: BlockSpan, damage: BatchDamage) -> LogFault:
-        """Name the block that is damaged."""
+        """Return the fault of a damaged block."""
         blocks = layout.blocks[span.first : span.stop]
         at = bisect_right(blocks, damage.position, key=lambda block: block.position) - 1
         one = layout.span(span.first + at, 0)

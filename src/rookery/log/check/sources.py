@@ -1,4 +1,4 @@
-"""Where everything lies that is checked, and how bytes of it are read."""
+"""The handles of a check, and how it reads bytes."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Bytes:
         return payload[position : position + size]
 
     async def whole(self, key: str) -> bytes | None:
-        """Return a small object of the store, None if it is not there."""
+        """Return a small object of the store, None if it does not exist."""
         try:
             return await self._store.read(key)
         except NotFound:
@@ -63,7 +63,7 @@ class Bytes:
             entries = await self._log.read(number - 1, _ENTRIES_BYTES)
         except EntriesTrimmed as error:
             raise Corrupt(f"entry {number} was trimmed, and the batches in it with it") from error
-        # Entries are asked for in their order, so what was read with one serves the next ones.
+        # Entries are requested in order, so the entries of one read serve later requests.
         self._payloads = {
             entry.number: bytes(read_entry(entry.number, entry.data).payload)  # type: ignore[arg-type] # read as a view
             for entry in entries

@@ -1,8 +1,8 @@
-"""After the machine went down: which batches the operating system never wrote.
+"""Finds batches that were lost when the machine went down.
 
-With durability "os" an acknowledged batch may have been in memory only when the machine lost its
-power. Then every batch that should be in a journal is read and checked once, and what is damaged
-becomes a gap that everybody knows of, instead of wrong bytes or an error for ever.
+With durability "os" an acknowledged batch may have been only in memory when the machine lost its
+power. Every batch that should be in a journal is then read and checked once. Damaged batches become
+a gap in the state, instead of wrong bytes or a permanent error.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ class JournalSurvey:
     def __init__(
         self, replica: Replica, files: JournalFiles, mark: Path, boot_id: Path = BOOT_ID
     ) -> None:
-        """Check nothing yet.
+        """Prepare the survey.
 
         Args:
-            replica: knows what should be there.
-            files: where it should be.
-            mark: the file that remembers which start of the machine was surveyed.
-            boot_id: where the system tells its present start; without it there is no survey.
+            replica: knows which batches should exist.
+            files: the journal files.
+            mark: the file that records the boot for which the survey was done.
+            boot_id: the file with the current boot id of the system; without it there is no survey.
         """
         self._replica = replica
         self._files = files
@@ -49,18 +49,18 @@ class JournalSurvey:
 
     @property
     def is_due(self) -> bool:
-        """Whether the machine has been started anew since journals were written here."""
+        """Whether the machine has been rebooted since journals were written here."""
         if not self._boot_id.exists():
             return False
         return self._mark.exists() and self._mark.read_text() != self._boot_id.read_text()
 
     def remember(self) -> None:
-        """Note that this start of the machine needs no survey, or has had it."""
+        """Record that this boot needs no survey, or that it was done."""
         if self._boot_id.exists():
             self._mark.write_text(self._boot_id.read_text())
 
     async def run(self) -> int:
-        """Find what is damaged and make it known; return how many records are lost."""
+        """Find damaged rows and record them as lost; return the number of lost records."""
         events: list[Message] = []
         lost = 0
         for topic, partition, row in self._rows():
@@ -98,5 +98,6 @@ class JournalSurvey:
 
 
 def _is_in_journal(row: Row) -> bool:
-    # A store has its objects on disk when it says so; entries are the cluster log's matter.
+    # A store acknowledges objects when they are durable; the cluster log is responsible for
+    # entries.
     return row.object_id > 0 and not is_stored(row.object_id)

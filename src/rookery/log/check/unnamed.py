@@ -1,4 +1,4 @@
-"""What lies in the store or in the folder and is named by nothing; nothing is read here."""
+"""Finds objects and files that nothing references, from listings alone."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ from rookery.log.read.objects import keys_of
 from rookery.store.probe import PROBES
 
 UNPLACED: Final = "_rookery/unplaced/"
-"""Where `rookery recover` keeps objects that it knows no offsets for."""
+"""Where `rookery recover` keeps objects whose offsets it does not know."""
 
-# The cluster log may live in the same store: entries, and what was trimmed.
+# The cluster log may be in the same store: entries, and the floor of the trim.
 _ENTRY: Final = re.compile(r"_rookery/log/([0-9]{20}|floor)")
 
 
 class UnnamedObject(NamedTuple):
-    """An object that nothing names, its id if its key tells one, and what is to be said of it."""
+    """An unreferenced object, its id if the key contains one, and the fault to report."""
 
     object_id: int
     fault: LogFault
 
 
 def unnamed_keys(state: State, namespace: str, keys: Iterable[str]) -> Iterator[UnnamedObject]:
-    """Find objects in the store that no row, stage or condemnation names."""
+    """Find objects in the store that no row, stage or condemnation references."""
     segments = {key for one in state.objects.segments for key in keys_of(state, namespace, one)}
     for key in keys:
         object_id = parse_object_key(key)
@@ -48,7 +48,7 @@ def unnamed_keys(state: State, namespace: str, keys: Iterable[str]) -> Iterator[
 
 
 def unnamed_journals(state: State, journals: Iterable[int]) -> Iterator[UnnamedObject]:
-    """Find journal files that no row names."""
+    """Find journal files that no row references."""
     for object_id in journals:
         if not _is_known(state, object_id):
             yield UnnamedObject(object_id, _unnamed(state, journal_name(object_id), object_id))
@@ -60,7 +60,7 @@ def _is_known(state: State, object_id: int) -> bool:
 
 def _is_expected(key: str) -> bool:
     is_entry = _ENTRY.fullmatch(key) is not None
-    # A probe under way, or what one that was killed has left: the sweeper removes it.
+    # A running probe, or the remains of a killed one, which the sweeper removes.
     is_small = key in (CLUSTER, NEWEST_SNAPSHOT) or key.startswith(PROBES)
     return is_entry or is_small or parse_snapshot_key(key) is not None
 
@@ -68,7 +68,7 @@ def _is_expected(key: str) -> bool:
 def _unnamed(state: State, key: str, object_id: int) -> LogFault:
     incarnation, _ = split_object_id(object_id)
     if incarnation in state.brokers.sequences:
-        # A live writer's newest journal is empty until its first commit, and an object is named
+        # A live writer's newest journal is empty until its first commit. An object is referenced
         # only after it was written.
         return LogFault(FaultKind.IN_FLIGHT, key, f"of process {incarnation}, which lives")
     what = "object" if is_stored(object_id) else "journal"
@@ -77,7 +77,7 @@ def _unnamed(state: State, key: str, object_id: int) -> LogFault:
 
 
 def _foreign(key: str) -> LogFault:
-    """Tell a segment that nothing names from what is no key of ours."""
+    """Distinguish an unreferenced segment from a foreign key."""
     found = parse_segment_key(key)
     if found is not None:
         where = Where(found.topic, found.partition, found.base_offset, found.base_offset)

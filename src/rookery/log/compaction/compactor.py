@@ -1,4 +1,4 @@
-"""Compacts what is due, the dirtiest partition first, and goes on where it was interrupted."""
+"""Compacts partitions that are due, dirtiest first, and resumes interrupted work."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _EMPTY: Final = Lag(0, 0)
 
 @dataclass(kw_only=True, slots=True)
 class Compactor:
-    """Plans and compacts; one partition at a time."""
+    """Plans and compacts one partition at a time."""
 
     name: ClassVar[str] = "compaction"
     replica: Proposer
@@ -45,27 +45,27 @@ class Compactor:
     next_id: Callable[[], int]
     """Returns the id of a new object in the store, of this process's incarnation."""
     limits: Callable[[Topic], CompactionLimits]
-    """A topic's settings in force."""
+    """Returns the effective settings of a topic."""
     namespace: str = "default"
-    """Begins the keys of segments."""
+    """The prefix of segment keys."""
     rewrite: RewriteSettings = field(default_factory=RewriteSettings)
-    """How large segments are, and how much is done before other upkeep has its turn."""
+    """The size of segments, and how much is done before other maintenance runs."""
     settings: CompactionSettings = field(default_factory=CompactionSettings)
     random: Random = field(default_factory=SystemRandom)
     damage: set[_Place] = field(default_factory=set)
-    """Object ids and positions of rows that could not be read; nothing behind one is compacted."""
+    """Object ids and positions of unreadable rows; nothing after such a row is compacted."""
     quarantine: Quarantine = field(init=False)
-    """Partitions that cannot be compacted, those with damaged rows included."""
+    """Partitions that cannot be compacted, including those with damaged rows."""
     _output: Output = field(init=False)
     _work: AsyncIterator[CompactionStep] | None = None
     _dirt_at_work: Dirt | None = None
     _since: dict[_Key, int] = field(default_factory=dict)
     """When a partition was first seen to be due, by the monotonic clock."""
     _times: dict[_Place, int] = field(default_factory=dict)
-    """The time of the first record in rows that were asked for it."""
+    """The time of the first record in rows for which it was read."""
 
     def __post_init__(self) -> None:
-        """Begin nothing yet."""
+        """Create the quarantine and the output."""
         self.quarantine = Quarantine(self.clock)
         publisher = Publisher(
             replica=self.replica,
@@ -77,7 +77,7 @@ class Compactor:
         self._output = Output(publisher, self.rewrite)
 
     def lag(self) -> Lag:
-        """Return what is due, and for how long it has been."""
+        """Return the backlog that is due, and for how long it has been due."""
         dirt = [one for one in self._dirt() if _key(one) in self._since]
         if not dirt:
             return _EMPTY
@@ -85,13 +85,14 @@ class Compactor:
         return Lag(sum(one.dirty_bytes for one in dirt), self.clock.monotonic_ms() - oldest)
 
     async def run(self, before_entry: int = 0) -> int:
-        """Compact what is due; return how many bytes were rewritten.
+        """Compact partitions that are due; return the number of bytes rewritten.
 
-        A large partition may take several calls: each goes on where the last one stopped.
+        A large partition may take several calls: each continues where the last one stopped.
 
         Raises:
             Unavailable: the store or the cluster log is out of reach.
-            Conflict: this process was expired, or another process has written under a key of ours.
+            Conflict: this process was expired, or another process has written under one of our
+                keys.
         """
         del before_entry  # the rewriter has moved those payloads
         done, left = 0, self.rewrite.round_bytes
@@ -109,7 +110,7 @@ class Compactor:
         return done
 
     def _begin(self, dirt: Dirt) -> bool:
-        """Begin with a partition, unless it has been compacted since it was found dirty."""
+        """Start with a partition, unless it was compacted since it was found dirty."""
         if dirt.partition.cleaned_to > dirt.start:
             return False
         task = CompactionTask(
@@ -124,7 +125,7 @@ class Compactor:
         return True
 
     async def _step(self) -> CompactionStep | None:
-        """Do a part of the work; None if that was all, or if it cannot be done."""
+        """Do one step of the work; None if the work is finished or cannot be done."""
         work, self._work = self._work, None
         dirt = self._dirt_at_work
         if work is None or dirt is None:
@@ -147,7 +148,7 @@ class Compactor:
         self._work = work
         return step
 
-    # What is due.
+    # Partitions that are due.
 
     def _dirt(self) -> list[Dirt]:
         now = self.clock.now_ms()
@@ -164,7 +165,7 @@ class Compactor:
         return found
 
     async def _due(self) -> list[Dirt]:
-        """Find what is due, and note since when."""
+        """Find partitions that are due, and record since when."""
         self._forget()
         due: list[Dirt] = []
         for dirt in self._dirt():
@@ -183,7 +184,7 @@ class Compactor:
         return is_due(dirt, limits, self.settings, self.clock.now_ms() - oldest)
 
     async def _first_time(self, row: Row) -> int:
-        """Return the time of a row's first batch: the row itself knows the highest only."""
+        """Return the time of a row's first batch: the row itself has only the highest time."""
         place = row.object_id, row.position
         if row.is_append_time or not row.object_id:
             return row.max_timestamp
@@ -192,7 +193,7 @@ class Compactor:
                 data = await self.read(row.object_id, body(row)[0], batches.HEADER_SIZE)
                 header = BatchHeader._make((*batches.FIELDS.unpack_from(data), 0))
             except (Error, ValueError):
-                return row.max_timestamp  # whoever compacts it finds out what is wrong
+                return row.max_timestamp  # the compaction itself reports the error
             is_appended = header.timestamp_type is TimestampType.LOG_APPEND_TIME
             self._forget_times()
             self._times[place] = header.max_timestamp if is_appended else header.base_timestamp
@@ -202,10 +203,10 @@ class Compactor:
         rows = self.replica.state.objects.rows
         self._times = {one: time for one, time in self._times.items() if rows.get(one[0])}
 
-    # What is wrong.
+    # Failures.
 
     def _forget(self) -> None:
-        """Drop the cases of topics that are gone, and damage in objects that nothing lives in."""
+        """Drop cases of deleted topics, and damage in objects without live data."""
         topics, rows = self.replica.state.topics.by_id, self.replica.state.objects.rows
         self.damage.difference_update([one for one in self.damage if not rows.get(one[0])])
         self.quarantine.keep(
@@ -213,7 +214,7 @@ class Compactor:
         )
 
     async def _report(self, error: UnreadableRowError, dirt: Dirt) -> None:
-        """Report damage, unless the row has moved meanwhile: then the old place may be gone."""
+        """Report damage, unless the row was moved meanwhile: its old object may be deleted."""
         await self.replica.barrier()
         one = error.refined
         partition, row = one.partition, one.row

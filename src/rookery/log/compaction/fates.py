@@ -1,4 +1,4 @@
-"""Which batches are part of an aborted transaction: they go, and count for no key."""
+"""Detects batches of aborted transactions, which are removed and count for no key."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from rookery.records.batch import BatchHeader
 
 
 class Fates:
-    """The aborted transactions of a partition, as far as all are decided."""
+    """The aborted transactions of a partition in the range where all are decided."""
 
     def __init__(self, aborted: Iterable[AbortedTransaction] = ()) -> None:
         self._markers: set[int] = set()
         self._firsts: dict[int, list[int]] = {}
         self._lasts: dict[int, list[int]] = {}
-        # In the order of their markers: those of one producer follow each other.
+        # In the order of their markers: those of one producer do not overlap.
         for one in aborted:
             self._markers.add(one.last_offset)
             self._firsts.setdefault(one.producer_id, []).append(one.first_offset)
@@ -32,7 +32,7 @@ class Fates:
         return index >= 0 and header.base_offset < self._lasts[header.producer_id][index]
 
     def is_listed(self, marker: BatchHeader) -> bool:
-        """Whether readers get to know of the transaction that a marker ends."""
+        """Whether fetches list the aborted transaction that a marker ends."""
         return marker.base_offset in self._markers
 
 

@@ -1,4 +1,4 @@
-"""Compacted segments on their way into the log, in the place of the rows read."""
+"""Writes compacted segments to the log in place of the rows that were read."""
 
 from __future__ import annotations
 
@@ -20,16 +20,17 @@ class Output:
     async def publish(
         self, source: CapturedRange, cleaned_to: int, compacted_to: int
     ) -> int | None:
-        """Write a segment in the place of a range; return its size, None if that had changed.
+        """Replace a range by a segment; return its size, or None if the range had changed.
 
         Args:
-            source: what stays of the range.
+            source: the records of the range that are kept.
             cleaned_to: the offset up to which the partition is compacted with this segment.
-            compacted_to: the offset up to which it will be.
+            compacted_to: the offset up to which it will be compacted.
 
         Raises:
             Unavailable: the store or the cluster log is out of reach.
-            Conflict: this process was expired, or another process has written under a key of ours.
+            Conflict: this process was expired, or another process has written under one of our
+                keys.
         """
         publisher = self.publisher
         birth = publisher.birth()

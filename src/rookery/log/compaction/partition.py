@@ -1,11 +1,12 @@
-"""One partition's compaction, in steps: the dirty part into the map, then all of it rewritten.
+"""Compacts one partition in steps: builds the map of the dirty part, then rewrites all rows.
 
     pass one   cleaned_to ──► bound: the last offset of every key      (full: it ends there)
-    pass two   first row ──► end of the map: what stays, packed into segments, in their order
+    pass two   first row ──► end of the map: kept records, packed into segments, in their order
 
-Every segment counts by an event of its own, and only if its rows are still those that were read;
-the first one that does not ends the work. So whatever is below a segment has been compacted against
-the same map or a later one, and a tombstone never goes before what it deletes.
+Every segment takes effect by its own event, and only if its rows are still those that were read.
+The first segment that does not take effect ends the work. Everything below a segment has therefore
+been compacted against the same map or a later one, and a tombstone is never removed before the
+records that it deletes.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ REMOVED_RECORDS: Final = metrics.counter(
 
 
 class CompactionStep(NamedTuple):
-    """A part of the work that is done."""
+    """A finished part of the work."""
 
     read: int
     """Bytes that were read."""
@@ -55,7 +56,7 @@ class CompactionStep(NamedTuple):
 
 
 class CompactionTask(NamedTuple):
-    """What is to be done, and with which means."""
+    """The work to do, and its parameters."""
 
     dirt: Dirt
     now_ms: int
@@ -66,7 +67,7 @@ class CompactionTask(NamedTuple):
 
 @dataclass(slots=True)
 class _Group:
-    """Rows that become one segment, and what stays of them."""
+    """Rows that become one segment, and the records kept."""
 
     rows: list[Row] = field(default_factory=list)
     kept: list[SiftedBatches] = field(default_factory=list)
@@ -84,7 +85,7 @@ class _Group:
         self.kept.append(kept)
 
     def is_as_before(self, cleaned_to: int) -> bool:
-        """Whether this is one segment that has been compacted before and does not change."""
+        """Whether this is one segment that was compacted before and does not change."""
         return (
             len(self.rows) == 1
             and self.rows[0].is_segment
@@ -94,7 +95,7 @@ class _Group:
 
 
 class PartitionCompaction:
-    """The compaction of one partition; rows may move meanwhile, and more may come."""
+    """The compaction of one partition; rows may be moved or added meanwhile."""
 
     def __init__(self, task: CompactionTask, output: Output, read: Read) -> None:
         self._task = task
@@ -104,12 +105,12 @@ class PartitionCompaction:
         most = SLOT_BYTES * (offsets + offsets // 4 + _SPARE_SLOTS)
         self._last = OffsetMap(min(task.map_bytes, most), task.seed)
         self._end = task.dirt.start
-        # All that is compacted is decided, so this list is complete whatever comes.
+        # All transactions below the bound are decided, so this list is complete.
         partition = task.dirt.partition
         self._fates = Fates(within(partition.aborted, partition.log_start, task.dirt.bound))
 
     async def run(self) -> AsyncIterator[CompactionStep]:
-        """Do the work, as far as it is asked for.
+        """Do the work, as far as the iterator is consumed.
 
         Raises:
             UnreadableRowError: a row cannot be read.
@@ -129,7 +130,7 @@ class PartitionCompaction:
             yield step
 
     def _partition(self) -> tuple[Topic, Partition] | None:
-        """Look the partition up: it may be gone."""
+        """Look up the partition, which may have been deleted."""
         topics = self._output.publisher.replica.state.topics
         topic = topics.by_id.get(self._task.dirt.topic.id)
         partition = topics.partition(self._task.dirt.topic.id, self._task.dirt.partition.index)
@@ -164,7 +165,7 @@ class PartitionCompaction:
         while offset < self._end and (found := self._partition()):
             rows = stretch(found[1], offset, self._end, segment_bytes)
             if not rows or rows[0].base_offset != offset:
-                break  # the log was cut off at its beginning
+                break  # the beginning of the log was deleted
             kept = await self._sift(found[1], rows)
             offset = rows[-1].end_offset
             yield _read_step(rows)
@@ -181,7 +182,7 @@ class PartitionCompaction:
             yield step
 
     def _is_good(self, group: _Group) -> bool:
-        """Whether a segment stays as it is; smaller ones may still be joined with others."""
+        """Whether to keep a segment unchanged; smaller ones may still be joined with others."""
         half = self._output.settings.segment_bytes // 2
         return group.size >= half and group.is_as_before(self._task.dirt.start)
 
@@ -199,14 +200,14 @@ class PartitionCompaction:
         return kept
 
     async def _publish(self, group: _Group) -> CompactionStep | None:
-        """Put a segment in the place of a group; None if one of its rows is not there any more."""
+        """Replace a group by a segment; None if one of its rows has changed."""
         if group.is_as_before(self._task.dirt.start):
             return CompactionStep(0)
         found = self._partition()
         source = _captured(*found, group) if found else None
         if source is None:
             return None
-        # Mark where it ends, but not beyond what the map knows: a row may reach further.
+        # Set cleaned_to to its end, but not beyond the end of the map: a row may reach further.
         size = await self._output.publish(source, min(group.end_offset, self._end), self._end)
         if size is None:
             return None
@@ -216,7 +217,7 @@ class PartitionCompaction:
 
 
 def _captured(topic: Topic, partition: Partition, group: _Group) -> CapturedRange | None:
-    """Name the rows of a group, if they are still what was read."""
+    """Return the rows of a group, if they are still those that were read."""
     span = partition.span(group.rows[0].base_offset, group.end_offset)
     if span is None or [partition.row(index) for index in span] != group.rows:
         return None

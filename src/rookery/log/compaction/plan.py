@@ -1,11 +1,12 @@
-"""Which partitions are to be compacted, and how far: from the state alone.
+"""Plans which partitions to compact, and how far, from the state alone.
 
     │ clean: one record a key │ dirty │ too young, still growing, or held by a pin │
     log start            cleaned_to  bound                  next offset
 
-A partition is due when its dirty part is large enough against the whole (`min.cleanable.dirty.
-ratio`), or has waited for `max.compaction.lag.ms`. What Kafka leaves in its active segment waits
-here too: less than `segment.bytes`, or than the smallest worth a rewrite, until `segment.ms`.
+A partition is due when its dirty part is large enough compared to the whole
+(`min.cleanable.dirty.ratio`), or has waited for `max.compaction.lag.ms`. A part that Kafka would
+leave in its active segment waits here too, until `segment.ms`: less than `segment.bytes`, or less
+than the minimum worth a rewrite.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ _NEVER: Final = (1 << 63) - 1
 
 
 class CompactionLimits(Protocol):
-    """What compaction needs to know of a topic's settings; times in milliseconds."""
+    """The settings of a topic that compaction needs; times in milliseconds."""
 
     @property
     def is_compacted(self) -> bool:
@@ -31,23 +32,23 @@ class CompactionLimits(Protocol):
 
     @property
     def min_compaction_lag_ms(self) -> int:
-        """Records younger than this stay as they are."""
+        """Records younger than this are not compacted."""
 
     @property
     def max_compaction_lag_ms(self) -> int:
-        """Records that have waited for so long are compacted, however few."""
+        """Records that have waited for this long are compacted, even if there are few."""
 
     @property
     def min_cleanable_dirty_ratio(self) -> float:
-        """The part of the log that must be dirty."""
+        """The minimum dirty part of the log."""
 
     @property
     def delete_retention_ms(self) -> int:
-        """How long a tombstone stays after its first compaction."""
+        """How long a tombstone is kept after its first compaction."""
 
     @property
     def segment_bytes(self) -> int:
-        """What Kafka would leave in its active segment."""
+        """The bytes that Kafka would leave in its active segment."""
 
     @property
     def segment_ms(self) -> int:
@@ -55,7 +56,7 @@ class CompactionLimits(Protocol):
 
 
 class Dirt(NamedTuple):
-    """What there is to compact in a partition."""
+    """The part of a partition that can be compacted."""
 
     topic: Topic
     partition: Partition
@@ -75,11 +76,11 @@ class Dirt(NamedTuple):
 
 
 Damage = Collection[tuple[int, int]]
-"""Where rows lie that cannot be read: object ids and positions."""
+"""Rows that cannot be read: object ids and positions."""
 
 
 def last_stable_offset(partition: Partition) -> int:
-    """Return the offset below which every record's fate is decided."""
+    """Return the offset below which every transaction is decided."""
     return partition.last_stable_offset
 
 
@@ -92,7 +93,7 @@ def dirt_of(
     if first < len(bases) and partition.row(first).end_offset <= start:
         first += 1
     if first == len(bases) or _is_damaged(partition, range(first), damage):
-        # What is damaged may come back with a record that has been overwritten since.
+        # A damaged row may be restored with a record that has been overwritten since.
         return None
     held = topic.held_from(partition.index, now_ms)
     stop = first
@@ -125,7 +126,7 @@ def is_due(dirt: Dirt, limits: CompactionLimits, settings: CompactionSettings, a
 
 
 def has_max_lag(limits: CompactionLimits) -> bool:
-    """Whether a topic bounds how long a record may wait."""
+    """Whether a topic limits how long a record may wait."""
     return limits.max_compaction_lag_ms < _NEVER
 
 
@@ -140,7 +141,7 @@ def _may_go(
         return False
     if limits.min_compaction_lag_ms > 0 and age_ms < limits.min_compaction_lag_ms:
         return False
-    # The last row grows while producers write, and a rewrite of it would be void.
+    # The last row grows while producers write, which would void a rewrite of it.
     is_tail = index == len(partition.base_offsets) - 1 and not row.kind & _FINAL
     return not is_tail or age_ms >= limits.max_compaction_lag_ms
 

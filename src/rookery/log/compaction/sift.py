@@ -1,11 +1,12 @@
-"""Batches through the sieve: what stays of them, byte for byte where nothing goes.
+"""Filters batches for compaction; unchanged batches are kept byte for byte.
 
-A batch of which some records go is built again around the rest: its offsets, its producer and its
-codec stay what they were. The first compaction that meets tombstones writes into their batch until
-when they stay, as Kafka does since KIP-534: attribute bit 6 is set, the base timestamp is that
-time, and the records' timestamps count from there.
+A batch that loses some of its records is rebuilt with the rest. Its offsets, its producer and its
+codec are preserved. The first compaction that finds tombstones records in their batch how long they
+are kept, as Kafka does since KIP-534: attribute bit 6 is set, the base timestamp is that time, and
+the records' timestamps are relative to it.
 
-Records of aborted transactions go at once. Nothing is looked at whose transaction is still open.
+Records of aborted transactions are removed immediately. Batches of open transactions are not
+examined.
 """
 
 from __future__ import annotations
@@ -30,28 +31,28 @@ log = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class SiftedBatches:
-    """What stays of a stretch."""
+    """The part of a stretch that is kept."""
 
     data: list[bytes] = field(default_factory=list)
-    """Batches, those of a piece one behind the other."""
+    """Batches, joined for each piece."""
     size: int = 0
     removed: int = 0
-    """Records that went."""
+    """The number of records removed."""
     is_changed: bool = False
-    """Whether anything else than the last batch, if that was empty already, went or was rebuilt."""
+    """Whether a batch was removed or rebuilt, other than a last batch that was already empty."""
     gone: BatchHeader | None = None
-    """The last batch, if nothing of it stays."""
+    """The last batch, if nothing of it is kept."""
 
 
 class _Batch(NamedTuple):
-    """What stays of a batch: its bytes, None if nothing does; and how many records went."""
+    """The kept bytes of a batch, None if nothing is kept, and the number of records removed."""
 
     data: memoryview | bytes | None
     removed: int
 
 
 class NotedPiece(NamedTuple):
-    """How far a piece was taken into the map."""
+    """How far a piece was added to the map."""
 
     end_offset: int
     is_full: bool
@@ -60,7 +61,7 @@ class NotedPiece(NamedTuple):
 def note(
     last: OffsetMap, piece: BatchPiece, start: int, until: int, fates: Fates = NONE
 ) -> NotedPiece:
-    """Take the keys of a piece's batches into the map: those from `start` on and before `until`."""
+    """Add the keys of a piece's batches to the map: those from `start` on and before `until`."""
     end = start
     for header in piece.headers:
         if header.last_offset < start or header.base_offset >= until:
@@ -76,32 +77,32 @@ def _note_batch(last: OffsetMap, piece: BatchPiece, header: BatchHeader) -> bool
     try:
         return last.note(records.payload(piece.data, header), header)
     except (ApiError, Corrupt) as error:
-        # Its checksum is right, so this is what its producer sent: it stays, and is told once.
+        # Its checksum is right, so the producer sent it like this. It is kept and reported once.
         log.warning("the batch at offset %d is not compacted: %s", header.base_offset, error)
         return True
 
 
 @dataclass(frozen=True, slots=True)
 class Sieve:
-    """What decides whether a record stays."""
+    """Decides whether a record is kept."""
 
     last: OffsetMap
     end: int
-    """The offset up to which the map knows the keys; what lies beyond stays."""
+    """The offset up to which the map knows the keys; later records are kept."""
     now_ms: int
     delete_retention_ms: int
     fates: Fates = NONE
-    """Which transactions were aborted."""
+    """The aborted transactions."""
 
     def sift(self, piece: BatchPiece, kept: SiftedBatches) -> None:
-        """Add what stays of a piece."""
+        """Add the kept part of a piece."""
         parts: list[Buffer] = []
         for header in piece.headers:
             if kept.gone is not None and not kept.gone.record_count:
                 kept.is_changed = True  # an empty batch that is not the last one
             data, removed = self._batch(piece, header)
             kept.removed += removed
-            # A view is the batch as it was, bytes were built anew.
+            # A view is the unchanged batch; bytes were rebuilt.
             kept.is_changed = kept.is_changed or removed > 0 or isinstance(data, bytes)
             kept.gone = header if data is None else None
             if data is not None:
@@ -121,14 +122,14 @@ class Sieve:
         try:
             return self._records(whole, piece, header)
         except (ApiError, Corrupt):
-            return whole  # `note` has told of it, or did when it was new
+            return whole  # `note` has reported it, now or when it was new
 
     def _is_done(self, piece: BatchPiece, header: BatchHeader) -> bool:
-        """Whether a marker may go: it says nothing once no reader waits for it.
+        """Whether a marker may be removed, because no reader needs it any more.
 
-        That of an abort stays while fetches list the transaction, since readers skip its producer
-        up to there. Compaction that has passed the marker takes the transaction off the list; the
-        next one takes the marker.
+        An abort marker is kept while fetches list the transaction, since readers skip its producer
+        up to the marker. Compaction that has passed the marker removes the transaction from the
+        list. The next compaction removes the marker.
         """
         if header.max_timestamp + self.delete_retention_ms > self.now_ms:
             return False
@@ -159,7 +160,7 @@ class Sieve:
 
 
 def empty(header: BatchHeader) -> bytes:
-    """Make a batch without records in the place of one that had some: its offsets stay covered."""
+    """Return a batch without records in place of one that had some, to cover its offsets."""
     kept = batches.LOG_APPEND_TIME | batches.TRANSACTIONAL
     new = header._replace(
         attributes=header.attributes & kept, base_timestamp=batches.NO_TIMESTAMP, record_count=0
@@ -168,7 +169,7 @@ def empty(header: BatchHeader) -> bytes:
 
 
 def spread(all_kept: Iterable[SiftedBatches]) -> Iterator[bytes]:
-    """Yield what stays of all stretches, and an empty batch at the end if nothing of it does."""
+    """Yield the kept batches of all stretches, and an empty one if the last batch was removed."""
     gone: BatchHeader | None = None
     for kept in all_kept:
         yield from kept.data

@@ -1,4 +1,4 @@
-"""Rows of a partition as batches in their final form, a few MiB at a time."""
+"""Reads rows of a partition as batches in their final form, a few MiB at a time."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from rookery.records.expectation import OffsetRule
 from rookery.records.scan import corrupt
 
 STRETCH_BYTES: Final = 8 * 1024 * 1024
-"""What is read and looked through at once."""
+"""The number of bytes read and examined at a time."""
 _STRETCH_ROWS: Final = 10_000
 
 
@@ -30,7 +30,7 @@ class BatchPiece(NamedTuple):
 
 
 class UnreadableRowError(Exception):
-    """A row whose bytes are not there, or wrong, or out of reach."""
+    """The bytes of a row are missing, wrong, or out of reach."""
 
     def __init__(self, refined: RefinedRow) -> None:
         super().__init__(str(refined.error))
@@ -38,9 +38,9 @@ class UnreadableRowError(Exception):
 
 
 def stretch(partition: Partition, offset: int, until: int, max_bytes: int) -> list[Row]:
-    """Return the rows from the one with an offset on that are read together: a segment, or rows.
+    """Return rows that are read together, from an offset on: a segment, or several rows.
 
-    None of them begins at `until` or beyond. They are no more than `max_bytes`, or one.
+    No row begins at `until` or after it. There is one row, or rows of at most `max_bytes`.
     """
     found: list[Row] = []
     size = 0
@@ -61,7 +61,7 @@ async def pieces(read: Read, partition: Partition, rows: list[Row]) -> AsyncIter
     """Read a stretch and check it.
 
     Raises:
-        UnreadableRowError: with the row; nothing that came before may be used then.
+        UnreadableRowError: with the row; the pieces returned before must not be used then.
     """
     if rows[0].is_segment and rows[0].object_id:
         async for piece in _segment(read, partition, rows[0]):
@@ -77,7 +77,7 @@ async def pieces(read: Read, partition: Partition, rows: list[Row]) -> AsyncIter
 
 
 async def _segment(read: Read, partition: Partition, row: Row) -> AsyncIterator[BatchPiece]:
-    """Read a segment from end to end, and only then know that it is what was written."""
+    """Read a whole segment; only the end of the read proves that it is intact."""
     begin, end = body(row)
     crc = 0
     try:

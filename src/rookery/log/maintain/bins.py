@@ -1,4 +1,4 @@
-"""Finds and deletes objects, whatever they are: journal files, shared objects, segments."""
+"""Finds and deletes objects of every kind: journal files, shared objects, segments."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ from rookery.log.read.objects import keys_of
 from rookery.store.port import Store
 from rookery.store.probe import PROBES
 
-# Longer than a probe can take, on a busy machine, too: without its object it refuses the store.
+# Longer than a probe can take, even on a busy machine. A probe without its object rejects the
+# store.
 _PROBE_MS: Final = 20_000
 
 
@@ -36,14 +37,14 @@ class ObjectBin:
         namespace: str,
         clock: Clock | None = None,
     ) -> None:
-        """Delete nothing yet.
+        """Prepare to find and delete objects.
 
         Args:
             journals: the folder of journal files; None if there are none.
-            store: where all else lies.
-            state: knows what segments are called.
-            namespace: begins the keys of segments.
-            clock: tells how long something has been there.
+            store: stores all other objects.
+            state: returns the state, which knows the names of segments.
+            namespace: the prefix of segment keys.
+            clock: measures how long a probe object has existed.
         """
         self._journals = journals
         self._store = store
@@ -53,7 +54,7 @@ class ObjectBin:
         self._probes: dict[str, int] = {}
 
     async def found(self) -> list[int]:
-        """Return the ids of all journals and shared objects that are there."""
+        """Return the ids of all journals and shared objects that exist."""
         await self._remove_probes()
         names = await asyncio.to_thread(_names, self._journals) if self._journals else []
         keys = [item.key for item in await self._store.list(OBJECTS)]
@@ -61,7 +62,7 @@ class ObjectBin:
         return [one for one in ids if one is not None]
 
     async def _remove_probes(self) -> None:
-        """Remove what probes of killed processes have left; one under way must not be disturbed."""
+        """Remove probe objects of killed processes; a running probe must not be disturbed."""
         now = self._clock.monotonic_ms()
         found = {item.key for item in await self._store.list(PROBES)}
         self._probes = {key: self._probes.get(key, now) for key in found}
@@ -71,10 +72,10 @@ class ObjectBin:
                 del self._probes[key]
 
     async def delete(self, object_id: int) -> None:
-        """Delete an object and what lies beside it; that it is gone already is no error.
+        """Delete an object and the files that belong to it; a missing object is no error.
 
         Raises:
-            Unavailable: the store, or the operating system, refused.
+            Unavailable: the store or the operating system refused.
         """
         if is_stored(object_id):
             for key in keys_of(self._state(), self._namespace, object_id):

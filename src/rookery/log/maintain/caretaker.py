@@ -1,9 +1,9 @@
-"""One round of upkeep after the other: what one process does for the log of all.
+"""The caretaker: rounds of maintenance that one process does for the log of all brokers.
 
     retention ──► merges and segments ──► compaction ──► snapshot, trim ──► sweep
 
-Every step proposes events and does nothing that an event does not allow: two processes that both
-take themselves for the caretaker cost work, and harm nothing.
+Every step proposes events and does only what an applied event allows. Two processes that both act
+as the caretaker waste work but do no harm.
 """
 
 from __future__ import annotations
@@ -26,21 +26,21 @@ from rookery.store.wrappers import counts
 
 
 class RewriteWorker(Protocol):
-    """A worker that moves batches into better places."""
+    """A worker that moves batches into better objects."""
 
     name: ClassVar[str]
-    """The step of a round that it does."""
+    """The name of the step that it performs in a round."""
     quarantine: Quarantine
-    """What it cannot process."""
+    """The items that it cannot process."""
 
     async def run(self, before_entry: int) -> int:
-        """Do what there is to do; return how many bytes were rewritten.
+        """Do the pending work and return the number of bytes rewritten.
 
-        No payload of an entry up to `before_entry` stays in its entry.
+        Payloads of entries up to `before_entry` are all moved out of their entries.
         """
 
     def lag(self) -> Lag:
-        """Return what waits."""
+        """Return the backlog."""
 
 
 @dataclass(slots=True)
@@ -62,15 +62,15 @@ class CareRound:
     quarantined: int = 0
     """Partitions, objects, rows and steps that cannot be processed at the moment."""
     problems: list[str] = field(default_factory=list)
-    """What these are, and why; the first ones if there are many."""
+    """Descriptions of these items with their reasons; only the first ones if there are many."""
 
     def as_json(self) -> dict[str, object]:
-        """Return it for the broker that keeps this caretaker."""
+        """Return it for the broker that runs this caretaker."""
         return asdict(self)
 
 
 class Caretaker:
-    """Makes the rounds."""
+    """Runs maintenance rounds."""
 
     def __init__(
         self,
@@ -80,7 +80,7 @@ class Caretaker:
         clock: Clock,
         settings: CareSettings,
     ) -> None:
-        """Be ready for rounds; `employ` brings those who do the work in."""
+        """Prepare for rounds; `employ` sets the workers."""
         self._replica = replica
         self._log = cluster_log
         self._store = store
@@ -88,7 +88,7 @@ class Caretaker:
         self._settings = settings
         self._rewriters: list[RewriteWorker] = []
         self._steps = Quarantine(clock)
-        # Not what is applied: a process that is restarted often would never write a snapshot.
+        # Not the applied entry: a process that restarts often would never write a snapshot.
         self.snapshot = replica.opened_at
         """The entry of the newest snapshot."""
         self._confirmed = 0
@@ -98,26 +98,26 @@ class Caretaker:
         self._topics_seen = self._topics()
 
     def employ(self, retention: Retention, sweeper: Sweeper, *rewriters: RewriteWorker) -> None:
-        """Name who does the work."""
+        """Set the workers."""
         self._retention = retention
         self._sweeper = sweeper
         self._rewriters = list(rewriters)
 
     def confirm(self, snapshot: int) -> None:
-        """Learn that another process has read a snapshot back: entries may be trimmed behind it."""
+        """Record that another process has read a snapshot back; entries up to it may be trimmed."""
         self._confirmed = max(self._confirmed, snapshot)
 
     async def is_behind(self) -> bool:
-        """Read on, and say whether a snapshot cannot wait until the next round."""
+        """Catch up with the log and return whether a snapshot is due before the next round."""
         await self._replica.barrier()
         return self._is_snapshot_due()
 
     async def round(self) -> CareRound:
-        """Do once what there is to do; a step that fails does not stop the others.
+        """Do one round of maintenance; a step that fails does not stop the others.
 
         Raises:
             Unavailable: the cluster log is out of reach.
-            Fenced: the cluster has expired this process.
+            IncarnationFenced: the cluster has expired this process.
         """
         done = CareRound()
         await self._replica.barrier()
@@ -128,7 +128,7 @@ class Caretaker:
                 self._settings.producer_expiration_ms
             )
         is_snapshot_due = self._is_snapshot_due()
-        # Entries can be trimmed up to the first whose payload somebody still reads there.
+        # Entries can be trimmed up to the first one whose payload is still referenced.
         before = self._replica.state.applied if is_snapshot_due else 0
         for rewriter in self._rewriters:
             with self._step(rewriter.name):
@@ -149,7 +149,7 @@ class Caretaker:
         return done
 
     def _step(self, name: str) -> AbstractContextManager[None]:
-        """Note why a step failed, and go on with the next one."""
+        """Record why a step failed and continue with the next step."""
         return self._steps.guard((name,), f"upkeep: {name}", passes=(IncarnationFenced,))
 
     def _report(self, done: CareRound) -> None:
@@ -166,7 +166,7 @@ class Caretaker:
     def _is_snapshot_due(self) -> bool:
         settings, replica = self._settings, self._replica
         if self._steps.holds(("snapshot",)):
-            return False  # the last one failed: without a pause, round would follow round
+            return False  # the last one failed: without a pause, rounds would follow without end
         if replica.state.applied - self.snapshot >= settings.snapshot_entries:
             return True
         if replica.log_bytes - self._snapshot_bytes >= settings.snapshot_bytes:
@@ -175,7 +175,7 @@ class Caretaker:
         return age >= settings.snapshot_age_ms and self._is_snapshot_wanted()
 
     def _is_snapshot_wanted(self) -> bool:
-        """Whether somebody waits for it: objects to be deleted, topics that nothing else tells."""
+        """Whether a snapshot is needed: objects wait for deletion, or topics have changed."""
         condemned = self._replica.state.objects.condemned
         is_awaited = any(entry > self.snapshot for entry in condemned.values())
         return is_awaited or self._topics() != self._topics_seen
@@ -194,7 +194,7 @@ class Caretaker:
         self._topics_seen = topics
 
     async def _trim(self) -> None:
-        """Let go of the entries that a confirmed snapshot covers and nobody reads batches from."""
+        """Trim entries that a confirmed snapshot covers and whose payloads are not referenced."""
         oldest_payload = self._replica.state.objects.oldest_payload
         before = min(self._confirmed + 1, oldest_payload or self._confirmed + 1)
         if before > self._trimmed:

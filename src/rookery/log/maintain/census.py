@@ -1,10 +1,10 @@
-"""What a plan is made from: rows in no segment, and what is in each object, and since when.
+"""The input of a plan: rows outside segments, and the contents and age of each object.
 
-Rows are looked at in their columns, all of them at every plan: nothing is made for each row.
+Every plan scans all rows by column. No object is created for each row.
 
-Times of records are whatever producers say, in the past or the future. How long something has
-waited is therefore measured by when it was first seen here. A `Census` remembers that from one plan
-to the next.
+Timestamps of records are set by producers and may be in the past or in the future. The waiting time
+is therefore measured from when data was first seen here. A `Census` keeps these times between
+plans.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from rookery.formats.segment import FOOTER_BYTES, HEADER_BYTES, MAX_MESSAGES, MA
 from rookery.records.batch import HEADER_SIZE
 
 RANGE_ROWS: Final = 1000
-"""Rows of one range: it goes into one event, and its new rows are never more than the old ones."""
+"""Rows of one range: it fits into one event and never produces more rows than it replaces."""
 
 Damage: TypeAlias = Collection[tuple[int, int]]
-"""Where rows lie that cannot be read: object ids and positions."""
+"""Rows that cannot be read: object ids and positions."""
 
 _MOST_BYTES: Final = MAX_SEGMENT_BYTES - HEADER_BYTES - FOOTER_BYTES
 _FINAL: Final = int(RowKind.FINAL)
@@ -30,7 +30,7 @@ _IS_SEGMENT: Final = bytes(bool(kind & RowKind.SEGMENT) for kind in range(256))
 
 
 class Tally:
-    """What one look at the rows has found in an object; segments and claimed rows left out."""
+    """The contents of an object in one scan of the rows, without segments and claimed rows."""
 
     __slots__ = ("busy", "bytes", "end", "is_final", "low", "rows", "top")
 
@@ -40,14 +40,14 @@ class Tally:
         self.busy = 0
         """Bytes of partitions that will have a segment soon."""
         self.low = self.top = position
-        """Where the first and the last row begin."""
+        """The positions of the first and the last row."""
         self.end = position
         self.is_final = is_final
         """Whether it is a merged object."""
 
 
 class _Known:
-    """What is remembered of an object."""
+    """The history of an object."""
 
     __slots__ = ("data_ms", "end", "end_ms", "first_ms", "low", "low_ms", "peak")
 
@@ -58,52 +58,52 @@ class _Known:
 
 
 class Census:
-    """Since when objects have been known, and how much has lived in them at most."""
+    """When objects were first seen, and the most bytes that were live in them."""
 
     def __init__(self) -> None:
         self._known: dict[int, _Known] = {}
 
     def observe(self, tallies: Mapping[int, Tally], now_ms: int) -> None:
-        """Take note of a look at all rows; what it has not found is forgotten."""
+        """Record a scan of all rows; objects that it did not find are dropped."""
         known = self._known
         self._known = {one: known.get(one) or _Known(now_ms) for one in tallies}
         for object_id, tally in tallies.items():
             found = self._known[object_id]
             found.peak = max(found.peak, tally.bytes)
             if tally.low != found.low:
-                # What was first is gone: the rest came later.
+                # The first row was removed: the remaining rows are younger.
                 found.low, found.low_ms = tally.low, now_ms
             if tally.end > found.end:
                 found.end, found.end_ms = tally.end, now_ms
 
     def adopt(self, object_id: int, inputs: Iterable[int], now_ms: int) -> None:
-        """Let the data of a new object be as old as that of the objects it was made of."""
+        """Set the age of a new object's data to that of the objects it was made of."""
         ages = [self.waiting_ms(one, now_ms) for one in inputs]
         found = self._known.setdefault(object_id, _Known(now_ms))
         found.data_ms = now_ms - max(ages, default=0)
 
     def age_ms(self, object_id: int, now_ms: int) -> int:
-        """Return how long an object has been known."""
+        """Return how long ago an object was first seen."""
         found = self._known.get(object_id)
         return now_ms - found.first_ms if found else 0
 
     def waiting_ms(self, object_id: int, now_ms: int) -> int:
-        """Return how long the oldest data in an object have been known, here or before."""
+        """Return how long the oldest data in an object has been known, here or in earlier ones."""
         found = self._known.get(object_id)
         return now_ms - min(found.data_ms, found.low_ms) if found else 0
 
     def unmoved_ms(self, object_id: int, now_ms: int) -> int:
-        """Return for how long the first row of an object has been the first."""
+        """Return how long the first row of an object has been the first."""
         found = self._known.get(object_id)
         return now_ms - found.low_ms if found else 0
 
     def quiet_ms(self, object_id: int, now_ms: int) -> int:
-        """Return for how long nothing was added at an object's end."""
+        """Return how long nothing has been appended to an object."""
         found = self._known.get(object_id)
         return now_ms - found.end_ms if found else 0
 
     def peak(self, object_id: int) -> int:
-        """Return how many bytes lived in an object at most."""
+        """Return the most bytes that were live in an object."""
         found = self._known.get(object_id)
         return found.peak if found else 0
 
@@ -120,7 +120,7 @@ def count_rows(
         partition.kinds[at],
         strict=True,
     )
-    # For every row that is in no segment, each time: kept plain, since calls would cost more.
+    # This loop runs for every row outside segments in each plan. It avoids calls, which cost more.
     for object_id, position, size, kind in columns:
         if not object_id:
             continue  # its bytes are lost
@@ -139,7 +139,7 @@ def count_rows(
 
 
 def loose_runs(partition: Partition, damage: Damage = ()) -> Iterator[range]:
-    """Find the rows that lie one behind the other and in no segment."""
+    """Find runs of consecutive rows that are in no segment."""
     taken = partition.kinds.tobytes().translate(_IS_SEGMENT)
     if damage:
         taken = _with_damage(partition, taken, damage)
@@ -152,7 +152,7 @@ def loose_runs(partition: Partition, damage: Damage = ()) -> Iterator[range]:
 
 
 def may_grow(partition: Partition, index: int) -> bool:
-    """Whether a row is a partition's last and is in a journal, so that batches may join it."""
+    """Whether a row is the partition's last and in a journal, so that batches may join it."""
     object_id = partition.objects[index]
     return (
         index == len(partition.objects) - 1
@@ -163,7 +163,7 @@ def may_grow(partition: Partition, index: int) -> bool:
 
 
 def decided(partition: Partition) -> int:
-    """Return the end of the rows whose transactions have all ended: segments tell which did not."""
+    """Return the end of the rows whose transactions have all ended; segments list aborted ones."""
     stable = partition.last_stable_offset
     if stable == partition.next_offset:
         return len(partition.base_offsets)
@@ -171,7 +171,7 @@ def decided(partition: Partition) -> int:
 
 
 def filled(partition: Partition, first: int, stop: int, limit: int) -> int:
-    """Return the end of the rows from one on that fit a segment of the given bytes, or are one."""
+    """Return the end of the rows that fit into a segment of `limit` bytes; at least one row."""
     sizes, total = partition.sizes, partition.sizes[first]
     bases = partition.base_offsets
     most = bases[first] + MAX_MESSAGES
@@ -191,9 +191,9 @@ def fits_segment(partition: Partition, index: int) -> bool:
 
 
 def below(partition: Partition, rows: range, limits: Mapping[int, int]) -> Iterator[range]:
-    """Find the rows that lie before their object's limit, in ranges that an event can hold.
+    """Find the rows before the limit of their object, in ranges that fit into an event.
 
-    Rows without an object go with those before them.
+    Rows without an object belong to the range of the rows before them.
     """
     at = slice(rows.start, rows.stop)
     get = limits.get
@@ -215,7 +215,7 @@ def below(partition: Partition, rows: range, limits: Mapping[int, int]) -> Itera
 
 
 def fitting(partition: Partition, span: range, size: int, rows: int, *, is_first: bool) -> int:
-    """Return the end of the rows of a span that fit; of the first span, one always does."""
+    """Return the end of the rows of a span that fit; one row of the first span always fits."""
     sizes = partition.sizes
     index = span.start
     if is_first:

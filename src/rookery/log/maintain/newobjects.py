@@ -1,7 +1,8 @@
-"""New objects: made of final rows, given a name, and written; orphans until an event counts them.
+"""Builds, names and writes new objects; they are orphans until an event references them.
 
-Merges, segments and compaction write objects that an event may refuse: another process was faster,
-or the topic is gone. Until an event has counted, an object is an orphan of this process.
+Merges, segments and compaction write objects that an event may reject, because another process was
+faster or the topic was deleted. Until an event has taken effect, an object is an orphan of this
+process.
 """
 
 from __future__ import annotations
@@ -39,14 +40,14 @@ from rookery.records.kernel import Buffer
 from rookery.store.port import Store
 from rookery.wire.message import Message
 
-# Smaller parts are joined: a store takes many of them more slowly than one copy is made.
+# Smaller parts are joined: sending many parts to a store is slower than one copy.
 _JOIN_BELOW: Final = 4 * 1024
-# Orphans that one event condemns.
+# The number of orphans that one event condemns.
 _AT_ONCE: Final = 1000
 
 
 class CapturedRange(NamedTuple):
-    """A range that is as it was planned, and its rows."""
+    """A range that is still as planned, and its rows."""
 
     topic: Topic
     partition: Partition
@@ -55,7 +56,7 @@ class CapturedRange(NamedTuple):
 
 
 class Birth(NamedTuple):
-    """What a new object tells of its making."""
+    """Facts about the creation of a new object."""
 
     object_id: int
     created_ms: int
@@ -64,14 +65,14 @@ class Birth(NamedTuple):
 
 
 class NewObject(NamedTuple):
-    """The bytes of a new object, and what replaces each of the ranges it was made of."""
+    """The bytes of a new object, and the replacement of each of its source ranges."""
 
     parts: list[Buffer]
     ranges: list[ReplacedRange]
 
 
 def captured(state: State, ranges: Iterable[RowRange]) -> list[CapturedRange]:
-    """Copy the rows of those ranges that are still as they were planned."""
+    """Copy the rows of the ranges that are still as planned."""
     found = []
     for one in ranges:
         partition = state.topics.partition(one.topic_id, one.partition)
@@ -84,7 +85,7 @@ def captured(state: State, ranges: Iterable[RowRange]) -> list[CapturedRange]:
 
 
 def merged(birth: Birth, sources: Sequence[CapturedRange], row_bytes: int) -> NewObject:
-    """Put final rows of many partitions behind a manifest, each as long as a row may be."""
+    """Put final rows of many partitions after a manifest; each is at most `row_bytes` long."""
     joined = [list(_joined(source.rows, row_bytes)) for source in sources]
     head = _head(birth, sources, joined)
     position = len(head)
@@ -106,9 +107,9 @@ def segment(
     settings: RewriteSettings,
     compacted_to: int = 0,
 ) -> tuple[FinishedSegment, NewObject]:
-    """Make a segment of the final rows of one partition.
+    """Build a segment of the final rows of one partition.
 
-    Aborted transactions that end below `compacted_to` have no records any more, and are left out.
+    Aborted transactions that end below `compacted_to` have no records any more and are left out.
     """
     base, end = source.range.base_offset, source.range.end_offset
     writer = SegmentWriter(
@@ -142,7 +143,7 @@ def segment(
 
 
 def _joined(rows: Sequence[RefinedRow], row_bytes: int) -> Iterator[list[RefinedRow]]:
-    """Put rows together that make up one new row."""
+    """Group rows that become one new row."""
     found: list[RefinedRow] = []
     size = 0
     for one in chain.from_iterable(map(_short, rows)):
@@ -199,7 +200,7 @@ def _replaced(one: RowRange, pieces: list[RowPiece], kind: RowKind) -> ReplacedR
 
 
 def _joined_parts(data: Iterable[Buffer]) -> list[Buffer]:
-    """Join what is small."""
+    """Join small parts."""
     parts: list[Buffer] = []
     small = bytearray()
     for one in data:
@@ -216,7 +217,7 @@ def _joined_parts(data: Iterable[Buffer]) -> list[Buffer]:
 def _head(
     birth: Birth, sources: Sequence[CapturedRange], joined: Sequence[Sequence[list[RefinedRow]]]
 ) -> bytes:
-    """Write the manifest: with it alone the rows can be found again."""
+    """Write the manifest, which is sufficient to find the rows again."""
     numbers: dict[bytes, int] = {}
     topics: list[ManifestTopic] = []
     extents: list[ManifestExtent] = []
@@ -257,7 +258,7 @@ def _extent(topic: int, partition: int, rows: list[RefinedRow]) -> ManifestExten
 
 
 class Proposer(Protocol):
-    """What is needed of a replica."""
+    """The methods of a replica that are needed here."""
 
     @property
     def state(self) -> State:
@@ -267,12 +268,12 @@ class Proposer(Protocol):
         """Put events into the next entry."""
 
     async def barrier(self) -> None:
-        """Return when all is applied that was in the log before."""
+        """Return when all entries that were in the log before this call are applied."""
 
 
 @dataclass(kw_only=True, slots=True)
 class Publisher:
-    """Names and writes the objects of one process, and gives up those that did not count."""
+    """Names and writes the objects of one process, and condemns those that no event referenced."""
 
     replica: Proposer
     store: Store
@@ -280,52 +281,52 @@ class Publisher:
     next_id: Callable[[], int]
     """Returns the id of a new object in the store, of this process's incarnation."""
     namespace: str
-    """Begins the keys of segments."""
+    """The prefix of segment keys."""
     _orphans: set[int] = field(default_factory=set)
 
     def birth(self) -> Birth:
-        """Return what a new object says of itself."""
+        """Return the creation facts of a new object."""
         return Birth(self.next_id(), self.clock.now_ms(), self.replica.state.applied)
 
     async def write(self, object_id: int, files: FinishedSegment, one: RowRange) -> bool:
-        """Write a segment under a name that is settled first; return False if its topic is gone.
+        """Write a segment after staging its name; return False if its topic was deleted.
 
         Raises:
             Unavailable: the store or the cluster log is out of reach.
-            Conflict: another process has written an object under a key of ours.
+            Conflict: another process has written an object under one of our keys.
         """
         key = await self._stage(object_id, one)
         if key is None:
             return False
         try:
-            # The segment comes last: a reader that finds it finds its index and times, too.
+            # The segment is written last: a reader that finds it also finds its index and times.
             await self.store.create(index_key(key), [files.index])
             await self.store.create(times_key(key), [files.times])
             await self.store.create(key, files.parts)
         except Conflict:
-            # It is not ours, so it is not for us to delete. The next try gets another name.
+            # The object is not ours, so we must not delete it. The next attempt gets another name.
             self.adopt(object_id)
             raise
         return True
 
     def doubt(self, object_id: int) -> None:
-        """Take an object for an orphan until it is known to count."""
+        """Treat an object as an orphan until an event references it."""
         self._orphans.add(object_id)
 
     def adopt(self, object_id: int) -> None:
-        """Take an object for an orphan no longer."""
+        """Stop treating an object as an orphan."""
         self._orphans.discard(object_id)
 
     async def condemn_orphans(self) -> None:
-        """Give up objects of ours that no row names; one that a row does name stays."""
+        """Condemn our objects that no row references; objects with rows are not affected."""
         while some := sorted(self._orphans)[:_AT_ONCE]:
             await self.replica.propose([ObjectsCondemned(object_ids=some)])
             self._orphans.difference_update(some)
 
     async def _stage(self, object_id: int, one: RowRange) -> str | None:
-        """Have a segment's name settled; None if its topic is gone.
+        """Stage a segment's name; return None if its topic was deleted.
 
-        From here on the state knows the names, so whatever a crash leaves is found by them.
+        From here on the state contains the name, so the remains of a crash can be found by it.
         """
         staged = StagedSegment(
             object_id=object_id,

@@ -1,11 +1,11 @@
-"""Which rows are to be rewritten next: from the state alone, without reading or writing a byte.
+"""Plans which rows to rewrite next, from the state alone, without reading or writing a byte.
 
     rows as producers sent them ──► merged objects ──► larger merged objects
               │                            │
               └────────────────────────────┴──► segments, one partition each
 
-Merged objects hold rows of all partitions, sorted by partition, so that a trickle into ten thousand
-partitions costs a few requests for each MiB, and not a few for each partition.
+Merged objects hold rows of all partitions, sorted by partition. A trickle into ten thousand
+partitions therefore costs a few requests for each MiB, not a few for each partition.
 """
 
 from __future__ import annotations
@@ -36,16 +36,16 @@ from rookery.log.maintain.quarantine import Quarantine
 from rookery.log.settings import RewriteSettings
 
 _FINAL: Final = int(RowKind.FINAL)
-# A partition with this part of a segment is left out of early merges: it gets one soon.
+# A partition with 1/n of a segment is excluded from early merges: it gets a segment soon.
 _BUSY_PART: Final = 4
-# So many merged objects of like size become one, each about so many times the size.
+# This number of merged objects of similar size become one of about that many times the size.
 _FAN: Final = 8
 _FAN_BITS: Final = 3
 _SMALLEST_TIER: Final = 64 * 1024
 
 
 class RowRange(NamedTuple):
-    """Whole rows of one partition, as they were when the job was planned."""
+    """Whole rows of one partition, as of the time when the job was planned."""
 
     topic_id: bytes
     partition: int
@@ -61,11 +61,11 @@ class RowRange(NamedTuple):
 
 
 class RewriteJob(Protocol):
-    """Something that rewrites rows."""
+    """A job that rewrites rows."""
 
     @property
     def kind(self) -> str:
-        """A word for the metrics."""
+        """The kind of job, for the metrics."""
 
     @property
     def size(self) -> int:
@@ -74,7 +74,7 @@ class RewriteJob(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class MergeJob:
-    """Rows of many partitions become one shared object."""
+    """Merges rows of many partitions into one shared object."""
 
     kind: ClassVar[str] = "merge"
     ranges: tuple[RowRange, ...]
@@ -87,7 +87,7 @@ class MergeJob:
 
 @dataclass(frozen=True, slots=True)
 class SegmentJob:
-    """Rows of one partition become a segment."""
+    """Turns rows of one partition into a segment."""
 
     kind: ClassVar[str] = "segment"
     range: RowRange
@@ -99,14 +99,14 @@ class SegmentJob:
 
 
 class Lag(NamedTuple):
-    """What waits to be rewritten, and should not: its size, and how long the oldest has waited."""
+    """The overdue backlog: its size, and how long the oldest row has waited."""
 
     bytes: int
     age_ms: int
 
 
 class _Loose(NamedTuple):
-    """Rows that lie one behind the other, in no segment and in no job yet."""
+    """Consecutive rows that are in no segment and in no job yet."""
 
     topic: Topic
     partition: Partition
@@ -118,20 +118,20 @@ _Draft: TypeAlias = tuple[list[SegmentJob], list[_Loose], dict[int, Tally]]
 
 
 class _Bounds(NamedTuple):
-    """How much one merge takes."""
+    """The bounds of one merge."""
 
     bytes: int
     rows: int
     with_busy: bool
-    """Whether partitions take part that will have a segment soon."""
+    """Whether to include partitions that will have a segment soon."""
 
     def wanted(self, tally: Tally) -> int:
-        """Return how much of an object is merged."""
+        """Return how many bytes of an object are merged."""
         return tally.bytes if self.with_busy else tally.bytes - tally.busy
 
 
 class RewritePlanner:
-    """Plans, and remembers between two plans since when things have waited."""
+    """Makes plans, and remembers between plans how long data has waited."""
 
     def __init__(
         self,
@@ -139,13 +139,13 @@ class RewritePlanner:
         quarantine: Quarantine | None = None,
         segment_ms: Callable[[Topic], int] | None = None,
     ) -> None:
-        """Remember nothing yet.
+        """Start without any history.
 
         Args:
             settings: sizes and ages.
-            quarantine: what is left out of the plans.
-            segment_ms: the age at which a topic's rows become a segment, however few; without it
-                there is none.
+            quarantine: partitions and rows that are excluded from plans.
+            segment_ms: the age at which a topic's rows become a segment, even if there are few;
+                None means no such age.
         """
         self._settings = settings
         self._segment_ms = segment_ms
@@ -163,14 +163,15 @@ class RewritePlanner:
         damage: Damage = (),
         wall_ms: int = -1,
     ) -> list[MergeJob | SegmentJob]:
-        """Return what is to be done now, merges first; no two jobs want the same row.
+        """Return the jobs to do now, merges first; no two jobs include the same row.
 
         Args:
-            state: as of now.
-            now_ms: a clock that never goes back.
-            before_entry: payloads of entries up to this one leave their entries in any case.
-            damage: rows that are to be left alone.
-            wall_ms: the time of day, to compare with the times of records.
+            state: the current state.
+            now_ms: a monotonic clock.
+            before_entry: payloads of entries up to this one are moved out of their entries in any
+                case.
+            damage: rows to leave alone.
+            wall_ms: the wall-clock time, to compare with the timestamps of records.
         """
         self._wall_ms = wall_ms
         segments: list[SegmentJob] = []
@@ -199,7 +200,7 @@ class RewritePlanner:
     def _look(
         self, topic: Topic, partition: Partition, now_ms: int, damage: Damage, plan: _Draft
     ) -> None:
-        """Add what there is to do for a partition to the plan."""
+        """Add the jobs for a partition to the plan."""
         segments, loose, tallies = plan
         for run in loose_runs(partition, damage):
             jobs, rest = self._cut(topic, partition, run, now_ms)
@@ -209,11 +210,11 @@ class RewritePlanner:
                 count_rows(tallies, partition, rest.rows, is_busy=rest.is_busy)
 
     def lag(self) -> Lag:
-        """Return what waited when the last plan was made."""
+        """Return the backlog at the time of the last plan."""
         return self._lag
 
     def adopt(self, object_id: int, inputs: Collection[int], now_ms: int) -> None:
-        """Take note of a new object: its data have waited since they lay in these."""
+        """Record a new object: its data has waited since it was in the input objects."""
         self._census.adopt(object_id, inputs, now_ms)
 
     # Segments.
@@ -221,7 +222,7 @@ class RewritePlanner:
     def _cut(
         self, topic: Topic, partition: Partition, run: range, now_ms: int
     ) -> tuple[list[SegmentJob], _Loose | None]:
-        """Cut segments off the beginning of a run; return them and what is left of it."""
+        """Cut segments off the beginning of a run; return them and the rest of the run."""
         settings, sizes = self._settings, partition.sizes
         stop = min(run.stop - may_grow(partition, run.stop - 1), decided(partition))
         left = sum(sizes[run.start : stop])
@@ -229,7 +230,7 @@ class RewritePlanner:
         first = run.start
         if self._quarantine.holds(("segment", topic.id, partition.index)):
             stop = first
-        # A row that is too large for a segment is divided when it is merged.
+        # A row that is too large for a segment is split when it is merged.
         while first < stop and fits_segment(partition, first):
             if left < settings.segment_bytes:
                 waiting = self._waiting_ms(partition, first, now_ms)
@@ -249,9 +250,9 @@ class RewritePlanner:
     def _is_old(self, topic: Topic, time_ms: int, size: int, waiting_ms: int) -> bool:
         """Whether rows have waited long enough for a small segment.
 
-        Rows that are too few for one wait until they are as old as the topic's segment.ms, by the
-        time of their records or by how long they have been known here. The first alone would make
-        a segment of every flush while old records are loaded.
+        Rows below the minimum size wait until they are as old as the topic's segment.ms. Their age
+        is the larger of the age of their records and the time since they were first seen here. The
+        age of the records alone would make a segment of every flush while old records are loaded.
         """
         if waiting_ms < self._settings.segment_age_ms:
             return False
@@ -262,9 +263,9 @@ class RewritePlanner:
         return max(waiting_ms, self._wall_ms - time_ms) >= self._segment_ms(topic)
 
     def _waiting_ms(self, partition: Partition, first: int, now_ms: int) -> int:
-        """Return how long rows have waited for a segment; -1: they must be merged first."""
+        """Return how long rows have waited for a segment; -1 if they must be merged first."""
         while not partition.objects[first]:
-            first += 1  # it lies in no object: it is as old as what follows
+            first += 1  # it has no object: it is as old as the row that follows
             if first == len(partition.objects):
                 return -1
         if not partition.kinds[first] & _FINAL:
@@ -284,7 +285,8 @@ class RewritePlanner:
         early = sum(tally.bytes - tally.busy for tally in flushed.values())
         if not is_due and early < settings.merge_bytes:
             return []
-        # All in one object if it fits; else those that must leave are not kept back by others.
+        # Use one object for all if they fit. Otherwise, if some payloads must leave their entries,
+        # merge only those.
         fits = sum(tally.bytes for tally in flushed.values()) <= settings.merge_bytes
         order = sorted(
             flushed if fits or not forced else forced, key=lambda one: (-waits[one], abs(one))
@@ -294,12 +296,12 @@ class RewritePlanner:
         for one, tally in flushed.items():
             is_written = one > 0 and not is_stored(one)
             if is_written and census.quiet_ms(one, now_ms) < settings.merge_age_ms:
-                # The last row of a journal may grow until it is replaced, and that would be void.
+                # The last row of a journal may still grow, which would void its replacement.
                 limits[one] = min(limits.get(one, 0), tally.top)
         return _chosen(job, limits, loose)
 
     def _again(self, merged: dict[int, Tally], loose: list[_Loose], now_ms: int) -> list[RowRange]:
-        """Choose merged objects that are to become one: sparse ones, or many of like size."""
+        """Choose merged objects to merge again: sparse ones, or many of similar size."""
         settings = self._settings
         sparse = [one for one, tally in merged.items() if self._is_sparse(one, tally, now_ms)]
         dead = sum(self._census.peak(one) - merged[one].bytes for one in sparse)
@@ -312,13 +314,13 @@ class RewritePlanner:
         if not chosen:
             return []
         order = sorted(chosen)
-        # Two at least: one alone would be copied for nothing, and again the next time.
+        # At least two: a single object would be copied for nothing, and again the next time.
         rows = max(settings.merge_rows, sum(merged[one].rows for one in order[:2]))
         job = _Bounds(settings.merge_bytes, rows, with_busy=True)
         return _chosen(job, _whole(job, merged, order), loose)
 
     def _is_sparse(self, object_id: int, tally: Tally, now_ms: int) -> bool:
-        # What a process started later has not seen die shows in how far the object reaches.
+        # A process that started later has not seen rows die. Then the reach of the object shows it.
         whole = tally.end if self._is_aged(object_id, now_ms) else self._census.peak(object_id)
         return tally.bytes * 2 < whole
 
@@ -326,7 +328,7 @@ class RewritePlanner:
         return self._census.age_ms(object_id, now_ms) >= self._settings.max_age_ms
 
     def _like_sized(self, merged: dict[int, Tally]) -> list[int]:
-        """Find the smallest size of which there are enough objects to make a larger one."""
+        """Find the smallest size class that has enough objects to make a larger one."""
         tiers: dict[int, list[int]] = {}
         for object_id, tally in merged.items():
             if tally.bytes < self._settings.merge_bytes // 2:
@@ -343,7 +345,7 @@ class RewritePlanner:
 
 
 def _limits(job: _Bounds, tallies: Mapping[int, Tally], order: list[int]) -> dict[int, int]:
-    """Say for each object before which position its rows are taken; of the last, a part may be."""
+    """Return for each object the position before which rows are taken; the last may be cut."""
     left, rows = job.bytes, job.rows
     limits: dict[int, int] = {}
     for object_id in order:
@@ -360,7 +362,7 @@ def _limits(job: _Bounds, tallies: Mapping[int, Tally], order: list[int]) -> dic
 
 
 def _whole(job: _Bounds, tallies: Mapping[int, Tally], order: list[int]) -> dict[int, int]:
-    """Do the same, but of no object a part, unless it is the first."""
+    """Return the same limits, but take every object whole, except possibly the first."""
     taken, left, rows = 0, job.bytes, job.rows
     for object_id in order:
         left -= tallies[object_id].bytes
@@ -372,7 +374,7 @@ def _whole(job: _Bounds, tallies: Mapping[int, Tally], order: list[int]) -> dict
 
 
 def _chosen(job: _Bounds, limits: Mapping[int, int], loose: list[_Loose]) -> list[RowRange]:
-    """Collect the rows below the limits, whole ranges of them, sorted by partition."""
+    """Collect the rows below the limits as whole ranges, sorted by partition."""
     ranges: list[RowRange] = []
     left, rows = job.bytes, job.rows
     for one in loose:
@@ -389,7 +391,7 @@ def _chosen(job: _Bounds, limits: Mapping[int, int], loose: list[_Loose]) -> lis
 
 
 def range_of(topic: Topic, partition: Partition, rows: range) -> RowRange:
-    """Name some rows of a partition."""
+    """Return the range that identifies some rows of a partition."""
     return RowRange(
         topic.id,
         partition.index,
@@ -401,7 +403,7 @@ def range_of(topic: Topic, partition: Partition, rows: range) -> RowRange:
 
 
 def closing_jobs(topic: Topic, partition: Partition, settings: RewriteSettings) -> list[SegmentJob]:
-    """Plan segments of all rows of a partition that can be in one now, however few and young."""
+    """Plan segments of all rows of a partition that can be in one now, of any size and age."""
     jobs = []
     for run in loose_runs(partition):
         first, stop = run.start, min(run.stop, decided(partition))
@@ -414,7 +416,7 @@ def closing_jobs(topic: Topic, partition: Partition, settings: RewriteSettings) 
 
 
 def divided(state: State, job: MergeJob) -> list[MergeJob]:
-    """Return the two halves of a merge: of its ranges, or of the rows of the only one."""
+    """Split a merge into halves: by ranges, or by the rows of its only range."""
     middle = len(job.ranges) // 2
     if middle:
         return [MergeJob(job.ranges[:middle]), MergeJob(job.ranges[middle:])]

@@ -1,8 +1,8 @@
-"""What upkeep cannot process: skipped for a while, logged once, and reported until it works.
+"""Items that maintenance cannot process: skipped for a while, logged once, and reported.
 
-One partition, object or step that fails must not stop the others. `guard` catches what a piece of
-work raises, except errors that concern all of it: an unreachable log or store, and that the cluster
-has expired this process.
+One partition, object or step that fails must not stop the others. `guard` catches the errors of a
+piece of work, except those that concern all work: an unreachable log or store, and the expiry of
+this process by the cluster.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ _REPORTED: Final = 20
 _REPORT_CHARACTERS: Final = 300
 
 Key: TypeAlias = tuple[Any, ...]
-"""What identifies a thing: a word for its kind, and what tells it apart."""
+"""Identifies an item: a word for its kind, and its distinguishing values."""
 
 
 @dataclass(slots=True)
 class Case:
-    """One thing that could not be processed."""
+    """One item that could not be processed."""
 
     subject: str
     reason: str
@@ -39,7 +39,7 @@ class Case:
     """The class of the last error."""
     pause_ms: int
     until_ms: int
-    """When it is tried again, by the monotonic clock."""
+    """When it is retried, by the monotonic clock."""
 
 
 class Quarantine:
@@ -56,29 +56,29 @@ class Quarantine:
         return len(self._cases)
 
     def holds(self, key: Key) -> bool:
-        """Whether a thing is to be skipped for now."""
+        """Whether an item is to be skipped for now."""
         case = self._cases.get(key)
         return case is not None and self._clock.monotonic_ms() < case.until_ms
 
     def held(self, kind: str) -> list[Key]:
-        """Return the keys to be skipped for now that begin with a word, without the word."""
+        """Return the keys of a kind that are to be skipped for now, without the kind."""
         return [key[1:] for key in self._cases if key[0] == kind and self.holds(key)]
 
     def add(self, key: Key, subject: str, error: BaseException, *, is_logged: bool = True) -> None:
-        """Note a failure; each one in a row doubles the pause before the next try.
+        """Record a failure; each consecutive failure doubles the pause before the next attempt.
 
-        What is out of reach may be back at any time, so that pause stays short.
+        An unreachable store or log may be back at any time, so that pause stays short.
 
         Args:
-            key: identifies the thing.
+            key: identifies the item.
             subject: names it for people.
             error: why it failed.
-            is_logged: whether a new case is worth a line in the log.
+            is_logged: whether to log a new case.
         """
         error = _root(error)
         case = self._cases.get(key)
         if is_logged and (case is None or type(error) is not case.kind):
-            # An error of another class than expected is a bug: its origin is worth the lines.
+            # An error of another class than expected is a bug, so its traceback is logged.
             origin = None if isinstance(error, Error) else error
             log.error("%s: %s; it is skipped and tried again", subject, error, exc_info=origin)
         is_doubled = case is not None and not isinstance(error, Unavailable)
@@ -89,13 +89,13 @@ class Quarantine:
         self.failures += 1
 
     def release(self, key: Key) -> None:
-        """Close a case: the thing was processed, or is gone."""
+        """Close a case: the item was processed, or was deleted."""
         case = self._cases.pop(key, None)
         if case is not None:
             log.info("%s: works again", case.subject)
 
     def keep(self, is_there: Callable[[Key], bool]) -> None:
-        """Drop the cases of things that are gone."""
+        """Drop the cases of items that no longer exist."""
         self._cases = {key: case for key, case in self._cases.items() if is_there(key)}
 
     @contextmanager
@@ -105,7 +105,7 @@ class Quarantine:
         subject: str,
         passes: tuple[type[Error], ...] = (IncarnationFenced, Unavailable),
     ) -> Iterator[None]:
-        """Note what a piece of work raises, or close its case; errors in `passes` go on."""
+        """Record an error of a piece of work, or close its case; errors in `passes` are raised."""
         try:
             yield
         except passes:
@@ -116,13 +116,13 @@ class Quarantine:
             self.release(key)
 
     def report(self) -> list[str]:
-        """Describe the open cases, the first of them if there are many."""
+        """Describe the open cases; only the first ones if there are many."""
         cases = list(self._cases.values())[:_REPORTED]
         return [f"{case.subject}: {case.reason}"[:_REPORT_CHARACTERS] for case in cases]
 
 
 def _root(error: BaseException) -> BaseException:
-    """Return the first error of a group: a group's own text says nothing."""
+    """Return the first error of a group, because the group's own text has no details."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     return error

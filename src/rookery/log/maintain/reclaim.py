@@ -1,7 +1,7 @@
-"""Gives the disk space of the journal file under way back, once nothing lives in it.
+"""Frees the disk space of the current journal file when it has no live data.
 
-The sweeper deletes journal files that their writer has ended. A writer ends a file when it is full,
-so without this an idle broker would keep up to a whole file of expired or rewritten bytes.
+The sweeper deletes journal files that their writer has ended. A writer ends a file when it is full.
+Without this module an idle broker would keep up to a whole file of expired or rewritten bytes.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from rookery.log.maintain.newobjects import Proposer
 from rookery.log.write.journal import Journal
 
 EMPTY_MS: Final = 60_000
-"""How long nothing has lived in a file before it is ended and condemned: slow reads end first."""
+"""How long a file must be empty before it is ended and condemned: slow reads finish first."""
 MAX_AGE_MS: Final = 3_600_000
-"""A file that is written to for longer is ended: else most of it would outlive its records."""
+"""A file that is written for longer is ended. Otherwise most of it would outlive its records."""
 
 
 class Reclaimer:
@@ -34,20 +34,20 @@ class Reclaimer:
         self._empty_since: dict[int, int] = {}
 
     def begin_commit(self, object_id: int) -> None:
-        """Note that bytes of a file are about to be committed."""
+        """Record that bytes of a file are about to be committed."""
         self._commits[object_id] += 1
 
     def end_commit(self, object_id: int) -> None:
-        """Note that a commit is settled, or that its outcome is not known."""
+        """Record that a commit is settled, or that its outcome is not known."""
         self._commits[object_id] -= 1
         if self._commits[object_id] <= 0:
             del self._commits[object_id]
 
     async def look(self) -> None:
-        """End the file under way if that gives space back, and condemn ended files.
+        """End the current file if that frees space, and condemn ended files.
 
         Raises:
-            Unavailable, Fenced: the cluster log did not take it; the next look tries again.
+            Unavailable, IncarnationFenced: the cluster log rejected the event; call it again.
         """
         now = self._clock.monotonic_ms()
         current = self._journal.current
@@ -67,7 +67,7 @@ class Reclaimer:
 
     def _may_end(self, current: int, now: int) -> bool:
         is_old = now - self._current_since >= MAX_AGE_MS
-        # A commit under way would be refused if its file were condemned first.
+        # A commit in progress would be rejected if its file were condemned first.
         is_busy = self._journal.pending_bytes or current in self._commits
         return not is_busy and (is_old or self._is_ripe(current, now))
 

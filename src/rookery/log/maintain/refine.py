@@ -1,9 +1,9 @@
-"""Rows to final bytes: read, checked, and given their offsets, leader epochs and times for good.
+"""Converts rows to final bytes with their offsets, leader epochs and times.
 
-    rows ──► reads (what lies close together is read together) ──► every batch by its CRC, and
+    rows ──► reads (nearby rows are read together) ──► every batch checked by its CRC, and
     against its row ──► stamped in place ──► bytes for a merged object or a segment
 
-Nothing that is damaged goes any further: a copy would have to be believed.
+Damaged bytes are never copied, because a copy would look valid.
 """
 
 from __future__ import annotations
@@ -28,30 +28,30 @@ from rookery.store.port import NotFound
 Read = Callable[[int, int, int], Awaitable[Buffer]]
 """Reads (object id, position, size) of journals, entries and the store."""
 
-# A request costs as much time as reading this much more.
+# A request takes as much time as reading this number of additional bytes.
 _GAP_BYTES: Final = 128 * 1024
 _READ_BYTES: Final = 8 * 1024 * 1024
 _READS_AT_ONCE: Final = 4
-# Smaller batches are copied: a store takes many small parts more slowly than a copy is made.
+# Smaller batches are copied: sending many small parts to a store is slower than a copy.
 _COPY_BELOW: Final = 8 * 1024
 
 
 @dataclass(slots=True)
 class RefinedRow:
-    """One row on its way: where it lay, and what became of it."""
+    """One row that is being converted: its source and its result."""
 
     partition: Partition
     row: Row
     size: int = 0
-    """Of its final bytes."""
+    """The size of its final bytes."""
     parts: list[Buffer] = field(default_factory=list)
-    """Its final bytes, one part behind the other; none if there is an error."""
+    """Its final bytes in consecutive parts; empty if there is an error."""
     error: Error | None = None
     """Why it cannot be used."""
 
     @property
     def is_damaged(self) -> bool:
-        """Whether the bytes are not there or wrong, and will be so the next time, too."""
+        """Whether the bytes are missing or wrong, so that a retry cannot succeed."""
         return isinstance(self.error, Corrupt | MissingJournal | NotFound)
 
     def batches(self) -> Iterator[Sequence[Buffer]]:
@@ -63,12 +63,12 @@ class RefinedRow:
             yield (batch,)
 
     def finish(self, parts: list[Buffer], size: int) -> None:
-        """Take the final bytes: the whole row in one part, or two for every batch."""
+        """Set the final bytes: the whole row in one part, or two parts for every batch."""
         self.parts, self.size = parts, size
 
 
 class _Chunk(NamedTuple):
-    """Rows that are read together, and the bytes from the first to the last."""
+    """Rows that are read together, and the byte range from the first to the last."""
 
     object_id: int
     position: int
@@ -77,7 +77,7 @@ class _Chunk(NamedTuple):
 
 
 async def refine(rows: Sequence[RefinedRow], read: Read) -> None:
-    """Bring the bytes of all rows into their final form; each row says if it could not be done."""
+    """Convert the bytes of all rows to their final form; a row that fails has an error."""
     for one in rows:
         if not one.row.object_id:
             data = _made(one.partition, one.row)
@@ -88,7 +88,7 @@ async def refine(rows: Sequence[RefinedRow], read: Read) -> None:
         for chunk in chunks:
             await _refine_chunk(chunk, read)
 
-    # All take from one iterator, so that no more than these are in memory before they are done.
+    # All tasks share one iterator, which bounds the number of chunks in memory.
     async with asyncio.TaskGroup() as group:
         for _ in range(_READS_AT_ONCE):
             group.create_task(work())
@@ -101,12 +101,12 @@ async def _refine_chunk(chunk: _Chunk, read: Read) -> None:
         if len(chunk.rows) == 1:
             chunk.rows[0].error = error
             return
-        # Damage in one place must not keep its neighbours back.
+        # Damage in one row must not affect its neighbours.
         for one in chunk.rows:
             await _refine_chunk(_single(one), read)
         return
     view = memoryview(data)
-    # What is kept as it is keeps all that was read with it in memory.
+    # A view of a row keeps all bytes that were read with it in memory.
     is_dense = sum(one.row.size for one in chunk.rows) * 2 >= chunk.size
     for one in chunk.rows:
         at = one.row.position - chunk.position
@@ -114,7 +114,7 @@ async def _refine_chunk(chunk: _Chunk, read: Read) -> None:
 
 
 def _refine_row(one: RefinedRow, view: memoryview, *, may_keep: bool) -> None:
-    # Leader epochs are not checked: the state knows them, and they are written anew.
+    # Leader epochs are not checked: the state knows them, and they are rewritten.
     found = rewrite(view, expect_row(one.partition, one.row))
     if found.damage is not None:
         one.error = corrupt(found.damage)
@@ -131,7 +131,7 @@ def _refine_row(one: RefinedRow, view: memoryview, *, may_keep: bool) -> None:
 
 
 def _epochs(one: RefinedRow, headers: list[BatchHeader]) -> list[int]:
-    """Return the leader epoch in which each batch was written; nearly always they have one."""
+    """Return the leader epoch of each batch; nearly always all batches have the same one."""
     partition, row = one.partition, one.row
     epoch = partition.epoch_at(row.base_offset)
     if epoch == partition.epoch_at(row.end_offset - 1):
@@ -142,7 +142,7 @@ def _epochs(one: RefinedRow, headers: list[BatchHeader]) -> list[int]:
 def _around(
     row: Row, view: memoryview, headers: list[BatchHeader], epochs: list[int]
 ) -> list[Buffer]:
-    """Put new beginnings before the rest of each batch, which is not copied."""
+    """Put new headers before the rest of each batch, which is not copied."""
     parts: list[Buffer] = []
     is_append_time = row.is_append_time
     for header, epoch in zip(headers, epochs, strict=True):
@@ -154,7 +154,7 @@ def _around(
 
 
 def _within(row: Row, data: bytearray, headers: list[BatchHeader], epochs: list[int]) -> bytearray:
-    """Write the new beginnings into a copy."""
+    """Write the new headers into a copy."""
     is_append_time = row.is_append_time
     for header, epoch in zip(headers, epochs, strict=True):
         if is_append_time:
@@ -165,12 +165,12 @@ def _within(row: Row, data: bytearray, headers: list[BatchHeader], epochs: list[
 
 
 def _appended(header: BatchHeader, row: Row, epoch: int) -> BatchHeader:
-    """Make the header of a batch whose time is that of its commit."""
+    """Return the header of a batch whose time is that of its commit."""
     return header.appended_at(row.max_timestamp)._replace(partition_leader_epoch=epoch)
 
 
 def _chunks(rows: list[RefinedRow]) -> Iterator[_Chunk]:
-    """Join what lies close together in one object."""
+    """Group rows that are close together in one object."""
     chunk: _Chunk | None = None
     for one in sorted(rows, key=_order):
         size = one.row.position + one.row.size - chunk.position if chunk else 0
@@ -186,7 +186,7 @@ def _chunks(rows: list[RefinedRow]) -> Iterator[_Chunk]:
 
 
 def _order(one: RefinedRow) -> tuple[bool, int, int]:
-    """Go forward in every object, and from entry to entry too: their ids count downwards."""
+    """Sort by position in every object, and by entry: the ids of entries are negative."""
     object_id = one.row.object_id
     return object_id > 0, abs(object_id), one.row.position
 
@@ -201,14 +201,14 @@ def _single(one: RefinedRow) -> _Chunk:
 
 
 def _made(partition: Partition, row: Row) -> bytes | bytearray:
-    """Make the bytes of a row that lies in no object."""
+    """Generate the bytes of a row that has no object."""
     if not row.is_marker:
         return _gap(partition, row)
     return markers.stamped(partition, row)
 
 
 def _gap(partition: Partition, row: Row) -> bytes:
-    """Make batches without records for offsets whose bytes are lost."""
+    """Generate batches without records for offsets whose bytes are lost."""
     parts = []
     for base in range(row.base_offset, row.end_offset, MOST_OFFSETS):
         end = min(row.end_offset, base + MOST_OFFSETS)

@@ -1,4 +1,4 @@
-"""What becomes too old or too much: records that retention takes, producers that are forgotten."""
+"""Retention: deletes records by age and size, and expires idle producers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _PRODUCERS_AT_ONCE: Final = 1000
 
 
 class RetentionLimits(Protocol):
-    """What retention needs to know of a topic's settings; -1 is without limit."""
+    """The settings of a topic that retention needs; -1 means no limit."""
 
     @property
     def retention_ms(self) -> int:
@@ -27,7 +27,7 @@ class RetentionLimits(Protocol):
 
     @property
     def retention_bytes(self) -> int:
-        """How much of a partition is kept."""
+        """How many bytes of a partition are kept."""
 
     @property
     def is_deleted(self) -> bool:
@@ -35,7 +35,7 @@ class RetentionLimits(Protocol):
 
 
 class Retention:
-    """Moves log starts and forgets producers, by events."""
+    """Moves log starts and expires producers by events."""
 
     def __init__(
         self, replica: Replica, clock: Clock, limits: Callable[[Topic], RetentionLimits]
@@ -46,7 +46,7 @@ class Retention:
         self.quarantine = Quarantine(clock)
 
     async def retain(self) -> int:
-        """Move log starts over what is too old or too much; return of how many partitions."""
+        """Move log starts past records beyond the limits; return the number of partitions moved."""
         now = self._clock.now_ms()
 
         def moved(topic: Topic, partition: Partition) -> Message | None:
@@ -60,7 +60,7 @@ class Retention:
         return len(events)
 
     async def expire_producers(self, idle_ms: int) -> int:
-        """Forget producers that have been idle for a given time; return how many."""
+        """Expire producers that have been idle for a given time; return their number."""
         before = self._clock.now_ms() - idle_ms
         count = 0
 
@@ -74,7 +74,7 @@ class Retention:
                 )
                 for producer_id, window in partition.producers.items()
                 if (known := producers.describe(window)).time_ms < before
-                # Without its window, a repeated batch of an open transaction would count twice.
+                # Without its window, a duplicate batch of an open transaction would count twice.
                 and producer_id not in partition.ongoing
             ][:_PRODUCERS_AT_ONCE]
             count += len(idle)
@@ -88,7 +88,7 @@ class Retention:
     def _events(
         self, work: str, make: Callable[[Topic, Partition], Message | None]
     ) -> list[Message]:
-        """Make the event of every partition that needs one; a partition that fails is skipped."""
+        """Return an event for every partition that needs one; a partition that fails is skipped."""
         events = []
         topics = self._replica.state.topics
         self.quarantine.keep(lambda key: key[1] in topics.by_id)
@@ -113,7 +113,7 @@ def kept_from(partition: Partition, limits: RetentionLimits, now_ms: int) -> int
     for index in range(len(partition.base_offsets)):
         row = partition.row(index)
         is_old = 0 <= limits.retention_ms < now_ms - row.max_timestamp
-        # As Kafka does: what would leave less than the limit stays.
+        # As in Kafka: a row is kept if deleting it would leave less than the limit.
         is_over = 0 <= limits.retention_bytes <= size - row.size
         if not (is_old or is_over):
             break

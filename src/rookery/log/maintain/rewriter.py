@@ -1,10 +1,11 @@
-"""Rewrites batches into better places: many small flushes into merged objects, then segments.
+"""Rewrites batches into better objects: small flushes into merged objects, then segments.
 
     plan ──► read, check, stamp ──► write a new object ──► Replaced ──► the rows point to it
                                                               └─ void: someone was faster; condemn
 
-The new object is whole and durable before an event names it. Until then the old rows hold, so a
-crash at any point leaves nothing worse than an object that no row names. Nothing is deleted here.
+The new object is complete and durable before an event references it. Until then the old rows are
+valid. A crash at any point leaves at worst an object that no row references. Nothing is deleted
+here.
 """
 
 from __future__ import annotations
@@ -41,10 +42,10 @@ from rookery.store.port import Store
 
 log = logging.getLogger(__name__)
 
-# What one event holds: applying more at once would keep clients waiting.
+# Bounds of one event: applying more in one step would delay clients.
 _EVENT_RANGES: Final = 500
 _EVENT_PIECES: Final = 4000
-# Failures of one job after which dividing it further is given up.
+# The number of failures of one job after which it is not divided further.
 _FAILURES: Final = 100
 
 REWRITTEN_BYTES: Final = metrics.counters(
@@ -61,7 +62,7 @@ DAMAGED_ROWS: Final = metrics.counter(
 
 @dataclass(kw_only=True, slots=True)
 class Rewriter:
-    """Plans and carries out, one job after the other."""
+    """Plans jobs and runs them one after the other."""
 
     name: ClassVar[str] = "merges and segments"
     replica: Proposer
@@ -72,19 +73,19 @@ class Rewriter:
     next_id: Callable[[], int]
     """Returns the id of a new object in the store, of this process's incarnation."""
     namespace: str = "default"
-    """Begins the keys of segments."""
+    """The prefix of segment keys."""
     settings: RewriteSettings = field(default_factory=RewriteSettings)
     segment_ms: Callable[[Topic], int] | None = None
-    """A topic's setting segment.ms, in force."""
+    """Returns a topic's effective segment.ms."""
     damage: set[tuple[int, int]] = field(default_factory=set)
-    """Object ids and positions of rows that could not be read, and are left alone."""
+    """Object ids and positions of rows that could not be read and are left alone."""
     quarantine: Quarantine = field(init=False)
-    """Rows and partitions that cannot be rewritten, damaged ones included."""
+    """Rows and partitions that cannot be rewritten, including damaged ones."""
     _planner: RewritePlanner = field(init=False)
     _publisher: Publisher = field(init=False)
 
     def __post_init__(self) -> None:
-        """Remember nothing yet."""
+        """Create the planner and the publisher."""
         self.quarantine = Quarantine(self.clock)
         self._planner = RewritePlanner(self.settings, self.quarantine, self.segment_ms)
         self._publisher = Publisher(
@@ -96,17 +97,17 @@ class Rewriter:
         )
 
     def lag(self) -> Lag:
-        """Return what waits, and should not."""
+        """Return the overdue backlog."""
         return self._planner.lag()
 
     async def run(self, before_entry: int = 0) -> int:
-        """Do what there is to do; return how many bytes were rewritten.
+        """Do the pending work and return the number of bytes rewritten.
 
-        No payload of an entry up to `before_entry` stays in its entry, unless it is damaged.
+        Payloads of entries up to `before_entry` are all moved out of their entries, unless damaged.
 
         Raises:
             Unavailable: the store or the cluster log is out of reach.
-            Fenced: the cluster has expired this process.
+            IncarnationFenced: the cluster has expired this process.
         """
         total = 0
         while total < self.settings.round_bytes:
@@ -122,15 +123,15 @@ class Rewriter:
             )
             done = await self._rewrite_some(jobs, self.settings.round_bytes - total)
             if not done:
-                break  # nothing to do, or nothing that can be done now
+                break  # there is nothing to do, or nothing that can be done now
             total += done
         return total
 
     async def _rewrite_some(self, jobs: Iterable[MergeJob | SegmentJob], limit: int) -> int:
-        """Carry out jobs up to so many bytes: after a pause there may be hours of them.
+        """Run jobs up to a number of bytes: after a pause there may be hours of work.
 
-        Both kinds have their turn in every plan. Else a busy topic, which has always another
-        segment to be made, would keep a record of a quiet one where it is for ever.
+        Every plan includes both kinds of job. Otherwise a busy topic, which always has another
+        segment to build, would prevent records of a quiet topic from being moved.
         """
         done = 0
         for job in jobs:
@@ -140,7 +141,7 @@ class Rewriter:
         return done
 
     async def _attempt(self, job: MergeJob | SegmentJob) -> int:
-        """Carry out a job; a merge that fails is divided until the row at fault is alone."""
+        """Run a job; a merge that fails is divided until the faulty row is isolated."""
         if isinstance(job, SegmentJob) and self.quarantine.holds(("segment", *job.range.owner)):
             return 0
         done, failures = 0, 0
@@ -159,7 +160,7 @@ class Rewriter:
         return done
 
     def _divide(self, job: MergeJob | SegmentJob, error: Exception) -> list[MergeJob | SegmentJob]:
-        """Return the halves of a job that failed; if it has none, set aside what it was about."""
+        """Return the halves of a failed job; a job that cannot be divided is quarantined."""
         if isinstance(job, SegmentJob):
             # Its rows can still be merged.
             what = f"segment of {self._text(job.range)}"
@@ -172,7 +173,7 @@ class Rewriter:
         return [*halves]
 
     def _release(self, job: MergeJob | SegmentJob, sources: list[CapturedRange]) -> None:
-        """Close the cases of what was rewritten."""
+        """Release the rewritten rows and partitions from quarantine."""
         if not len(self.quarantine):
             return
         for source in sources:
@@ -198,11 +199,11 @@ class Rewriter:
         return f"topic {name} partition {one.partition} offsets {one.base_offset} to {last}"
 
     def _unusable(self) -> set[tuple[int, int]]:
-        """Return where rows lie that are left alone for now."""
+        """Return the positions of rows to leave alone for now."""
         return self.damage.union((one[0], one[1]) for one in self.quarantine.held("row"))
 
     async def rewrite(self, job: MergeJob | SegmentJob) -> int:
-        """Carry out one job; return how many bytes lie elsewhere now."""
+        """Run one job; return the number of bytes that were moved."""
         if isinstance(job, MergeJob):
             done = await self._merge(job)
         else:
@@ -237,7 +238,7 @@ class Rewriter:
     # Input.
 
     async def _sources(self, ranges: Sequence[RowRange]) -> list[CapturedRange]:
-        """Read ranges that are still as planned; those with a row that cannot be read are left."""
+        """Read ranges that are still as planned; skip those with an unreadable row."""
         sources = captured(self.replica.state, ranges)
         rows = [one for source in sources for one in source.rows]
         await refine(rows, self.read)
@@ -247,7 +248,7 @@ class Rewriter:
         return [source for source in sources if not any(one.error for one in source.rows)]
 
     async def _report(self, sources: list[CapturedRange]) -> None:
-        """Report rows that cannot be read, unless they have moved: the old place may be gone."""
+        """Report unreadable rows, unless they were moved: their old object may be deleted."""
         await self.replica.barrier()
         state = self.replica.state
         unreachable: list[Error] = []
@@ -276,7 +277,7 @@ class Rewriter:
         self.quarantine.add(key, subject, error, is_logged=one.is_damaged)
 
     def _forget_damage(self) -> None:
-        """Forget damage in objects that nothing lives in any more."""
+        """Drop damage in objects without live data."""
         rows, topics = self.replica.state.objects.rows, self.replica.state.topics
         self.damage.difference_update([one for one in self.damage if not rows.get(one[0])])
         self.quarantine.keep(
@@ -292,7 +293,7 @@ class Rewriter:
     async def _replace(
         self, object_id: int, ranges: list[ReplacedRange], sources: list[CapturedRange]
     ) -> int:
-        """Let the rows point to the new object; what had changed meanwhile stays as it is."""
+        """Point the rows to the new object; ranges that have changed meanwhile are not affected."""
         futures = [
             self.replica.propose([RowsReplaced(object_id=object_id, ranges=some)])
             for some in _events(ranges)
@@ -311,7 +312,7 @@ class Rewriter:
 
 
 def _events(ranges: Sequence[ReplacedRange]) -> Iterator[list[ReplacedRange]]:
-    """Divide ranges into as many as an event may hold."""
+    """Divide ranges into lists that fit into an event."""
     found: list[ReplacedRange] = []
     pieces = 0
     for one in ranges:

@@ -1,8 +1,8 @@
-"""Snapshots of the state in the store: written, read back, and only then relied upon.
+"""Snapshots of the state in the store, which are read back before they are relied on.
 
-A small object names the newest, so that who opens a log need not list them. It only ever moves to
-a higher number, and only after that snapshot was read back. It is a hint: should it be missing,
-or too low, or name one that cannot be read, the snapshots are listed as if it were not there.
+A small object names the newest snapshot, so that opening a log needs no listing. Its number only
+increases, and only after that snapshot was read back. It is a hint. If it is missing, too low, or
+names an unreadable snapshot, the snapshots are listed.
 """
 
 from __future__ import annotations
@@ -23,25 +23,25 @@ _NUMBER: Final = re.compile(rb"[0-9]{1,19}")
 
 
 async def save(store: Store, state: State) -> int:
-    """Write a snapshot of the state as it is now and read it back; return its entry number.
+    """Write a snapshot of the current state and read it back; return its entry number.
 
     Raises:
-        Corrupt: what was read back is not what was written.
+        Corrupt: the bytes read back differ from the bytes written.
     """
     number, image = state.applied, write_image(state)
     key = snapshot_key(number)
-    with suppress(Conflict):  # another process that stands at the same entry wrote the same
+    with suppress(Conflict):  # another process at the same entry wrote the same bytes
         await store.create(key, [image])
     back = await store.read(key)
     if bytes(back) != image:
         raise Corrupt(f"snapshot {key} reads back otherwise than it was written")
-    # Before anyone relies on it: whoever trims the log leaves readers with what this names.
+    # Before the snapshot is relied on: after a trim, readers depend on the snapshot named here.
     await point(store, number)
     return number
 
 
 async def point(store: Store, number: int) -> None:
-    """Say that a snapshot is the newest, unless a newer one is said to be; 0: there is none.
+    """Record that a snapshot is the newest, unless a newer one is recorded; 0 means none.
 
     Raises:
         Unavailable: the store is out of reach.
@@ -59,12 +59,12 @@ async def point(store: Store, number: int) -> None:
 
 
 async def agrees(store: Store, number: int, digest: int | None) -> bool:
-    """Read a snapshot of another process back: whether it is whole, and of the state known here.
+    """Read a snapshot of another process; return whether it is intact and matches our state.
 
     Args:
-        store: where it is.
-        number: the entry it stands after.
-        digest: of the state after that entry, as this process has it; None if it does not know.
+        store: stores the snapshot.
+        number: the entry after which it was taken.
+        digest: of the state after that entry in this process; None if it is not known.
     """
     try:
         head = read_head(await store.read(snapshot_key(number)))
@@ -77,8 +77,8 @@ async def load(store: Store, at_least: int = 0) -> State | None:
     """Return the newest state that can be read; None if there is none.
 
     Args:
-        store: where snapshots are.
-        at_least: the entry that it must stand after, at least: what is older will not do.
+        store: stores the snapshots.
+        at_least: the lowest acceptable entry of the snapshot.
     """
     found = await store.read_version(NEWEST_SNAPSHOT)
     number = None if found is None else _parsed(found[0])
@@ -97,7 +97,7 @@ async def _load_listed(store: Store) -> State | None:
             try:
                 return read_image(await store.read(snapshot_key(number)))
             except Corrupt:
-                # An older one and more of the log give the same state.
+                # An older snapshot and more of the log give the same state.
                 continue
             except NotFound:
                 is_outdated = True

@@ -1,10 +1,10 @@
-"""Deletes what nothing lives in: condemned first, deleted later, forgotten last.
+"""Deletes objects without live data: they are condemned, then deleted, then dropped.
 
     nothing lives in it ──(delay)──► ObjectsCondemned ──(delay, and a snapshot)──► delete
                                                                    ──► ObjectsDropped
 
-The first delay lets slow fetches end. The second, and the snapshot, see to it that a cluster log
-rebuilt from the newest snapshot finds every object that the snapshot's rows name.
+The first delay lets slow fetches finish. The second delay and the snapshot ensure that a cluster
+log rebuilt from the newest snapshot finds every object that the snapshot's rows reference.
 """
 
 from __future__ import annotations
@@ -30,37 +30,37 @@ _DELETES: Final = 32
 
 
 class Bin(Protocol):
-    """Where objects are found and deleted: journal files, objects in a store, or both."""
+    """Finds and deletes objects: journal files, objects in a store, or both."""
 
     async def found(self) -> list[int]:
-        """Return the ids of all journals and shared objects that are there."""
+        """Return the ids of all journals and shared objects that exist."""
 
     async def delete(self, object_id: int) -> None:
-        """Delete an object and what lies beside it; that it is gone already is no error."""
+        """Delete an object and the files that belong to it; a missing object is no error."""
 
 
 class Swept(NamedTuple):
-    """What a sweep has done."""
+    """The result of a sweep."""
 
     condemned: int
     deleted: int
 
 
 class Sweeper:
-    """Sweeps, by the clock of the process it runs in."""
+    """Sweeps objects, with delays measured by the clock of its process."""
 
     def __init__(
         self, replica: Replica, objects: Bin, clock: Clock, delay_ms: int, orphans_ms: int
     ) -> None:
-        """Sweep nothing yet.
+        """Prepare to sweep.
 
         Args:
-            replica: knows what lives.
-            objects: where it lies.
-            clock: times the delays.
-            delay_ms: how long an object has had nothing in it before it is condemned, and how
-                long it has been condemned before it is deleted.
-            orphans_ms: how often objects are looked for that no row ever named.
+            replica: knows which objects are live.
+            objects: finds and deletes objects.
+            clock: measures the delays.
+            delay_ms: how long an object must be empty before it is condemned, and condemned before
+                it is deleted.
+            orphans_ms: the interval of searches for objects that no row ever referenced.
         """
         self._replica = replica
         self._objects = objects
@@ -74,12 +74,12 @@ class Sweeper:
         self._condemned_since: dict[int, int] = {}
 
     async def sweep(self, snapshot: int) -> Swept:
-        """Condemn and delete what may be; `snapshot` is the entry of the newest snapshot."""
+        """Condemn and delete eligible objects; `snapshot` is the entry of the newest snapshot."""
         deleted = await self.delete(snapshot)
         return Swept(await self.condemn(), deleted)
 
     async def condemn(self) -> int:
-        """Condemn objects that nothing lives in; return how many."""
+        """Condemn objects without live data; return their number."""
         state = self._replica.state
         with self.quarantine.guard(("sinks",), "expiry of staged objects", (IncarnationFenced,)):
             await self._give_up_overdue()
@@ -103,25 +103,25 @@ class Sweeper:
         return count
 
     async def _give_up_overdue(self) -> None:
-        """Let go what was staged for a sink and never committed; that condemns it, too."""
+        """Abort staged objects of sinks that were never committed; that also condemns them."""
         overdue = self._replica.state.sinks.overdue(self._clock.now_ms())
         for some in _pieces(overdue, _AT_ONCE):
             await self._replica.propose([SinkAborted(object_ids=some)])
 
     async def _look_for_orphans(self) -> None:
-        """List, now and then: whatever a dead incarnation has left and no row names."""
+        """List objects at intervals, to find those of dead incarnations that no row references."""
         now = self._clock.monotonic_ms()
         if self._listed_at is not None and now - self._listed_at < self._orphans_ms:
             return
         found = await self._objects.found()
-        # After the list: what was committed meanwhile must not be taken for an orphan.
+        # After the listing: an object that was committed meanwhile is not an orphan.
         await self._replica.barrier()
         rows = self._replica.state.objects.rows
         self._orphans = [one for one in found if one not in rows]
         self._listed_at = now
 
     def _journals_written(self) -> dict[int, int]:
-        """Return the newest journal of each incarnation, as far as anything was committed to it."""
+        """Return the newest journal of each incarnation to which anything was committed."""
         newest: dict[int, int] = {}
         for object_id in self._replica.state.objects.rows:
             if object_id > 0 and not is_stored(object_id):
@@ -130,19 +130,19 @@ class Sweeper:
         return newest
 
     def _is_closed(self, object_id: int, written: dict[int, int]) -> bool:
-        """Whether nobody can commit it any more."""
+        """Whether no broker can commit to it any more."""
         state = self._replica.state
         incarnation, _ = split_object_id(object_id)
         if incarnation not in state.brokers.sequences:
             return True
         if is_stored(object_id):
-            # Its writer condemns what it did not commit; what was committed is whole.
+            # Its writer condemns uncommitted objects. A committed object is complete.
             return object_id in state.objects.rows
-        # A journal is written until the next one of its writer is begun.
+        # A journal is written until its writer starts the next one.
         return object_id < written.get(incarnation, 0)
 
     async def delete(self, snapshot: int) -> int:
-        """Delete objects that the snapshot of this entry knows to be condemned; return how many."""
+        """Delete objects that the snapshot at this entry lists as condemned; return the count."""
         condemned = self._replica.state.objects.condemned
         self.quarantine.keep(lambda key: key[0] != "object" or key[1] in condemned)
         old = {one for one, entry in condemned.items() if entry <= snapshot}
@@ -150,7 +150,7 @@ class Sweeper:
         gone: set[int] = set()
         held = {object_id for (object_id,) in self.quarantine.held("object")}
         for some in _pieces((one for one in ripe if one not in held), _DELETES):
-            # Together: one after the other, a store would get objects faster than it loses them.
+            # In parallel: one at a time, objects would be created faster than they are deleted.
             tried = map(self._objects.delete, some)
             errors = await asyncio.gather(*tried, return_exceptions=True)
             deleted = self._deleted(dict(zip(some, errors, strict=True)))
@@ -163,10 +163,10 @@ class Sweeper:
         return len(gone)
 
     def _deleted(self, errors: dict[int, BaseException | None]) -> list[int]:
-        """Return the objects that were deleted; one that was not is tried again later.
+        """Return the objects that were deleted; a failed deletion is retried later.
 
         Raises:
-            Unavailable: none was, so the store is out of reach.
+            Unavailable: none was deleted, so the store is out of reach.
         """
         failed = {one: error for one, error in errors.items() if error is not None}
         for object_id, error in failed.items():
@@ -179,7 +179,7 @@ class Sweeper:
         return deleted
 
     def _ripe(self, found: set[int], since: dict[int, int]) -> tuple[dict[int, int], list[int]]:
-        """Note since when each has been found; return that, and who has been for long enough."""
+        """Return when each object was first seen, and the objects that have waited long enough."""
         now = self._clock.monotonic_ms()
         seen = {one: since.get(one, now) for one in found}
         return seen, sorted(one for one, at in seen.items() if now - at >= self._delay_ms)

@@ -1,13 +1,13 @@
-"""Blocks of objects kept in memory, with one read for all who want the same block.
+"""Cache of object blocks in memory; concurrent requests for a block share one read.
 
-Objects in the store are whole before anything names them, so all their blocks are final. Journal
-files grow. Their bytes never change once they are committed, so a block never grows stale; but the
-last block of a file that is being written grows, and what lies behind the committed bytes may be
-half written. So a block that the file's end cuts short is kept only as far as its first reader
-asked, and is read anew for whoever needs more. A whole block is final: files are written from front
-to back, and their size never runs ahead of their bytes (none is preallocated).
+Objects in the store are complete before anything references them, so all their blocks are final.
+Journal files grow. Committed bytes never change, so a block never becomes stale. But the last block
+of a file that is being written grows, and bytes after the committed ones may be half written. A
+block that the end of the file cuts short is therefore kept only as far as its first reader asked. A
+reader that needs more reads it again. A full block is final: files are written sequentially, and
+their size never exceeds their bytes (no file is preallocated).
 
-The views that are handed out keep their block alive after it was pushed out.
+The returned views keep their block alive after it was evicted.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from rookery.log.read.queues import CachedBlock, Key, TwoQueues
 from rookery.log.settings import CacheSettings
 from rookery.wire.buffer import Buffer
 
-# Who has not asked for a block that was read ahead for so long will hardly do so.
+# A block that was read ahead and not requested for this long is unlikely to be requested.
 _ABANDONED_S: Final = 10.0
 
 
@@ -37,14 +37,14 @@ class _Span(NamedTuple):
 
 
 class _Load(NamedTuple):
-    """A read of a block under way, and how far its first reader wants it."""
+    """A read of a block in progress, and how far its first reader needs it."""
 
     task: asyncio.Task[Buffer]
     needed: int
 
 
 class BlockCache:
-    """Reads through memory bounded in bytes; for one event loop."""
+    """Reads through a cache bounded in bytes; for one event loop."""
 
     def __init__(
         self,
@@ -52,15 +52,15 @@ class BlockCache:
         settings: CacheSettings | None = None,
         name: Callable[[int], str] | None = None,
     ) -> None:
-        """Keep nothing yet.
+        """Start with an empty cache.
 
         Args:
-            read: reads what is not in memory.
+            read: reads blocks that are not in memory.
             settings: the bounds.
-            name: says what an object is called, for messages.
+            name: returns the name of an object, for messages.
         """
         self.name = name or _name
-        """Returns what an object is called, for messages."""
+        """Returns the name of an object, for messages."""
         self._settings = settings = settings or CacheSettings()
         _check(settings)
         self._read = read
@@ -72,17 +72,18 @@ class BlockCache:
         self._loads: dict[Key, _Load] = {}
         self._tasks: set[asyncio.Task[Buffer]] = set()
         self._aheads: set[asyncio.Task[Buffer]] = set()
-        # Blocks of stored objects that were read ahead and not asked for yet, and since when.
+        # Blocks of stored objects that were read ahead and not requested yet, with the time of the
+        # read.
         self._unasked: dict[Key, float] = {}
         self._max_unasked = max(1, self._blocks.probation_bytes // 2 // settings.stored_block_bytes)
         self.hits = 0
-        """Blocks that were in memory when asked for."""
+        """Blocks that were in memory when requested."""
         self.misses = 0
-        """Blocks that had to be read for who asked."""
+        """Blocks that had to be read on request."""
         self.joined = 0
-        """Blocks that were just being read when asked for."""
+        """Blocks that were already being read when requested."""
         self.ahead = 0
-        """Blocks read before anybody asked."""
+        """Blocks read before they were requested."""
 
     @property
     def held_bytes(self) -> int:
@@ -91,30 +92,30 @@ class BlockCache:
 
     @property
     def evicted(self) -> int:
-        """Blocks pushed out for want of room."""
+        """Blocks evicted for lack of space."""
         return self._blocks.evicted
 
     @property
     def stored_block_bytes(self) -> int:
-        """How much of an object in the store is read at once."""
+        """The number of bytes of a stored object that one request reads."""
         return self._settings.stored_block_bytes
 
     @property
     def ahead_bytes(self) -> int:
-        """How far ahead of one reader objects in the store are read."""
+        """How many bytes stored objects are read ahead of one reader."""
         return self._settings.ahead_blocks * self._settings.stored_block_bytes
 
     @property
     def all_ahead_bytes(self) -> int:
-        """How much may have been read ahead of all readers together and not be asked for yet."""
+        """The bound on bytes read ahead for all readers together and not requested yet."""
         return self._max_unasked * self._settings.stored_block_bytes
 
     async def read(self, object_id: int, position: int, size: int) -> memoryview:
-        """Return bytes that are committed: a view of one block, a copy if they span several.
+        """Return committed bytes: a view of one block, or a copy if they span several.
 
         Raises:
             Corrupt: The file ends before them.
-            Error: Whatever the read below raised; nothing of it is kept.
+            Error: Any error of the underlying read; nothing of it is kept.
         """
         view = self.cached(object_id, position, size)
         if view is not None:
@@ -123,11 +124,11 @@ class BlockCache:
         return views[0] if len(views) == 1 else memoryview(b"".join(views))
 
     def cached(self, object_id: int, position: int, size: int) -> memoryview | None:
-        """Return committed bytes at once if one block that was read from before has them all."""
+        """Return committed bytes without waiting if one block, used before, holds them all."""
         number, start = divmod(position, self._step(object_id))
         key = (object_id, number)
         block = self._blocks.get(key)
-        # The first look at a block may have to read ahead, which `views` does.
+        # The first use of a block may trigger read-ahead, which `views` does.
         if block is None or not block.served_bytes or not 0 < size <= len(block.data) - start:
             return None
         self.hits += 1
@@ -135,9 +136,9 @@ class BlockCache:
         return memoryview(block.data)[start : start + size]
 
     async def views(self, object_id: int, position: int, size: int) -> list[memoryview]:
-        """Return the same as `read` without a copy: one view for each block."""
+        """Return the same bytes as `read` without a copy: one view for each block."""
         spans = self._spans(object_id, position, size)
-        # All are begun before the first is waited for, so that they are read side by side.
+        # Start all reads before waiting for the first, so that they run in parallel.
         found = [self._find(span) for span in spans]
         if spans:
             self._read_ahead(spans, found[-1])
@@ -150,7 +151,7 @@ class BlockCache:
         return views
 
     def want(self, object_id: int, position: int, size: int) -> None:
-        """Begin to read blocks that will be asked for soon, as far as there is room for them."""
+        """Start to read blocks that will be requested soon, as far as there is room for them."""
         for span in self._spans(object_id, position, size):
             key = span.key
             if key in self._blocks or key in self._loads:
@@ -162,18 +163,18 @@ class BlockCache:
             self._start(key, 0)
 
     def drop(self, object_id: int, position: int, size: int) -> None:
-        """Forget bytes that turned out to be damaged: they may have been damaged on the way."""
+        """Drop bytes that turned out to be damaged: the damage may have happened in transit."""
         for span in self._spans(object_id, position, size):
             self._blocks.remove(span.key)
 
     def invalidate(self, object_id: int) -> None:
-        """Forget an object after it was deleted; reads under way end without being kept."""
+        """Drop an object after it was deleted; the results of reads in progress are not kept."""
         self._blocks.remove_all(object_id)
         for key in [key for key in self._loads if key[0] == object_id]:
             del self._loads[key]
 
     async def close(self) -> None:
-        """Wait for the reads under way, which may outlive those who asked for them."""
+        """Wait for reads in progress, which may outlive the callers that requested them."""
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     def _spans(self, object_id: int, position: int, size: int) -> list[_Span]:
@@ -204,13 +205,13 @@ class BlockCache:
 
     async def _wait(self, span: _Span, load: _Load) -> Buffer:
         while True:
-            # Who gives up waiting does not take the block away from the others.
+            # A caller that is cancelled must not cancel the read for the others.
             data = await asyncio.shield(load.task)
             if len(data) >= span.end:
                 return data
             if load.needed >= span.end:
                 raise self._too_short(span, len(data))
-            # The load began before the bytes of this span were there.
+            # The load began before the bytes of this span were written.
             found = self._find(span)
             if isinstance(found, CachedBlock):
                 return found.data
@@ -243,9 +244,9 @@ class BlockCache:
         return load is not None and load.task is task
 
     def _read_ahead(self, spans: list[_Span], last: CachedBlock | _Load) -> None:
-        """Begin to read the next block if this is the first look at one that follows another.
+        """Start to read the next block on the first use of a block that follows another.
 
-        What lies behind in an object of the store may be another partition's: see `want`.
+        In a stored object the following bytes may belong to another partition: see `want`.
         """
         object_id, number = spans[-1].key
         if is_stored(object_id):
@@ -275,7 +276,7 @@ class BlockCache:
         return settings.stored_block_bytes if is_stored(object_id) else settings.block_bytes
 
     def _has_room(self) -> bool:
-        """Whether one more block of the store may be read ahead."""
+        """Whether one more stored block may be read ahead."""
         unasked = self._unasked
         if len(unasked) >= self._max_unasked:
             old = loop_seconds() - _ABANDONED_S
@@ -311,6 +312,6 @@ def _check(settings: CacheSettings) -> None:
 
 
 def _retrieve(task: asyncio.Task[Buffer]) -> None:
-    # A block read ahead may have nobody who waits for it; its failure is nobody's then.
+    # No caller may be waiting for a block that was read ahead. Its failure is ignored then.
     if not task.cancelled():
         task.exception()

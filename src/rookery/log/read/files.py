@@ -1,6 +1,6 @@
-"""Journal files as they are read: by pread in a few threads, never mapped.
+"""Reads journal files with pread in a few threads; files are never memory-mapped.
 
-A read of a mapping that fails kills the process (SIGBUS); a pread that fails is an error.
+A failed read of a mapping kills the process (SIGBUS). A failed pread is an error.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from rookery.log.settings import FilesSettings
 
 
 class MissingJournal(Conflict):
-    """A journal file is not there (any more): read the state again, then plan the read anew."""
+    """A journal file does not exist (any more): read the state again, then plan the read again."""
 
     def __init__(self, object_id: int) -> None:
         super().__init__(f"journal file {journal_name(object_id)} is not in the log's folder")
         self.object_id = object_id
-        """Which file."""
+        """The object id of the file."""
 
 
 class _Handle:
-    """A descriptor and how many threads read from it."""
+    """A descriptor and the number of threads that read from it."""
 
     __slots__ = ("fd", "users")
 
@@ -43,8 +43,8 @@ class _Handle:
 class OpenFiles:
     """Descriptors by object id; may be used by several threads.
 
-    A descriptor is closed only when no thread uses it: its number may be given to another file at
-    once, and a late read would return that one's bytes.
+    A descriptor is closed only when no thread uses it. The system may reuse its number immediately,
+    and a late read would return the bytes of another file.
     """
 
     def __init__(self, folder: Path, limit: int) -> None:
@@ -58,11 +58,11 @@ class OpenFiles:
 
     @contextmanager
     def use(self, object_id: int) -> Iterator[int]:
-        """Lend the descriptor of a file, opened and checked if need be.
+        """Lend the descriptor of a file; open and check the file if necessary.
 
         Raises:
             Missing: There is no such file.
-            Corrupt: The file does not begin as it must.
+            Corrupt: The header of the file is invalid.
             OSError: It cannot be opened.
         """
         handle = self._take(object_id)
@@ -72,7 +72,7 @@ class OpenFiles:
             self._give_back(object_id, handle)
 
     def forget(self, object_id: int) -> None:
-        """Close the file once no read uses it, so that its space is freed after an unlink."""
+        """Close the file when no read uses it, so that its space is freed after an unlink."""
         with self._lock:
             handle = self._handles.pop(object_id, None)
             unused = handle is not None and not handle.users
@@ -80,7 +80,7 @@ class OpenFiles:
             os.close(handle.fd)
 
     def close(self) -> None:
-        """Close all files; those being read are closed after that."""
+        """Close all files; files that are being read are closed when the read ends."""
         for object_id in list(self._handles):
             self.forget(object_id)
 
@@ -91,11 +91,11 @@ class OpenFiles:
                 handle.users += 1
                 self._handles.move_to_end(object_id)
                 return handle
-        # Opening may wait for the disk, so others are not kept out meanwhile.
+        # Opening may wait for the disk, so the lock is not held.
         opened = _Handle(self._open(object_id))
         opened.users = 1
         with self._lock:
-            # If another thread was faster, that one's descriptor stays and ours is used once.
+            # If another thread was faster, its descriptor is kept and ours is used once.
             self._handles.setdefault(object_id, opened)
             unused = self._evict()
         for fd in unused:
@@ -149,11 +149,11 @@ class JournalFiles:
         self._threads = ThreadPoolExecutor(settings.threads, "rookery-read")
 
     async def read(self, object_id: int, position: int, size: int) -> bytes:
-        """Return that many bytes from the position on, fewer only where the file ends.
+        """Return `size` bytes from the position on, fewer only where the file ends.
 
         Raises:
             Missing: There is no such file.
-            Corrupt: The file does not begin as it must.
+            Corrupt: The header of the file is invalid.
             Unavailable: The disk could not read it.
         """
         if position < 0 or size < 0:
@@ -162,15 +162,15 @@ class JournalFiles:
         return await loop.run_in_executor(self._threads, self._read, object_id, position, size)
 
     async def found(self) -> list[FoundJournal]:
-        """List the journal files by object id; other files in the folder are left out."""
+        """List the journal files by object id; other files in the folder are ignored."""
         return await asyncio.get_running_loop().run_in_executor(self._threads, self._found)
 
     def forget(self, object_id: int) -> None:
-        """Let go of a file after it was unlinked, so that its space is freed."""
+        """Close a file after it was unlinked, so that its space is freed."""
         self._open.forget(object_id)
 
     async def close(self) -> None:
-        """Finish the reads under way and close all files."""
+        """Finish the reads in progress and close all files."""
         await asyncio.to_thread(self._threads.shutdown)
         self._open.close()
 
@@ -199,7 +199,7 @@ def _pread(fd: int, position: int, size: int) -> bytes:
     data = os.pread(fd, size, position)
     if len(data) == size or not data:
         return data
-    # Short at the end of the file, or where a signal or the 2 GiB bound cut it: ask on.
+    # A short read happens at the end of the file, after a signal or at the 2 GiB limit: read on.
     pieces = [data]
     position, size = position + len(data), size - len(data)
     while size and (data := os.pread(fd, size, position)):

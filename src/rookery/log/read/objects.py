@@ -1,4 +1,4 @@
-"""Objects by id, wherever they are: entries of the cluster log, journal files, or the store.
+"""Reads objects by id: entries of the cluster log, journal files, or objects in the store.
 
 object id ──┬─ below zero ───────────────────► payload of an entry of the cluster log
             ├─ number below STORED ──────────► journal file
@@ -35,20 +35,20 @@ from rookery.store.wrappers import full_key
 Read = Callable[[int, int, int], Awaitable[Buffer]]
 """Reads (object id, position, size); returns fewer bytes only where the object ends."""
 
-# The files beside a segment are read whole: a damaged name must not fill the memory.
+# The index files of a segment are read whole. The bound protects memory against damaged names.
 _BESIDE_BYTES: Final = 64 * 1024 * 1024
 
 _MISSING: Final = metrics.counter(
     "rookery_log_objects_missing_total",
     "Reads of objects in the store that were not there; a few are moves, more call for fsck.",
 )
-# Entries are read this much at a time, and kept up to the other bound.
+# Entries are read in steps of this size, and cached up to the other bound.
 _READ_BYTES: Final = 512 * 1024
 _CACHE_BYTES: Final = 16 * 1024 * 1024
 
 
 class RemovedObject(MissingJournal):
-    """An object is not in the store (any more): read the state again, then plan the read anew."""
+    """An object is not in the store (any more): read the state again, then plan the read again."""
 
     def __init__(self, object_id: int, error: NotFound) -> None:
         Conflict.__init__(
@@ -70,7 +70,7 @@ def key_of(state: State, namespace: str, object_id: int) -> str:
 
 
 def keys_of(state: State, namespace: str, object_id: int) -> list[str]:
-    """Return the keys of an object in the store and of the files beside it."""
+    """Return the keys of an object in the store and of the files that belong to it."""
     key = key_of(state, namespace, object_id)
     if object_id not in state.objects.segments:
         return [key]
@@ -87,13 +87,13 @@ class Places:
         state: Callable[[], State],
         namespace: str,
     ) -> None:
-        """Read nothing yet.
+        """Set the sources.
 
         Args:
             files: the journal files; None if this process has none.
-            store: where all else lies; None if there is none.
-            state: returns the present state, which knows what segments are called.
-            namespace: begins the keys of segments.
+            store: stores all other objects; None if there is none.
+            state: returns the current state, which knows the names of segments.
+            namespace: the prefix of segment keys.
         """
         self._files = files
         self._store = store
@@ -101,7 +101,7 @@ class Places:
         self._namespace = namespace
 
     def name(self, object_id: int) -> str:
-        """Return what an object is called, for messages."""
+        """Return the name of an object, for messages."""
         if not is_stored(object_id):
             return f"journal file {journal_name(object_id)}"
         return f"object {full_key(self._namespace, self.key(object_id))}"
@@ -111,11 +111,11 @@ class Places:
         return key_of(self._state(), self._namespace, object_id)
 
     async def read(self, object_id: int, position: int, size: int) -> Buffer:
-        """Return that many bytes from the position on, fewer only where the object ends.
+        """Return `size` bytes from the position on, fewer only where the object ends.
 
         Raises:
             Missing: There is no such object.
-            Corrupt: A journal file does not begin as it must.
+            Corrupt: The header of a journal file is invalid.
             Unavailable: The disk or the store could not read it.
         """
         if position < 0 or size < 0:
@@ -131,7 +131,7 @@ class Places:
         return await self._files.read(object_id, position, size)
 
     async def beside(self, object_id: int, key: str) -> bytes:
-        """Return a whole file beside a segment.
+        """Return the whole contents of a file that belongs to a segment.
 
         Raises:
             Missing: There is no such file.
@@ -152,11 +152,11 @@ class Places:
         except NotFound as error:
             raise RemovedObject(object_id, error) from error
         except ValueError:
-            return b""  # the position lies beyond the object's end
+            return b""  # the position is beyond the object's end
 
 
 class TrimmedEntry(MissingJournal):
-    """An entry was trimmed, so its batches are elsewhere: read the state again, then plan anew."""
+    """An entry was trimmed, so its batches were moved: read the state again, then plan again."""
 
     def __init__(self, number: int) -> None:
         Conflict.__init__(
@@ -168,7 +168,7 @@ class TrimmedEntry(MissingJournal):
 
 
 class EntryPayloads:
-    """Payloads of entries of the cluster log, read a few at a time, since readers go forward."""
+    """Payloads of cluster log entries, read several at a time, because readers move forward."""
 
     def __init__(self, cluster_log: ClusterLog) -> None:
         self._log = cluster_log
@@ -185,7 +185,7 @@ class EntryPayloads:
             Unavailable: the cluster log cannot be read.
         """
         if number not in self._kept:
-            async with self._reading:  # others may want the same
+            async with self._reading:  # others may request the same entry
                 if number not in self._kept:
                     return await self._load(number)
         self._kept.move_to_end(number)
@@ -216,20 +216,20 @@ class EntryPayloads:
 
 
 class EntryReader:
-    """Reads whatever rows point to: payloads of entries itself, other objects by another reader."""
+    """Reads the bytes of any row: payloads of entries itself, other objects by another reader."""
 
     def __init__(self, cluster_log: ClusterLog, objects: Read) -> None:
-        """Read nothing yet.
+        """Set the sources.
 
         Args:
-            cluster_log: where the payloads are.
+            cluster_log: stores the payloads.
             objects: reads journals and objects in the store.
         """
         self._entries = EntryPayloads(cluster_log)
         self._objects = objects
 
     async def read(self, object_id: int, position: int, size: int) -> Buffer:
-        """Return that many bytes from the position on, fewer only where the object ends.
+        """Return `size` bytes from the position on, fewer only where the object ends.
 
         Raises:
             Missing: the entry was trimmed, or the object deleted.

@@ -33,49 +33,49 @@ from rookery.wire.buffer import Buffer
 
 _ROWS: Final = 64
 _MAX_DOUBLINGS: Final = 16
-# Who has not read on for so long has stopped, and needs no share.
+# A reader that has not continued for this long has stopped and needs no share.
 _ACTIVE_S: Final = 5.0
 
 
 class BlockSource(Protocol):
-    """Where the bytes of journals and stored objects are read from."""
+    """Reads bytes of journals and stored objects."""
 
     async def views(self, object_id: int, position: int, size: int) -> list[memoryview]:
-        """Return bytes of an object, in pieces. Raises Corrupt, Conflict or Unavailable."""
+        """Return bytes of an object in pieces. Raises Corrupt, Conflict or Unavailable."""
 
     def want(self, object_id: int, position: int, size: int) -> None:
-        """Begin to read what will be asked for soon, as far as there is room for it."""
+        """Start to read bytes that will be requested soon, as far as there is room for them."""
 
     def drop(self, object_id: int, position: int, size: int) -> None:
-        """Forget bytes that are damaged."""
+        """Drop cached bytes that are damaged."""
 
     def name(self, object_id: int) -> str:
-        """Return what an object is called, for messages."""
+        """Return the name of an object, for messages."""
 
     @property
     def ahead_bytes(self) -> int:
-        """How far ahead of one reader objects in the store are read."""
+        """How many bytes stored objects are read ahead of one reader."""
 
     @property
     def all_ahead_bytes(self) -> int:
-        """How much may have been read ahead of all readers together and not be asked for yet."""
+        """The bound on bytes read ahead for all readers together and not requested yet."""
 
     @property
     def stored_block_bytes(self) -> int:
-        """How much of an object in the store is read at once."""
+        """The number of bytes of a stored object that one request reads."""
 
 
 class ReadAhead:
-    """Tells a cache what will be wanted."""
+    """Requests blocks from a cache before readers need them."""
 
     def __init__(self, objects: BlockSource, layouts: Layouts | None) -> None:
         self._objects = objects
         self._layouts = layouts
-        # The partitions that are being read on and on, and when last; the latest comes last.
+        # The partitions that are read sequentially and the time of the last read, most recent last.
         self._active: OrderedDict[int, float] = OrderedDict()
 
     def read(self, partition: Partition, row: Row, position: int, streak: int) -> None:
-        """Read on behind a position of a row, the further the longer the reader has read on."""
+        """Read ahead from a position of a row; the distance grows with the streak of the reader."""
         objects = self._objects
         doublings = min(streak, _MAX_DOUBLINGS)
         left = min(self._share(partition), objects.stored_block_bytes << doublings)
@@ -85,7 +85,7 @@ class ReadAhead:
         bases = partition.base_offsets
         index = partition.row_of(row.end_offset)
         if index < len(bases) and bases[index] < row.end_offset:
-            return  # there is nothing behind it
+            return  # no row follows
         for at in range(index, min(index + _ROWS, len(bases))):
             if left <= 0:
                 return
@@ -99,9 +99,10 @@ class ReadAhead:
             left -= end - begin
 
     def _share(self, partition: Partition) -> int:
-        """Return how far ahead of one of several readers to read.
+        """Return how many bytes to read ahead of one of several readers.
 
-        Else the first of them would have all the room, and the others wait for every block.
+        Without shares, the first reader would take all the room, and the others would wait for
+        every block.
         """
         objects, active = self._objects, self._active
         now = loop_seconds()
@@ -116,24 +117,24 @@ class ReadAhead:
 _DIRECT_FROM_BYTES: Final = 128 * 1024
 
 Direct = Callable[[int, int, int], Awaitable[Buffer]]
-"""Reads (object id, position, size) past the cache; fewer bytes only where the object ends."""
+"""Reads (object id, position, size) without the cache; returns less only where the object ends."""
 
 
 class OpenedRun(NamedTuple):
-    """What was read of a run: its batches from the wanted offset on, checked."""
+    """The checked batches of a run from the requested offset on."""
 
     data: Buffer
     position: int
     headers: list[BatchHeader]
-    """With the offsets that the log gives them."""
+    """With the offsets that the log assigns."""
     is_end: bool
-    """Whether the run's rows hold nothing behind them."""
+    """Whether the run's rows hold no batches after these."""
     next_block: int | None = None
-    """Of a segment, the block to go on with, unless there is damage before it."""
+    """The next block of a segment, unless there is damage before it."""
 
 
 class Opener:
-    """Reads runs, whatever they lie in."""
+    """Reads runs from any kind of object."""
 
     def __init__(
         self,
@@ -142,7 +143,7 @@ class Opener:
         direct: Direct | None,
         layouts: Layouts | None,
     ) -> None:
-        """Read nothing yet; `Reader` says what the arguments are."""
+        """Set the sources; `LogReader` documents the arguments."""
         self._objects = objects
         self._direct = direct
         self._layouts = layouts
@@ -157,7 +158,7 @@ class Opener:
     async def open(self, key: Key, partition: Partition, run: ReadRun, offset: int) -> OpenedRun:
         """Read a run and check it."""
         if run.is_final and not run.size:
-            # All of the row was read before: behind its last batch there is nothing.
+            # All of the row was read before: nothing follows its last batch.
             return OpenedRun(b"", run.position, [], is_end=True)
         if run.is_segment:
             return await self._open_segment(partition, run, offset)
@@ -173,7 +174,7 @@ class Opener:
     async def go_on(
         self, partition: Partition, run: ReadRun, before: OpenedRun, max_bytes: int
     ) -> OpenedRun | None:
-        """Read what follows in a segment; None if it does not fit, or begins with damage."""
+        """Read what follows in a segment; None if it does not fit or begins with damage."""
         if before.next_block is None:
             return None
         layout = await self.layout(run.rows[0])
@@ -183,13 +184,14 @@ class Opener:
         return await self._open_blocks(partition, run, layout, span, run.base_offset)
 
     def drop(self, run: ReadRun) -> None:
-        """Forget what is damaged: if that happened on the way, who asks again must not get it."""
+        """Drop damaged bytes from the cache: if they were damaged in transit, a retry succeeds."""
         if run.object_id > 0:
             self._objects.drop(run.object_id, run.position, run.size)
 
     async def _open_segment(self, partition: Partition, run: ReadRun, offset: int) -> OpenedRun:
         if offset <= run.base_offset:
-            # Its first batch is wanted: no index need tell where that is, so both are read at once.
+            # The first batch is requested. Its position needs no index, so both are read in
+            # parallel.
             self._objects.want(run.object_id, run.position, run.size)
         layout = await self.layout(run.rows[0])
         span = layout.find(offset, run.size)
@@ -198,7 +200,7 @@ class Opener:
             opened = await self._open_blocks(partition, run, layout, span, offset)
             if opened.headers or opened.is_end:
                 return opened
-            # The offset lies in a gap between two blocks.
+            # The offset is in a gap between two blocks.
             span = layout.span(span.stop, run.size)
         return OpenedRun(b"", run.position, [], is_end=True)
 
@@ -223,12 +225,12 @@ class Opener:
         return OpenedRun(data, span.position, found.headers, is_last, next_block)
 
     def _in_one_block(self, layout: SegmentLayout, span: BlockSpan) -> BlockSpan:
-        """Cut a span where a cached block ends: what lies in two of them has to be copied."""
+        """Cut a span at the end of a cached block: bytes that span two blocks must be copied."""
         step = self._objects.stored_block_bytes
         return layout.span(span.first, min(span.size, step - span.position % step))
 
     async def _bytes(self, run: ReadRun) -> Buffer:
-        """Return the bytes of a run; fewer where its object ends, which damage can be."""
+        """Return the bytes of a run; fewer if its object ends early, which can be damage."""
         if not run.object_id:
             return b"".join(map(_made, run.rows))
         if run.object_id < 0:
@@ -246,7 +248,7 @@ class Opener:
 
 
 def _made(row: Row) -> bytes:
-    """Make the batch of a row that lies in no object."""
+    """Generate the batch of a row that has no object."""
     if row.is_marker:
         return marker(row)
     return gap(row.base_offset, row.end_offset, row.max_timestamp)
@@ -256,8 +258,8 @@ def _joined(views: list[memoryview]) -> Buffer:
     return views[0] if len(views) == 1 else bytearray().join(views)
 
 
-# Batches that are this long on average go out as views of the cache; shorter ones are copied,
-# because a socket takes many small parts more slowly than one copy is made.
+# Batches that are this long on average are sent as views of the cache. Shorter ones are copied,
+# because sending many small parts to a socket is slower than one copy.
 _COPY_BELOW: Final = 16 * 1024
 
 
@@ -268,9 +270,9 @@ def stamped(
 
     Args:
         partition: knows the leader epochs.
-        run: knows which batches have the time at which they were appended.
+        run: knows which batches have an append time.
         data: the bytes of the run.
-        headers: some of its batches, with the offsets that they get.
+        headers: some of its batches, with the offsets to write.
     """
     begin, end = headers[0].position, headers[-1].end
     is_around = not isinstance(data, bytearray) and end - begin >= _COPY_BELOW * len(headers)
@@ -295,7 +297,7 @@ def stamped(
 
 
 def _append_times(run: ReadRun, headers: list[BatchHeader]) -> Iterable[int]:
-    """Return the append time of each batch; -1 if its own times hold."""
+    """Return the append time of each batch; -1 if the batch keeps its own times."""
     if not any(row.is_append_time for row in run.rows):
         return repeat(-1)
     return _row_times(run, headers)

@@ -1,10 +1,10 @@
-"""Which blocks stay in memory: two queues, so that one long scan does not push out what is hot.
+"""Cache eviction with two queues, so that one long scan does not evict hot blocks.
 
-A block that is new goes to probation. It moves to the protected part when more than twice its bytes
-have been served from it. Reading a block once, in steps of any size, cannot do that, even though a
-reader asks again for the batch that did not fit into his last answer. A block that is read again
-soon after it was pushed out goes to the protected part at once: its number is remembered. Probation
-may use what is free, but when there is no room it is the first to shrink, down to its share.
+A new block goes to probation. It moves to the protected part when more than twice its bytes have
+been served from it. Reading a block once, in steps of any size, cannot cause that, even though a
+reader requests again the batch that did not fit into its last response. A block that is read again
+soon after its eviction goes directly to the protected part, because its key is remembered.
+Probation may use free space. When there is no room, it shrinks first, down to its share.
 
 This is the 2Q policy (Johnson and Shasha, 1994) with a stricter test for "used again".
 """
@@ -38,7 +38,7 @@ class TwoQueues:
     def __init__(self, max_bytes: int, probation_bytes: int, max_remembered: int) -> None:
         self._max_bytes = max_bytes
         self.probation_bytes = probation_bytes
-        """The share that probation is left with when there is no room."""
+        """The share that probation keeps when there is no room."""
         self._max_remembered = max_remembered
         self._probation: OrderedDict[Key, CachedBlock] = OrderedDict()
         self._protected: OrderedDict[Key, CachedBlock] = OrderedDict()
@@ -47,7 +47,7 @@ class TwoQueues:
         self.held_bytes = 0
         """Bytes of all blocks."""
         self.evicted = 0
-        """Blocks pushed out for want of room."""
+        """Blocks evicted for lack of space."""
 
     def __len__(self) -> int:
         return len(self._probation) + len(self._protected)
@@ -57,7 +57,7 @@ class TwoQueues:
 
     @property
     def protected(self) -> list[Key]:
-        """The blocks that are hot, the one used longest ago first."""
+        """The hot blocks, least recently used first."""
         return list(self._protected)
 
     def get(self, key: Key) -> CachedBlock | None:
@@ -65,7 +65,7 @@ class TwoQueues:
         return self._protected.get(key) or self._probation.get(key)
 
     def use(self, key: Key, size: int) -> None:
-        """Count bytes served from a block, if it is still here; it becomes the newest."""
+        """Count bytes served from a block, if it is still here; it becomes the most recent."""
         block = self.get(key)
         if block is None:
             return
@@ -80,7 +80,7 @@ class TwoQueues:
             self._probation.move_to_end(key)
 
     def put(self, key: Key, block: CachedBlock) -> None:
-        """Add a block, or a longer form of one, and push out what there is no room for."""
+        """Add a block, or a longer version of one, and evict others if there is no room."""
         old = self.get(key)
         block.served_bytes = old.served_bytes if old else 0
         known = key in self._protected or key in self._remembered
@@ -106,8 +106,8 @@ class TwoQueues:
             self.held_bytes -= len(block.data)
 
     def remove_all(self, object_id: int) -> None:
-        """Drop every block of an object, and what is remembered of it."""
-        # A scan of the keys: objects are removed seldom, blocks come and go all the time.
+        """Drop every block of an object, and the remembered keys."""
+        # A scan of all keys: objects are removed rarely, but blocks change all the time.
         for key in [*self._probation, *self._protected]:
             if key[0] == object_id:
                 self.remove(key)

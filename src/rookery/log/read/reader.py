@@ -48,22 +48,22 @@ class LogReader:
         direct: Direct | None = None,
         layouts: Layouts | None = None,
     ) -> None:
-        """Read nothing yet.
+        """Start without any read positions.
 
         Args:
-            cluster_log: where small batches lie.
-            objects: where the others lie, with a cache before it.
-            tail: what need not be read.
-            direct: reads long runs of journals as one piece, where that is cheap: from a local
-                disk, whose pages the system keeps in memory, it saves the copy that joins a
-                cache's blocks.
+            cluster_log: stores small batches.
+            objects: store all other batches, with a cache in front.
+            tail: the recent batches in memory.
+            direct: reads long runs of journals in one piece, where that is cheap. On a local disk,
+                whose pages the system keeps in memory, it saves the copy that joins a cache's
+                blocks.
             layouts: the indexes of segments; None if there is no store.
         """
         self._tail = tail
         self._objects = objects
         self._opener = Opener(cluster_log, objects, direct, layouts)
         self._ahead = ReadAhead(objects, layouts)
-        # Where the batch at an offset begins: a reader comes back for what follows.
+        # The position of the batch at an offset: a sequential reader continues there.
         self._marks: OrderedDict[tuple[Key, int], ReadMark] = OrderedDict()
 
     def read_now(
@@ -76,9 +76,9 @@ class LogReader:
         whole_first: bool = True,
         until: int = FAR,
     ) -> TailSlice | None:
-        """Return batches from memory, or None if they must be waited for."""
+        """Return batches from memory, or None if they must be read."""
         if offset < partition.cleaned_to:
-            return None  # what is in memory was there before compaction
+            return None  # the batches in memory are from before compaction
         return self._tail.read(key, offset, max_bytes, whole_first=whole_first, until=until)
 
     async def read(
@@ -91,14 +91,14 @@ class LogReader:
         whole_first: bool = True,
         until: int = FAR,
     ) -> TailSlice:
-        """Return whole batches from the one that holds `offset` on, as `Tail.read` does.
+        """Return whole batches, starting with the one that holds `offset`, as `Tail.read` does.
 
-        None of them begins at `until` or behind it. If there is none at the offset, the next one
-        comes first, or an empty one that leads on.
+        No batch begins at `until` or after it. If there is no batch at the offset, the result
+        starts with the next one, or with an empty batch that leads over the gap.
 
         Raises:
             Corrupt: the bytes are not those that were written.
-            Conflict: they lie elsewhere by now, or are gone; look at the state again.
+            Conflict: they were moved or deleted; read the state again.
             Unavailable: the disk, the store or the cluster log cannot be read.
         """
         found = self.read_now(
@@ -106,7 +106,7 @@ class LogReader:
         )
         if found is not None:
             return found
-        # One version of the state decides what is read: rows are copied before the first await.
+        # One version of the state decides what is read, so rows are copied before the first await.
         mark = self._marks.get((key, offset))
         read = _Read(self._opener, key, partition, range(offset, until), max_bytes)
         await read.run(plan(partition, offset, max_bytes, mark, until), whole_first=whole_first)
@@ -123,7 +123,7 @@ class LogReader:
         return await self._opener.layout(row)
 
     def describe(self, error: Error) -> str:
-        """Return an error's text, with the name of the object that it is about."""
+        """Return the text of an error with the name of the object that it is about."""
         if not isinstance(error, Corrupt) or error.object_id is None:
             return str(error)
         return f"{error} (in {self._objects.name(error.object_id)})"
@@ -131,9 +131,9 @@ class LogReader:
     def _go_on(
         self, key: Key, partition: Partition, last: _Last, mark: ReadMark | None, end: int
     ) -> None:
-        """Note where a reader will go on, and read ahead of one that does."""
+        """Record where a reader will continue, and read ahead if it is sequential."""
         if not last.row.object_id:
-            return  # it was made here, and lies nowhere
+            return  # it was generated here and has no object
         streak = mark.streak + 1 if mark is not None else 0
         marks = self._marks
         marks[key, end] = ReadMark(last.row.object_id, last.position, streak)
@@ -144,14 +144,14 @@ class LogReader:
 
 
 class _Last(NamedTuple):
-    """The row in which a read ended, and the position behind what was taken of it."""
+    """The row in which a read ended, and the position after the bytes taken from it."""
 
     row: Row
     position: int
 
 
 class _Read:
-    """One read under way: what it has so far."""
+    """The state of one read in progress."""
 
     def __init__(
         self, opener: Opener, key: Key, partition: Partition, offsets: range, max_bytes: int
@@ -167,7 +167,7 @@ class _Read:
         self.last: _Last | None = None
 
     async def run(self, runs: list[ReadRun], *, whole_first: bool) -> None:
-        """Read the runs, a few at a time, until there is enough."""
+        """Read the runs, a few at a time, until there are enough bytes."""
         for at in range(0, len(runs), _RUNS_AT_ONCE):
             some = runs[at : at + _RUNS_AT_ONCE]
             for run, opened in zip(some, await self._open(some), strict=True):
@@ -175,7 +175,7 @@ class _Read:
                     if not await self._take_run(run, opened, whole_first=whole_first):
                         return
                 except Error:
-                    # What lies before the damage is served; who asks for the rest is told.
+                    # Batches before the damage are returned. A request for the rest gets the error.
                     if not self.parts:
                         raise
                     return
@@ -209,7 +209,7 @@ class _Read:
     async def _take(
         self, run: ReadRun, opened: OpenedRun | BaseException, *, whole_first: bool
     ) -> OpenedRun | None:
-        """Take the batches that fit; return what was opened if that was all of it."""
+        """Take the batches that fit; return `opened` if all of it was taken."""
         if isinstance(opened, BaseException):
             raise opened
         is_first = whole_first and not self.parts
@@ -224,7 +224,7 @@ class _Read:
         return opened if stop == len(opened.headers) and self.end < self._until else None
 
     async def _open_more(self, run: ReadRun, opened: OpenedRun) -> OpenedRun:
-        """Read on, if the first batch wanted was not all there."""
+        """Read more if the first batch requested was incomplete."""
         whole = run.longer()
         if not run.is_segment and whole.size > run.size:
             opened = await self._open_one(whole)
@@ -251,7 +251,7 @@ class _Read:
         self.last = _Last(row, position)
 
     def _lead_on(self, row: Row) -> None:
-        """Lead readers over a gap that lasts to the end of what was looked at."""
+        """Add an empty batch that leads readers over a gap to the end of the rows examined."""
         end = min(row.end_offset, self._offset + MOST_OFFSETS, self._until)
         if end > self._offset:
             batch = gap(self._offset, end, row.max_timestamp)
@@ -259,7 +259,7 @@ class _Read:
 
 
 def _count_fitting(headers: list[BatchHeader], max_bytes: int, *, whole_first: bool) -> int:
-    """Return how many of the batches fit."""
+    """Return the number of batches that fit."""
     if not headers:
         return 0
     begin = headers[0].position
@@ -279,7 +279,7 @@ _LOST: Final = metrics.counters(
 
 
 class SureReader:
-    """Reads by the newest state before it gives up."""
+    """Retries with the newest state before it fails."""
 
     def __init__(self, reader: LogReader, replica: Replica) -> None:
         self._reader = reader
@@ -295,7 +295,7 @@ class SureReader:
         whole_first: bool = True,
         until: int = FAR,
     ) -> TailSlice | None:
-        """Return what `Reader.read` does; None if the offset is no longer in the log.
+        """Return the result of `Reader.read`; None if the offset is no longer in the log.
 
         Raises:
             Corrupt: the bytes are damaged, or are not where the cluster log says.

@@ -22,16 +22,16 @@ from rookery.records.expectation import EpochAt, Expectation, ExpectedExtent, Of
 from rookery.records.scan import Scan, Scanner, too_short
 from rookery.wire.buffer import Buffer
 
-# A first read is at least so long: most batches are shorter, and the rest is in the cache then.
+# Minimum size of a first read: most batches are smaller, and the rest is cached afterwards.
 FIRST_BYTES: Final = 64 * 1024
 MOST_OFFSETS: Final = (1 << 31) - 1
-"""Offsets that one batch can stand for."""
+"""The most offsets that one batch can cover."""
 FAR: Final = (1 << 63) - 1
-"""Behind every offset."""
+"""Greater than every offset."""
 
 
 class ReadMark(NamedTuple):
-    """Where the batch of an offset begins, and how many reads have come there one by one."""
+    """The position of the batch at an offset, and the number of sequential reads that led there."""
 
     object_id: int
     position: int
@@ -39,25 +39,25 @@ class ReadMark(NamedTuple):
 
 
 class ReadRun(NamedTuple):
-    """Bytes that lie together, and the rows that they belong to."""
+    """Contiguous bytes and the rows that they belong to."""
 
     object_id: int
     position: int
     size: int
     base_offset: int
-    """The offset of the first batch in them, the lowest that it may have if there are gaps."""
+    """The offset of the first batch, or the lowest that it may have if there are gaps."""
     rows: list[Row]
     is_dense: bool
-    """Whether every offset must be there."""
+    """Whether every offset must be present."""
 
     @property
     def end(self) -> int:
-        """The position behind the last byte."""
+        """The position after the last byte."""
         return self.position + self.size
 
     @property
     def is_final(self) -> bool:
-        """Whether offsets, epochs and times are in the bytes."""
+        """Whether the bytes contain offsets, epochs and times."""
         return self.rows[0].is_final
 
     @property
@@ -66,9 +66,9 @@ class ReadRun(NamedTuple):
         return self.rows[0].is_segment
 
     def longer(self) -> ReadRun:
-        """Return the same run, but so long that the first batch wanted must be in it.
+        """Return the same run, extended so that it must contain the first batch requested.
 
-        That is in the first row, unless batches may be missing.
+        That batch is in the first row, unless batches may be missing.
         """
         _, end = body(self.rows[0 if self.is_dense else -1])
         return self._replace(size=max(end - self.position, self.size))
@@ -77,7 +77,7 @@ class ReadRun(NamedTuple):
 def plan(
     partition: Partition, offset: int, max_bytes: int, mark: ReadMark | None, until: int = FAR
 ) -> list[ReadRun]:
-    """Plan the reads for about `max_bytes` from an offset on; no row begins at `until`."""
+    """Plan reads of about `max_bytes` from an offset on; only rows that begin before `until`."""
     runs: list[ReadRun] = []
     index = partition.row_of(offset)
     left = _least(partition, index, max_bytes)
@@ -86,7 +86,7 @@ def plan(
         if row.base_offset >= until:
             break
         if runs and left < min(row.size, max_bytes // 8):
-            break  # hardly a batch would fit, and most of what is read would be in vain
+            break  # hardly a batch would fit, and most of the read would be wasted
         index += 1
         run = _run(partition, row, left)
         if not runs and mark is not None:
@@ -101,7 +101,7 @@ def plan(
 
 
 def body(row: Row) -> tuple[int, int]:
-    """Return where a row's batches begin and end in their object."""
+    """Return the positions in the object where a row's batches begin and end."""
     end = row.position + row.size
     if row.is_segment and row.position < HEADER_BYTES:
         return HEADER_BYTES, end - FOOTER_BYTES
@@ -109,9 +109,9 @@ def body(row: Row) -> tuple[int, int]:
 
 
 def gap(base_offset: int, end_offset: int, time_ms: int) -> bytes:
-    """Make a batch without records over some offsets, as compaction leaves them in Kafka.
+    """Return a batch without records over some offsets, as compaction leaves them in Kafka.
 
-    It takes readers over offsets at which there is nothing: they would ask for them for ever.
+    It leads readers over offsets without records. Otherwise they would request them forever.
     """
     header = BatchHeader(
         base_offset=base_offset,
@@ -132,7 +132,7 @@ def gap(base_offset: int, end_offset: int, time_ms: int) -> bytes:
 
 
 def _least(partition: Partition, index: int, max_bytes: int) -> int:
-    """Return how much to read at least; where an index tells the place, no more than is wanted."""
+    """Return the minimum bytes to read; a segment has an index, so no more than requested."""
     kinds = partition.kinds
     is_segment = index < len(kinds) and kinds[index] & RowKind.SEGMENT
     return max(max_bytes, 1 if is_segment else FIRST_BYTES)
@@ -140,10 +140,10 @@ def _least(partition: Partition, index: int, max_bytes: int) -> int:
 
 def _run(partition: Partition, row: Row, left: int) -> ReadRun:
     if row.is_lost:
-        # Its bytes are lost, and known to be: an empty batch takes readers over the gap.
+        # Its bytes are known to be lost: an empty batch leads readers over the gap.
         row = row._replace(position=row.base_offset, size=batches.HEADER_SIZE, kind=0)
     begin, end = body(row)
-    # Gaps are made by compaction alone.
+    # Only compaction creates gaps.
     is_dense = not row.is_final or row.base_offset >= partition.cleaned_to
     return ReadRun(row.object_id, begin, min(end - begin, left), row.base_offset, [row], is_dense)
 
@@ -159,12 +159,13 @@ def _joins(one: ReadRun, other: ReadRun) -> bool:
 
 
 def _marked(run: ReadRun, mark: ReadMark, offset: int, left: int) -> ReadRun:
-    """Begin within the row, where the batch of the offset is known to begin."""
+    """Start within the row, at the known position of the batch with the offset."""
     begin, end = body(run.rows[0])
-    # Behind a row's last batch there may be a gap: what follows is read at once then.
+    # There may be a gap after the last batch of a row. Then the following row is read in the same
+    # call.
     is_within = begin <= mark.position < end or (not run.is_dense and mark.position == end)
     if mark.object_id != run.object_id or not is_within:
-        return run  # the row has moved meanwhile
+        return run  # the row has been moved since
     size = min(end - mark.position, left)
     return run._replace(position=mark.position, size=size, base_offset=offset)
 
@@ -174,7 +175,7 @@ ReadPart = Callable[[int, int], Awaitable[Buffer]]
 
 
 def name(key: Key) -> str:
-    """Return what a partition is called where only its id is known."""
+    """Return the name of a partition where only its id is known."""
     return f"topic {key[0].hex()} partition {key[1]}"
 
 
@@ -186,12 +187,12 @@ def expect_run(run: ReadRun, epoch_at: EpochAt) -> Expectation:
 
 
 def expect_row(partition: Partition, row: Row, *, has_epochs: bool = False) -> Expectation:
-    """Expect the batches of a row that is no segment.
+    """Expect the batches of a row that is not a segment.
 
     Args:
-        partition: the row's.
-        row: where the batches are.
-        has_epochs: whether to check the leader epochs that final batches carry.
+        partition: the partition of the row.
+        row: the location of the batches.
+        has_epochs: whether to check the leader epochs in final batches.
     """
     # Only compaction leaves gaps.
     rule = _rule(is_final=row.is_final, is_dense=row.base_offset >= partition.cleaned_to)
@@ -201,14 +202,14 @@ def expect_row(partition: Partition, row: Row, *, has_epochs: bool = False) -> E
 
 
 def expect_body(row: Row, rule: OffsetRule) -> Expectation:
-    """Expect the batches of a row that may be a segment, whose ends are left out."""
+    """Expect the batches of a row that may be a segment, without header and footer."""
     begin, end = body(row)
     extent = ExpectedExtent(row.base_offset, row.end_offset, begin, end - begin)
     return Expectation.of(extent, rule)
 
 
 async def batches_of(read: ReadPart, expected: Expectation, step: int) -> AsyncIterator[Scan]:
-    """Read an extent in steps, and scan it; the last scan has the damage, if there is any.
+    """Read an extent in steps and scan it; the last scan has the damage, if there is any.
 
     Raises:
         Corrupt, Missing, Unavailable: as `read`.

@@ -1,8 +1,8 @@
-"""The indexes of segments, parsed and kept; one read for all who want the same.
+"""A cache of parsed segment indexes; concurrent requests for an index share one read.
 
     .times ──(missing or damaged)──► .index and the segment's ends ──(missing or damaged)──► a walk
 
-A walk reads the whole segment once, and finds out all that the files beside it would have said.
+A walk reads the whole segment once and derives everything that the index files would contain.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ from rookery.log.read.segmentwalk import Read, lay_out
 log = logging.getLogger(__name__)
 
 DEFAULT_BYTES: Final = 64 * 1024 * 1024
-# What a block costs in memory: a tuple with its numbers, and its places in three lists.
+# The memory cost of a block: a tuple with its numbers, and its entries in three lists.
 _BLOCK_COST: Final = 320
 # Longer files are parsed in a thread.
 _THREAD_FROM_BYTES: Final = 64 * 1024
-# An index by others may leave out far more than ours do; blocks are read and checked whole.
+# An index by other software may be much sparser than ours; blocks are read and checked whole.
 _MAX_BLOCK_BYTES: Final = 16 * 1024 * 1024
 
 _FAILED: Final = metrics.counters(
@@ -47,12 +47,12 @@ class Layouts:
     """Layouts of segments by object id, bounded in bytes; for one event loop."""
 
     def __init__(self, places: Places, read: Read, max_bytes: int = DEFAULT_BYTES) -> None:
-        """Keep nothing yet.
+        """Start with an empty cache.
 
         Args:
-            places: where the files beside segments are.
+            places: reads the files that belong to segments.
             read: reads committed bytes of a segment, through a cache.
-            max_bytes: how much memory to use; the newest layout is kept in any case.
+            max_bytes: the memory bound; the newest layout is kept in any case.
         """
         self._places = places
         self._read = read
@@ -60,30 +60,30 @@ class Layouts:
         self._kept: OrderedDict[int, SegmentLayout] = OrderedDict()
         self._loads: dict[int, asyncio.Task[SegmentLayout]] = {}
         self.held_bytes = 0
-        """Bytes of all layouts, about."""
+        """The approximate size of all layouts in bytes."""
 
     async def get(self, row: Row) -> SegmentLayout:
-        """Return the layout of the segment that a row is.
+        """Return the layout of the segment of a row.
 
         Raises:
-            Missing: the segment is not there.
-            Corrupt: nothing in it can be found.
+            Missing: the segment does not exist.
+            Corrupt: no layout can be derived from it.
             Unavailable: the store cannot be read.
         """
         found = self._kept.get(row.object_id)
         if found is not None:
             self._kept.move_to_end(row.object_id)
             return found
-        # Who gives up waiting does not take it away from the others.
+        # A caller that is cancelled must not cancel the read for the others.
         return await asyncio.shield(self._load(row))
 
     def want(self, row: Row) -> None:
-        """Begin to read a layout that will be asked for soon."""
+        """Start to read a layout that will be requested soon."""
         if row.object_id not in self._kept:
             _ = self._load(row)
 
     async def close(self) -> None:
-        """Wait for the reads under way."""
+        """Wait for the reads in progress."""
         await asyncio.gather(*self._loads.values(), return_exceptions=True)
 
     def _load(self, row: Row) -> asyncio.Task[SegmentLayout]:
@@ -138,7 +138,7 @@ class Layouts:
         index = parse_index(data, index_key(key))
         layout = SegmentLayout.from_index(index, header, footer, size, key)
         if not layout.is_dense:
-            # Where offsets are missing, only a checksum can tell that the others are right.
+            # Where offsets are missing, only a checksum can prove that the others are right.
             raise Corrupt(f"{key}: has gaps, so an index alone is not enough to check it")
         longest = max((block.size for block in layout.blocks), default=0)
         if longest > _MAX_BLOCK_BYTES:
@@ -167,7 +167,7 @@ def _file_bytes(row: Row) -> int:
 
 
 def _check(layout: SegmentLayout, row: Row) -> None:
-    """Refuse the layout of another segment."""
+    """Reject the layout of another segment."""
     base, last = layout.header.base_offset, layout.footer.last_offset
     if base < row.base_offset or last >= row.end_offset:
         raise Corrupt(
@@ -181,6 +181,6 @@ def _cost(layout: SegmentLayout) -> int:
 
 
 def _retrieve(task: asyncio.Task[SegmentLayout]) -> None:
-    # What was read ahead may have nobody who waits for it; its failure is nobody's then.
+    # No caller may be waiting for a layout that was read ahead. Its failure is ignored then.
     if not task.cancelled():
         task.exception()

@@ -1,4 +1,4 @@
-"""Lays out a segment whose index and times file are lost: by reading all of it once."""
+"""Derives the layout of a segment without index and times file by reading all of it once."""
 
 from __future__ import annotations
 
@@ -26,25 +26,26 @@ from rookery.records.scan import Scan
 from rookery.wire.buffer import Buffer
 
 Read = Callable[[int, int, int], Awaitable[Buffer]]
-"""Reads (object id, position, size) of what is committed."""
+"""Reads (object id, position, size) of committed bytes."""
 
 _STEP_BYTES: Final = 4 * 1024 * 1024
-# One block of this size stands for all bytes after damage: a reader of it finds the damage.
+# One block of this size represents all bytes after damage: a reader of it detects the damage.
 _DAMAGE_BYTES: Final = 64 * 1024
 
 
 async def lay_out(read: Read, object_id: int, size: int, name: str) -> SegmentLayout:
-    """Lay out a segment of this size.
+    """Derive the layout of a segment of this size.
 
     Raises:
-        Corrupt: it does not begin or end as a segment does, or is too short.
+        Corrupt: its header or footer is invalid, or it is too short.
         Missing, Unavailable: as `read`.
     """
     header = parse_header(await read(object_id, 0, HEADER_BYTES), name)
     footer = parse_footer(await read(object_id, size - FOOTER_BYTES, FOOTER_BYTES), name)
     walk = _Walk(header, footer)
     expected = expect_body(header, footer, size - HEADER_BYTES - FOOTER_BYTES)
-    # Which offsets are right is known when the CRC of all batches is: whatever has a frame counts.
+    # Offsets can be trusted only after the CRC of all batches is known, so they are not checked
+    # here.
     framed = expected._replace(rule=OffsetRule.UNCHECKED, is_covered=True)
     position = expected.position
     async for found in batches_of(partial(read, object_id), framed, _STEP_BYTES):
@@ -55,13 +56,13 @@ async def lay_out(read: Read, object_id: int, size: int, name: str) -> SegmentLa
     is_whole = position == expected.end
     layout = SegmentLayout(name, (header, footer), walk.blocks(is_whole=is_whole))
     if not layout.is_dense and any(block.crc is None for block in layout.blocks):
-        # Where offsets are missing, only a checksum can tell that the others are right.
+        # Where offsets are missing, only a checksum can prove that the others are right.
         raise Corrupt(f"{name}: is damaged, and only its lost times file could say where")
     return layout
 
 
 class _Walk:
-    """The blocks of a segment, as far as it was walked."""
+    """The blocks of the part of a segment that was read so far."""
 
     def __init__(self, header: SegmentHeader, footer: SegmentFooter) -> None:
         self._footer = footer
@@ -71,19 +72,19 @@ class _Walk:
         self._crc = 0
 
     def add(self, position: int, found: Scan) -> None:
-        """Take batches that begin at this position of the segment."""
+        """Add batches that begin at this position of the segment."""
         for header in found.headers:
             data = found.data[header.position : header.end]
             self._add(header, position + header.position, data)
         self._crc = checksum(found.sound, self._crc)
 
     def damage(self, position: int, end: int) -> None:
-        """Add one block that stands for all bytes after damage."""
+        """Add one block that represents all bytes after damage."""
         size = min(end - position, _DAMAGE_BYTES)
         self._blocks.append(SegmentBlock(self._next_offset, position, size, None, None))
 
     def blocks(self, *, is_whole: bool) -> list[SegmentBlock]:
-        """Return the blocks; if the segment is sound, each with a checksum to trust."""
+        """Return the blocks; if the segment is intact, each with a valid checksum."""
         if is_whole and self._crc == self._footer.crc:
             return self._blocks
         return [block._replace(max_timestamp=None, crc=None) for block in self._blocks]

@@ -1,7 +1,7 @@
-"""The newest batches of every partition, as readers get them, in memory.
+"""The newest batches of every partition in memory, as readers get them.
 
-What this broker has written it need not read again: the batches of a request stay in the memory
-they were received into, with their offsets stamped, until newer ones push them out.
+A broker need not read back batches that it has written. The batches of a request stay in the memory
+into which they were received, with their offsets stamped, until newer batches evict them.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ Key = tuple[bytes, int]
 """Topic id and partition."""
 
 DEFAULT_BYTES: Final = 256 * 1024 * 1024
-# What keeping a batch costs besides its bytes: the views, the numbers and the places in lists.
+# The overhead of a batch in addition to its bytes: views, numbers and list entries.
 _COST_BYTES: Final = 512
 _FAR: Final = (1 << 63) - 1
 
 
 class TailSlice(NamedTuple):
-    """Batches for a reader, and the offset behind them."""
+    """Batches for a reader, and the offset after them."""
 
     parts: list[Buffer]
     size: int
@@ -30,16 +30,16 @@ class TailSlice(NamedTuple):
 
 
 class _Line:
-    """The batches of one partition, one behind the other without a gap."""
+    """Consecutive batches of one partition without a gap."""
 
     __slots__ = ("bases", "end", "first", "totals", "views")
 
     def __init__(self) -> None:
         self.bases: list[int] = []
         self.views: list[memoryview] = []
-        self.totals: list[int] = []  # bytes of all batches up to and with each
+        self.totals: list[int] = []  # bytes of all batches up to and including each
         self.end = -1
-        self.first = 0  # everything before it has been pushed out
+        self.first = 0  # all batches before it were evicted
 
     def add(self, base: int, end: int, batch: memoryview) -> None:
         self.bases.append(base)
@@ -52,7 +52,7 @@ class _Line:
         self.views[index] = _GONE
         self.first = index + 1
         if self.first > 8 and self.first * 2 > len(self.views):
-            # The last total stays a beginning for those that follow.
+            # The last total remains the base for the totals that follow.
             del self.bases[: self.first], self.views[: self.first], self.totals[: self.first]
             self.first = 0
 
@@ -85,7 +85,7 @@ _GONE: Final = memoryview(b"")
 
 
 class Tail:
-    """A byte-bounded memory of the newest batches."""
+    """A cache of the newest batches, bounded in bytes."""
 
     def __init__(self, limit: int = DEFAULT_BYTES) -> None:
         self.limit = limit
@@ -96,10 +96,10 @@ class Tail:
         self._order: deque[tuple[Key, _Line, int]] = deque()
 
     def add(self, key: Key, base: int, end: int, batch: memoryview) -> None:
-        """Keep a batch with offsets from `base` to before `end`."""
+        """Add a batch with offsets from `base` to before `end`."""
         line = self._lines.get(key)
         if line is None or line.end != base:
-            # Another broker has written in between: what is here no longer joins up.
+            # Another broker has written in between: the batches here are no longer contiguous.
             line = self._lines[key] = _Line()
         line.add(base, end, batch)
         cost = len(batch) + _COST_BYTES
@@ -117,10 +117,11 @@ class Tail:
         whole_first: bool = True,
         until: int = _FAR,
     ) -> TailSlice | None:
-        """Return batches from the one that holds `offset` on; None if it is not here.
+        """Return batches, starting with the one that holds `offset`; None if it is not here.
 
-        With `whole_first` the first batch comes whatever the limit (KIP-74), else nothing that
-        does not fit into it. No batch comes that begins at `until` or behind it.
+        With `whole_first` the first batch is returned even if it exceeds the limit (KIP-74).
+        Otherwise only batches within the limit are returned. No batch begins at `until` or after
+        it.
         """
         line = self._lines.get(key)
         found = (
@@ -135,12 +136,12 @@ class Tail:
         return found
 
     def end(self, key: Key) -> int | None:
-        """Return the offset behind the newest batch of a partition; None if none is here."""
+        """Return the offset after the newest batch of a partition; None if there is no batch."""
         line = self._lines.get(key)
         return line.end if line is not None else None
 
     def forget(self, key: Key) -> None:
-        """Give up a partition: its topic is gone."""
+        """Drop a partition whose topic was deleted."""
         self._lines.pop(key, None)
 
     def _push_out(self) -> None:

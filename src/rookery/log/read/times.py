@@ -1,8 +1,8 @@
-"""Times to offsets: the first record at or after a time, and the one with the highest.
+"""Maps times to offsets: the first record at or after a time, or with the highest time.
 
-The state knows the highest time of every row, so one row has to be read, seldom more: batches and
-records within it are looked at, packed or not. Of a segment, only the blocks whose times it says
-are high enough.
+The state has the highest time of every row, so usually one row must be read. The batches and
+records in it are examined, compressed or not. In a segment, only blocks with sufficiently high
+times are examined.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from rookery.records.batch import BatchHeader, TimestampType
 from rookery.wire.buffer import Buffer
 
 _STEP: Final = 4096
-# Records of a larger batch are looked through in a thread.
+# Records of a larger batch are examined in a thread.
 _THREAD_FROM_BYTES: Final = 64 * 1024
 _READ_BYTES: Final = 1024 * 1024
 _FAR: Final = 1 << 63
@@ -37,7 +37,7 @@ class TimedRecord(NamedTuple):
 
 
 class _Piece(NamedTuple):
-    """Offsets that are looked through together, and the highest time in them, if it is known."""
+    """Offsets that are searched together, and their highest time, if it is known."""
 
     offset: int
     stop: int
@@ -62,7 +62,7 @@ async def first_at(
                 found = await _search(reader, key, partition, piece, time_ms)
                 if found is not None:
                     return found
-        # What the row's time was told for lies before the log's start, or was compacted away.
+        # The record with the row's highest time is before the log start, or was compacted away.
         after = min(row.end_offset, end)
         index = next_row(partition.times, partition.row_of(after - 1) + 1, time_ms)
     return None
@@ -81,7 +81,7 @@ async def highest(reader: LogReader, key: Key, partition: Partition) -> TimedRec
         found = await first_at(reader, key, partition, max(times))
         if found is not None:
             return found
-    # A row's time may be that of a record which is gone: then other rows must be looked at.
+    # A row's time may be that of a removed record. Then other rows must be examined.
     best: TimedRecord | None = None
     left = array("q", times)
     bases = partition.base_offsets[:]
@@ -94,7 +94,7 @@ async def highest(reader: LogReader, key: Key, partition: Partition) -> TimedRec
 
 
 def next_row(times: array[int], index: int, time_ms: int) -> int:
-    """Return the first row from an index on that has a time not below; the row count if none."""
+    """Return the first row from an index on with a time of at least `time_ms`, or the row count."""
     for at in range(index, len(times), _STEP):
         piece = times[at : at + _STEP]
         if max(piece) >= time_ms:
@@ -105,7 +105,7 @@ def next_row(times: array[int], index: int, time_ms: int) -> int:
 async def _pieces(
     reader: LogReader, row: Row, log_start: int, time_ms: int = -1
 ) -> Iterator[_Piece]:
-    """Cut a row into what can be looked through alone; leave out what is surely too old."""
+    """Cut a row into pieces that can be searched separately; skip those that are too old."""
     begin, stop = max(row.base_offset, log_start), row.end_offset
     if not row.is_segment:
         return iter([_Piece(begin, stop, None, _READ_BYTES)])
@@ -125,7 +125,7 @@ def _blocks(layout: SegmentLayout, begin: int, stop: int, time_ms: int) -> Itera
 async def _search(
     reader: LogReader, key: Key, partition: Partition, piece: _Piece, time_ms: int
 ) -> TimedRecord | None:
-    """Look through batches for the first record that is not older than a time."""
+    """Search batches for the first record that is not older than a time."""
     async for data, headers in _batches(reader, key, partition, piece):
         for header in headers:
             if header.max_timestamp >= time_ms:
@@ -138,12 +138,12 @@ async def _search(
 async def _batches(
     reader: LogReader, key: Key, partition: Partition, piece: _Piece
 ) -> AsyncIterator[tuple[bytes, list[BatchHeader]]]:
-    """Read a piece, as much as fits at a time."""
+    """Read a piece in steps of limited size."""
     offset = piece.offset
     while offset < piece.stop:
         read = await reader.read(key, partition, offset, min(piece.size, _READ_BYTES))
         if read.next_offset <= offset:
-            return  # the log was cut off meanwhile
+            return  # the log was truncated meanwhile
         data = b"".join(read.parts)
         headers = batches.outline(data)  # the reader has checked them
         yield data, [header for header in headers if header.base_offset < piece.stop]
@@ -159,7 +159,7 @@ async def _in_thread(
 
 
 def _first_in(data: Buffer, header: BatchHeader, begin: int, time_ms: int) -> TimedRecord | None:
-    """Find the record in a batch: not before `begin`, and not older than the time."""
+    """Find the first record in a batch at or after `begin` that is not older than the time."""
     if header.timestamp_type is TimestampType.LOG_APPEND_TIME and header.record_count:
         return TimedRecord(max(header.base_offset, begin), header.max_timestamp)
     try:
@@ -172,9 +172,9 @@ def _first_in(data: Buffer, header: BatchHeader, begin: int, time_ms: int) -> Ti
 
 
 def _stamp_of(header: BatchHeader, begin: int) -> TimedRecord:
-    """Go by the header of a batch whose records cannot be read.
+    """Use the header of a batch whose records cannot be read.
 
-    Its checksum is right, so this is what its producer sent. A reader that begins at its first
+    Its checksum is right, so the producer sent it like this. A reader that starts at its first
     offset misses nothing.
     """
     return TimedRecord(max(header.base_offset, begin), header.max_timestamp)
@@ -183,9 +183,9 @@ def _stamp_of(header: BatchHeader, begin: int) -> TimedRecord:
 async def _highest_in_row(
     reader: LogReader, key: Key, partition: Partition, row: Row
 ) -> TimedRecord | None:
-    """Find the highest time in a row, from the log's start on."""
+    """Find the highest time in a row, from the log start on."""
     pieces = list(await _pieces(reader, row, partition.log_start))
-    # Those with the highest times first: the others need not be read then.
+    # Highest times first: the others need not be read then.
     pieces.sort(key=lambda piece: -_FAR if piece.max_timestamp is None else -piece.max_timestamp)
     best: TimedRecord | None = None
     for piece in pieces:

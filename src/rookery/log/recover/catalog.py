@@ -1,8 +1,8 @@
-"""Which topics there are: those of the snapshot, and what objects tell of newer ones.
+"""Restores the list of topics from the snapshot and from newer objects.
 
-A topic that an object names was there when the object was written. If that was after the snapshot
-and the snapshot does not have it, it is new; if it was before, the topic was deleted since. What
-was deleted after the snapshot nobody can tell: such a topic is there again.
+A topic in an object's manifest existed when the object was written. If that was after the snapshot
+and the snapshot does not contain the topic, it is new. If it was before the snapshot, the topic was
+deleted since. Deletions after the snapshot cannot be detected: such a topic is restored.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from rookery.cluster.state.state import State
 from rookery.cluster.state.topics import Topic
 from rookery.log.recover.survey import StoreSurvey
 
-# Topics that only a segment tells of were there before all others.
+# Topics that are found only in a segment are treated as older than all others.
 _LONG_AGO = -1
 
 
 class NamedTopic(NamedTuple):
-    """What some object tells of a topic."""
+    """The facts that an object contains about a topic."""
 
     seen: int
     """The last entry that its writer had applied."""
@@ -29,16 +29,16 @@ class NamedTopic(NamedTuple):
 
 
 class Catalog(NamedTuple):
-    """What became of the topics."""
+    """The changes to the topics."""
 
     added: list[str]
-    """Topics that the snapshot does not have: their settings are not known."""
+    """Topics that the snapshot does not contain: their settings are not known."""
     dropped: list[str]
-    """Topics that had to give way to a newer one of the same name."""
+    """Topics that were replaced by a newer one of the same name."""
 
 
 def restore_topics(state: State, survey: StoreSurvey) -> Catalog:
-    """Bring the topics of a snapshot's state up to date."""
+    """Update the topics of a snapshot's state."""
     since = survey.snapshot.applied if survey.snapshot is not None else _LONG_AGO - 1
     added: dict[bytes, str] = {}
     dropped: list[str] = []

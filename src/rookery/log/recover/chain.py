@@ -1,8 +1,8 @@
-"""Which of all rows that could hold a partition's offsets do: as much as possible, without overlap.
+"""Chooses rows that cover as many of a partition's offsets as possible, without overlap.
 
-The same offsets may lie in several places: as they were sent, merged, and in a segment, since old
-objects stay for a while. Whole rows are chosen so that as many offsets as possible are covered;
-among equals those in segments are preferred, then merged ones.
+The same offsets may be stored several times: as sent, merged, and in a segment, because old objects
+are kept for a while. Whole rows are chosen so that as many offsets as possible are covered. Among
+equals, rows in segments are preferred, then merged rows.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Candidate(NamedTuple):
     max_timestamp: int
     kind: int
     is_known: bool
-    """Whether the snapshot has it."""
+    """Whether the snapshot contains it."""
 
 
 def choose(candidates: Iterable[Candidate], log_start: int) -> list[Candidate]:
@@ -36,7 +36,7 @@ def choose(candidates: Iterable[Candidate], log_start: int) -> list[Candidate]:
         key=lambda one: (one.end_offset, -one.object_id, one.position),
     )
     ends = [one.end_offset for one in rows]
-    # For the first n rows: what can be covered at best, and whether the last of them is part of it.
+    # For the first n rows: the best coverage, and whether it includes the last of them.
     best: list[tuple[int, int]] = [(0, 0)]
     is_taken: list[bool] = []
     before = [bisect_right(ends, one.base_offset, hi=at) for at, one in enumerate(rows)]

@@ -1,7 +1,7 @@
-"""Ends of transactions after the snapshot, as brokers told of them in their later objects.
+"""Transaction ends after the snapshot, as brokers recorded them in later objects.
 
-Whoever had a transaction end has told where its markers are and which offsets of groups moved with
-it, so it ends in the same way again.
+The broker that ended a transaction has recorded the positions of its markers and the group offsets
+that moved with it. The transaction therefore ends in the same way again.
 """
 
 from __future__ import annotations
@@ -23,21 +23,21 @@ Key = tuple[bytes, int]
 
 
 class Told(NamedTuple):
-    """An end, and the ids of the topics that it names by number."""
+    """A transaction end, and the ids of the topics that it refers to by index."""
 
     end: TransactionEnd
     topics: list[bytes]
 
     @property
     def markers(self) -> Iterator[tuple[Key, EndMarker]]:
-        """Its markers, and the partition of each."""
+        """Its markers with their partitions."""
         for one in self.end.markers:
             if 0 <= one.topic < len(self.topics):
                 yield (self.topics[one.topic], one.partition), one
 
 
 def told_ends(survey: StoreSurvey) -> list[Told]:
-    """Return the ends that the snapshot does not know, in the order of the cluster log."""
+    """Return the ends that the snapshot does not contain, in the order of the cluster log."""
     since = survey.snapshot.applied if survey.snapshot is not None else -1
     found = [
         ((end.entry, object_id, number), Told(end, [one.topic_id for one in manifest.topics]))
@@ -49,7 +49,7 @@ def told_ends(survey: StoreSurvey) -> list[Told]:
 
 
 def marker_rows(ends: Iterable[Told]) -> dict[Key, list[Candidate]]:
-    """Return the rows that the markers were."""
+    """Return the rows of the markers."""
     rows: dict[Key, list[Candidate]] = defaultdict(list)
     for told in ends:
         for key, marker in told.markers:
@@ -58,7 +58,7 @@ def marker_rows(ends: Iterable[Told]) -> dict[Key, list[Candidate]]:
 
 
 def move_offsets(state: State, ends: Iterable[Told]) -> None:
-    """Let groups have read what committed transactions say."""
+    """Apply the group offsets of committed transactions."""
     for end, topics in ends:
         for one in end.offsets if end.is_commit else ():
             if not 0 <= one.topic < len(topics) or topics[one.topic] not in state.topics.by_id:
@@ -77,7 +77,7 @@ def move_offsets(state: State, ends: Iterable[Told]) -> None:
 
 
 def _row(end: TransactionEnd, marker: EndMarker) -> Candidate:
-    # Made by a partition that stands where the true one stood.
+    # Created by a partition with the same next offset as the original.
     partition = Partition(marker.partition)
     partition.next_offset = marker.offset
     partition.mark(

@@ -1,4 +1,4 @@
-"""What cannot be placed is set aside, where no caretaker sweeps it: objects and journal files."""
+"""Sets aside unplaced objects and journal files, where the caretaker does not sweep them."""
 
 from __future__ import annotations
 
@@ -23,24 +23,24 @@ from rookery.log.recover.survey import StoreSurvey
 from rookery.records.expectation import FAR, Expectation, ExpectedExtent, OffsetRule
 
 FOLDER: Final = "unplaced"
-"""The folder, among the journal files, in which those with unplaced batches are kept."""
+"""The subfolder of the journal folder that keeps files with unplaced batches."""
 _STEP_BYTES: Final = 4 * 1024 * 1024
 
 
 class Leftover(NamedTuple):
-    """A journal file that goes on behind what the snapshot knew of it."""
+    """A journal file with batches after the end that the snapshot knows."""
 
     object_id: int
     name: str
     batches: int
     records: int
-    """So many at most: some may have been rewritten, or deleted, before the log was lost."""
+    """An upper bound: some may have been rewritten or deleted before the log was lost."""
 
 
 async def journal_leftovers(
     sources: Sources, found: StoreSurvey, progress: Progress
 ) -> list[Leftover]:
-    """Find batches in journal files that came after the snapshot: nothing tells whose they are."""
+    """Find batches in journal files after the snapshot; their partitions are not recorded."""
     if sources.files is None:
         return []
     ends = _known_ends(found.snapshot)
@@ -56,7 +56,7 @@ async def journal_leftovers(
 
 
 async def set_aside(sources: Sources, objects: list[int], leftovers: list[Leftover]) -> None:
-    """Copy objects and link journal files; what was set aside before is left as it is."""
+    """Copy objects and link journal files; existing copies are not changed."""
     for object_id in objects:
         key = object_key(object_id)
         with suppress(Conflict):
@@ -69,7 +69,7 @@ async def set_aside(sources: Sources, objects: list[int], leftovers: list[Leftov
 
 
 def _known_ends(snapshot: State | None) -> dict[int, int]:
-    """Return how far the snapshot's rows reach in each journal."""
+    """Return the end of the snapshot's rows in each journal."""
     ends: dict[int, int] = {}
     for topic in snapshot.topics if snapshot is not None else ():
         for partition in topic.partitions:
@@ -83,9 +83,9 @@ def _known_ends(snapshot: State | None) -> dict[int, int]:
 async def _count(
     files: JournalFiles, object_id: int, position: int, size: int, progress: Progress
 ) -> tuple[int, int]:
-    """Return how many whole batches and records follow in a journal file."""
+    """Return the number of whole batches and records that follow in a journal file."""
     count = records = 0
-    # Nothing says which offsets they have.
+    # Their offsets are not recorded.
     extent = ExpectedExtent(0, FAR, position, size - position)
     expected = Expectation.of(extent, OffsetRule.UNCHECKED)
     with suppress(Corrupt):
@@ -110,7 +110,7 @@ def _link(folder: Path, names: list[str]) -> None:
 
 
 def _keep(source: Path, target: Path) -> None:
-    """Link a file, which takes no space; copy it where that cannot be done."""
+    """Link a file, which takes no space; copy it where links are not possible."""
     try:
         os.link(source, target)
     except OSError:

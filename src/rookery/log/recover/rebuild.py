@@ -1,9 +1,9 @@
-"""From what was found to a state; nothing is read here.
+"""Builds a state from the survey of the store; this module reads nothing.
 
-What the snapshot says holds, as far as its objects are still there. Beyond it, offsets come from
-merged objects and segments, which bear them, and from what writers noted about their earlier
-objects and about transactions that ended. An object whose offsets nothing tells is left out, and
-named.
+The snapshot is authoritative as far as its objects still exist. After it, offsets come from merged
+objects and segments, which contain them, and from the notes of writers about their earlier objects
+and about ended transactions. An object whose offsets are not recorded anywhere is left out and
+reported.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from rookery.log.recover.chain import Candidate, choose
 from rookery.log.recover.ends import Told, marker_rows, told_ends
 from rookery.log.recover.survey import SharedObject, StoreSurvey
 
-# Entries, producer ids and leader epochs were given out of which nothing is left in the store. None
-# may be given again: a process or a client that still has one would be taken for another.
+# Entries, producer ids and leader epochs were issued that have left no trace in the store. None may
+# be issued again: a process or a client that still has one would be taken for another.
 _ENTRIES_AHEAD: Final = 1_000_000
 _PRODUCERS_AHEAD: Final = 1_000_000
 _EPOCHS_AHEAD: Final = 1_000
@@ -38,43 +38,43 @@ _Candidates = dict[_Key, list[Candidate]]
 
 
 class UnplacedObject(NamedTuple):
-    """An object with batches whose offsets nothing tells."""
+    """An object with batches whose offsets are not recorded anywhere."""
 
     object_id: int
     key: str
     created_ms: int
     parts: list[Where]
-    """Topics and partitions; as offsets, 0 and the number of records."""
+    """Topics and partitions; the offsets are 0 and the number of records."""
     staged_for: str = ""
-    """The sink's batch that it was written for, which may never have been committed."""
+    """The sink's batch for which it was written, which may never have been committed."""
 
     @property
     def records(self) -> int:
-        """Offsets that its batches would take up."""
+        """The number of offsets that its batches would take."""
         return sum(part.end_offset for part in self.parts)
 
 
 @dataclass(slots=True)
 class Rebuilt:
-    """A state, and what is to be said about it."""
+    """A rebuilt state, and the findings about it."""
 
     state: State
     number: int
-    """The entry that it stands after: above all that were ever seen."""
+    """The entry after which the state stands: above every entry seen."""
     catalog: Catalog
     unplaced: list[UnplacedObject] = field(default_factory=list)
     lost: list[Where] = field(default_factory=list)
-    """Offsets that were given, and whose bytes are nowhere."""
+    """Offsets that were assigned and whose bytes are missing."""
     known_ends: dict[_Key, int] = field(default_factory=dict)
-    """How far the snapshot knew each partition."""
+    """The end offset of each partition in the snapshot."""
     fresh: set[tuple[int, int]] = field(default_factory=set)
-    """Final rows that the snapshot does not have: object ids and positions."""
+    """Final rows that the snapshot does not contain: object ids and positions."""
     ends: list[Told] = field(default_factory=list)
-    """Transactions that ended after the snapshot, as their brokers have told."""
+    """Transactions that ended after the snapshot, as recorded by their brokers."""
 
 
 def rebuild(survey: StoreSurvey, namespace: str) -> Rebuilt:
-    """Make the state; the survey's snapshot is used up by it."""
+    """Build the state; this consumes the survey's snapshot."""
     state = survey.snapshot or State()
     since = state.applied
     known = _known_rows(state, survey, namespace)
@@ -110,11 +110,11 @@ def rebuild(survey: StoreSurvey, namespace: str) -> Rebuilt:
     return rebuilt
 
 
-# What could hold which offsets.
+# Candidate rows for offsets.
 
 
 def _known_rows(state: State, survey: StoreSurvey, namespace: str) -> _Candidates:
-    """Return the snapshot's rows whose bytes are still there."""
+    """Return the snapshot's rows whose bytes still exist."""
     found: _Candidates = defaultdict(list)
     for topic in state.topics:
         for partition in topic.partitions:
@@ -132,7 +132,7 @@ def _is_there(
     state: State, survey: StoreSurvey, namespace: str, object_id: int, position: int, size: int
 ) -> bool:
     if object_id <= 0:
-        return False  # lost before, or with the entry it lay in
+        return False  # lost before, or with the entry that contained it
     if is_stored(object_id):
         length = survey.sizes.get(key_of(state, namespace, object_id), -1)
     else:
@@ -141,7 +141,7 @@ def _is_there(
 
 
 def _told(survey: StoreSurvey) -> dict[int, EarlierObject]:
-    """Return which offsets the batches of each object were given, as its writer noted later."""
+    """Return the offsets that the batches of each object were given, as its writer noted later."""
     return {
         earlier.object_id: earlier
         for headed in survey.objects.values()
@@ -170,7 +170,7 @@ def _candidates(survey: StoreSurvey, told: dict[int, EarlierObject]) -> _Candida
 def _from_object(
     found: _Candidates, object_id: int, headed: SharedObject, told: EarlierObject | None
 ) -> None:
-    """Add the rows of a shared object: final ones bear their offsets, others were told them."""
+    """Add the rows of a shared object; final rows contain their offsets, others have noted ones."""
     manifest, position = headed.manifest, headed.begin
     for index, extent in enumerate(manifest.extents):
         base, time_ms, kind = extent.base_offset, extent.max_timestamp, extent.kind
@@ -192,7 +192,7 @@ def _from_object(
 def _unplaced(
     survey: StoreSurvey, state: State, told: dict[int, EarlierObject]
 ) -> Iterator[UnplacedObject]:
-    """Find the objects that neither the snapshot nor a later object knows."""
+    """Find the objects that neither the snapshot nor a later object records."""
     for object_id, headed in sorted(survey.objects.items()):
         manifest = headed.manifest
         sent = [extent for extent in manifest.extents if extent.base_offset < 0]
@@ -228,7 +228,7 @@ def _fresh(chosen: list[Candidate]) -> set[tuple[int, int]]:
 def _fill(
     partition: Partition, chosen: list[Candidate], *, is_blank: bool
 ) -> list[tuple[int, int]]:
-    """Give a partition the rows that were chosen; return what is lost."""
+    """Set the rows of a partition to the chosen ones; return the lost offsets."""
     end = partition.next_offset
     was_lost = _lost_spans(partition)
     for column in partition.columns:
@@ -236,7 +236,7 @@ def _fill(
     partition.size_bytes = 0
     first = chosen[0].base_offset if chosen else end
     if is_blank:
-        # Nothing is known of what came before: it may have been deleted on purpose.
+        # Nothing is known about earlier offsets: they may have been deleted on purpose.
         partition.log_start = first
     partition.next_offset = min(first, partition.log_start)
     gaps = []
@@ -253,7 +253,7 @@ def _lost_spans(partition: Partition) -> list[tuple[int, int]]:
 
 
 def _skip(partition: Partition, offset: int, time_ms: int) -> list[tuple[int, int]]:
-    """Keep offsets whose bytes are lost: readers are taken over them."""
+    """Keep offsets whose bytes are lost: readers are led over them."""
     begin = partition.next_offset
     if offset <= begin:
         return []
@@ -266,7 +266,7 @@ def _append(partition: Partition, row: Candidate) -> None:
     if row.is_known or row.kind & (RowKind.FINAL | RowKind.MARKER):
         _put(partition, row)
         return
-    # As if it were committed now: batches that lie one behind the other become one row.
+    # As if it were committed now: adjacent batches become one row.
     place = BatchPosition(row.object_id, row.position, row.size)
     records = row.end_offset - row.base_offset
     is_append_time = bool(row.kind & RowKind.APPEND_TIME)
@@ -282,7 +282,7 @@ def _put(partition: Partition, row: Candidate) -> None:
 
 
 def _restore_objects(state: State, survey: StoreSurvey) -> None:
-    """Count rows anew; other objects are known, too, so that they are swept some day."""
+    """Recount rows; objects without rows are included, so that they are swept later."""
     old, objects = state.objects, Objects()
     objects.condemned = old.condemned
     objects.retired_names = old.retired_names
@@ -294,7 +294,7 @@ def _restore_objects(state: State, survey: StoreSurvey) -> None:
                 if object_id:
                     objects.add_row(object_id)
     for object_id, segment in survey.segments.items():
-        # Those of other topics stay as they are: fsck names them, and people decide.
+        # Segments of other topics are not changed: fsck reports them, and an operator decides.
         if segment.times.origin.topic_id in state.topics.by_id:
             key = segment.key
             objects.rows.setdefault(object_id, 0)
@@ -305,7 +305,7 @@ def _restore_objects(state: State, survey: StoreSurvey) -> None:
 
 
 def _restore_sinks(state: State, survey: StoreSurvey) -> None:
-    """Let every sink be where it was told to be last; what was only staged is written anew."""
+    """Restore each sink to its last recorded position; staged batches must be written again."""
     sinks = Sinks()
     sinks.by_id = state.sinks.by_id
     for headed in survey.objects.values():
@@ -319,7 +319,7 @@ def _restore_sinks(state: State, survey: StoreSurvey) -> None:
 
 
 def _restore_names(state: State, survey: StoreSurvey) -> None:
-    """See to it that no plain name is given a second time."""
+    """Ensure that no plain name is used a second time."""
     owners = {
         one.key: one.times.origin.topic_id
         for one in survey.segments.values()
@@ -343,13 +343,13 @@ def _restore_counters(state: State, survey: StoreSurvey, number: int) -> None:
     seen = [
         extent.producer_id for one in survey.objects.values() for extent in one.manifest.extents
     ]
-    # A client may name any id as its own; those beyond the bound were never given out.
+    # A client may choose any id. Ids beyond the bound were never issued by a broker.
     highest = max((one for one in seen if one < PRODUCER_IDS // 2), default=-1) + 1
     state.next_producer_id = max(state.next_producer_id, highest) + _PRODUCERS_AHEAD
 
 
 def lead_anew(state: State) -> None:
-    """Leave all partitions without a leader; the next one's epoch is above all before."""
+    """Remove the leader of all partitions; the next leader epoch is above all earlier ones."""
     for topic in state.topics:
         for partition in topic.partitions:
             partition.leader = -1

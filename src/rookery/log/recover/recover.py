@@ -1,10 +1,10 @@
-"""The whole recovery: look at the store, rebuild the state, begin a new cluster log behind it.
+"""The recovery: survey the store, rebuild the state, start a new cluster log after it.
 
     survey ──► rebuild ──► replay ──► plan ──► unplaced objects are set aside
                                                 ──► snapshot ──► the empty log begins after it
 
-The snapshot is durable before the log begins: were this cut short in between, the log would still
-be empty, and all of it can be done once more.
+The snapshot is durable before the log starts. If the recovery is interrupted in between, the log is
+still empty, and the recovery can be repeated.
 """
 
 from __future__ import annotations
@@ -32,36 +32,36 @@ from rookery.log.recover.transactions import abort_open
 
 @dataclass(slots=True)
 class RecoveryPlan:
-    """What a recovery would do, and what it cannot bring back."""
+    """The result that a recovery would have, and the losses."""
 
     rebuilt: Rebuilt
     snapshot: int
-    """The entry of the snapshot that it starts from, -1 if there is none."""
+    """The entry of the snapshot that it starts from; -1 if there is none."""
     faults: list[LogFault]
     objects: dict[int, SharedObject]
-    """The unplaced ones."""
+    """The unplaced objects."""
     leftovers: list[Leftover] = field(default_factory=list)
-    """Journal files with batches that nothing tells anything about."""
+    """Journal files with batches whose offsets are not recorded anywhere."""
 
     @property
     def unplaced(self) -> list[UnplacedObject]:
-        """Objects with batches whose offsets nothing tells."""
+        """Objects with batches whose offsets are not recorded anywhere."""
         return self.rebuilt.unplaced
 
 
 @dataclass(frozen=True, slots=True)
 class PlacedObject:
-    """What became of an unplaced object that was appended."""
+    """The result of appending an unplaced object."""
 
     object_id: int
     appended: int
     """Records that have offsets now."""
     refused: int
-    """Records that were there already, or whose topic is gone."""
+    """Records that were duplicates or whose topic was deleted."""
 
 
 async def check_lost(sources: Sources) -> None:
-    """Refuse to rebuild what is not lost.
+    """Reject a cluster log that is not lost.
 
     Raises:
         Conflict: the cluster log has entries.
@@ -82,7 +82,7 @@ async def check_lost(sources: Sources) -> None:
 async def plan(
     sources: Sources, clock: Clock, progress: Progress = lambda *_: None
 ) -> RecoveryPlan:
-    """Find out what can be rebuilt; nothing is written.
+    """Determine what can be rebuilt, without writing anything.
 
     Raises:
         Unavailable: the store or the disk is out of reach.
@@ -98,16 +98,16 @@ async def plan(
 
 
 async def carry_out(sources: Sources, made: RecoveryPlan, *, keep_unplaced: bool) -> None:
-    """Write the snapshot, and let the empty log begin behind it.
+    """Write the snapshot, and start the empty log after it.
 
     Args:
         sources: the store, and the log that was lost.
-        made: what to write.
-        keep_unplaced: set objects aside whose offsets are not known; the caretaker would sweep
-            them. They need not be if they are appended next.
+        made: the plan to write.
+        keep_unplaced: set aside objects whose offsets are not known, because the caretaker would
+            sweep them. This is not necessary if they are appended next.
 
     Raises:
-        Conflict: the log has entries by now; nothing that counts was written.
+        Conflict: the log has entries by now; nothing was written that takes effect.
     """
     objects = [one.object_id for one in made.unplaced if keep_unplaced or one.staged_for]
     await set_aside(sources, objects, made.leftovers)
@@ -118,9 +118,9 @@ async def carry_out(sources: Sources, made: RecoveryPlan, *, keep_unplaced: bool
 async def append_unplaced(
     sources: Sources, made: RecoveryPlan, clock: Clock, random: Random
 ) -> list[PlacedObject]:
-    """Commit the unplaced objects, in the order of their ids: their batches get new offsets.
+    """Commit the unplaced objects in the order of their ids: their batches get new offsets.
 
-    What is a repetition, by its producer's sequence, is recognised as at any other time.
+    Duplicates are detected by their producers' sequences as usual.
     """
     store = sources.store
     replica = Replica(sources.cluster_log, clock, partial(snapshots.load, store))
@@ -131,7 +131,7 @@ async def append_unplaced(
         placed = [
             await _append(replica, one.object_id, made.objects[one.object_id])
             for one in made.unplaced
-            if not one.staged_for  # its writer runs the batch again if it was not committed
+            if not one.staged_for  # its writer repeats the batch if it was not committed
         ]
         await member.leave()
     finally:

@@ -1,8 +1,8 @@
-"""Reads the batches that came after the snapshot, for what only they tell.
+"""Reads the batches after the snapshot for facts that only they contain.
 
-That is: what producers have sent last, so that a repetition is still known as one; which
-transactions are open, ended or torn; the leader epochs that final batches bear; and whether
-compaction has left gaps.
+These facts are: the last batches of producers, so that duplicates are still detected; which
+transactions are open, ended or torn; the leader epochs in final batches; and whether compaction has
+left gaps.
 """
 
 from __future__ import annotations
@@ -35,23 +35,24 @@ _STEP_BYTES: Final = 4 * 1024 * 1024
 
 
 class _Batch(NamedTuple):
-    """A batch with its offsets, and the bytes that it is in."""
+    """A batch with its offsets, and the bytes that contain it."""
 
     header: BatchHeader
     data: memoryview
 
 
 class StateReplay:
-    """Brings a rebuilt state up to date with the batches in it."""
+    """Updates a rebuilt state from the batches in it."""
 
     def __init__(self, sources: Sources, rebuilt: Rebuilt, now_ms: int, progress: Progress) -> None:
-        """Read nothing yet.
+        """Prepare the replay.
 
         Args:
-            sources: where the batches lie.
-            rebuilt: what is brought up to date.
-            now_ms: when all these producers were heard of; so none expires too early.
-            progress: is told of what was read.
+            sources: the handles to read batches from.
+            rebuilt: the state to update.
+            now_ms: the time of the last activity of all these producers, so that none expires too
+                early.
+            progress: receives the number of bytes and batches read.
         """
         self._rebuilt = rebuilt
         self._bytes = Bytes(sources, lambda: rebuilt.state)
@@ -65,7 +66,7 @@ class StateReplay:
         self._spans: dict[Key, Spans] = {}
 
     async def run(self) -> list[LogFault]:
-        """Read; return what could not be read, and what is not whole without it."""
+        """Read the batches; return faults for unreadable rows and for torn transactions."""
         work = iter([(t, p) for t in self._rebuilt.state.topics for p in t.partitions])
 
         async def some() -> None:
@@ -90,7 +91,7 @@ class StateReplay:
                 spans.miss(row, is_known=row.base_offset < known)
             elif row.is_marker and row.base_offset >= known:
                 spans.marker(row)
-            # A row of old offsets that was rewritten since may have been compacted by that.
+            # A row of old offsets that was rewritten since may have been compacted.
             is_new = row.end_offset > known or (row.object_id, row.position) in self._rebuilt.fresh
             if row.object_id and is_new:
                 try:
@@ -115,7 +116,7 @@ class StateReplay:
             partition.cleaned_to = max(partition.cleaned_to, row.end_offset)
 
     async def _batches(self, row: Row) -> AsyncIterator[_Batch]:
-        """Go from batch to batch, a few MiB at a time."""
+        """Yield the batches, reading a few MiB at a time."""
         rule = OffsetRule.SPARSE if row.is_final else OffsetRule.ASSIGNED
         read = partial(self._bytes.read, row.object_id)
         async for found in batches_of(read, expect_body(row, rule), _STEP_BYTES):
@@ -142,13 +143,13 @@ class StateReplay:
 
 
 def _note_epoch(partition: Partition, header: BatchHeader) -> None:
-    """Have an offset's epoch be the one that its batch carries."""
+    """Set the epoch of an offset to the one in its batch."""
     base, epoch = header.base_offset, header.partition_leader_epoch
     epochs = partition.epochs
     if epoch == partition.epoch_at(base) and epochs:
         return
     if epochs and (epochs[-1][1] > base or epochs[-1][0] > epoch):
-        return  # an older one that is known already, or damage: fsck tells
+        return  # an older epoch that is known, or damage that fsck reports
     if epochs and epochs[-1][1] == base:
         epochs.pop()
     epochs.append((epoch, base))

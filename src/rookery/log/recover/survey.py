@@ -1,4 +1,4 @@
-"""Looks at everything in a store that tells something about the log; nothing is decided here."""
+"""Reads everything in a store that describes the log; no decisions are made here."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ T = TypeVar("T")
 
 
 class SharedObject(NamedTuple):
-    """A shared object: its manifest, where its batches begin, and its size."""
+    """A shared object: its manifest, the position of its batches, and its size."""
 
     manifest: Manifest
     begin: int
@@ -50,7 +50,7 @@ class SharedObject(NamedTuple):
 
 
 class FoundSegment(NamedTuple):
-    """A segment with its files, and whose it is."""
+    """A segment: its key and its times file."""
 
     key: SegmentKey
     times: Times
@@ -58,27 +58,27 @@ class FoundSegment(NamedTuple):
 
 @dataclass(slots=True)
 class StoreSurvey:
-    """What was found."""
+    """The contents of the store."""
 
     snapshot: State | None = None
     cluster_id: str = ""
-    """Whose store it is; empty if nobody has marked it."""
+    """The id of the cluster that owns the store; empty if it is not marked."""
     objects: dict[int, SharedObject] = field(default_factory=dict)
     sizes: dict[str, int] = field(default_factory=dict)
-    """Of every shared object and segment that is there by key, also if it cannot be read."""
+    """The size of every shared object and segment by key, even if it cannot be read."""
     segments: dict[int, FoundSegment] = field(default_factory=dict)
     plain_names: list[SegmentKey] = field(default_factory=list)
-    """Segments' plain names that are taken."""
+    """Plain names of segments that are in use."""
     journals: dict[int, int] = field(default_factory=dict)
     """Sizes of journal files."""
     damaged_rows: set[tuple[int, int]] = field(default_factory=set)
-    """Rows of the snapshot in journals that are not there or wrong: object id and position."""
+    """Rows of the snapshot in journals that are missing or wrong: object id and position."""
     faults: list[LogFault] = field(default_factory=list)
     highest: int = 0
-    """The highest entry number or incarnation that is named anywhere."""
+    """The highest entry number or incarnation found anywhere."""
 
     def see(self, *numbers: int) -> None:
-        """Take note of entry numbers or incarnations."""
+        """Record entry numbers or incarnations."""
         self.highest = max(self.highest, *numbers)
 
 
@@ -102,7 +102,7 @@ async def survey(sources: Sources, progress: Progress) -> StoreSurvey:
 
 
 async def _read_snapshots(found: StoreSurvey, store: Store) -> None:
-    """Take the newest that can be read; those behind it tell at least their numbers."""
+    """Use the newest snapshot that can be read; unreadable ones contribute their numbers."""
     keys = {parse_snapshot_key(item.key): item.key for item in await store.list(SNAPSHOTS)}
     numbers = sorted((number for number in keys if number is not None), reverse=True)
     found.see(0, *numbers)
@@ -152,7 +152,7 @@ async def _head(store: Store, item: StoredObject) -> SharedObject:
 
 
 async def _read_segments(found: StoreSurvey, sources: Sources, progress: Progress) -> None:
-    """Read the times files; a segment without its files is of no use."""
+    """Read the times files; a segment without its files cannot be used."""
     listed = dict(await sources.store.list(f"{sources.namespace}/"))
     found.sizes |= listed
     for key in listed:
@@ -191,7 +191,7 @@ async def _segment(store: Store, key: str, listed: dict[str, int]) -> tuple[int,
 
 
 async def _check_journals(found: StoreSurvey, sources: Sources, progress: Progress) -> None:
-    """Read what the snapshot's rows say is in journal files: nothing else vouches for them."""
+    """Check the snapshot's rows in journal files, for which there is no other evidence."""
     if found.snapshot is None:
         return
     rows = RowTable.of(found.snapshot, lambda one: one > 0 and not is_stored(one))
@@ -201,7 +201,7 @@ async def _check_journals(found: StoreSurvey, sources: Sources, progress: Progre
 
 
 async def _each(items: Iterable[T], work: Callable[[T], Awaitable[None]]) -> None:
-    """Do some at a time."""
+    """Process several items at a time."""
     rest = iter(items)
 
     async def some() -> None:

@@ -1,9 +1,9 @@
-"""Transactions of a log that was lost: what batches, markers and brokers still tell of them.
+"""Recovers transactions of a lost log from batches, markers and the records of brokers.
 
-A transaction whose end nobody has told is aborted, and so is one of whose records some are lost:
-half of one must not be read as if it were whole, and a copier whose offsets stay back copies again.
-All transactional ids are forgotten, since epochs were given out that nobody knows of; producers
-begin anew, with other ids.
+A transaction without a recorded end is aborted. So is a transaction that lost some of its records:
+a partial transaction must not be read as complete, and a copier whose offsets were not committed
+copies again. All transactional ids are dropped, because epochs were issued that are not recorded
+anywhere. Producers start again with new ids.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from rookery.records import record as records
 from rookery.records.batch import BatchHeader
 from rookery.records.kernel import Buffer
 
-# Stands for a sequence, and none follows: records are missing.
+# Stands for a sequence that nothing can follow: records are missing.
 _TORN: Final = -1
 _SEQUENCES: Final = 2**31
 
@@ -40,27 +40,27 @@ class _Span(NamedTuple):
 
 
 class Spans:
-    """The transactions of one partition; rows and batches come in the order of offsets."""
+    """The transactions of one partition; rows and batches arrive in the order of offsets."""
 
     def __init__(self, partition: Partition, told: dict[int, EndMarker]) -> None:
-        """Begin with what is open.
+        """Start with the open transactions.
 
         Args:
-            partition: what is brought up to date.
-            told: the markers that brokers have told of, by offset.
+            partition: the partition to update.
+            told: the markers that brokers have recorded, by offset.
         """
         self.torn: set[int] = set()
-        """Markers, of those that were told of, of whose transaction some records are lost."""
+        """Recorded markers whose transactions have lost some records."""
         self._partition = partition
         self._told = told
         self._spans: list[_Span] = []
         self._lost: list[Row] = []
-        # Open transactions that may have had records in lost offsets, by producer: each with the
+        # Open transactions that may have had records in lost offsets, by producer. The value is the
         # sequence that comes next if they had none.
         self._suspects: dict[int, int] = {}
 
     def miss(self, row: Row, *, is_known: bool) -> None:
-        """Take note of lost offsets; of those that the snapshot knew, sequences tell nothing."""
+        """Record lost offsets; for those that the snapshot knew, sequences prove nothing."""
         self._lost.append(row)
         for producer_id, first in self._partition.ongoing.items():
             if first < row.end_offset:
@@ -68,7 +68,7 @@ class Spans:
                 self._suspects.setdefault(producer_id, following)
 
     def batch(self, data: Buffer, header: BatchHeader, base: int) -> None:
-        """Take note of a batch: it may open a transaction, go on with one, or end it."""
+        """Record a batch: it may open, continue or end a transaction."""
         producer_id = header.producer_id
         if not header.is_transactional:
             return
@@ -83,7 +83,7 @@ class Spans:
                 self._suspects[producer_id] = _TORN
 
     def marker(self, row: Row) -> None:
-        """Take note of a marker that a broker has told of."""
+        """Record a marker that a broker has recorded."""
         producer_id, _ = row.producer
         told = self._told.get(row.base_offset)
         if told is not None and not self._is_whole(producer_id, told):
@@ -91,14 +91,14 @@ class Spans:
         self._end(producer_id, row.base_offset, is_abort=not row.kind & RowKind.COMMIT)
 
     def close(self, to_abort: set[int]) -> None:
-        """List what was aborted; some commits, by their markers' offsets, are aborts from now."""
+        """List aborted transactions; commits with markers in `to_abort` become aborts."""
         turned = {offset for offset in to_abort if self._turn(offset)}
         for ended, is_abort in self._spans:
             if is_abort or ended.last_offset in turned:
                 aborted.add(self._partition.aborted, ended)
 
     def _turn(self, offset: int) -> bool:
-        """Make a marker an abort; one that was rewritten stays as it is."""
+        """Turn a marker into an abort; a marker that was rewritten is not changed."""
         partition = self._partition
         index = partition.row_of(offset)
         if partition.base_offsets[index] != offset or not partition.kinds[index] & RowKind.MARKER:
@@ -107,7 +107,7 @@ class Spans:
         return True
 
     def _is_whole(self, producer_id: int, told: EndMarker) -> bool:
-        """Whether all records are there, from the first to the one with the last sequence."""
+        """Whether all records exist, from the first to the one with the last sequence."""
         first = self._partition.ongoing.get(producer_id, told.offset)
         if self._has_lost(told.first_offset, first):
             return False
@@ -132,7 +132,7 @@ class Spans:
 
 
 def settle(state: State, ends: list[Told], spans: dict[Key, Spans]) -> list[LogFault]:
-    """End transactions as brokers have told; return those that cannot, because records are lost."""
+    """Apply the transaction ends recorded by brokers; return those torn by lost records."""
     whole: list[Told] = []
     torn: list[Told] = []
     for told in ends:
@@ -164,7 +164,7 @@ def _torn(state: State, told: Told) -> Iterator[LogFault]:
 
 
 def abort_open(state: State, now_ms: int) -> list[LogFault]:
-    """Abort what is open in a rebuilt state; return what is to be said about it."""
+    """Abort open transactions in a rebuilt state; return faults that describe them."""
     state.transactions = Transactions()
     return [
         fault

@@ -1,8 +1,9 @@
-"""Ends of transactions that no object of their broker tells of yet.
+"""Transaction ends that no object of their broker records yet.
 
-A marker has no bytes until it is rewritten, and a group's offsets are in no object at all: until a
-snapshot knows them, only the cluster log does. So the broker that had a transaction end puts that
-into its next object, like the offsets of its earlier ones; `rookery recover` reads it there.
+A marker has no bytes until it is rewritten, and the offsets of a group are in no object at all.
+Until a snapshot contains them, only the cluster log has them. The broker that ended a transaction
+therefore writes the end into its next object, together with the offsets of its earlier objects.
+`rookery recover` reads it there.
 """
 
 from __future__ import annotations
@@ -18,25 +19,25 @@ from rookery.formats.manifest import EndMarker, EndOffset, TransactionEnd
 
 log = logging.getLogger(__name__)
 
-# What one object tells at most, unless a single end is larger; a manifest may have 64 MiB.
+# The most that one object records, unless a single end is larger. A manifest may have 64 MiB.
 _TOLD_BYTES: Final = 4 * 1024 * 1024
-# What is kept while the store is out of reach. A snapshot will know what is dropped then.
+# The most that is kept while the store is out of reach. The next snapshot contains dropped ends.
 KEPT_BYTES: Final = 32 * 1024 * 1024
 _ROW_BYTES: Final = 64
 
 TopicNumber = Callable[[bytes], int]
-"""Finds the place of a topic in a manifest's list."""
+"""Returns the index of a topic in a manifest's list."""
 
 
 class UnrecordedEnd(NamedTuple):
-    """A transaction's end, and the entry it is in."""
+    """A transaction's end and the entry that contains it."""
 
     entry: int
     ended: EndedTransaction
 
     @property
     def size(self) -> int:
-        """About as many bytes as it takes in a manifest."""
+        """The approximate number of bytes it takes in a manifest."""
         packed = (one for many in self.ended.offsets.values() for one in many.values())
         offsets = sum(
             len(group_id) * len(many) for group_id, many in self.ended.offsets.items()
@@ -44,7 +45,7 @@ class UnrecordedEnd(NamedTuple):
         return _ROW_BYTES * (1 + len(self.ended.markers)) + offsets
 
     def message(self, number_of: TopicNumber) -> TransactionEnd:
-        """Return it as a manifest has it."""
+        """Return it as a manifest message."""
         ended = self.ended
         return TransactionEnd(
             entry=self.entry,
@@ -72,7 +73,7 @@ class UnrecordedEnd(NamedTuple):
 
 
 class TransactionEnds:
-    """Those of one broker, the oldest first."""
+    """The unrecorded ends of one broker, oldest first."""
 
     def __init__(self) -> None:
         self._waiting: deque[UnrecordedEnd] = deque()
@@ -82,14 +83,14 @@ class TransactionEnds:
         return len(self._waiting)
 
     def add(self, entry: int, ended: EndedTransaction) -> None:
-        """Keep an end; the oldest are dropped if there are too many."""
+        """Add an end; the oldest ends are dropped if there are too many."""
         if ended.markers or ended.offsets:
             self._waiting.append(UnrecordedEnd(entry, ended))
             self._size += self._waiting[-1].size
             self._drop()
 
     def take(self) -> list[UnrecordedEnd]:
-        """Take as many as an object tells of."""
+        """Take as many ends as one object records."""
         taken: list[UnrecordedEnd] = []
         size = 0
         while self._waiting and (not taken or size + self._waiting[0].size <= _TOLD_BYTES):
@@ -99,7 +100,7 @@ class TransactionEnds:
         return taken
 
     def give_back(self, taken: list[UnrecordedEnd]) -> None:
-        """Keep on what was taken: the object was not written."""
+        """Put back ends that were taken, because the object was not written."""
         self._waiting.extendleft(reversed(taken))
         self._size += sum(one.size for one in taken)
         self._drop()

@@ -1,4 +1,4 @@
-"""Where a writer's flushes are made durable: in a journal, or as objects in a store."""
+"""Flush targets, which make a writer's flushes durable: a journal, or objects in a store."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from rookery.store.pendingcalls import PendingCalls
 
 
 class CheckedBatch(NamedTuple):
-    """A batch that was checked: whose it is, its bytes, its header."""
+    """A checked batch with its partition, bytes and header."""
 
     topic_id: bytes
     partition: int
@@ -29,33 +29,33 @@ class CheckedBatch(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class FlushSettings:
-    """How much is flushed together, and how many flushes are under way at once."""
+    """How much is flushed together, and how many flushes may be in progress."""
 
     inline_bytes: int = MAX_PAYLOAD_BYTES
-    """A flush up to this size rides in the cluster log's entry."""
+    """A flush up to this size is stored in the entry of the cluster log."""
     flush_bytes: int = 16 * 1024 * 1024
-    """A flush takes no more than this: beyond it latency grows and nothing else."""
+    """Maximum size of a flush: a larger one only adds latency."""
     lanes: int = 1
-    """Writes at the same time; the journal gathers by itself."""
+    """Number of concurrent writes; the journal groups appends itself."""
     interval_ms: int = 0
-    """While a write is under way, a small one more begins only after so long."""
+    """While a write is in progress, another small one starts only after this time."""
 
 
 class FlushTarget(Protocol):
-    """Takes flushes."""
+    """Makes flushes durable."""
 
     async def write(self, batches: Sequence[CheckedBatch]) -> FlushPosition:
-        """Make batches durable, one behind the other; return where they lie.
+        """Make batches durable, one after the other; return their location.
 
         Raises:
-            Unavailable: they are not, or it is not known.
+            Unavailable: they are not durable, or it is not known.
         """
 
     def settle(self, identity: int, outcomes: Sequence[AppendOutcome]) -> None:
-        """Learn which offsets the batches of an object were given."""
+        """Receive the offsets that the batches of an object were given."""
 
     def doubt(self, identity: int) -> None:
-        """Learn that it is not known whether an object was committed."""
+        """Receive the information that the commit of an object has an unknown outcome."""
 
     @property
     def failure(self) -> str | None:
@@ -66,17 +66,17 @@ class FlushTarget(Protocol):
         """The journal that flushes are appended to; None if they go elsewhere."""
 
     async def look_after(self) -> None:
-        """Do now and then what keeps it in order; find out whether what failed works again."""
+        """Do periodic maintenance, and check whether a failed medium works again."""
 
     async def finish(self) -> None:
-        """Write what is still to be told; nothing more will be written."""
+        """Write pending information; nothing more will be written after this."""
 
     async def close(self) -> None:
-        """Let it go."""
+        """Release all resources."""
 
 
 class NoFlushTarget:
-    """Stands in until the broker has joined the cluster."""
+    """A placeholder until the broker has joined the cluster."""
 
     @property
     def journal(self) -> Journal | None:
@@ -84,14 +84,14 @@ class NoFlushTarget:
         return None
 
     async def write(self, batches: Sequence[CheckedBatch]) -> FlushPosition:
-        """Refuse."""
+        """Reject the write."""
         raise Unavailable(f"this broker has not joined the cluster; {len(batches)} batches wait")
 
     def settle(self, identity: int, outcomes: Sequence[AppendOutcome]) -> None:
-        """Never learn anything."""
+        """Ignore the offsets."""
 
     def doubt(self, identity: int) -> None:
-        """Never doubt anything."""
+        """Ignore the object."""
 
     @property
     def failure(self) -> str | None:
@@ -132,7 +132,7 @@ class JournalTarget(NoFlushTarget):
         return self.journal.failure
 
     async def write(self, batches: Sequence[CheckedBatch]) -> FlushPosition:
-        """Make batches durable, one behind the other; return where they lie."""
+        """Make batches durable, one after the other; return their location."""
         with self._calls.call("a write"):
             written = await self.journal.append([batch.data for batch in batches])
         if self._reclaimer is not None:
@@ -140,17 +140,17 @@ class JournalTarget(NoFlushTarget):
         return written
 
     def settle(self, identity: int, outcomes: Sequence[AppendOutcome]) -> None:
-        """Note that a commit is settled."""
+        """Record that a commit is settled."""
         del outcomes
         self.doubt(identity)
 
     def doubt(self, identity: int) -> None:
-        """Note that no commit is under way any more; one that counts later is void or has rows."""
+        """Record that no commit is in progress; one that takes effect later has rows or is void."""
         if identity and self._reclaimer is not None:
             self._reclaimer.end_commit(identity)
 
     async def look_after(self) -> None:
-        """Find out that a failed disk works again, and give space of the journal back."""
+        """Check whether a failed disk works again, and reclaim space of the journal."""
         if self.journal.failure:
             with suppress(Unavailable):
                 await self.journal.append([b"a look at the disk"])

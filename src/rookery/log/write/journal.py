@@ -1,9 +1,9 @@
-"""The journal: appends made durable by one thread, in the order in which they came.
+"""The journal: one thread makes appends durable in the order of their arrival.
 
-The event loop never waits for the disk. What arrives while a write is under way is gathered and
-written and synced together; each append learns its own position. Under durability "disk" an append
-is on the disk when it returns (bytes, then the new file's name); under "os" it is in the hands of
-the operating system, and files are synced when they are full and when the journal is closed.
+The event loop never waits for the disk. Appends that arrive during a write are gathered, then
+written and synced together. Each append returns its own position. With durability "disk" an append
+returns when it is on the disk (bytes, then the name of a new file). With "os" it returns when the
+operating system has the bytes; files are synced when they are full and when the journal is closed.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ T = TypeVar("T")
 
 
 class FlushPosition(NamedTuple):
-    """Where an append lies."""
+    """The location of an append."""
 
     object_id: int
     position: int
@@ -50,7 +50,7 @@ class _Roll(NamedTuple):
 
 
 class _Stop:
-    """The last thing in the queue."""
+    """The last item in the queue."""
 
 
 class Journal:
@@ -66,12 +66,12 @@ class Journal:
         clock: Clock | None = None,
         disk: Disk = os,
     ) -> None:
-        """Make the folder if need be and refuse one that holds files of this incarnation.
+        """Create the folder if necessary; reject one that holds files of this incarnation.
 
         Raises:
-            Conflict: The incarnation has written here before, so the cluster log is not this
-                folder's, or another process believes to be this one.
-            ConfigError: The folder cannot be made, or a setting cannot work.
+            Conflict: The incarnation has written here before. The folder belongs to another cluster
+                log, or another process uses the same incarnation.
+            ConfigError: The folder cannot be created, or a setting is invalid.
         """
         self._settings = settings or JournalSettings()
         _check(self._settings)
@@ -88,11 +88,11 @@ class Journal:
         self._syncer = JournalSyncer()
         self._synced: JournalPosition | None = None
         self.pending_bytes = 0
-        """Bytes of appends that have not been answered."""
+        """Bytes of appends that are not acknowledged yet."""
         self.appends = 0
         """Appends that have succeeded."""
         self.groups = 0
-        """Writes to the disk that these took."""
+        """The number of disk writes for these appends."""
         self.written_bytes = 0
         """Bytes of these appends."""
         self._thread = Thread(target=self._run, name="rookery-journal", daemon=True)
@@ -100,7 +100,7 @@ class Journal:
 
     @property
     def durable(self) -> JournalPosition | None:
-        """The end of what is known to be on the disk: a power loss can harm nothing before it."""
+        """The end of the bytes known to be on the disk; a power loss cannot affect them."""
         return self._synced if self._durability == "disk" else self._syncer.end
 
     @property
@@ -110,23 +110,23 @@ class Journal:
 
     @property
     def abandoned(self) -> int:
-        """How many files were given up after a failed write or sync."""
+        """The number of files abandoned after a failed write or sync."""
         return self._appender.abandoned
 
     @property
     def current(self) -> int | None:
-        """The object id of the file under way; None before the first append and after a roll."""
+        """The object id of the current file; None before the first append and after a roll."""
         end = self._appender.end
         return end.object_id if end else None
 
     async def append(self, parts: Sequence[Buffer]) -> FlushPosition:
-        """Write the parts one after the other and return where they lie, once they are durable.
+        """Write the parts one after the other and return their location when they are durable.
 
         The parts must not change until then. An append that is cancelled may still be written.
 
         Raises:
-            Unavailable: The disk did not take it, in several files; the text says what to do. The
-                bytes may lie in an abandoned file, but nothing names them.
+            Unavailable: The disk rejected it, in several files; the text says what to do. The bytes
+                may be in an abandoned file, but nothing references them.
         """
         size = sum(map(len, parts))
         if size == 0:
@@ -140,19 +140,19 @@ class Journal:
             self.pending_bytes -= size
 
     async def roll(self) -> None:
-        """End the file under way, so that it can be unlinked once nothing in it lives."""
+        """Close the current file, so that it can be unlinked when it has no live bytes."""
         answer: asyncio.Future[None] = self._running().create_future()
         self._queue.put(_Roll(answer))
         await answer
 
     async def unlink(self, object_id: int) -> None:
-        """Remove a file, of any incarnation, that no live extent and no commit under way names.
+        """Remove a file, of any incarnation, that no live extent and no pending commit references.
 
-        Whoever reads it lets go of it after that (`Files.forget`, `BlockCache.invalidate`), or
-        its space stays taken. A file that is gone already is no error.
+        Readers must close it afterwards (`Files.forget`, `BlockCache.invalidate`), or its space is
+        not freed. A file that does not exist is no error.
 
         Raises:
-            Conflict: It is the file under way: appends would go to a file without a name.
+            Conflict: It is the current file: appends would go to a file without a name.
             Unavailable: The operating system refused.
         """
         if object_id == self.current:
@@ -162,7 +162,7 @@ class Journal:
         await asyncio.to_thread(_unlink, self._folder / journal_name(object_id))
 
     async def close(self) -> None:
-        """Finish what was asked for, sync it, and end the thread; appends fail from now on."""
+        """Finish and sync pending appends and end the thread; later appends fail."""
         if not self._closed:
             self._closed = True
             self._queue.put(_Stop())
@@ -176,14 +176,14 @@ class Journal:
             self._loop = asyncio.get_running_loop()
         return self._loop
 
-    # What follows runs in the journal's thread.
+    # The following methods run in the journal's thread.
 
     def _run(self) -> None:
         while self._step():
             pass
 
     def _step(self) -> bool:
-        """Do the next thing; a function, so that no name keeps its buffers until another comes."""
+        """Process the next item; a separate function, so that no local keeps its buffers alive."""
         item = self._queue.get() if self._held is None else self._held
         self._held = None
         match item:
@@ -197,7 +197,7 @@ class Journal:
         return not isinstance(item, _Stop)
 
     def _gather(self, first: _Append) -> list[_Append]:
-        """Take what waits behind an append, up to a bound, to be written with it."""
+        """Take the appends that wait after this one, up to a bound, to write them together."""
         group = [first]
         size = first.size
         while size < self._settings.group_bytes:
@@ -244,7 +244,7 @@ class Journal:
         try:
             self._appender.roll()
         except OSError as error:
-            # Under "disk" all of it was synced before; closing has nothing left to lose.
+            # With "disk" all bytes were synced before, so a failed close loses nothing.
             log.warning("closing a journal file failed: %s", error, extra={"error": error.errno})
         self._hand_over()
 
@@ -255,7 +255,7 @@ class Journal:
 
     def _tell(self, what: Callable[[], None]) -> None:
         if self._loop is not None:
-            # A loop that is closed has nobody left who waits.
+            # A closed loop has no waiting callers.
             with contextlib.suppress(RuntimeError):
                 self._loop.call_soon_threadsafe(what)
 
@@ -269,7 +269,8 @@ def _finish(answers: Sequence[asyncio.Future[T]], results: Sequence[T]) -> None:
 def _fail(answers: Sequence[asyncio.Future[FlushPosition]], error: Error) -> None:
     for answer in answers:
         if not answer.done():
-            # Each its own: a raised exception collects the traceback of whoever awaits it.
+            # One exception for each: a raised exception collects the traceback of the caller that
+            # awaits it.
             answer.set_exception(type(error)(*error.args))
 
 

@@ -1,15 +1,15 @@
-"""The files of a journal: one while it is written, which one an append goes to, and late syncs.
+"""Journal files: writing one, choosing the file for an append, and deferred syncs.
 
 This is the journal without its thread: every call blocks until the bytes are durable. Laws:
 
-- A file belongs to one incarnation, which creates it. Numbers only go up.
+- A file belongs to the incarnation that creates it. Numbers only increase.
 - A file whose write or sync failed is never touched again. After a failed fdatasync the kernel may
-  drop the pages and mark them clean, so that a second one succeeds on data that is not there.
-- An append that failed in one file is written whole to another.
-- No commit names a file in which no append has succeeded, so it may be removed at once.
+  drop the pages and mark them clean, so that a second one succeeds although the data is lost.
+- An append that failed in one file is written completely to another.
+- No commit references a file in which no append succeeded, so it may be removed immediately.
 
-Files are not preallocated: on ext4 it made no append faster by more than a tenth, and a size that
-runs ahead of the bytes would let readers see what was never written.
+Files are not preallocated. On ext4 preallocation made no append faster by more than a tenth. A
+size that exceeds the bytes written would let readers see bytes that were never written.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ from rookery.wire.buffer import Buffer
 log = logging.getLogger(__name__)
 
 MAX_PARTS = 1024
-"""Linux's IOV_MAX: buffers that one pwritev takes."""
+"""Linux's IOV_MAX: the number of buffers that one pwritev accepts."""
 MAX_WRITE_BYTES = 1 << 30
-"""Below the 2 GiB at which Linux cuts a write, so that a short write is always a fault."""
+"""Below the 2 GiB at which Linux truncates a write, so that a short write is always a fault."""
 _CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
-# Another file would fail in the same way at once.
+# Another file would fail immediately in the same way.
 _HOPELESS = _FULL | {errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOENT, errno.ENOTDIR}
 
 
@@ -58,19 +58,19 @@ class JournalPosition(NamedTuple):
 
 
 class Disk(Protocol):
-    """What is asked of the operating system; the module `os` is one."""
+    """The operating system calls that the journal uses; the module `os` implements them."""
 
     def open(self, path: str, flags: int, mode: int = 0o777) -> int:
         """Open or create a file."""
 
     def pwritev(self, fd: int, buffers: Sequence[Buffer], offset: int, /) -> int:
-        """Write the buffers at an offset and return how many bytes were written."""
+        """Write the buffers at an offset and return the number of bytes written."""
 
     def fdatasync(self, fd: int) -> None:
-        """Bring the file's bytes to the disk."""
+        """Flush the file's bytes to the disk."""
 
     def fsync(self, fd: int) -> None:
-        """Bring the file or folder to the disk."""
+        """Flush the file or folder to the disk."""
 
     def close(self, fd: int) -> None:
         """Close the descriptor."""
@@ -88,7 +88,7 @@ class JournalFile:
         self.identity = identity
         """The file's object id."""
         self.end = 0
-        """Where the next append goes: after the last byte known to be written (and synced)."""
+        """The position of the next append: after the last byte known to be written (and synced)."""
         self._folder = folder
         self._durability = durability
         self._disk = disk
@@ -96,7 +96,7 @@ class JournalFile:
 
     @property
     def path(self) -> str:
-        """Where the file lies."""
+        """The path of the file."""
         return str(self._folder / journal_name(self.identity))
 
     def append(self, parts: Sequence[Buffer], size: int) -> int:
@@ -113,16 +113,16 @@ class JournalFile:
         return position
 
     def sync(self) -> None:
-        """Bring all of the file to the disk, and its name."""
+        """Flush the whole file and its name to the disk."""
         self._disk.fdatasync(self._fd)
         self._sync_folder()
 
     def close(self) -> None:
-        """Close the file for ever."""
+        """Close the file permanently."""
         self._disk.close(self._fd)
 
     def unlink(self) -> None:
-        """Remove a file in which no append has succeeded, so that nothing can name it."""
+        """Remove a file in which no append succeeded, so that nothing can reference it."""
         self._disk.unlink(self.path)
 
     def _sync(self) -> None:
@@ -146,7 +146,7 @@ class JournalFile:
 
 
 def _chunks(parts: Sequence[Buffer]) -> list[tuple[list[Buffer], int]]:
-    """Cut the parts into runs that one pwritev takes whole, each with its size in bytes."""
+    """Split the parts into chunks that one pwritev accepts, each with its size in bytes."""
     chunks: list[tuple[list[Buffer], int]] = []
     chunk: list[Buffer] = []
     size = 0
@@ -171,7 +171,7 @@ def _pieces(parts: Sequence[Buffer]) -> Sequence[Buffer]:
 
 
 class JournalAppender:
-    """Writes to the file under way, or to a new one if it is full or has failed; for one thread."""
+    """Writes to the current file, or to a new one if it is full or has failed; for one thread."""
 
     def __init__(
         self,
@@ -195,19 +195,19 @@ class JournalAppender:
         self.failure: str | None = None
         """Why the last append failed; None when it succeeded."""
         self.abandoned = 0
-        """Files given up after a failed write or sync."""
+        """The number of files abandoned after a failed write or sync."""
         self.retired: list[JournalFile] = []
-        """Files that were ended without a sync: it is for the caller to sync and close them."""
+        """Files that were ended without a sync; the caller must sync and close them."""
         _refuse_own_files(folder, incarnation)
 
     @property
     def end(self) -> JournalPosition | None:
-        """The file under way, and where the next append to it goes."""
+        """The current file, and the position of the next append to it."""
         file = self._file
         return JournalPosition(file.identity, file.end) if file else None
 
     def append(self, parts: list[Buffer], size: int) -> JournalPosition:
-        """Write the parts, `size` bytes in all, together in one file; return where they begin."""
+        """Write the parts, `size` bytes in all, contiguously in one file; return their position."""
         attempts = self._attempts()
         for attempt in range(1, attempts + 1):
             try:
@@ -217,7 +217,7 @@ class JournalAppender:
                 if attempt == attempts or error.errno in _HOPELESS:
                     raise self._failed(error) from error
             except Exception as error:
-                # How much of it was written is unknown, so the file must not be used again.
+                # It is unknown how much was written, so the file must not be used again.
                 self._abandon(error)
                 raise
             else:
@@ -227,7 +227,7 @@ class JournalAppender:
         raise AssertionError("unreachable")
 
     def roll(self) -> None:
-        """End the file under way; the next append begins another."""
+        """End the current file; the next append starts another."""
         file, self._file = self._file, None
         if file is None:
             return
@@ -241,7 +241,8 @@ class JournalAppender:
             return self._settings.attempts
         if self._clock.monotonic_ms() < self._retry_at_ms:
             raise Unavailable(self.failure or "")
-        # Every try may use up a file number, so a disk that stays bad gets one at a time.
+        # Every attempt may use up a file number, so a disk that stays bad gets one attempt at a
+        # time.
         return 1
 
     def _try(self, parts: list[Buffer], size: int) -> JournalPosition:
@@ -279,7 +280,8 @@ class JournalAppender:
             extra={"file": file.path},
         )
         if file.end and self._durability == "os":
-            # Earlier appends to it were acknowledged unsynced. One sync tells what became of them.
+            # Earlier appends to it were acknowledged unsynced. One sync shows whether they
+            # survived.
             self.retired.append(file)
             return
         try:
@@ -309,8 +311,8 @@ class JournalAppender:
 
 
 def _refuse_own_files(folder: Path, incarnation: int) -> None:
-    # An incarnation is new when it begins. Files of it mean that the cluster log was lost or put
-    # back to an older state, or that two processes think they are the same one.
+    # An incarnation is new when it starts. Existing files of it mean that the cluster log was lost
+    # or restored to an older state, or that two processes use the same incarnation.
     for path in folder.iterdir():
         identity = parse_journal_name(path.name)
         if identity is not None and split_object_id(identity)[0] == incarnation:
@@ -328,14 +330,14 @@ def _exists(folder: Path, identity: int) -> Conflict:
 class JournalSyncer:
     """Syncs and closes full files under durability "os", whose appends were acknowledged unsynced.
 
-    It has a thread of its own and takes the files in their order, so that appends go on meanwhile.
+    It uses a separate thread and processes the files in order, so that appends are not delayed.
     """
 
     def __init__(self) -> None:
         self._executor = ThreadPoolExecutor(1, "rookery-journal-sync")
         self._failed = False
         self.end: JournalPosition | None = None
-        """Everything before it is known to be on the disk."""
+        """All bytes before it are known to be on the disk."""
 
     def add(self, file: JournalFile) -> None:
         """Sync and close the file when its turn comes."""
@@ -352,7 +354,7 @@ class JournalSyncer:
             finally:
                 file.close()
         except OSError as error:
-            # What the file held may be gone, so the known end never moves past it again.
+            # The contents of the file may be lost, so the known end never moves past it.
             self._failed = True
             log.exception(
                 "a journal file could not be synced; after a power loss records in it may be"

@@ -1,6 +1,6 @@
-"""The batches that end transactions: made of their rows, alike in every process.
+"""Builds the batches that end transactions from their rows, identically in every process.
 
-Until it is rewritten, a marker lies nowhere but in the state.
+Until it is rewritten, a marker exists only in the state.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from rookery.model.control import ControlRecordType
 from rookery.records import batch as batches
 from rookery.records.record import BatchSettings, build_marker
 
-# Who ends a transaction is decided by the order of the cluster log: there are no coordinators that
-# could be told apart by an epoch.
+# The order of the cluster log decides how a transaction ends. There are no coordinators that an
+# epoch would have to distinguish.
 _COORDINATOR_EPOCH: Final = 0
 
 
 def keep(tail: Tail, key: Key, partition: Partition) -> None:
-    """Put the markers that follow the newest batches in memory behind them.
+    """Add the markers that follow the newest batches to the tail.
 
-    Else there would be a gap, and whoever reads on would find nothing in memory.
+    Otherwise there would be a gap, and a sequential reader would find nothing in memory.
     """
     end = tail.end(key)
     if end is None:
@@ -37,7 +37,7 @@ def keep(tail: Tail, key: Key, partition: Partition) -> None:
 
 
 def stamped(partition: Partition, row: Row) -> bytearray:
-    """Write a marker as readers get it: with its leader epoch, and whose clock set its time."""
+    """Return a marker as readers get it, with its leader epoch and timestamp type."""
     data = bytearray(marker(row))
     epoch = partition.epoch_at(row.base_offset)
     header = batches.parse(data)._replace(partition_leader_epoch=epoch)
@@ -48,7 +48,7 @@ def stamped(partition: Partition, row: Row) -> bytearray:
 
 
 def marker(row: Row) -> bytes:
-    """Write the control batch of a marker's row; its leader epoch is not set yet."""
+    """Return the control batch of a marker's row; its leader epoch is not set yet."""
     producer_id, epoch = row.producer
     settings = BatchSettings(
         base_offset=row.base_offset, producer_id=producer_id, producer_epoch=epoch

@@ -1,4 +1,4 @@
-"""Bytes and records of every topic, in and out of this process."""
+"""Counts bytes and records of every topic, into and out of this process."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class _Counts(NamedTuple):
 
 
 class Traffic:
-    """One direction of the traffic, by topic id on the hot path and by name for people."""
+    """One direction of the traffic, by topic id on the hot path and by name in the metrics."""
 
     def __init__(self, sizes: Family[Counter], records: Family[Counter]) -> None:
         self._sizes = sizes
@@ -33,7 +33,7 @@ class Traffic:
         counts.records.value += records
 
     def keep(self, topic_ids: Container[bytes], names: Container[str]) -> None:
-        """Tell no more of topics that are gone."""
+        """Remove the metrics of deleted topics."""
         for topic_id, counts in list(self._by_id.items()):
             if topic_id not in topic_ids:
                 del self._by_id[topic_id]

@@ -1,8 +1,9 @@
-"""Flushes as objects in a store: one object a flush, whatever the number of partitions.
+"""Writes flushes as objects in a store: one object for each flush, for all partitions.
 
-Names carry the incarnation and are never used twice, so a PUT whose answer was lost does no harm:
-at worst it leaves an orphan. Each object also carries the offsets that earlier ones were given and
-the ends of transactions: nothing else in the store would know them (see `formats.manifest`).
+Names contain the incarnation and are never reused. A PUT whose response was lost therefore does no
+harm: at worst it leaves an orphan. Each object also records the offsets that batches of earlier
+objects were given, and the ends of transactions. Nothing else in the store records them (see
+`formats.manifest`).
 """
 
 from __future__ import annotations
@@ -34,10 +35,10 @@ from rookery.store.port import Store
 
 log = logging.getLogger(__name__)
 
-# What no object carries yet is put into one of its own after so long without another: a busy
-# broker's next flush carries it for nothing, and a quiet one has time.
+# Unrecorded offsets and ends get an object of their own after this long without a flush. On a busy
+# broker the next flush carries them at no cost, and a quiet broker has time.
 _QUIET_MS: Final = 5_000
-# Objects that one event condemns.
+# The number of objects that one event condemns.
 _AT_ONCE: Final = 1000
 
 
@@ -60,10 +61,10 @@ class Uploads:
         replica.listen(self._applied)
 
     async def write(self, batches: Sequence[CheckedBatch]) -> FlushPosition:
-        """Store batches as a new object; return where they lie in it.
+        """Store batches as a new object; return their location in it.
 
         Raises:
-            Unavailable: the store did not take it; nothing names what may be there.
+            Unavailable: the store did not accept it; nothing references an object that may exist.
         """
         identity = self._numbers()
         earlier, self._earlier = self._earlier, []
@@ -82,15 +83,15 @@ class Uploads:
         return FlushPosition(identity, len(head), sum(map(len, parts)))
 
     def settle(self, identity: int, outcomes: Sequence[AppendOutcome]) -> None:
-        """Note which offsets the batches of an object were given, for the objects to come."""
+        """Record which offsets the batches of an object were given, for later objects."""
         if not identity:
-            return  # they ride in an entry, and have no object
+            return  # they are stored in an entry and have no object
         bases = [
             -1 if one.is_duplicate or one.error is not ErrorCode.NONE else one.base_offset
             for one in outcomes
         ]
         if not any(base >= 0 for base in bases):
-            # No row names it. What its manifest says is in a snapshot before it is deleted.
+            # No row references it. A snapshot contains its manifest's facts before it is deleted.
             self._failed.append(identity)
         times = [one.append_time_ms for one in outcomes]
         self._note_untold()
@@ -99,12 +100,12 @@ class Uploads:
         )
 
     def doubt(self, identity: int) -> None:
-        """Give up an object whose commit failed; if it counts after all, that is void."""
+        """Give up an object whose commit failed; if the commit took effect, this has no effect."""
         if identity:
             self._failed.append(identity)
 
     async def look_after(self) -> None:
-        """Have failed uploads deleted, and tell offsets if no other object will do so soon."""
+        """Condemn failed uploads, and write pending offsets if no other object will do so soon."""
         if failed := self._failed[:_AT_ONCE]:
             await self._replica.propose([ObjectsCondemned(object_ids=failed)])
             del self._failed[: len(failed)]  # only now: the log may be out of reach
@@ -112,14 +113,14 @@ class Uploads:
             await self.finish()
 
     async def finish(self) -> None:
-        """Write down what no object carries yet, if there is anything."""
+        """Write an object with offsets and ends that no object records yet, if there are any."""
         while self._has_untold:
             written = await self.write([])
-            # The sweeper lets it go as soon as a snapshot knows all this, and no sooner.
+            # The sweeper deletes it as soon as a snapshot contains these facts, and not before.
             await self._replica.propose([ObjectsCondemned(object_ids=[written.object_id])])
 
     async def close(self) -> None:
-        """Listen no more; what was not told is known to the cluster log alone."""
+        """Stop listening; unrecorded facts remain only in the cluster log."""
         self._replica.unlisten(self._applied)
 
     @property
@@ -127,12 +128,12 @@ class Uploads:
         return bool(self._earlier or self._ends)
 
     def _note_untold(self) -> None:
-        """Remember since when there is something to tell, if there was nothing before."""
+        """Record the time of the first pending fact."""
         if not self._has_untold:
             self._untold_ms = self._clock.monotonic_ms()
 
     def _applied(self, applied: EntryOutcome, entry: Entry) -> None:
-        """Keep the ends of transactions of this incarnation; others tell of theirs."""
+        """Keep the transaction ends of this incarnation; other brokers record their own."""
         if applied.ended and entry.incarnation == self._numbers.incarnation:
             self._note_untold()
             for ended in applied.ended:

@@ -1,13 +1,13 @@
-"""Gathers the batches of all connections, makes them durable, commits them, then answers.
+"""Gathers batches of all connections, makes them durable, commits and acknowledges them.
 
     append ──► pending ──┬─ small: in the commit's own entry ───────────────► propose ──► offsets
                          └─ large: journal or object, then its extents ─────►    │
                                                                                  └──► answer
 
-When nothing is under way a flush starts at once; while one is, whatever arrives is gathered for
-the next. Several objects may be on their way to a store at once. Batches are committed in the order
-in which they came, so that the sequences of idempotent producers stay in order: a small flush never
-overtakes a large one, nor an object that was quick one that was slow.
+A flush starts immediately when none is in progress. Otherwise arriving batches are gathered for the
+next flush. Several objects may be uploaded to a store at the same time. Batches are committed in
+the order of their arrival, so that the sequences of idempotent producers stay in order. A small
+flush never overtakes a large one, and a fast upload never overtakes a slow one.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ FLUSH_SECONDS: Final = metrics.histogram(
 
 
 class _Work:
-    """The batches of one request, and who waits for them."""
+    """The batches of one request, and the future that waits for them."""
 
     __slots__ = ("batches", "future", "size", "started")
 
@@ -56,14 +56,14 @@ class _Work:
         self, work: Sequence[CheckedBatch], future: asyncio.Future[list[AppendOutcome]]
     ) -> None:
         self.batches = work
-        # Most requests bring one batch.
+        # Most requests contain one batch.
         self.size = len(work[0].data) if len(work) == 1 else sum(len(one.data) for one in work)
         self.future = future
-        self.started = 0.0  # of the flush that begins with it
+        self.started = 0.0  # start time of the flush that begins with it
 
 
 class _Write:
-    """A flush on its way to the medium."""
+    """A flush that is being written to the medium."""
 
     __slots__ = ("error", "is_done", "task", "works", "written")
 
@@ -76,7 +76,7 @@ class _Write:
 
 
 class LogWriter:
-    """The one way into the log."""
+    """The only way to append to the log."""
 
     def __init__(self, replica: Replica, tail: Tail, settings: FlushSettings | None = None) -> None:
         self.flushes = 0
@@ -99,26 +99,26 @@ class LogWriter:
         replica.listen(self._applied)
 
     def use(self, medium: FlushTarget) -> None:
-        """Write large flushes there from now on."""
+        """Set the medium for large flushes."""
         self._medium = medium
 
     def append(self, work: Sequence[CheckedBatch]) -> asyncio.Future[list[AppendOutcome]]:
         """Write batches; the future has one outcome for each, in the same order.
 
-        It fails with Unavailable or Fenced if it is not known that they are durable.
+        It fails with Unavailable or Fenced if their durability is not known.
         """
         item = _Work(work, self._loop.create_future())
         self._pending.append(item)
         self._pending_bytes += item.size
         self._idle.clear()
         if not self._is_flush_due:
-            # The other requests of this turn of the loop shall come along.
+            # Include the other requests of this turn of the loop.
             self._is_flush_due = True
             self._loop.call_soon(self._flush)
         return item.future
 
     async def drain(self) -> None:
-        """Return when everything that was appended is answered."""
+        """Return when all appends are acknowledged."""
         await self._idle.wait()
 
     def _flush(self) -> None:
@@ -139,10 +139,10 @@ class LogWriter:
                 write.task = self._loop.create_task(self._write(write))
 
     def _may_flush(self) -> bool:
-        """Whether what is pending goes now, or waits for more to come along."""
+        """Whether to flush the pending batches now or to wait for more."""
         settings = self._settings
         if self._pending_bytes <= settings.inline_bytes:
-            # It goes with whatever comes until what is under way is through.
+            # Small batches wait until the commits and writes in progress are finished.
             return not self._commits and not self._writes
         if len(self._writes) >= settings.lanes:
             return False
@@ -160,7 +160,7 @@ class LogWriter:
         self._flush()
 
     def _take(self) -> list[_Work]:
-        """Take works from the pending ones, up to the bounds of a flush."""
+        """Take pending work, up to the bounds of a flush."""
         count = size = extents = 0
         limit = self._settings.flush_bytes
         for work in self._pending:
@@ -186,7 +186,7 @@ class LogWriter:
         self._flush()
 
     def _commit_written(self) -> None:
-        """Commit what is written, as far as nothing before it is still on its way."""
+        """Commit written flushes, as far as all earlier flushes are written."""
         while self._writes and self._writes[0].is_done:
             write = self._writes.popleft()
             if write.written is not None:
@@ -203,7 +203,7 @@ class LogWriter:
                 position += len(batch.data)
         payload = [] if object_id else _parts(works)
         self._commits += 1
-        # One request can name more partitions than an entry has room for.
+        # One request can contain more partitions than an entry has room for.
         futures = [
             self._replica.propose(
                 [
@@ -251,7 +251,7 @@ class LogWriter:
                 work.future.set_result(own)
 
     def _keep(self, topic: Topic, batch: CheckedBatch, outcome: AppendOutcome) -> None:
-        """Give the batch its offset, in place, and keep it for readers."""
+        """Stamp the offset into the batch, in place, and keep it for readers."""
         topic_id, index, data, header, _ = batch
         _, base, append_time_ms, _ = outcome
         epoch = topic.partitions[index].epoch_at(base)
@@ -267,11 +267,11 @@ class LogWriter:
         WRITTEN.add(topic_id, topic.name, count, len(data))
 
     def _applied(self, applied: EntryOutcome, _entry: Entry) -> None:
-        """Keep markers for readers, too, behind the batches before them."""
+        """Keep markers for readers too, after the batches before them."""
         if applied.marked:
             self._keep_markers(applied.marked)
             if self._commits:
-                # Batches of the same entry are kept when they are answered.
+                # Batches of the same entry are kept when they are acknowledged.
                 self._loop.call_soon(self._keep_markers, applied.marked)
 
     def _keep_markers(self, keys: list[Key]) -> None:
@@ -292,7 +292,7 @@ class LogWriter:
 
 
 def _flat(result: list[Outcome] | list[list[Outcome]]) -> Iterator[Outcome]:
-    """Go through the outcomes of one proposal, or of several."""
+    """Yield the outcomes of one proposal or of several."""
     for item in result:
         if isinstance(item, Outcome):
             yield item

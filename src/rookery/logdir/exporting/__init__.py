@@ -1,1 +1,1 @@
-"""The way back: a cluster's log as the data directory of a Kafka broker."""
+"""Exports a cluster's log as the data directory of a Kafka broker."""

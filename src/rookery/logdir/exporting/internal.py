@@ -1,4 +1,4 @@
-"""Groups and transactional ids as the records of Kafka's own topics."""
+"""Converts groups and transactional ids to records of Kafka's internal topics."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from rookery.wire.coordinator.transactions import (
 )
 
 PARTITIONS: Final = 8
-"""Of each of the two topics; Kafka goes by what it finds."""
+"""The partitions of each of the two topics; Kafka uses the existing number."""
 CONFIGS: Final = {
     CONSUMER_OFFSETS.name: {
         "cleanup.policy": "compact",
@@ -41,7 +41,7 @@ _RECORDS: Final = 500
 
 
 def offset_records(state: State) -> dict[int, list[Record]]:
-    """Return what groups have committed, as records by partition."""
+    """Return the committed offsets of groups, as records by partition."""
     names = {topic.id: topic.name for topic in state.topics}
     found: dict[int, list[Record]] = defaultdict(list)
     for group in state.groups.by_id.values():
@@ -67,7 +67,7 @@ def offset_records(state: State) -> dict[int, list[Record]]:
 
 
 def transaction_records(state: State, now_ms: int) -> dict[int, list[Record]]:
-    """Return transactional ids, with what is open under them, as records by partition."""
+    """Return transactional ids with their open transactions, as records by partition."""
     names = {topic.id: topic.name for topic in state.topics}
     found: dict[int, list[Record]] = defaultdict(list)
     for transaction in state.transactions:
@@ -106,7 +106,7 @@ def _value(transaction: Transaction, names: dict[bytes, str], now_ms: int) -> Tr
 
 
 def packed(rows: list[Record]) -> Iterator[bytes]:
-    """Write records as batches of a log that begins at 0."""
+    """Write records as batches of a log that starts at 0."""
     for at in range(0, len(rows), _RECORDS):
         settings = BatchSettings(base_offset=at, partition_leader_epoch=0)
         yield build(rows[at : at + _RECORDS], settings)

@@ -1,4 +1,4 @@
-"""Writes a partition's folder from its batches, in order, as an orderly shutdown leaves it."""
+"""Writes a partition's folder from its batches, in order, as a clean shutdown leaves it."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from rookery.records.policy import rewrite
 from rookery.records.scan import corrupt
 
 SEGMENT_BYTES: Final = 1 << 30
-"""The size at which a segment ends: Kafka's default."""
+"""The maximum size of a segment: Kafka's default."""
 _MOST_OFFSETS: Final = (1 << 31) - 1
 
 
 class ExportedPartition(NamedTuple):
-    """What was written of a partition."""
+    """The totals of a written partition."""
 
     end_offset: int
     bytes: int
@@ -38,15 +38,15 @@ class ExportedPartition(NamedTuple):
 
 
 class PartitionExporter:
-    """Takes whole batches that bear their offsets, and writes segments with their indexes."""
+    """Takes whole batches that have their offsets, and writes segments with their indexes."""
 
     def __init__(self, folder: Path, base_offset: int, segment_bytes: int = SEGMENT_BYTES) -> None:
-        """Make the folder, and begin the first segment.
+        """Create the folder, and start the first segment.
 
         Args:
-            folder: the partition's; must not be there yet.
-            base_offset: what the first segment is named by, unless the first batch begins before.
-            segment_bytes: the size at which a segment ends.
+            folder: the partition's folder; it must not exist yet.
+            base_offset: the first segment's base offset, unless the first batch begins earlier.
+            segment_bytes: the maximum size of a segment.
         """
         folder.mkdir(parents=True)
         self.folder = folder
@@ -63,9 +63,9 @@ class PartitionExporter:
         """Append batches.
 
         Raises:
-            Corrupt: they are damaged, not whole, or not in order.
+            Corrupt: they are damaged, incomplete, or out of order.
         """
-        # The first batch may begin before the log does.
+        # The first batch may begin before the log start.
         lowest = self.end_offset if self.segments else 0
         extent = ExpectedExtent(lowest, FAR, 0, len(data))
         found = rewrite(data, Expectation.of(extent, OffsetRule.SPARSE))
@@ -89,16 +89,16 @@ class PartitionExporter:
         end_offset: int,
         producers: Iterable[ProducerEntry] = (),
     ) -> ExportedPartition:
-        """End the log, and write what lies beside the segments.
+        """Finish the log, and write the files beside the segments.
 
         Args:
-            topic_id: whose it is.
+            topic_id: the id of its topic.
             epochs: the leader epochs of its batches.
-            end_offset: where the next record would go.
-            producers: those that are known but have no batch in the log any more.
+            end_offset: the offset of the next record.
+            producers: known producers that no longer have a batch in the log.
         """
         if self._file is None or end_offset > self.end_offset:
-            # The last offsets are not there: an empty segment keeps them from being given again.
+            # The last offsets have no records: an empty segment prevents their reuse.
             self._begin(end_offset)
         self.end_offset = end_offset
         self._close()
@@ -110,7 +110,7 @@ class PartitionExporter:
         return ExportedPartition(end_offset, self.bytes, self.records, self.segments)
 
     def _room_for(self, header: BatchHeader) -> BinaryIO:
-        """Return the file that a batch goes to; a new one, if the last is full."""
+        """Return the file for a batch; a new one if the last is full."""
         is_full = self._indexer is not None and (
             self._position + header.size > self._segment_bytes
             or header.last_offset - self._indexer.base_offset > _MOST_OFFSETS

@@ -1,4 +1,4 @@
-"""Writes `__cluster_metadata-0` as the log of a quorum of one, who has just been shut down."""
+"""Writes `__cluster_metadata-0` as the log of a single-node quorum after a clean shutdown."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from rookery.wire.kraft.cluster import FeatureLevelRecord
 from rookery.wire.message import Message
 
 METADATA_VERSION: Final = 25
-"""4.0-IV3: every Kafka 4 can begin with it; `kafka-features upgrade` raises it."""
+"""4.0-IV3: every Kafka 4 can start with it; `kafka-features upgrade` raises it."""
 FEATURES: Final = {
     "metadata.version": METADATA_VERSION,
     "group.version": 1,
@@ -57,9 +57,9 @@ def write_metadata(
         path: the log directory.
         node_id: the only controller.
         directory_id: the directory's own id.
-        controller: where the controller listens, as its listener CONTROLLER.
-        messages: all but the features.
-        now_ms: the time now.
+        controller: the address of the controller's listener CONTROLLER.
+        messages: all records except the features.
+        now_ms: the current time.
     """
     voters = _voters(node_id, directory_id, controller)
     features = [
@@ -96,7 +96,7 @@ def _voters(node_id: int, directory_id: bytes, controller: Address) -> VotersRec
 
 
 def _first(node_id: int, voters: VotersRecord) -> list[tuple[ControlRecordType, Message]]:
-    """Return what a new leader of the quorum says first."""
+    """Return the first records of a new quorum leader."""
     voter = Voter(voter_id=node_id)
     change = LeaderChangeMessage(
         version=0, leader_id=node_id, voters=[voter], granting_voters=[voter]

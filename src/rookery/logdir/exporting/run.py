@@ -1,7 +1,7 @@
-"""The whole export: every partition, the cluster's metadata, Kafka's own topics, checkpoints.
+"""The whole export: every partition, cluster metadata, Kafka's internal topics, checkpoints.
 
-Everything is written into a folder beside the one that was named, which becomes it at the end: an
-export that was cut off never looks like a whole one.
+Everything is written into a temporary folder beside the target, which is renamed at the end: an
+interrupted export never looks complete.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ from rookery.wire.message import Message
 log = logging.getLogger(__name__)
 
 Read = Callable[[Key, Partition, int, int], Awaitable[TailSlice]]
-"""Reads batches of a partition from an offset on, so many bytes."""
+"""Reads batches of a partition from an offset on, up to a number of bytes."""
 Progress = Callable[[int, int], None]
 
 _STEP_BYTES: Final = 8 * 1024 * 1024
@@ -60,11 +60,11 @@ _STEP_BYTES: Final = 8 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExportSettings:
-    """How an export is done."""
+    """The options of an export."""
 
     node_id: int = 1
     controller: Address = Address("localhost", 9093)  # noqa: RUF009 (it cannot change)
-    """Where the Kafka that will use the directory has its listener CONTROLLER."""
+    """The address of the listener CONTROLLER of the Kafka that will use the directory."""
     segment_bytes: int = 1 << 30
     topics: frozenset[str] | None = None
     """Only these topics; all, if not given."""
@@ -72,7 +72,7 @@ class ExportSettings:
 
 @dataclass(slots=True)
 class ExportReport:
-    """What an export has written."""
+    """The totals of an export."""
 
     topics: int = 0
     partitions: int = 0
@@ -82,7 +82,7 @@ class ExportReport:
     groups: int = 0
     transactional_ids: int = 0
     left_out: list[str] = field(default_factory=list)
-    """Topics under Kafka's own names, which are not written."""
+    """Topics with Kafka's internal names, which are not written."""
 
     def add(self, written: ExportedPartition) -> None:
         """Count a partition."""
@@ -110,7 +110,7 @@ class Export:
 
     @property
     def topics(self) -> list[Topic]:
-        """The topics that are written."""
+        """The topics to write."""
         chosen = self.settings.topics
         return [
             topic
@@ -120,16 +120,17 @@ class Export:
 
     @property
     def total_bytes(self) -> int:
-        """About how much there is to write."""
+        """The approximate number of bytes to write."""
         return sum(one.size_bytes for topic in self.topics for one in topic.partitions)
 
     async def run(self) -> ExportReport:
-        """Write all of it.
+        """Write the whole directory.
 
         Raises:
-            ConfigError: the folder is there already, or a topic chosen has a name of Kafka's own.
+            ConfigError: the folder already exists, or a chosen topic has one of Kafka's internal
+                names.
             Corrupt: a batch is damaged.
-            Unavailable: the store or the cluster log is out of reach.
+            Unavailable: the store or the cluster log cannot be reached.
         """
         if self.folder.exists():
             raise ConfigError(f"{self.folder}: is there already; name a folder that is not")
@@ -144,7 +145,7 @@ class Export:
         return self.report
 
     def _leave_out_reserved(self) -> None:
-        """Leave out topics under Kafka's own names: the export writes these topics itself."""
+        """Skip topics with Kafka's internal names: the export writes these topics itself."""
         reserved = sorted({topic.name for topic in self.state.topics} & RESERVED_TOPICS)
         chosen = RESERVED_TOPICS & (self.settings.topics or frozenset())
         if chosen:
@@ -185,7 +186,7 @@ class Export:
             self._starts[name] = log_start
         self.report.add(written)
 
-    # What belongs to the directory as a whole.
+    # Files of the directory as a whole.
 
     def _finish(self, part: Path) -> None:
         now_ms = self.clock.now_ms()
@@ -249,7 +250,7 @@ class Export:
             )
 
     def _new_id(self) -> bytes:
-        """Draw an id that Kafka takes: its text may not begin with a hyphen."""
+        """Generate an id that Kafka accepts: its text must not begin with a hyphen."""
         while True:
             found = self.random.token(16)
             if not uuid_text(found).startswith("-") and any(found[:15]):
@@ -265,7 +266,7 @@ def _epochs(partition: Partition) -> list[LoggedEpoch]:
 
 
 def _known(partition: Partition) -> list[ProducerEntry]:
-    """Return what the state knows of producers; their batches may be gone."""
+    """Return the producers that the state knows; their batches may be deleted."""
     found = []
     for producer_id, window in partition.producers.items():
         known = producers.describe(window)

@@ -1,1 +1,1 @@
-"""A broker's disk into a cluster whose log lives in object storage, with every offset kept."""
+"""Imports a broker's disk into a cluster with object storage, keeping every offset."""

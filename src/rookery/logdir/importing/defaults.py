@@ -1,7 +1,7 @@
-"""What topics inherit from Kafka's brokers: settings that a cluster of ours would not know.
+"""The settings that topics inherit from Kafka's brokers, which a Rookery cluster does not know.
 
-A topic's own settings are in the metadata. What it does not set itself comes from the broker: by
-its dynamic settings, which are in the metadata too, or by its `server.properties`.
+A topic's own settings are in the metadata. Other settings come from the broker: from its dynamic
+settings, which are also in the metadata, or from its `server.properties`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from rookery.errors import ConfigError
 from rookery.formats.kraft.image import BROKER, MetadataImage
 
 DEFAULT_RETENTION_MS: Final = 7 * 86_400_000
-"""How long records are kept if nobody says otherwise, by Kafka and by us."""
+"""The default retention, in Kafka and in Rookery."""
 
 _MINUTE_MS: Final = 60_000
 _HOUR_MS: Final = 3_600_000
@@ -48,21 +48,21 @@ _SYNONYMS: Final[Mapping[str, tuple[tuple[str, Callable[[str], str]], ...]]] = {
     "max.compaction.lag.ms": (("log.cleaner.max.compaction.lag.ms", _plain),),
     "min.cleanable.dirty.ratio": (("log.cleaner.min.cleanable.ratio", _plain),),
 }
-"""A topic's setting, and the broker's that it defaults to: the first that is set counts."""
+"""A topic's setting, and the broker settings it defaults to: the first one that is set applies."""
 
 
 def inherited(
     image: MetadataImage, node_id: int | None, properties: Mapping[str, str]
 ) -> dict[str, str]:
-    """Return the settings that topics have by their broker.
+    """Return the settings that topics inherit from their broker.
 
     Args:
-        image: the cluster's metadata, with dynamic settings of brokers.
-        node_id: whose directory it is.
+        image: the cluster's metadata, with the dynamic settings of brokers.
+        node_id: the owner of the directory.
         properties: the broker's `server.properties`.
 
     Raises:
-        ConfigError: a value that has to be a number is none.
+        ConfigError: a value that must be a number is not.
     """
     found = {}
     for values in (
@@ -86,7 +86,7 @@ def _converted(name: str, value: str, convert: Callable[[str], str]) -> str:
 
 
 def keeps_for(configs: Mapping[str, str]) -> int:
-    """Tell how long a topic with these settings keeps its records; -1 for ever."""
+    """Return how long a topic with these settings keeps its records; -1: forever."""
     if "delete" not in configs.get("cleanup.policy", "delete"):
         return -1
     try:

@@ -1,4 +1,4 @@
-"""One partition: its batches as segments, then all that is known of it, then it counts as whole."""
+"""Imports one partition: its batches as segments, then its state, then its completion."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ from rookery.logdir.partition import PartitionLog
 from rookery.wire.message import Message
 
 _AT_ONCE: Final = 500
-"""Producers and aborted transactions of one event."""
+"""The maximum number of producers and aborted transactions in one event."""
 
 
 class PartitionImport:
-    """Brings one partition over, going on where an earlier import was cut off."""
+    """Imports one partition, and resumes an interrupted import."""
 
     def __init__(
         self,
@@ -46,14 +46,14 @@ class PartitionImport:
         settings: ImportSettings,
         report: ImportReport,
     ) -> None:
-        """Look at nothing yet.
+        """Set up without reading anything.
 
         Args:
-            log: what is read.
-            topic_id: the topic's, which is there already.
-            target: where it goes to.
-            settings: how.
-            report: is told of what was done.
+            log: the log to read.
+            topic_id: the id of the topic, which already exists.
+            target: the cluster to import into.
+            settings: the options of the import.
+            report: receives the results.
         """
         self.log = log
         self.topic_id = topic_id
@@ -64,12 +64,12 @@ class PartitionImport:
         self._end: int | None = None
 
     async def run(self, publisher: Publisher, progress: Progress) -> None:
-        """Do it.
+        """Import the partition.
 
         Raises:
-            Conflict: somebody else has written to the partition.
-            Corrupt: a batch is damaged, and is not to be left out.
-            Unavailable: the store or the cluster log is out of reach; run it again.
+            Conflict: another writer has written to the partition.
+            Corrupt: a batch is damaged, and must not be skipped.
+            Unavailable: the store or the cluster log cannot be reached; run it again.
         """
         self._end = end_in(self.target.state, self.topic_id, self.log.name.partition)
         if self._is_there():
@@ -94,10 +94,10 @@ class PartitionImport:
             self.report.newest[self.log.name] = self._cutter.last_timestamp
 
     def _is_there(self) -> bool:
-        """Whether an earlier import has brought all of it over."""
+        """Whether an earlier import has completed this partition."""
         if self._end is not None:
             return self._end >= self.log.high_watermark
-        # Nothing was ever in it: only the epochs of its leaders tell.
+        # The partition was always empty: only its leader epochs show whether it was imported.
         known = self.target.state.topics.partition(self.topic_id, self.log.name.partition)
         epochs = [tuple(one) for one in self.log.epochs]
         if known is None or self.log.high_watermark:
@@ -121,7 +121,7 @@ class PartitionImport:
         )
 
     def _finish(self, ready: SegmentBatches, birth: Birth) -> FinishedSegment:
-        """End a segment: it says whose it is, and what was aborted in it."""
+        """Finish a segment, with its origin and its aborted transactions."""
         name = self.log.name
         incarnation, number = split_object_id(birth.object_id)
         origin = SegmentOrigin(

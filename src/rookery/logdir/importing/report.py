@@ -1,4 +1,4 @@
-"""What an import has done, and what is to be said about it."""
+"""The report of an import."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from rookery.logdir.damage import Damage
 from rookery.model.partition import TopicPartition
 
 Progress = Callable[[int, int], None]
-"""Is told of bytes and records that were brought over, or looked at again."""
+"""Called with the bytes and records that were imported or verified."""
 
 
 @dataclass(slots=True)
 class ImportReport:
-    """What an import has done."""
+    """The report of an import."""
 
     topics: int = 0
     partitions: int = 0
@@ -25,21 +25,21 @@ class ImportReport:
     transactional_ids: int = 0
     groups: int = 0
     offsets: int = 0
-    """Offsets that groups had committed."""
+    """The committed offsets of groups."""
     already: list[TopicPartition] = field(default_factory=list)
-    """Partitions that an earlier import had brought over."""
+    """Partitions that an earlier import had completed."""
     ended: dict[TopicPartition, list[int]] = field(default_factory=dict)
-    """Producer ids whose open transactions were ended, as nobody else will."""
+    """Producer ids whose open transactions were ended, since no other process can end them."""
     skipped: list[Damage] = field(default_factory=list)
-    """Batches that are damaged and were left out."""
+    """Damaged batches that were skipped."""
     left_out: list[str] = field(default_factory=list)
-    """What is in the directory and was not brought over, in words."""
+    """Contents of the directory that were not imported, as text."""
     newest: dict[TopicPartition, int] = field(default_factory=dict)
-    """The time of the last record of each partition that was brought over."""
+    """The timestamp of the last record of each imported partition."""
     old_topics: list[str] = field(default_factory=list)
-    """Topics whose records are all older than they are kept: brokers will delete them."""
+    """Topics whose records all exceed their retention: brokers will delete them."""
     verified: int = 0
-    """Batches that were read back and compared."""
+    """The number of batches that were read back and compared."""
 
     def as_json(self) -> dict[str, object]:
         """Return it for scripts."""

@@ -1,7 +1,7 @@
-"""The whole import: topics, their partitions, what belongs to none, and a look back.
+"""The whole import: topics, partitions, groups and transactions, and verification.
 
-It can be cut off at any moment and begun again: what is there already is found in the cluster's
-own state, and nothing is brought over twice.
+It can be interrupted at any time and started again: the cluster's state shows what was already
+imported, and nothing is imported twice.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from rookery.model.topicname import INTERNAL_TOPICS
 
 @dataclass(kw_only=True, slots=True)
 class DirectoryImport:
-    """Brings a broker's directory into a cluster."""
+    """Imports a broker's directory into a cluster."""
 
     directory: LogDirectory
     target: ImportTarget
@@ -40,7 +40,7 @@ class DirectoryImport:
 
     @property
     def logs(self) -> list[PartitionLog]:
-        """The partitions that are brought over."""
+        """The partitions to import."""
         chosen = self.settings.topics
         return [
             log
@@ -50,17 +50,17 @@ class DirectoryImport:
 
     @property
     def total_bytes(self) -> int:
-        """How much there is to read."""
+        """The number of bytes to read."""
         return sum(log.size_bytes for log in self.logs)
 
     async def run(self) -> ImportReport:
-        """Bring all of it over.
+        """Import everything.
 
         Raises:
-            ConfigError: the cluster has another topic of one of the names.
-            Conflict: somebody else has written to one of the partitions.
-            Corrupt: a batch is damaged, and is not to be left out.
-            Unavailable: the store or the cluster log is out of reach; run it again.
+            ConfigError: the cluster has a different topic with the same name.
+            Conflict: another writer has written to one of the partitions.
+            Corrupt: a batch is damaged, and must not be skipped.
+            Unavailable: the store or the cluster log cannot be reached; run it again.
         """
         numbers = await self.target.numbers()
         await self.target.barrier()
@@ -86,10 +86,10 @@ class DirectoryImport:
         return self.report
 
     async def verify(self, progress: Progress) -> int:
-        """Read everything back and compare it; return how many batches are the same.
+        """Read everything back and compare it; return the number of equal batches.
 
         Raises:
-            Corrupt: something differs or is missing; the text names it.
+            Corrupt: data differs or is missing; the text names it.
         """
         await self.target.barrier()
         for log in self.logs:
@@ -144,7 +144,7 @@ class DirectoryImport:
         await happen(self.target, [event], f"topic {name!r}")
 
     async def _grow(self, name: str) -> None:
-        """Have all partitions there, after an import of another broker of the same cluster."""
+        """Add missing partitions, after an import of another broker of the same cluster."""
         topic = self.target.state.topics.by_name[name]
         if len(topic.partitions) < self._partitions(name):
             event = PartitionsAdded(topic_id=topic.id, partitions=self._partitions(name))
@@ -157,7 +157,7 @@ class DirectoryImport:
         return by_broker | image.topic_configs(name)
 
     def _tell_what_is_old(self) -> None:
-        """Tell of topics whose newest record is so old that retention would delete all."""
+        """Report topics whose newest record is so old that retention would delete all records."""
         now_ms = self.target.clock.now_ms()
         newest: dict[str, int] = {}
         for place, time_ms in self.report.newest.items():

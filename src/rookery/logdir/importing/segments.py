@@ -1,4 +1,4 @@
-"""A partition's batches into segments of ours: as they are, with offsets, times and epochs."""
+"""Groups a partition's unchanged batches into Rookery segments, with offsets, times and epochs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from rookery.logdir.segment import SegmentBatch
 
 @dataclass(slots=True)
 class SegmentBatches:
-    """Batches that make up a segment, not yet finished."""
+    """The batches of a segment that is not yet finished."""
 
     writer: SegmentWriter
     end_offset: int
@@ -26,22 +26,22 @@ class SegmentBatches:
 
 @dataclass(slots=True)
 class SegmentCutter:
-    """Cuts a partition's log into segments, one after the other."""
+    """Cuts a partition's log into consecutive segments."""
 
     log: PartitionLog
     segment_bytes: int
     skip_damaged: bool
     epochs: list[LoggedEpoch] = field(default_factory=list)
-    """The leader epochs that batches bear, for a partition whose checkpoint of them is gone."""
+    """The leader epochs in the batches, for a partition whose epoch checkpoint is lost."""
     cleaned_to: int = 0
-    """Behind the last offset that is missing."""
+    """The offset after the last gap."""
     last_timestamp: int = -1
 
     def cut(self, start: int | None) -> Iterator[SegmentBatches]:
-        """Yield segments from an offset on; from the log's start, if none is given.
+        """Yield segments from an offset on; from the log start, if none is given.
 
         Raises:
-            Corrupt: a batch is damaged, and is not to be left out.
+            Corrupt: a batch is damaged, and must not be skipped.
         """
         end = self.log.high_watermark
         begin = self.log.log_start if start is None else start
@@ -49,7 +49,7 @@ class SegmentCutter:
         for batch in self._batches(begin, end):
             header = batch.header
             if start is not None and header.base_offset < start:
-                continue  # it is there already: segments end behind whole batches
+                continue  # already imported: segments end after whole batches
             if ready is None:
                 base = min(begin, header.base_offset) if start is None else begin
                 ready = SegmentBatches(SegmentWriter(base), base)
@@ -61,7 +61,7 @@ class SegmentCutter:
             ready.end_offset = header.last_offset + 1
             ready.records += 0 if header.is_control else header.record_count
         if ready is not None:
-            # A batch is not cut at the high watermark, and offsets at the end may be missing.
+            # A batch is not cut at the high watermark, and the last offsets may be missing.
             ready.end_offset = max(ready.end_offset, end)
             ready.is_last = True
             yield ready
@@ -94,12 +94,12 @@ class SegmentCutter:
 
     @property
     def damage(self) -> list[Damage]:
-        """Damaged batches that were met so far; a torn tail is none, nobody was told of it."""
+        """Damaged batches so far; a torn tail does not count, since it was never acknowledged."""
         return [one for one in self.log.damage if one.position is not None and not one.is_torn]
 
 
 def end_in(state: State, topic_id: bytes, partition: int) -> int | None:
-    """Tell how far a partition is in the cluster; None, if nothing was ever in it."""
+    """Return the end offset of a partition in the cluster; None if it was always empty."""
     known = state.topics.partition(topic_id, partition)
     if known is None or (not known.next_offset and not known.base_offsets):
         return None

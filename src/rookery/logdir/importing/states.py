@@ -1,4 +1,4 @@
-"""What belongs to no partition: groups' offsets, transactional ids, what was left open."""
+"""Imports state outside partitions: group offsets, transactional ids, open transactions."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _PREPARE_COMMIT, _COMPLETE_COMMIT = 2, 4
 
 
 def committed_producers(transactions: LoggedTransactions) -> frozenset[int]:
-    """Return the producer ids whose last transaction is to be committed, whatever is missing."""
+    """Return the producer ids whose last transaction is decided as a commit."""
     return frozenset(
         value.producer_id
         for value in transactions.by_id.values()
@@ -32,16 +32,16 @@ def committed_producers(transactions: LoggedTransactions) -> frozenset[int]:
 
 
 async def end_open(target: ImportTarget, committed: frozenset[int], report: ImportReport) -> None:
-    """End the transactions that were open when Kafka stopped: nobody else can any more.
+    """End the transactions that were open when Kafka stopped: no other process can end them.
 
-    As Kafka does when it starts again: what was about to be committed is, the rest is aborted.
+    This follows a restart of Kafka: prepared commits are committed, all others are aborted.
     """
     state = await target.barrier()
     for topic in state.topics:
         for partition in topic.partitions:
             for producer_id in list(partition.ongoing):
                 if producer_id in state.transactions.by_producer:
-                    continue  # somebody writes it here and now
+                    continue  # it has an active producer in this cluster
                 window = partition.producers.get(producer_id)
                 epoch = producers.describe(window).epoch if window else 0
                 place = TransactionPlace(topic_id=topic.id, partition=partition.index)
@@ -57,7 +57,7 @@ async def end_open(target: ImportTarget, committed: frozenset[int], report: Impo
 
 
 async def import_producer_ids(target: ImportTarget, next_producer_id: int) -> None:
-    """See to it that no producer id is given again that Kafka has given."""
+    """Ensure that no producer id that Kafka has assigned is assigned again."""
     missing = next_producer_id - target.state.next_producer_id
     while missing > 0:
         count = min(missing, _MOST_IDS)
@@ -68,7 +68,7 @@ async def import_producer_ids(target: ImportTarget, next_producer_id: int) -> No
 async def import_transactional_ids(
     target: ImportTarget, transactions: LoggedTransactions, report: ImportReport
 ) -> None:
-    """Bring transactional ids over, so that earlier producers are fenced by the next."""
+    """Import transactional ids, so that the next producer fences earlier ones."""
     for name, value in sorted(transactions.by_id.items()):
         if name in target.state.transactions.by_id or not _can_be_kept(target, value):
             continue
@@ -94,13 +94,13 @@ def _can_be_kept(target: ImportTarget, value: TransactionLogValue) -> bool:
 async def import_groups(
     target: ImportTarget, groups: LoggedGroups, ids: dict[str, bytes], report: ImportReport
 ) -> None:
-    """Bring over what groups have committed; what a group has committed here stays.
+    """Import the committed offsets of groups; offsets committed in this cluster are kept.
 
     Args:
-        target: where they go to.
-        groups: whose offsets.
-        ids: the ids of the topics that were brought over, by name.
-        report: is told of what was done.
+        target: the cluster to import into.
+        groups: the groups and their offsets.
+        ids: the ids of the imported topics, by name.
+        report: receives the results.
     """
     for name, group in sorted(groups.by_name.items()):
         known = target.state.groups.by_id.get(name)

@@ -1,4 +1,4 @@
-"""Where an import goes to: a cluster's state, its store, and the right to write to both."""
+"""The target of an import: a cluster's state and store, with the right to write to both."""
 
 from __future__ import annotations
 
@@ -25,46 +25,46 @@ class ImportTarget(Protocol):
 
     @property
     def replica(self) -> Proposer:
-        """What follows the cluster log."""
+        """The replica that follows the cluster log."""
 
     @property
     def state(self) -> State:
-        """The state as of the last entry applied."""
+        """The state as of the last applied entry."""
 
     async def barrier(self) -> State:
-        """Learn all that was committed before this call."""
+        """Apply everything that was committed before this call."""
 
     async def numbers(self) -> Callable[[], int]:
-        """Join the cluster, if need be; return what names new objects."""
+        """Join the cluster if needed; return the generator of object ids."""
 
     async def propose(
         self, events: Sequence[Message], payload: Sequence[Buffer] = ()
     ) -> list[Outcome]:
-        """Have events happen; return what became of each."""
+        """Propose events; return the outcome of each."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImportSettings:
-    """How an import is done."""
+    """The options of an import."""
 
     segment_bytes: int = 64 * 1024 * 1024
-    """The size at which a segment ends; so much of each partition under way is in memory."""
+    """The maximum size of a segment; each partition in progress holds this much in memory."""
     at_once: int = 2
-    """Partitions that are read and written at the same time."""
+    """The number of partitions that are imported concurrently."""
     skip_damaged: bool = False
-    """Leave damaged batches out, as gaps; else the import stops at the first one."""
+    """Skip damaged batches, as gaps; otherwise the import stops at the first one."""
     topics: frozenset[str] | None = None
     """Only these topics; all, if not given."""
     properties: Mapping[str, str] = field(default_factory=dict)
-    """The broker's own settings, as its `server.properties` has them: topics inherit some."""
+    """The broker's own settings from its `server.properties`: topics inherit some of them."""
 
 
 async def happen(target: ImportTarget, events: Sequence[Message], what: str) -> list[Outcome]:
-    """Have events happen together.
+    """Propose events together, and check the outcomes.
 
     Raises:
-        Conflict: one was refused because somebody has written to the partition.
-        ApiError: one was refused for another reason; the text says what was meant to happen.
+        Conflict: an event was rejected because another writer has written to the partition.
+        ApiError: an event was rejected for another reason; the text names the operation.
     """
     outcomes = await target.propose(events)
     for outcome in outcomes:

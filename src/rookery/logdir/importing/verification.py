@@ -1,4 +1,4 @@
-"""After an import: every batch is read back from the store and compared with the disk's."""
+"""Verifies an import: reads every batch back from the store and compares it with the disk."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ _STEP_BYTES: Final = 8 * 1024 * 1024
 async def verify(
     target: ImportTarget, log: PartitionLog, topic_id: bytes, progress: Progress
 ) -> int:
-    """Compare a partition with what was imported of it; return how many batches are the same.
+    """Compare a partition with its import; return the number of equal batches.
 
     Raises:
         Corrupt: a batch differs or is missing; the text names its offset.
-        Unavailable: the store is out of reach.
+        Unavailable: the store cannot be reached.
     """
     partition = target.state.topics.partition(topic_id, log.name.partition)
     if partition is None:
         raise Corrupt(f"{log.name.text}: the partition is not in the cluster")
-    # Retention may be at work already: it has other limits where it was not kept up with before.
+    # Retention may already be active: its limits apply where they were not enforced before.
     start = max(log.log_start, partition.log_start)
     disk = log.batches(start) if start < log.high_watermark else iter(())
     count = 0
@@ -57,7 +57,7 @@ async def verify(
 async def _stored(
     target: ImportTarget, log: PartitionLog, topic_id: bytes
 ) -> AsyncIterator[BatchHeader]:
-    """Go through the batches of the imported segments, each checked."""
+    """Yield the batch headers of the imported segments, each checked."""
     partition = target.state.topics.partition(topic_id, log.name.partition)
     rows = (
         [partition.row(index) for index in range(len(partition.base_offsets))] if partition else []

@@ -1,1 +1,1 @@
-"""A log directory behind a broker: its state, its cluster log, its reads and its upkeep."""
+"""Serves a log directory through a broker: its state, cluster log, reads and maintenance."""

@@ -1,7 +1,7 @@
-"""The files at the top of a log directory: what is known of all its partitions together.
+"""The checkpoint files at the top of a log directory, which cover all its partitions.
 
-Kafka writes them every minute or so, and when it stops; so do we. Where logs begin is written at
-once, because a client that deleted records must not see them again.
+Kafka writes them about every minute, and when it stops; Rookery does the same. Log starts are
+written immediately, because a client that deleted records must not see them again.
 """
 
 from __future__ import annotations
@@ -32,26 +32,26 @@ class TopFiles:
         self._loaded = loaded
         self._broker_epoch = broker_epoch
         self._written: dict[Path, bytes] = {}
-        # Checkpoints are due now and then; where logs begin, whenever a client moves it.
+        # Checkpoints are written periodically; log starts, whenever a client moves one.
         self._lock = Lock()
 
     def begin(self) -> None:
-        """Say that what is here may not be whole: it is being written."""
+        """Mark the directory as possibly incomplete: it is being written."""
         for folder in self._loaded.directory.paths:
             (folder / CLEAN_SHUTDOWN).unlink(missing_ok=True)
 
     def write(self) -> None:
-        """Write how far every log reaches, is on the disk, and begins."""
+        """Write the high watermark, the recovery point and the log start of every log."""
         self._write(HIGH_WATERMARKS, self._high_watermark)
         self._write(RECOVERY_POINTS, lambda log: log.recovery_point)
         self.write_starts()
 
     def write_starts(self) -> None:
-        """Write where logs begin that do not begin with their first segment."""
+        """Write the log starts that differ from the first segment's base offset."""
         self._write(LOG_STARTS, self._start)
 
     def end(self) -> None:
-        """Say that all is whole: Kafka need not look."""
+        """Mark the directory as complete, so that Kafka skips recovery."""
         self.write()
         for folder in self._loaded.directory.paths:
             replace(folder / CLEAN_SHUTDOWN, format_clean_shutdown(self._broker_epoch).encode())

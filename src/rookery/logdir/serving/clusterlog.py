@@ -1,12 +1,12 @@
-"""The cluster log of a broker that has a directory to itself: an entry is what it makes of files.
+"""The cluster log of a broker that owns a directory: entries become changes of its files.
 
     append ──► applied to this log's own copy of the state: offsets, duplicates, fencing
            ──► written to the files of the partitions, and synced
            ──► the entry counts: the broker's replica applies it to its copy, and answers
 
-So nothing is seen before it is written, and the rules are those of every other broker. There is no
-other process: the directory is locked. What a restart needs is in Kafka's files, so entries are
-kept only until the replica has read them.
+So nothing is visible before it is written, and the rules are those of every other broker. There is
+no other process: the directory is locked. Kafka's files hold everything that a restart needs, so
+entries are kept only until the replica has read them.
 """
 
 from __future__ import annotations
@@ -44,12 +44,12 @@ from rookery.logdir.writing.appendlog import AppendLog
 log = logging.getLogger(__name__)
 
 _KEPT: Final = 1024
-# Files that are held open for writing: a process may have no more than a thousand or so.
+# The maximum number of files open for writing: a process can have only about a thousand.
 _MAX_OPEN: Final = 256
 
 
 class DirectoryLog:
-    """The one handle on the one log of a directory."""
+    """The only handle on the log of a directory."""
 
     def __init__(
         self,
@@ -58,12 +58,12 @@ class DirectoryLog:
         medium: DirectoryTarget,
         durability: Durability,
     ) -> None:
-        """Begin after what was loaded.
+        """Start after the loaded state.
 
         Args:
-            loaded: the directory's state, which becomes this log's own.
-            scribe: says what to write; None if nothing is to be.
-            medium: is told while writing does not work.
+            loaded: the directory's state, which this log takes over.
+            scribe: decides what is written; None if nothing may be written.
+            medium: gets the error while writes fail.
             durability: whether entries wait for the disk.
         """
         self._loaded = loaded
@@ -83,11 +83,11 @@ class DirectoryLog:
         self._is_closed = False
 
     async def snapshot(self, _at_least: int = 0) -> State:
-        """Return the state as a replica begins with it: its own copy."""
+        """Return a copy of the state, for a replica to start with."""
         return read_image(write_image(self._state))
 
     def applied(self, replica: State, applied: EntryOutcome) -> None:
-        """Let a replica know where the batches of an entry lie that it has applied."""
+        """Set the locations of an entry's batches in a replica that has applied it."""
         for key, placed in self._placements.pop(applied.number, ()):
             place(replica, *key, placed)
         self._leave_unled(replica)
@@ -95,12 +95,12 @@ class DirectoryLog:
             self._do_later(step)
 
     def _do_later(self, step: Callable[[], None]) -> None:
-        """Do what nothing waits for, in the order in which files are written."""
+        """Run work that nothing waits for, in the order of file writes."""
         if not self._is_closed:
             self._thread.submit(_carefully, step) if self._syncs else _carefully(step)
 
     def _leave_unled(self, state: State) -> None:
-        """Let partitions be led by nobody that lie on another broker's disk."""
+        """Remove the leader of partitions that are located on another broker's disk."""
         for key in self._loaded.elsewhere:
             partition = state.topics.partition(*key)
             if partition is not None and partition.leader >= 0:
@@ -146,7 +146,7 @@ class DirectoryLog:
                 loop = asyncio.get_running_loop()
                 await loop.run_in_executor(self._thread, self._run, job)
             else:
-                # The system's memory takes it at once: a thread would cost more.
+                # The page cache takes it immediately: a thread would cost more.
                 self._run(job)
         except OSError as error:
             text = (
@@ -207,24 +207,24 @@ class DirectoryLog:
             self._waiters.discard(waiter)
 
     async def trim(self, before: int) -> None:
-        """Keep what is kept: old entries go by themselves."""
+        """Check the arguments only: old entries are dropped automatically."""
         self._check_open()
         check_trim(before, self._head)
 
     async def floor(self) -> int:
-        """Return the highest number that is gone."""
+        """Return the highest number that was trimmed."""
         self._check_open()
         return self._entries[0].number - 1 if self._entries else self._head
 
     async def begin_after(self, number: int) -> None:
-        """Begin after a number, if there has never been an entry."""
+        """Start after a number, if there has never been an entry."""
         self._check_open()
         check_beginning(number)
         check_empty(self._head)
         self._head = number
 
     async def close(self) -> None:
-        """Let the handle go."""
+        """Close the handle."""
         if self._is_closed:
             return
         self._is_closed = True
@@ -240,7 +240,7 @@ class DirectoryLog:
 
 
 def _carefully(step: Callable[[], None]) -> None:
-    """Take a step whose failure harms nobody: what stays behind goes another time."""
+    """Run a step whose failure is harmless: remaining files are deleted another time."""
     try:
         step()
     except OSError as error:

@@ -1,4 +1,4 @@
-"""Groups and transactions: out of Kafka's own topics into the state."""
+"""Loads groups and transactions from Kafka's internal topics into the state."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PREPARE_COMMIT, PREPARE_ABORT = 2, 3
 _STATES: Final = {
     0: TransactionState.EMPTY,
     1: TransactionState.ONGOING,
-    # Its end is decided, but not written everywhere: that is done before clients are served.
+    # The end is decided, but not written everywhere: that happens before clients are served.
     PREPARE_COMMIT: TransactionState.ONGOING,
     PREPARE_ABORT: TransactionState.ONGOING,
     4: TransactionState.COMPLETE_COMMIT,
@@ -28,16 +28,16 @@ _STATES: Final = {
 
 
 class CoordinatorRecords(NamedTuple):
-    """What the state has no place for."""
+    """Results that the state cannot hold."""
 
     prepared: dict[str, bool]
-    """Transactions whose end is decided but not written, and whether it is a commit."""
+    """Transactions with a decided but unwritten end, and whether it is a commit."""
     populated: dict[str, int]
     """Groups that had members, and their generations."""
 
 
 def load(state: State, directory: LogDirectory) -> CoordinatorRecords:
-    """Let the state know groups with their offsets, and transactional ids."""
+    """Load groups with their offsets, and transactional ids, into the state."""
     groups = read_groups(directory)
     populated = {
         name: image.classic.generation

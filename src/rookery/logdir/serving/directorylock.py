@@ -1,4 +1,4 @@
-"""One process has a log directory at a time: the lock that Kafka takes, too."""
+"""The lock that gives one process exclusive use of a log directory; Kafka uses it, too."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from rookery.formats.logfile.names import LOCK
 
 
 class DirectoryLock:
-    """Locks on directories, held until they are closed or the process ends."""
+    """Locks on directories, held until they are closed or the process exits."""
 
     def __init__(self, folders: Sequence[Path], *, is_shared: bool) -> None:
-        """Take the locks; who only reads makes no file for it.
+        """Take the locks; a read-only process creates no lock file.
 
         Raises:
-            ConfigError: a Kafka, or another broker, runs on a directory, or it cannot be written.
+            ConfigError: a Kafka or another broker uses a directory, or it cannot be written.
         """
         self._fds: list[int] = []
         self._made: list[Path] = []
@@ -36,7 +36,7 @@ class DirectoryLock:
         try:
             fd = os.open(path, flags | os.O_CLOEXEC, 0o644)
         except FileNotFoundError:
-            return  # nobody has ever had it, and who only reads leaves it so
+            return  # it was never locked, and a read-only process creates no lock
         except OSError as error:
             raise ConfigError(
                 f"log-dir: {path} cannot be opened: {error.strerror}; change its permissions, or "
@@ -54,7 +54,7 @@ class DirectoryLock:
             ) from error
 
     def close(self) -> None:
-        """Let others have the directories; as Kafka, leave no lock behind."""
+        """Release the directories; as Kafka does, remove the lock files."""
         while self._made:
             self._made.pop().unlink(missing_ok=True)
         while self._fds:

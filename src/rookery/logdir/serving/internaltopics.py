@@ -1,4 +1,4 @@
-"""Kafka's own topics, which it keeps offsets and transactions in: they are made when needed."""
+"""Kafka's internal topics for offsets and transactions, which are created on demand."""
 
 from __future__ import annotations
 
@@ -31,15 +31,16 @@ _TRANSACTIONS: Final = (txn_events.TransactionInitialised,)
 
 
 class InternalTopics:
-    """Creates Kafka's own topics when something is about to be stored in them."""
+    """Creates Kafka's internal topics before something is stored in them."""
 
     def __init__(self, replica: Replica, random: Random, partitions: Mapping[str, int]) -> None:
-        """Have the replica announce what it proposes.
+        """Register for the replica's proposals.
 
         Args:
-            replica: knows which topics exist, and proposes the others.
-            random: draws the ids of topics.
-            partitions: how many each topic gets; topics that are not named are not created.
+            replica: knows the existing topics, and proposes the missing ones.
+            random: generates topic ids.
+            partitions: the number of partitions of each topic; topics that are not named are not
+                created.
         """
         self._replica = replica
         self._random = random
@@ -47,7 +48,7 @@ class InternalTopics:
         replica.before_propose = self._create_for
 
     def _create_for(self, events: Sequence[Message]) -> None:
-        """Propose the topics that events need, ahead of the events."""
+        """Propose the topics that events need, before the events."""
         for name in self._absent and _needed(events):
             count = self._absent.pop(name, 0)
             if count and name not in self._replica.state.topics.by_name:

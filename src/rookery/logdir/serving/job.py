@@ -1,8 +1,8 @@
-"""What one entry makes of the files: steps that are taken in order, each once.
+"""The file changes of one entry: steps that run in order, each once.
 
-A step that failed is taken again when the entry is; those before it are done. In this order, what
-a crash leaves behind can always be finished: what is about to be written is in the metadata and in
-the transaction's own record before it is anywhere else.
+A failed step is repeated when the entry is retried; earlier steps are done. This order makes every
+crash recoverable: the metadata and the transaction's own record announce a change before it is
+written anywhere else.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Key = tuple[bytes, int]
 
 
 class Placement(NamedTuple):
-    """Where batches of a partition went."""
+    """The location of a partition's batches."""
 
     key: Key
     placed: AppendPosition
@@ -31,23 +31,23 @@ class DirectoryJob:
     def __init__(self) -> None:
         self.placements: list[Placement] = []
         self.later: list[Callable[[], None]] = []
-        """What is done when nobody looks for it any more: files that go."""
+        """Work to do after the files are no longer in use, such as deletions."""
         self._steps: deque[Callable[[], None]] = deque()
         self._dirty: dict[AppendLog, None] = {}
         self._logs: dict[AppendLog, None] = {}
 
     def add(self, step: Callable[[], None]) -> None:
-        """Have something done after what was added before."""
+        """Add a step after all earlier ones."""
         self._steps.append(step)
 
     def append(
         self, log: AppendLog, batches: Sequence[NewBatch], limits: AppendLimits, key: Key | None
     ) -> None:
-        """Have batches written; who names a partition of the state has them placed there."""
+        """Add a write of batches; with a key, their location is recorded for that partition."""
         runs: list[AppendRun] = []
 
         def step() -> None:
-            # Where segments end is known when all before it is written.
+            # Segment boundaries are known only after everything before is written.
             if not runs:
                 runs.extend(log.plan(batches, limits))
             self._dirty[log] = self._logs[log] = None
@@ -70,10 +70,10 @@ class DirectoryJob:
         return list(self._logs)
 
     def run(self, *, syncs: bool) -> None:
-        """Take the steps that are left, then see that all is on the disk, if it shall be.
+        """Run the remaining steps, then sync to disk if requested.
 
         Raises:
-            OSError: a step failed; run it again.
+            OSError: a step failed; run the job again.
         """
         while self._steps:
             self._steps[0]()

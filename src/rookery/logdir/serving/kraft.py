@@ -1,7 +1,7 @@
-"""What happens to topics and settings, as records of `__cluster_metadata-0`.
+"""Writes changes of topics and settings as records of `__cluster_metadata-0`.
 
-They are written as a controller would, in the quorum's last epoch: a Kafka that is started on the
-directory afterwards replays them and goes on from there.
+They are written as by a controller, in the quorum's last epoch: a Kafka that is started on the
+directory later replays them and continues from there.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _RECORDS_AT_ONCE: Final = 1000
 
 @dataclass(frozen=True, slots=True)
 class MetadataLimits:
-    """How long the segments of the metadata log become."""
+    """The limits for segments of the metadata log."""
 
     segment_bytes: int = 1 << 30
     segment_ms: int = 7 * 86_400_000
@@ -70,14 +70,14 @@ class MetadataWriter:
         return NewBatch(batches.parse(data), data)
 
     def created(self, event: topic_events.TopicCreated) -> Iterable[Message]:
-        """Tell of a new topic."""
+        """Return the records of a new topic."""
         yield TopicRecord(name=event.name, topic_id=event.topic_id)
         for change in event.configs:
             yield _config(TOPIC_RESOURCE, event.name, change)
         yield from self.partitions(event.topic_id, range(event.partitions))
 
     def partitions(self, topic_id: bytes, indexes: Iterable[int]) -> Iterable[Message]:
-        """Tell of new partitions of a topic."""
+        """Return the records of new partitions of a topic."""
         for index in indexes:
             yield PartitionRecord(
                 partition_id=index,
@@ -93,17 +93,17 @@ class MetadataWriter:
             )
 
     def deleted(self, topic_id: bytes) -> Message:
-        """Tell that a topic is gone."""
+        """Return the record of a deleted topic."""
         return RemoveTopicRecord(topic_id=topic_id)
 
     def configured(self, event: broker_events.ConfigsChanged) -> Iterable[Message]:
-        """Tell of settings."""
+        """Return the records of changed settings."""
         name = resource_name(event.resource_type, event.resource_name)
         for change in event.changes:
             yield _config(event.resource_type, name, change)
 
     def producer_ids(self, next_id: int) -> Iterable[Message]:
-        """Tell that ids below one were given, a thousand at a time."""
+        """Return the record that ids below `next_id` are assigned, in blocks of a thousand."""
         if next_id <= self._next_id:
             return
         while self._next_id < next_id:
@@ -122,7 +122,7 @@ def _config(type_: int, name: str, change: broker_events.SettingChange) -> Confi
 
 
 def metadata_log(loaded: LoadedDirectory) -> AppendLog:
-    """Return the metadata log as it is written on; one that is not there begins anew."""
+    """Return the metadata log for appending; a missing one is created."""
     metadata = loaded.directory.metadata
     name = TopicPartition(CLUSTER_METADATA, 0)
     if metadata is None:
@@ -138,7 +138,7 @@ def metadata_log(loaded: LoadedDirectory) -> AppendLog:
 
 
 def lead(loaded: LoadedDirectory, writer: MetadataWriter) -> None:
-    """Write that this node leads what lies here: nobody did, or another broker."""
+    """Write that this node leads the local partitions that had no leader or another one."""
     topics = loaded.directory.image.topics.by_id
     records: list[Message] = []
     for topic_id, index in loaded.unled:
@@ -151,7 +151,7 @@ def lead(loaded: LoadedDirectory, writer: MetadataWriter) -> None:
                 topic_id=topic_id,
                 leader=loaded.node_id,
                 isr=None if found.isr == alone else list(alone),
-                # A replica that is in sync cannot wait to be, too.
+                # A replica that is in sync must not be listed as eligible, too.
                 eligible_leader_replicas=[] if eligible else None,
                 last_known_elr=[] if eligible else None,
             )

@@ -1,4 +1,4 @@
-"""The settings of a topic that decide about its segments."""
+"""The topic settings that control its segments."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ from rookery.cluster.state.topics import Topic
 
 
 class SegmentLimits(Protocol):
-    """What is done to old segments, and when a new one begins."""
+    """The limits for retention and for rolling segments."""
 
     @property
     def segment_bytes(self) -> int:
-        """So large a segment becomes at most."""
+        """The maximum size of a segment."""
 
     @property
     def segment_ms(self) -> int:
-        """So much later than its first batch none of its batches may be."""
+        """The maximum time between the first and any later batch of a segment."""
 
     @property
     def retention_ms(self) -> int:
-        """How long records are kept; -1 is for ever."""
+        """How long records are kept; -1: forever."""
 
     @property
     def retention_bytes(self) -> int:
-        """How much of a partition is kept; -1 is all."""
+        """How many bytes of a partition are kept; -1: all."""
 
     @property
     def is_deleted(self) -> bool:
@@ -34,7 +34,7 @@ class SegmentLimits(Protocol):
 
     @property
     def file_delete_delay_ms(self) -> int:
-        """How long a renamed segment stays before it is deleted."""
+        """How long a renamed segment is kept before it is deleted."""
 
 
 LimitsOf = Callable[[State, Topic], SegmentLimits]

@@ -1,11 +1,11 @@
-"""A directory as the state of a cluster with one broker: read once, when the broker starts.
+"""Loads a directory as the state of a single-broker cluster, once, when the broker starts.
 
     __cluster_metadata ──► topics, settings, producer ids
     partitions         ──► rows, offsets, epochs, producers, aborted transactions
     __consumer_offsets, __transaction_state ──► groups and transactions
 
-The disk of one broker out of several looks the same: it is shown as the only one, and leads what
-lies on it. What lies elsewhere has no leader.
+The disk of one broker of a larger cluster is treated the same way: it appears as the only broker
+and leads its local partitions. Partitions on other disks have no leader.
 """
 
 from __future__ import annotations
@@ -44,28 +44,28 @@ Key = tuple[bytes, int]
 
 @dataclass(slots=True)
 class LoadedDirectory:
-    """What was found, ready to be served."""
+    """The loaded directory, ready to be served."""
 
     directory: LogDirectory
     node_id: int
     state: State
     files: SegmentFiles
     logs: dict[Key, AppendLog] = field(default_factory=dict)
-    """The partitions that lie here."""
+    """The local partitions."""
     elsewhere: set[Key] = field(default_factory=set)
-    """Partitions of the cluster that do not."""
+    """Partitions of the cluster that are not local."""
     opened: dict[Key, list[OpenedSegment]] = field(default_factory=dict)
-    """Their segments, for who has to repair them."""
+    """Their segments, for repair."""
     beyond: dict[Key, int] = field(default_factory=dict)
-    """Partitions that go on behind their high watermark, and to which offset."""
+    """Partitions with records after their high watermark, and their end offsets."""
     unled: list[Key] = field(default_factory=list)
-    """Partitions here that nobody, or another broker, led last."""
+    """Local partitions whose last leader was another broker, or none."""
     populated: dict[str, int] = field(default_factory=dict)
     """Groups that had members, and their generations."""
     now_ms: int = 0
-    """When it was read."""
+    """The time of loading."""
     prepared: dict[str, bool] = field(default_factory=dict)
-    """Transactions whose end is decided but not written, and whether it is a commit."""
+    """Transactions with a decided but unwritten end, and whether it is a commit."""
 
 
 def load(directory: LogDirectory, node_id: int, now_ms: int) -> LoadedDirectory:
@@ -86,7 +86,7 @@ def load(directory: LogDirectory, node_id: int, now_ms: int) -> LoadedDirectory:
 
 
 def _topics(directory: LogDirectory) -> Iterator[tuple[str, bytes, int]]:
-    """Yield the topics that the metadata knows, then those that only folders tell of."""
+    """Yield the topics in the metadata, then those that exist only as folders."""
     topics = directory.image.topics
     for topic in topics.by_name.values():
         yield topic.name, topic.topic_id, max(topic.partitions, default=-1) + 1
@@ -95,7 +95,7 @@ def _topics(directory: LogDirectory) -> Iterator[tuple[str, bytes, int]]:
         if name.topic not in topics.by_name:
             found[name.topic] = max(found.get(name.topic, 0), name.partition + 1)
     for number, (topic_name, count) in enumerate(found.items(), 1):
-        # Without an id of its own a topic needs one nevertheless: clients ask by it.
+        # Clients ask for topics by id, so a topic without an id gets one.
         yield topic_name, directory.topic_id(topic_name) or number.to_bytes(16, "big"), count
 
 
@@ -134,7 +134,7 @@ def _add_partition(
 
 
 def _begin_epoch(partition: Partition) -> None:
-    """Let the leader's epoch begin at the end, unless something was written in it already."""
+    """Start the leader epoch at the log end, unless records were already written in it."""
     last = partition.epochs[-1] if partition.epochs else None
     if last is not None and last[0] >= partition.leader_epoch:
         partition.leader_epoch = last[0]
@@ -145,7 +145,7 @@ def _begin_epoch(partition: Partition) -> None:
 def _fill(
     loaded: LoadedDirectory, topic: Topic, partition: Partition, made: AppendLog, disk: PartitionLog
 ) -> None:
-    """Read what a partition's folder says."""
+    """Load a partition from its folder."""
     key = (topic.id, partition.index)
     opened = open_all(disk)
     loaded.opened[key] = opened
@@ -154,7 +154,7 @@ def _fill(
         loaded.beyond[key] = disk.log_end
         disk.log_end = end
     partition.log_start, partition.next_offset = disk.log_start, end
-    # Whether compaction has taken records out is not told: there may be gaps anywhere.
+    # It is unknown whether compaction has removed records: there may be gaps anywhere.
     partition.cleaned_to = end
     epochs = _epochs_of(disk, opened)
     partition.epochs = [(one.epoch, one.start_offset) for one in epochs if one.start_offset < end]
@@ -177,7 +177,7 @@ def _fill(
 def adopt(
     loaded: LoadedDirectory, made: AppendLog, opened: list[OpenedSegment], end: int
 ) -> list[HeldSegment]:
-    """Let a log go on behind what lies on the disk."""
+    """Continue a log after its existing segments."""
     held = [
         HeldSegment(
             one.segment.base_offset,
@@ -205,7 +205,7 @@ def open_all(disk: PartitionLog) -> list[OpenedSegment]:
 
 
 def _cut_off(made: AppendLog, opened: list[OpenedSegment], end: int) -> None:
-    """Cut away what lies behind the high watermark: something else is about to get its offsets."""
+    """Cut off the records after the high watermark, since their offsets are about to be reused."""
     log.warning(
         "%s: records from offset %d on are set aside in files called .deleted and .cut: something "
         "else gets their offsets",
@@ -238,7 +238,7 @@ def _cut_off(made: AppendLog, opened: list[OpenedSegment], end: int) -> None:
 
 
 def _cut(opened: OpenedSegment, end: int) -> OpenedSegment:
-    """Leave out what lies behind the high watermark."""
+    """Leave out the records after the high watermark."""
     pieces = [piece for piece in opened.pieces if piece.base_offset < end]
     if not pieces:
         return opened._replace(pieces=[], size=0)
@@ -255,9 +255,10 @@ def _begun(opened: OpenedSegment) -> Begun:
 
 
 def _epochs_of(disk: PartitionLog, opened: list[OpenedSegment]) -> list[LoggedEpoch]:
-    """Return the leaders' epochs: those that were written down, and those that batches bear.
+    """Return the leader epochs: those in the checkpoint, and those in the batches.
 
-    Kafka writes them down a while after the first batch of an epoch, so that a crash loses some.
+    Kafka writes the checkpoint some time after the first batch of an epoch, so a crash can lose
+    some.
     """
     found = list(disk.epochs)
     every = [epoch for one in opened for epoch in one.epochs]
@@ -271,7 +272,7 @@ def _epochs_of(disk: PartitionLog, opened: list[OpenedSegment]) -> list[LoggedEp
 
 
 def _replay(disk: PartitionLog) -> PartitionReplay:
-    """Learn of producers, as Kafka does: after a stop in order, no snapshot means no producers."""
+    """Load producers as Kafka does: after a clean shutdown, no snapshot means no producers."""
     if disk.is_clean and not disk.snapshots:
         return PartitionReplay()
     return disk.replay()

@@ -1,7 +1,8 @@
-"""Batches on their way into the directory: held in memory until their offsets are known.
+"""Holds batches for the directory in memory until their offsets are known.
 
-A partition's file takes batches in the order of their offsets, which are born when the entry that
-commits them is applied. So nothing is written before that, and nothing acknowledged before it is.
+A partition's file takes batches in offset order, and offsets are assigned when the entry that
+commits the batches is applied. So nothing is written before that, and nothing is acknowledged
+before it is written.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ class Stash:
 
     def __init__(self) -> None:
         self._held: dict[int, Sequence[CheckedBatch]] = {}
-        # The lowest bit tells these from the numbers of files.
+        # The lowest bit distinguishes these from the numbers of files.
         self._numbers = (number << NUMBER_BITS | 1 for number in count(1))
 
     def put(self, batches: Sequence[CheckedBatch]) -> int:
@@ -35,12 +36,12 @@ class Stash:
         return self._held[number]
 
     def drop(self, number: int) -> None:
-        """Let batches go."""
+        """Release batches."""
         self._held.pop(number, None)
 
 
 class DirectoryTarget(NoFlushTarget):
-    """Takes flushes; the cluster log of the directory writes them."""
+    """Accepts flushes; the directory's cluster log writes them."""
 
     def __init__(self, stash: Stash, *, is_read_only: bool) -> None:
         self._stash = stash
@@ -61,15 +62,15 @@ class DirectoryTarget(NoFlushTarget):
         return FlushPosition(self._stash.put(batches), 0, size)
 
     def settle(self, identity: int, _outcomes: Sequence[AppendOutcome]) -> None:
-        """Let batches go that are written."""
+        """Release written batches."""
         self._stash.drop(identity)
 
     def doubt(self, identity: int) -> None:
-        """Keep batches that may have to be written yet: their entry is tried on."""
+        """Keep batches that may still have to be written: their entry is retried."""
 
 
 def read_only() -> ApiError:
-    """Return the error for who wants to write where nothing is written."""
+    """Return the error for writes to a read-only directory."""
     return ApiError(
         ErrorCode.POLICY_VIOLATION, "this broker serves a log directory read-only (--read-only)"
     )

@@ -1,7 +1,7 @@
-"""Committed offsets as records of `__consumer_offsets`, as Kafka's group coordinator writes them.
+"""Writes committed offsets as records of `__consumer_offsets`, as Kafka's coordinator does.
 
-Offsets of a transaction are written within it, and a marker ends them in that partition too. What
-members a group has is not written: they join again.
+Offsets of a transaction are written within it, and a marker ends it in that partition, too. Group
+members are not written: they join again.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _GROUP_VERSION = 3
 
 
 def offsets_place(state: State, group_id: str) -> tuple[bytes, int] | None:
-    """Return the partition of `__consumer_offsets` that a group lives in; None if there is none."""
+    """Return a group's partition of `__consumer_offsets`; None if the topic does not exist."""
     topic = state.topics.by_name.get(CONSUMER_OFFSETS.name)
     if topic is None:
         return None
@@ -36,7 +36,7 @@ def commits(
     codes: Iterable[ErrorCode],
     now_ms: int,
 ) -> Iterator[Record]:
-    """Write the offsets that count."""
+    """Return records for the accepted offsets."""
     for one, code in zip(offsets, codes, strict=True):
         topic = state.topics.by_id.get(one.topic_id)
         if code is ErrorCode.NONE and topic is not None:
@@ -51,18 +51,18 @@ def commits(
 
 
 def removals(names: Iterable[tuple[str, int]], group_id: str, now_ms: int) -> Iterator[Record]:
-    """Take offsets back, by topic and partition."""
+    """Return tombstones for offsets, by topic and partition."""
     for topic, partition in names:
         yield Record(_key(group_id, topic, partition), None, (), now_ms)
 
 
 def group_removed(group_id: str, now_ms: int) -> Record:
-    """Take back what a classic group's members had agreed on."""
+    """Return the tombstone of a classic group's metadata."""
     return Record(CONSUMER_OFFSETS.write_key(GroupMetadataKey(group=group_id)), None, (), now_ms)
 
 
 def group_emptied(group_id: str, generation: int, now_ms: int) -> Record:
-    """Say that a group has no members: those that Kafka knew are not here."""
+    """Return the record of an empty group: the members that Kafka knew are not here."""
     value = GroupMetadataValue(
         protocol_type="consumer",
         generation=generation,

@@ -1,14 +1,14 @@
-"""Opens a segment as it lies on the disk: where its batches are, how far it can be trusted.
+"""Opens a segment on disk: finds its batches, and how far it can be trusted.
 
-A segment that was closed in order is opened by its index: one header is read for every piece of
-about a megabyte. One that was not, or whose index is missing or wrong, is walked batch by batch,
-CRCs and all.
+A cleanly closed segment is opened by its index: one header is read for every piece of about a
+megabyte. Otherwise, or if the index is missing or wrong, every batch is read and its CRC is
+checked.
 
     index sound ──► pieces from its entries ──► walk from the last one on
     else        ──► walk from the beginning ──► pieces, and the indexes anew
 
-Bytes that are damaged stay part of the piece before them: who reads them is told, and what lies
-behind them can be read.
+Damaged bytes stay part of the piece before them: a reader of them gets an error, and the data after
+them stays readable.
 """
 
 from __future__ import annotations
@@ -26,49 +26,49 @@ from rookery.records import batch as batches
 from rookery.records.batch import BatchHeader
 
 PIECE_BYTES: Final = 1024 * 1024
-"""A reader of one offset does not have to look through more than this."""
+"""The maximum number of bytes to scan for a reader of one offset."""
 
 
 class SegmentPiece(NamedTuple):
-    """Batches that lie one behind the other, as many as are looked through together."""
+    """Adjacent batches that are scanned together."""
 
     base_offset: int
     position: int
     max_timestamp: int
-    """No record up to its end is later; one of a piece before it may be as late."""
+    """An upper bound for records up to its end; an earlier piece may have reached it."""
 
 
 class OpenedSegment(NamedTuple):
-    """A segment, as far as its batches are sound."""
+    """A segment, up to its last valid batch."""
 
     segment: LogFileSegment
     size: int
-    """Where its last sound batch ends."""
+    """The end position of its last valid batch."""
     end_offset: int
     pieces: list[SegmentPiece]
     largest: TimeEntry
-    """The largest time, and the last offset of the batch that has it."""
+    """The largest timestamp, and the last offset of its batch."""
     entries: int
-    """How many entries of the `.index` can be used."""
+    """The number of usable entries in the `.index`."""
     times: int
     """… and of the `.timeindex`."""
     last_time: int
-    """The time of the last of these."""
+    """The timestamp of the last of these."""
     epochs: list[LoggedEpoch]
-    """The leaders' epochs that its batches bear, if they were all looked at."""
+    """The leader epochs in its batches, if all of them were read."""
     indexes: Indexer | None
-    """Both indexes anew, if those on the disk are not to be used."""
+    """Both indexes rebuilt, if those on disk are unusable."""
 
 
 def open_segment(
     segment: LogFileSegment, *, is_trusted: bool, stop: int = 1 << 63
 ) -> OpenedSegment:
-    """Open a segment; who does not trust it has every batch checked.
+    """Open a segment; check every batch unless it is trusted.
 
     Args:
-        segment: which.
-        is_trusted: whether it was closed in order, so that its indexes can be believed.
-        stop: the offset with which the next segment begins.
+        segment: the segment to open.
+        is_trusted: whether it was closed cleanly, so that its indexes are valid.
+        stop: the base offset of the next segment.
 
     Raises:
         OSError: it cannot be read.
@@ -87,7 +87,7 @@ def _by_walk(segment: LogFileSegment) -> OpenedSegment:
         if not epochs or header.partition_leader_epoch > epochs[-1].epoch:
             epochs.append(LoggedEpoch(header.partition_leader_epoch, header.base_offset))
         is_far = not pieces or header.end - pieces[-1].position > PIECE_BYTES
-        # What is damaged stays behind: it must not hide what follows.
+        # Start a new piece after damage, so that the damage does not hide later batches.
         if is_far or header.position > end:
             pieces.append(SegmentPiece(header.base_offset, header.position if pieces else 0, -1))
         pieces[-1] = pieces[-1]._replace(max_timestamp=indexer.largest.timestamp)
@@ -101,7 +101,7 @@ def _by_walk(segment: LogFileSegment) -> OpenedSegment:
 
 
 def _by_index(segment: LogFileSegment, stop: int) -> OpenedSegment | None:
-    """Open a segment by its indexes; None, if they do not fit what lies in the file."""
+    """Open a segment by its indexes; None, if they do not match the file."""
     if not all(segment.beside(kind).exists() for kind in (FileKind.INDEX, FileKind.TIMES)):
         return None
     entries, times = segment.positions, segment.times
@@ -126,13 +126,14 @@ def _by_index(segment: LogFileSegment, stop: int) -> OpenedSegment | None:
 
 
 def _pieces(segment: LogFileSegment, entries: list[PositionEntry]) -> list[SegmentPiece] | None:
-    """Look at a header for every piece; None, if one is not where the index says."""
+    """Read a header for every piece; None, if one is not at its indexed position."""
     pieces = []
     fd = os.open(segment.path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         for entry in (PositionEntry(-1, 0), *_steps(entries)):
             header = _header(fd, entry.position)
-            # An entry can stand for several batches: it names the first one and the last offset.
+            # An entry can cover several batches: it has the first one's position and the last
+            # offset.
             if header is None or (entry.position and header.last_offset > entry.offset):
                 return None
             pieces.append(SegmentPiece(header.base_offset, entry.position, -1))
@@ -142,7 +143,7 @@ def _pieces(segment: LogFileSegment, entries: list[PositionEntry]) -> list[Segme
 
 
 def _steps(entries: list[PositionEntry]) -> Iterator[PositionEntry]:
-    """Choose entries that are about a piece apart."""
+    """Choose entries that are about one piece apart."""
     position = 0
     for at, entry in enumerate(entries):
         following = entries[at + 1].position if at + 1 < len(entries) else entry.position
@@ -154,7 +155,7 @@ def _steps(entries: list[PositionEntry]) -> Iterator[PositionEntry]:
 def _timed(
     pieces: list[SegmentPiece], times: list[TimeEntry], end_offset: int
 ) -> Iterator[SegmentPiece]:
-    """Give each piece a time that no record up to its end exceeds."""
+    """Set an upper time bound for the records up to the end of each piece."""
     latest = times[-1].timestamp if times else -1
     for at, piece in enumerate(pieces):
         last = (pieces[at + 1].base_offset if at + 1 < len(pieces) else end_offset) - 1

@@ -1,4 +1,4 @@
-"""Puts a directory in order before it is written: what a crash, or Kafka's cleaner, left behind.
+"""Repairs a directory before it is written: remains of a crash, or of Kafka's cleaner.
 
 - bytes at the end of a segment that are no sound batch are moved into a file beside it;
 - indexes that do not fit their segment are written anew;
@@ -23,21 +23,21 @@ log = logging.getLogger(__name__)
 
 
 def repair(loaded: LoadedDirectory, *, deletes: bool) -> None:
-    """Repair what was opened.
+    """Repair the loaded directory.
 
     Args:
-        loaded: what was opened.
-        deletes: whether to delete what Kafka had marked as deleted.
+        loaded: the loaded directory.
+        deletes: whether to delete files that Kafka had marked as deleted.
 
     Raises:
-        ConfigError: damaged bytes could not be set aside.
-        OSError: the disk does not take it.
+        ConfigError: damaged bytes could not be saved to another file.
+        OSError: a write to the disk failed.
     """
     for key, opened in loaded.opened.items():
         for one in opened:
             repair_segment(one)
         if not loaded.directory.is_clean and key in loaded.logs:
-            # Its indexes and its producers must be written down before it can count as whole.
+            # Its indexes and producers must be written before the log counts as complete.
             loaded.logs[key].is_touched = True
     _remove_marked(loaded, deletes=deletes)
 
@@ -49,7 +49,7 @@ def _remove_marked(loaded: LoadedDirectory, *, deletes: bool) -> None:
         for path in partition.folder.iterdir():
             file = parse_file_name(path.name)
             if file is not None and file.stage is Stage.CLEANED:
-                # The segments that it was made from are still there.
+                # The source segments still exist.
                 delete(path)
             elif file is not None and file.stage is Stage.DELETED:
                 marked.append(path)
@@ -66,7 +66,7 @@ def _remove_marked(loaded: LoadedDirectory, *, deletes: bool) -> None:
 
 
 def repair_segment(opened: OpenedSegment) -> None:
-    """Cut away what is no whole batch, and write indexes that fit."""
+    """Cut off incomplete batches, and rewrite indexes that do not match."""
     segment = opened.segment
     size = segment.size
     if size > opened.size:

@@ -1,7 +1,7 @@
-"""Which segments of a directory are past retention, and whether they may be deleted.
+"""Finds the segments that are past retention, and decides whether they may be deleted.
 
-A disk that somebody else wrote is not emptied because it was opened. Unless retention is confirmed,
-topics that were on the disk keep everything until an administrator changes their retention.
+Opening a foreign disk must not empty it. Unless retention is confirmed, existing topics keep
+everything until an administrator changes their retention.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class OverduePartition(NamedTuple):
     segments: int
     size_bytes: int
     is_held: bool
-    """Whether they stay all the same."""
+    """Whether they are kept anyway."""
 
     @property
     def event(self) -> LogStartMoved:
@@ -35,17 +35,17 @@ class OverduePartition(NamedTuple):
 
 
 class SegmentRetention:
-    """The retention of one directory; whole segments go."""
+    """The retention of one directory; only whole segments are deleted."""
 
     def __init__(self, loaded: LoadedDirectory, limits: LimitsOf, *, is_confirmed: bool) -> None:
         self._loaded = loaded
         self._limits = limits
         topics = () if is_confirmed else loaded.state.topics
         self._held = {topic.id: _bounds(limits(loaded.state, topic)) for topic in topics}
-        """Topics that keep everything as long as these are their bounds."""
+        """Topics that keep everything as long as they have these limits."""
 
     def overdue(self, now_ms: int) -> list[OverduePartition]:
-        """Return the partitions that have something to delete, held or not."""
+        """Return the partitions with segments to delete, held or not."""
         return [
             found
             for key, one in list(self._loaded.logs.items())
@@ -71,7 +71,7 @@ class SegmentRetention:
 
 
 def describe(overdue: list[OverduePartition]) -> str:
-    """Return in words how much of a directory is past retention."""
+    """Describe how much of a directory is past retention."""
     segments, size = sum(one.segments for one in overdue), sum(one.size_bytes for one in overdue)
     shown = ", ".join(f"{one.name.text} below offset {one.offset}" for one in overdue[:3])
     more = ", …" if len(overdue) > 3 else ""
@@ -90,14 +90,14 @@ def _bounds(limits: SegmentLimits) -> tuple[bool, int, int]:
 
 
 def _overdue_segments(one: AppendLog, limits: SegmentLimits, now_ms: int) -> list[HeldSegment]:
-    """Return the oldest segments of a partition that are too old or too many."""
+    """Return the oldest segments of a partition that exceed the time or size limit."""
     overdue: list[HeldSegment] = []
     if not limits.is_deleted:
         return overdue
     size = sum(segment.size for segment in one.held)
     for segment in one.held:
         is_old = segment.largest >= 0 and 0 <= limits.retention_ms < now_ms - segment.largest
-        # As Kafka does: what would leave less than the limit stays.
+        # As in Kafka, a segment is kept if less than the limit would remain without it.
         is_over = 0 <= limits.retention_bytes <= size - segment.size
         if not segment.size or not (is_old or is_over):
             break

@@ -1,8 +1,8 @@
-"""Files as the rows of a partition: what the state says of where batches lie.
+"""Converts files to rows of a partition, which locate batches in the state.
 
-A row is a piece of a `.log` file: its batches bear their offsets, so it is final. What the state
-puts down for new batches, which are on their way to the disk, is replaced by rows as soon as they
-are there. That changes no outcome: where bytes lie is this directory's own affair.
+A row is a piece of a `.log` file: its batches have their offsets, so it is final. The state's
+provisional rows for new batches are replaced as soon as the batches are on disk. That changes no
+outcome: only this directory uses the locations.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from rookery.logdir.writing.appendlog import AppendPosition
 
 
 def rows_of(opened: OpenedSegment, object_id: int, end_offset: int) -> list[Row]:
-    """Return the rows of a segment whose offsets end before the next one's."""
+    """Return the rows of a segment that ends at `end_offset`."""
     pieces = opened.pieces
     if not pieces:
         return []
@@ -36,7 +36,7 @@ def rows_of(opened: OpenedSegment, object_id: int, end_offset: int) -> list[Row]
 
 
 def add_rows(state: State, partition: Partition, rows: Iterable[Row]) -> None:
-    """Put rows behind those that a partition has."""
+    """Append rows to a partition."""
     for row in rows:
         for column, value in zip(
             partition.columns,
@@ -49,10 +49,10 @@ def add_rows(state: State, partition: Partition, rows: Iterable[Row]) -> None:
 
 
 def place(state: State, topic_id: bytes, index: int, placed: AppendPosition) -> None:
-    """Say of batches that were written where they lie; offsets that are new begin to count."""
+    """Set the location of written batches; new offsets become visible."""
     partition = state.topics.partition(topic_id, index)
     if partition is None:
-        return  # its topic was deleted by the same entry
+        return  # the same entry deleted its topic
     _drop_from(state, partition, placed.base_offset)
     partition.next_offset = max(partition.next_offset, placed.end_offset)
     if placed.base_offset < partition.log_start:
@@ -82,7 +82,7 @@ def place(state: State, topic_id: bytes, index: int, placed: AppendPosition) -> 
 
 
 def _drop_from(state: State, partition: Partition, base_offset: int) -> None:
-    """Forget the rows from an offset on: they named places that were never real."""
+    """Remove the rows from an offset on: their locations were provisional."""
     bases = partition.base_offsets
     while bases and bases[-1] >= base_offset:
         partition.size_bytes -= partition.sizes[-1]

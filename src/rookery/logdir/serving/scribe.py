@@ -1,4 +1,4 @@
-"""An entry that was applied, as what Kafka would have written of it.
+"""Translates an applied entry into the files that Kafka would have written.
 
 topics, settings, ids ──► __cluster_metadata          first: partitions must be known
 transactions          ──► __transaction_state         that they begin, or that they will end
@@ -52,15 +52,15 @@ logger = logging.getLogger(__name__)
 
 _NONE: Final = ErrorCode.NONE
 _FOLDER_DELAY_MS: Final = 60_000
-"""When the folder of a deleted topic goes: Kafka's default of file.delete.delay.ms."""
+"""The delay before a deleted topic's folder is removed: Kafka's default of file.delete.delay.ms."""
 
 
 Doomed = dict[str, list[tuple[str, int]]]
-"""Offsets that go: topics and partitions by group."""
+"""Offsets to delete: topics and partitions by group."""
 
 
 class Scribe:
-    """Turns entries into jobs; for one directory."""
+    """Turns the entries of one directory into jobs."""
 
     def __init__(
         self,
@@ -70,13 +70,13 @@ class Scribe:
         limits: Callable[[State, Topic], SegmentLimits],
         trash: Trash,
     ) -> None:
-        """Begin with what was loaded.
+        """Start with the loaded directory.
 
         Args:
             loaded: the directory and its state, which follows the entries.
             stash: batches that wait to be written.
             metadata: writes the cluster's metadata.
-            limits: says when the segments of a topic are full, and when deleted ones go.
+            limits: decides when segments are full, and when deleted ones are removed.
             trash: takes renamed files and folders, and deletes them later.
         """
         self._loaded = loaded
@@ -87,11 +87,11 @@ class Scribe:
         self._limits = limits
         self._trash = trash
         self.write_starts: Callable[[], None] = lambda: None
-        """Writes down where logs begin."""
+        """Writes the log starts."""
         self._told: dict[str, TransactionRecord] = {}
-        """What `__transaction_state` says."""
+        """The contents of `__transaction_state`."""
         self._in_offsets: dict[int, dict[Key, None]] = {}
-        """Where producers have offsets in `__consumer_offsets` that are part of a transaction."""
+        """The `__consumer_offsets` partitions with transactional offsets of each producer."""
         for transaction in self._state.transactions:
             writer = transaction.writer.producer_id
             for group_id in transaction.groups:
@@ -103,7 +103,7 @@ class Scribe:
             )
 
     def foresee(self, events: list[Message]) -> Doomed:
-        """Note what will not be known any more when the entry is applied: offsets that go."""
+        """Collect the offsets that will no longer be known after the entry is applied."""
         state = self._state
         doomed: Doomed = {}
         for event in events:
@@ -123,7 +123,7 @@ class Scribe:
     def job(
         self, entry: Entry, events: list[Message], applied: EntryOutcome, doomed: Doomed
     ) -> DirectoryJob:
-        """Return what there is to write of an entry that was applied."""
+        """Return the writes for an applied entry."""
         work = Work(entry.stamp_ms)
         if not applied.is_void:
             for event, outcome in zip(events, applied.outcomes, strict=True):
@@ -176,7 +176,7 @@ class Scribe:
         }
 
     def _remove(self, log: AppendLog, due_ms: int) -> None:
-        """Have a partition deleted that was set aside."""
+        """Schedule the deletion of a renamed partition."""
         for held in log.held:
             self._loaded.files.forget(held.object_id)
         self._trash.add(_aside(log), due_ms)
@@ -205,7 +205,7 @@ class Scribe:
     # Batches.
 
     def _expired(self, _: Work, event: log_events.ProducersExpired, __: Outcome) -> None:
-        """Let producers be forgotten that the state has forgotten."""
+        """Forget producers that the state has expired."""
         log = self._logs.get((event.topic_id, event.partition))
         partition = self._state.topics.partition(event.topic_id, event.partition)
         if log is None or partition is None:
@@ -241,13 +241,13 @@ class Scribe:
                     work.touched[found_id.id] = None
 
     def _settle_here(self, work: Work, topic_id: bytes, index: int) -> None:
-        """Make a partition that lay elsewhere: somebody writes to it here."""
+        """Create a partition that was not local, since a client writes to it here."""
         self._loaded.elsewhere.discard((topic_id, index))
         name = self._state.topics.by_id[topic_id].name
         self._make_logs(work, topic_id, name, [index])
 
     def _end(self, work: Work, ended: EndedTransaction) -> None:
-        """Write the markers of a transaction, and that its end is decided before them."""
+        """Write the markers of a transaction and, before them, the decision to end it."""
         for marked in ended.markers:
             partition = self._state.topics.partition(marked.topic_id, marked.partition)
             if partition is None:
@@ -292,7 +292,7 @@ class Scribe:
         self._tell_group(work, event.group_id, list(rows))
 
     def _persisted(self, work: Work, event: group_events.GroupPersisted, _: Outcome) -> None:
-        """Say once that the members that Kafka knew of a group are not here."""
+        """Record once that the members that Kafka knew of a group are not here."""
         generation = self._loaded.populated.pop(event.group_id, None)
         if generation is not None:
             row = offsetrecords.group_emptied(event.group_id, generation, work.now_ms)
@@ -320,7 +320,7 @@ class Scribe:
         event: group_events.GroupDeleted | group_events.GroupExpired,
         _: Outcome,
     ) -> None:
-        # Its offsets were noted before they went.
+        # Its offsets were collected before they were deleted.
         row = offsetrecords.group_removed(event.group_id, work.now_ms)
         self._tell_group(work, event.group_id, [row])
 
@@ -338,7 +338,7 @@ class Scribe:
     def _settings(
         self, work: Work, key: Key, writer: TransactionOwner | None
     ) -> BatchSettings | None:
-        """Return what a batch for one of Kafka's own partitions bears; None if it is not here."""
+        """Return the settings of a batch for an internal partition; None if it is not local."""
         partition = self._state.topics.partition(*key)
         if partition is None or key not in self._logs:
             return None
@@ -378,7 +378,7 @@ class Scribe:
             self._in_offsets.setdefault(event.producer_id, {})[key] = None
 
     def _tell_transactions(self, work: Work) -> None:
-        """Write what has changed of transactional ids."""
+        """Write the changes of transactional ids."""
         for transactional_id in work.touched:
             transaction = self._state.transactions.by_id.get(transactional_id)
             if transaction is None:
@@ -395,7 +395,7 @@ class Scribe:
                 ends = any(one == transactional_id for one, _ in work.decided)
                 (work.ended if ends else work.decided).append((transactional_id, row))
 
-    # Putting it together.
+    # Assembling the job.
 
     def _job(self, work: Work) -> DirectoryJob:
         job = DirectoryJob()
@@ -456,13 +456,13 @@ class Scribe:
 
 
 def _aside(log: AppendLog) -> Path:
-    """Return what a partition's folder is called while it is on its way out."""
+    """Return the name of a partition's folder while its deletion is pending."""
     unique = uuid_text(log.topic_id).replace("-", "0").replace("_", "0")
     return log.folder.with_name(FolderName(log.name, Stage.DELETE, unique).text)
 
 
 def _set_aside(log: AppendLog) -> None:
-    """Give a partition's folder another name: half of one never counts, and its own is free."""
+    """Rename a partition's folder, so that a partial one never counts and its name is free."""
     log.close()
     if log.folder.exists():
         log.folder.rename(_aside(log))

@@ -1,6 +1,6 @@
-"""`.log` files as they are read: by pread in a few threads, by the numbers that rows name.
+"""Reads `.log` files by pread in a few threads, by the numbers in rows.
 
-The system keeps their pages in memory, so there is no cache before them.
+The operating system caches their pages, so there is no other cache.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _MAX_OPEN: Final = 512
 
 
 class SegmentGone(MissingJournal):
-    """A segment was deleted meanwhile: look at the state again."""
+    """A segment was deleted in the meantime: refresh the state."""
 
     def __init__(self, object_id: int, path: Path | None) -> None:
         Conflict.__init__(self, f"{path or f'file {object_id}'} is not there any more")
@@ -31,7 +31,7 @@ class SegmentGone(MissingJournal):
 
 
 class SegmentFiles:
-    """The files of a directory, by number, and what reads them for a `Reader`."""
+    """The files of a directory by number, with the reads that a `LogReader` needs."""
 
     ahead_bytes = all_ahead_bytes = 0
     stored_block_bytes = 1
@@ -44,26 +44,26 @@ class SegmentFiles:
         self._lock = Lock()
 
     def number(self, path: Path) -> int:
-        """Give a file a number; the low bits are those of files on this host's disk."""
+        """Assign a number to a file; the low bits mark files on this host's disk."""
         with self._lock:
             object_id = next(self._numbers) << NUMBER_BITS
             self._paths[object_id] = path
         return object_id
 
     def name(self, object_id: int) -> str:
-        """Return what a file is called, for messages."""
+        """Return the name of a file, for messages."""
         return str(self._paths.get(object_id, f"file {object_id}"))
 
     def forget(self, object_id: int) -> None:
-        """Let go of a file after it was unlinked, so that its space is freed."""
+        """Close a file after it was unlinked, so that its space is freed."""
         self._paths.pop(object_id, None)
         self._open.forget(object_id)
 
     async def read(self, object_id: int, position: int, size: int) -> bytes:
-        """Return that many bytes from the position on, fewer only where the file ends.
+        """Return `size` bytes from the position on, fewer only at the end of the file.
 
         Raises:
-            Missing: there is no such file any more.
+            Missing: the file no longer exists.
             Unavailable: the disk could not read it.
         """
         loop = asyncio.get_running_loop()
@@ -74,13 +74,13 @@ class SegmentFiles:
         return [memoryview(await self.read(object_id, position, size))]
 
     def want(self, object_id: int, position: int, size: int) -> None:
-        """Leave it to the system to read ahead."""
+        """Do nothing: the operating system reads ahead."""
 
     def drop(self, object_id: int, position: int, size: int) -> None:
-        """Forget nothing: nothing is kept."""
+        """Do nothing: there is no cache."""
 
     async def close(self) -> None:
-        """Finish the reads under way and close all files."""
+        """Finish pending reads and close all files."""
         await asyncio.to_thread(self._threads.shutdown)
         self._open.close()
 

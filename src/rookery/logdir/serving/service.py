@@ -1,4 +1,4 @@
-"""A log directory in service: opened, put in order, written, kept, and left as Kafka leaves it.
+"""The service of a log directory: opens, repairs, writes and maintains it, and closes it cleanly.
 
 lock ──► read ──► put in order ──► lead what lies here ──► serve ──► complete, checkpoint, unlock
              └── read-only: nothing is written, not even a lock ──► serve
@@ -37,28 +37,28 @@ _FIRST_NODE: Final = 1
 
 @dataclass(frozen=True, slots=True)
 class ServiceOptions:
-    """How a directory is served."""
+    """The options for serving a directory."""
 
     now_ms: int
-    """The time, for what is written before anything is served."""
+    """The time for records that are written before the directory is served."""
     node_id: int = -1
-    """-1: the one that the directory names."""
+    """-1: the node id in the directory."""
     is_read_only: bool = False
     durability: Durability = "disk"
     defaults: Mapping[str, str] = field(default_factory=dict)
-    """What Kafka's own file says of topics that say nothing themselves, as `log.retention.ms`."""
+    """Defaults from Kafka's own file for topics without a setting, such as `log.retention.ms`."""
     is_retention_confirmed: bool = True
-    """Whether what was on the disk before may be deleted."""
+    """Whether existing data may be deleted."""
 
 
 class DirectoryService:
-    """One broker's directories, for as long as they are served."""
+    """One broker's directories while they are served."""
 
     def __init__(self, paths: Sequence[Path], options: ServiceOptions, limits: LimitsOf) -> None:
-        """Lock, read and put in order.
+        """Lock, read and repair the directories.
 
         Raises:
-            ConfigError: a path is no log directory, or another process has it.
+            ConfigError: a path is not a log directory, or another process uses it.
         """
         for path in paths:
             if not path.is_dir():
@@ -96,7 +96,7 @@ class DirectoryService:
         self.cluster_log = DirectoryLog(loaded, self._scribe, self.medium, options.durability)
 
     def _prepare(self) -> None:
-        """Put the directory in order and take the lead, before anything is served."""
+        """Repair the directory and take leadership, before anything is served."""
         loaded = self.loaded
         self._metadata = MetadataWriter(loaded, metadata_log(loaded))
         self._top = TopFiles(loaded, self._metadata.broker_epoch)
@@ -112,7 +112,7 @@ class DirectoryService:
         return self.options.is_read_only
 
     def remarks(self) -> Iterator[str]:
-        """Say what a user should know of what is served."""
+        """Yield remarks for the user about the served directory."""
         directory, loaded = self.loaded.directory, self.loaded
         others = sorted(set(directory.image.brokers) - {loaded.node_id})
         if others or loaded.elsewhere:
@@ -131,10 +131,10 @@ class DirectoryService:
         if self.is_read_only:
             yield "read-only: nothing is written; groups and their offsets live in memory only"
 
-    # What is done now and then.
+    # Periodic work.
 
     def unfinished(self) -> list[Message]:
-        """Return what ends the transactions whose end was decided, but not written everywhere."""
+        """Return the events that finish transactions with a decided but unwritten end."""
         events: list[Message] = []
         for transactional_id, is_commit in self.loaded.prepared.items():
             transaction = self.loaded.state.transactions.by_id[transactional_id]
@@ -150,7 +150,7 @@ class DirectoryService:
         return [] if self.is_read_only else events
 
     def empty_trash(self, now_ms: int) -> None:
-        """Delete the files that were renamed long enough ago.
+        """Delete the renamed files whose delay has passed.
 
         Raises:
             OSError: a file could not be deleted.
@@ -158,12 +158,12 @@ class DirectoryService:
         self._trash.empty(now_ms)
 
     def checkpoint(self) -> None:
-        """Write down how far every log reaches."""
+        """Write the checkpoints of all logs."""
         if self._top is not None:
             self._top.write()
 
     async def close(self) -> None:
-        """Leave the directory as Kafka does when it is stopped in order."""
+        """Leave the directory as a clean shutdown of Kafka does."""
         await self.cluster_log.close()
         await self.loaded.files.close()
         if self._top is not None:

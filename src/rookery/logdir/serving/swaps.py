@@ -1,9 +1,9 @@
-"""Completes what Kafka's cleaner had decided on when it was interrupted.
+"""Completes an interrupted swap of Kafka's cleaner.
 
-A cleaner writes new segments as `.cleaned`, renames them to `.swap` when all are whole, and only
-then deletes the old ones. So a `.swap` counts in place of the segments whose offsets it holds; but
-not if something behind it was still being cleaned. It must be settled before anything is deleted:
-the old segments may be gone already.
+The cleaner writes new segments as `.cleaned`, renames them to `.swap` when all are complete, and
+only then deletes the old ones. So a `.swap` replaces the segments whose offsets it holds, unless a
+later segment was still being cleaned. Swaps must be completed before anything is deleted: the old
+segments may already be deleted.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from rookery.logdir.writing.smallfiles import mark_deleted
 log = logging.getLogger(__name__)
 
 _FILES: Final = (FileKind.INDEX, FileKind.TIMES, FileKind.ABORTED, FileKind.LOG)
-"""The files of a segment; the one by which it counts comes last."""
+"""The files of a segment; the `.log`, which makes it count, comes last."""
 
 
 def settle_swaps(paths: Iterable[Path]) -> None:
-    """Put `.swap` files in the place of what they were made of.
+    """Replace the source segments by `.swap` files.
 
     Raises:
-        OSError: the disk does not take it.
+        OSError: a write to the disk failed.
     """
     for path in paths:
         for folder in sorted(path.iterdir()):
@@ -64,7 +64,7 @@ def _settle(folder: Path) -> None:
 
 
 def _end(folder: Path, base: int) -> int:
-    """Return the offset behind a swapped segment."""
+    """Return the offset after a swapped segment."""
     segment = LogFileSegment(folder, base)
     segment.path = folder / FileName(base, FileKind.LOG, Stage.SWAP).text
     return max((header.last_offset + 1 for header in segment.headers()), default=base + 1)

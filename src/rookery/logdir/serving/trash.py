@@ -1,9 +1,9 @@
-"""Segments and folders that were renamed and wait to be deleted, as in Kafka.
+"""Renamed segments and folders that wait for deletion, as in Kafka.
 
     0….log ──► 0….log.deleted ──► after file.delete.delay.ms: gone
 
-A broker that stops before that leaves them on the disk. The next start deletes them if retention
-is confirmed, and so does Kafka's.
+A broker that stops before that leaves them on disk. The next start deletes them if retention is
+confirmed, as does a start of Kafka.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ log = logging.getLogger(__name__)
 
 
 class Trash:
-    """What is deleted, and when; filled and emptied by different threads."""
+    """Paths to delete with their due times; filled and emptied by different threads."""
 
     def __init__(self) -> None:
         self._items: deque[tuple[int, Path]] = deque()
 
     def add(self, path: Path, due_ms: int) -> None:
-        """Have a file or folder deleted at a time."""
+        """Schedule the deletion of a file or folder."""
         self._items.append((due_ms, path))
 
     def empty(self, now_ms: int) -> None:
-        """Delete what is due.
+        """Delete the paths that are due.
 
         Raises:
-            OSError: a file could not be deleted; it is tried again next time.
+            OSError: a file could not be deleted; the next call tries again.
         """
         for _ in range(len(self._items)):
             due_ms, path = self._items.popleft()
@@ -48,7 +48,7 @@ def delete(path: Path) -> None:
     """Delete a file or folder, and log it.
 
     Raises:
-        OSError: it is still there.
+        OSError: it still exists.
     """
     if path.is_dir():
         shutil.rmtree(path)

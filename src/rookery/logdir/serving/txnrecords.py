@@ -1,7 +1,7 @@
-"""Transactions as records of `__transaction_state`, as Kafka's coordinator writes them.
+"""Writes transactions as records of `__transaction_state`, as Kafka's coordinator does.
 
-An end is written twice: that it is decided, before the markers, and that it is complete, behind
-them. Whoever finds the first without the second writes the markers again.
+An end is written twice: as decided, before the markers, and as complete, after them. A process that
+finds the first without the second writes the markers again.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from rookery.wire.coordinator.transactions import (
 
 Key = tuple[bytes, int]
 
-# Every Kafka reads it, and takes it for one whose end is up to the coordinator.
+# Every Kafka reads this version, and lets the coordinator end such transactions.
 _VALUE_VERSION = 0
 
 
 class TransactionRecord(NamedTuple):
-    """What Kafka has been told of a transactional id."""
+    """The recorded state of a transactional id."""
 
     writer: TransactionOwner
     status: int
@@ -36,7 +36,7 @@ class TransactionRecord(NamedTuple):
 
 
 def transactions_place(state: State, transactional_id: str) -> Key | None:
-    """Return the partition of `__transaction_state` that an id lives in; None if there is none."""
+    """Return an id's partition of `__transaction_state`; None if the topic does not exist."""
     topic = state.topics.by_name.get(TRANSACTION_STATE.name)
     if topic is None:
         return None
@@ -44,7 +44,7 @@ def transactions_place(state: State, transactional_id: str) -> Key | None:
 
 
 def standing(transaction: Transaction, offsets_places: Iterable[Key]) -> TransactionRecord:
-    """Return what there is to tell of a transactional id."""
+    """Return the state to record for a transactional id."""
     places = (*transaction.partitions, *offsets_places) if transaction.is_open else ()
     return TransactionRecord(transaction.writer, int(transaction.state), places)
 
@@ -52,13 +52,13 @@ def standing(transaction: Transaction, offsets_places: Iterable[Key]) -> Transac
 def prepared(
     writer: TransactionOwner, places: Iterable[Key], *, is_commit: bool
 ) -> TransactionRecord:
-    """Return what there is to tell once its end is decided: the partitions that get markers."""
+    """Return the state to record once the end is decided: the partitions that get markers."""
     status = PREPARE_COMMIT if is_commit else PREPARE_ABORT
     return TransactionRecord(writer, status, tuple(places))
 
 
 def record(state: State, transaction: Transaction, told: TransactionRecord, now_ms: int) -> Record:
-    """Write what is told of an id."""
+    """Return the record of an id's state."""
     is_empty = told.status == TransactionState.EMPTY
     value = TransactionLogValue(
         producer_id=told.writer.producer_id,
@@ -75,7 +75,7 @@ def record(state: State, transaction: Transaction, told: TransactionRecord, now_
 
 
 def removal(transactional_id: str, now_ms: int) -> Record:
-    """Forget an id."""
+    """Return the tombstone of an id."""
     return Record(_key(transactional_id), None, (), now_ms)
 
 

@@ -1,4 +1,4 @@
-"""What is gathered of one entry before it becomes a job."""
+"""Collects the writes of one entry before they become a job."""
 
 from __future__ import annotations
 
@@ -11,36 +11,36 @@ from rookery.wire.message import Message
 
 
 class Work:
-    """What is gathered of one entry."""
+    """The writes of one entry."""
 
     def __init__(self, now_ms: int) -> None:
         self.now_ms = now_ms
         self.records: list[Message] = []
-        """For the metadata log."""
+        """Records for the metadata log."""
         self.before: list[Callable[[], None]] = []
-        """What is done when these are written."""
+        """Steps to run after these records are written."""
         self.touched: dict[str, None] = {}
-        """Transactional ids of which something may have changed."""
+        """Transactional ids that may have changed."""
         self.decided: list[tuple[str, Record]] = []
-        """What is said of them before anything of theirs is written."""
+        """Their records that precede all other writes."""
         self.batches: dict[Key, list[NewBatch]] = {}
         self.ended: list[tuple[str, Record]] = []
-        """What is said of them when all of it is written."""
+        """Their records that follow all other writes."""
         self.later: list[Callable[[], None]] = []
-        """What is done when the entry counts."""
+        """Work to do after the entry is applied."""
         self.moves_starts = False
-        """Whether a log begins elsewhere from now on."""
+        """Whether a log start moves."""
         self._next: dict[Key, int] = {}
 
     def add(self, key: Key, batch: NewBatch) -> None:
-        """Have a batch written."""
+        """Add a batch to write."""
         self.batches.setdefault(key, []).append(batch)
         self.took(key, batch.header.last_offset + 1)
 
     def took(self, key: Key, end: int) -> None:
-        """Learn that offsets below one are taken."""
+        """Record that offsets below `end` are taken."""
         self._next[key] = max(self._next.get(key, 0), end)
 
     def next_offset(self, key: Key, end: int) -> int:
-        """Return the next offset of one of Kafka's own partitions."""
+        """Return the next offset of an internal partition."""
         return max(self._next.get(key, 0), end)

@@ -1,11 +1,11 @@
-"""One partition's log as it is written: segments, epochs, producers, and nothing decided here.
+"""One partition's log for appending: segments, epochs and producers; it assigns no offsets.
 
     append ──► fits the segment? ──no──► roll: complete its indexes, snapshot of the producers
                   │ yes                                                    │
                   └──► behind the last batch ◄── a new segment ◄───────────┘
 
-Offsets come from elsewhere, in the bytes of the batches. What was written can be written again
-over the same bytes until `append` returns.
+The batches already contain their offsets. A failed write can be repeated over the same bytes until
+`append` returns.
 """
 
 from __future__ import annotations
@@ -30,19 +30,19 @@ _INT_MAX: Final = (1 << 31) - 1
 
 
 class AppendLimits(Protocol):
-    """What decides when a segment is full."""
+    """The limits that decide when a segment is full."""
 
     @property
     def segment_bytes(self) -> int:
-        """So large it becomes at most."""
+        """The maximum size of a segment."""
 
     @property
     def segment_ms(self) -> int:
-        """So much later than its first batch none of its batches may be."""
+        """The maximum time between the first and any later batch of a segment."""
 
 
 class HeldSegment(NamedTuple):
-    """A segment that is there: its first offset, its size, its largest time, its file's number."""
+    """An existing segment: its base offset, size, largest timestamp and file number."""
 
     base_offset: int
     size: int
@@ -62,11 +62,11 @@ class AppendRun(NamedTuple):
 
     batches: list[NewBatch]
     rolls: bool
-    """Whether that is a new one."""
+    """Whether that is a new segment."""
 
 
 class AppendPosition(NamedTuple):
-    """Where batches went that lie one behind the other."""
+    """The location of adjacent batches."""
 
     base_offset: int
     end_offset: int
@@ -82,13 +82,13 @@ class AppendLog:
     def __init__(
         self, folder: Path, name: TopicPartition, topic_id: bytes, number: Callable[[Path], int]
     ) -> None:
-        """Know a folder; nothing is made yet.
+        """Set up without creating anything.
 
         Args:
-            folder: where the files are, or will be.
+            folder: the folder of the files, existing or not.
             name: the partition.
             topic_id: its topic's id.
-            number: gives a file the number by which readers know it.
+            number: assigns a file the number that readers use.
         """
         self.folder = folder
         self.name = name
@@ -98,21 +98,21 @@ class AppendLog:
         self.replay = PartitionReplay()
         """Its producers and open transactions, up to the last batch."""
         self.recovery_point = 0
-        """All below it is on the disk."""
+        """Everything below it is on disk."""
         self.closed: list[HeldSegment] = []
-        """The segments before the one that is written."""
+        """The segments before the active one."""
         self._number = number
         self._active: SegmentFile | None = None
         self._active_id = 0
         self._is_made = False
         self._has_new_file = False
         self.before_write: Callable[[], None] | None = None
-        """What has to be done before the first write."""
+        """Work to do before the first write."""
         self.is_touched = False
-        """Whether anything was written that a stop in order has to complete."""
+        """Whether a clean shutdown must complete the files."""
 
     def adopt(self, held: Sequence[HeldSegment], last: Begun | None) -> None:
-        """Take over what is there: all segments, and of the last one what has to be known."""
+        """Take over the existing segments, and continue the last one."""
         if not held or last is None:
             return
         *self.closed, active = held
@@ -134,7 +134,7 @@ class AppendLog:
     # Writing.
 
     def plan(self, batches: Sequence[NewBatch], limits: AppendLimits) -> list[AppendRun]:
-        """Cut batches where a segment is full; most often nowhere."""
+        """Split batches where a segment is full; usually there is no split."""
         active = self._active
         size, first_time, base = 0, -1, self.next_offset
         if active is not None:
@@ -156,10 +156,10 @@ class AppendLog:
         return [run for run in runs if run.batches]
 
     def write(self, run: AppendRun) -> AppendPosition:
-        """Write a run behind the last batch.
+        """Write a run after the last batch.
 
         Raises:
-            OSError: the disk did not take it; it can be written again.
+            OSError: the write failed; it can be repeated.
         """
         self.make()
         if self.before_write is not None:
@@ -182,7 +182,7 @@ class AppendLog:
         )
 
     def _learn(self, header: BatchHeader, data: Buffer) -> None:
-        """Take in what a batch says of epochs, producers and transactions."""
+        """Record the epochs, producers and transactions of a batch."""
         epoch = header.partition_leader_epoch
         if epoch >= 0 and (not self.epochs or epoch > self.epochs[-1].epoch):
             self.epochs.append(LoggedEpoch(epoch, header.base_offset))
@@ -198,7 +198,7 @@ class AppendLog:
             self._active.abort(entry)
 
     def roll(self, base_offset: int) -> None:
-        """Complete the segment and begin another; nothing, if that is the one that is written."""
+        """Finish the segment and start another, unless that is already the active one."""
         if self._active is not None:
             if self._active.base_offset == base_offset:
                 return
@@ -211,13 +211,13 @@ class AppendLog:
         self._begin(base_offset)
 
     def write_snapshot(self, offset: int) -> None:
-        """Write what is known of producers at an offset."""
+        """Write the producer snapshot at an offset."""
         if self.replay.producers:
             data = pack_producers(self.replay.producers.values())
             replace(self.folder / file_name(offset, FileKind.PRODUCERS), data)
 
     def make(self) -> None:
-        """Make the folder, say whose it is, and begin the first segment, if need be."""
+        """Create the folder, its metadata file and the first segment, if needed."""
         if self._is_made:
             return
         self.folder.mkdir(exist_ok=True)
@@ -232,7 +232,7 @@ class AppendLog:
         self._is_made = True
 
     def sync(self) -> None:
-        """Return when what was written is on the disk."""
+        """Return after all written data is on disk."""
         if self._active is None:
             return
         self._active.sync()
@@ -242,7 +242,7 @@ class AppendLog:
         self.recovery_point = self.next_offset
 
     def finish(self) -> None:
-        """Leave the files as Kafka does when it is stopped in order."""
+        """Leave the files as a clean shutdown of Kafka does."""
         if self._active is None:
             return
         if self.is_touched:
@@ -252,10 +252,10 @@ class AppendLog:
         self.recovery_point = self.next_offset
 
     def drop_before(self, offset: int) -> list[DroppedSegment]:
-        """Rename the segments that hold nothing from an offset on, as Kafka does before it deletes.
+        """Rename the segments that end at or before an offset, as Kafka does before deleting them.
 
         Raises:
-            OSError: a file could not be renamed; it can be tried again.
+            OSError: a file could not be renamed; it can be retried.
         """
         if self._active is not None and self._active.size and offset >= self.next_offset:
             self.roll(self.next_offset)
@@ -268,7 +268,7 @@ class AppendLog:
         return dropped
 
     def close(self) -> None:
-        """Let go of the file that is written."""
+        """Close the active file."""
         if self._active is not None:
             self._active.close()
 

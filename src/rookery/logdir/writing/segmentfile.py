@@ -1,8 +1,7 @@
 """Appends to the files of one segment: `.log`, `.index`, `.timeindex`, `.txnindex`.
 
-Every write goes to a place that is known before, so that one that failed half-way is done again
-over the same bytes. Entries of the indexes are kept back for a while: who finds a segment that was
-not closed in order builds its indexes anew.
+Every write has a fixed position, so a partial write can be repeated over the same bytes. Index
+entries are buffered for a while: the indexes of a segment that was not closed cleanly are rebuilt.
 """
 
 from __future__ import annotations
@@ -32,14 +31,14 @@ _TIME_BYTES: Final = 12
 
 
 class NewBatch(NamedTuple):
-    """A batch on its way into a segment, its offset and epoch in its bytes, and its header."""
+    """A batch to append, with its offset and epoch already in its bytes, and its header."""
 
     header: BatchHeader
     data: Buffer
 
 
 class Begun(NamedTuple):
-    """What there is of a segment already."""
+    """The existing contents of a segment."""
 
     size: int
     largest: TimeEntry
@@ -48,22 +47,22 @@ class Begun(NamedTuple):
     times: int
     """Entries in the `.timeindex`."""
     last_time: int
-    """The time of the last of these."""
+    """The timestamp of the last of these."""
 
 
 class SegmentFile:
     """The segment of a partition that is being written."""
 
     def __init__(self, folder: Path, base_offset: int, begun: Begun | None = None) -> None:
-        """Go on behind what there is, or begin anew; nothing is written yet."""
+        """Continue after the existing contents, or start a new segment; nothing is written yet."""
         begun = begun or Begun(0, TimeEntry(-1, base_offset), 0, 0, -1)
         self.folder = folder
         self.base_offset = base_offset
         self.size = begun.size
         self.largest = begun.largest
-        """The largest time so far, and the last offset of the batch that has it."""
+        """The largest timestamp so far, and the last offset of its batch."""
         self.first_time = -1
-        """The time of its first batch, from which its age counts; -1 if that is not known."""
+        """The timestamp of its first batch, from which its age counts; -1 if unknown."""
         self._last_time = begun.last_time
         self._index_bytes = begun.entries * _POSITION_BYTES
         self._times_bytes = begun.times * _TIME_BYTES
@@ -79,7 +78,7 @@ class SegmentFile:
         return self._beside(FileKind.LOG)
 
     def open(self) -> None:
-        """Make the files that are missing, and cut off what lies behind what is known."""
+        """Create missing files, and cut off everything after the known contents."""
         self._open()
         os.ftruncate(self._fd, self.size)
         for kind, size in (
@@ -93,10 +92,10 @@ class SegmentFile:
                 os.close(fd)
 
     def append(self, batches: Sequence[NewBatch]) -> int:
-        """Write batches behind the last ones; return where they begin.
+        """Write batches after the last ones; return their start position.
 
         Raises:
-            OSError: not all of them were written; try again with the same ones.
+            OSError: not all of them were written; retry with the same batches.
         """
         begin = self.size
         _write_all(self._open(), [data for _, data in batches], begin)
@@ -111,18 +110,18 @@ class SegmentFile:
         return begin
 
     def abort(self, entry: LoggedAbort) -> None:
-        """Note a transaction that was aborted."""
+        """Record an aborted transaction."""
         with self._beside(FileKind.ABORTED).open("ab") as file:
             file.write(pack_aborted([entry]))
 
     def sync(self) -> None:
-        """Return when all batches are on the disk."""
+        """Return after all batches are on disk."""
         if self._is_dirty:
             os.fdatasync(self._open())
             self._is_dirty = False
 
     def flush_indexes(self) -> None:
-        """Write the entries that were kept back."""
+        """Write the buffered entries."""
         positions = pack_positions(self._positions, self.base_offset)
         times = pack_times(self._times, self.base_offset)
         _write_at(self._beside(FileKind.INDEX), positions, self._index_bytes)
@@ -132,13 +131,13 @@ class SegmentFile:
         self._positions, self._times = [], []
 
     def finish(self) -> None:
-        """Complete the indexes and sync the batches: nothing more will be written, for now."""
+        """Complete the indexes and sync the batches, because no more writes are expected."""
         self._note_time()
         self.flush_indexes()
         self.sync()
 
     def close(self) -> None:
-        """Let go of the file; it is opened again when there is something to write."""
+        """Close the file; the next write opens it again."""
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
@@ -179,7 +178,7 @@ def _write_at(path: Path, data: bytes, position: int) -> None:
 
 
 def _write_all(fd: int, parts: list[Buffer], position: int) -> None:
-    """Write parts one behind the other, however few bytes the system takes at a time."""
+    """Write parts one after another, in as many system calls as needed."""
     left = [memoryview(part) for part in parts if len(part)]
     while left:
         written = os.pwritev(fd, left[:_IOV_MAX], position)

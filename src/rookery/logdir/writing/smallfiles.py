@@ -1,4 +1,4 @@
-"""Small files written whole: what was there before stays until the new one is on the disk."""
+"""Replaces small files atomically: the old file stays until the new one is on disk."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rookery.formats.logfile.names import FileKind, FileName, Stage
 
 _CHUNK_BYTES: Final = 1 << 20
 _MAX_CUTS: Final = 1000
-# The batches first, so that no half of a segment counts.
+# The batches come first, so that a partial segment never counts.
 _SEGMENT_FILES: Final = (
     FileKind.LOG,
     FileKind.INDEX,
@@ -23,7 +23,7 @@ _SEGMENT_FILES: Final = (
 
 
 def replace(path: Path, data: bytes) -> None:
-    """Put a file in the place of another, as a whole or not at all, whatever stops the machine."""
+    """Replace a file atomically, even if the machine crashes."""
     part = path.with_name(path.name + ".tmp")
     fd = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
     try:
@@ -36,10 +36,10 @@ def replace(path: Path, data: bytes) -> None:
 
 
 def cut(path: Path, size: int) -> Path | None:
-    """Truncate a file; return the file beside it with what was cut, None if that was all zeros.
+    """Truncate a file; return the file with the cut bytes, None if they were all zeros.
 
     Raises:
-        OSError: it could not be kept; the file is as it was.
+        OSError: the cut bytes could not be saved; the file is unchanged.
     """
     if _is_zero(path, size):
         os.truncate(path, min(size, path.stat().st_size))
@@ -70,7 +70,7 @@ def _is_zero(path: Path, position: int) -> bool:
 
 
 def sync_folder(folder: Path) -> None:
-    """Return when the names in a folder are on the disk."""
+    """Return after the names in a folder are on disk."""
     fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(fd)
@@ -84,7 +84,7 @@ def mark_deleted(
     """Rename the files of a segment so that it no longer counts; return their new names.
 
     Raises:
-        OSError: a file could not be renamed; it can be tried again.
+        OSError: a file could not be renamed; it can be retried.
     """
     marked = []
     for kind in kinds:

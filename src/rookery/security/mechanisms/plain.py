@@ -1,4 +1,4 @@
-"""PLAIN (RFC 4616): name and password in the clear, so only fit for TLS."""
+"""PLAIN (RFC 4616): name and password in plain text, so it is safe only over TLS."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def server(_name: str, accounts: Accounts, _nonce: str) -> PlainServer:
 
 
 class PlainClient:
-    """Sends name and password; an empty answer means that they were accepted."""
+    """Sends name and password; an empty response means that they were accepted."""
 
     def __init__(self, login: Login) -> None:
         check_login("PLAIN", login)
@@ -34,11 +34,11 @@ class PlainClient:
         self.is_done = False
 
     def first(self) -> bytes:
-        """Return the only message; the authorization id is left out: we act as ourselves."""
+        """Return the only message; the authorization id is empty, so the client acts as itself."""
         return f"\0{self._login.username}\0{self._login.password}".encode()
 
     def respond(self, challenge: bytes) -> bytes:
-        """Take the server's empty answer."""
+        """Accept the server's empty response."""
         if read_challenge(challenge):
             raise ProtocolError("PLAIN has no challenge, but the server sent one")
         self.is_done = True
@@ -60,13 +60,13 @@ class PlainServer:
 
     @property
     def username(self) -> str:
-        """Return who the client is."""
+        """Return the authenticated user name."""
         if self._username is None:
             raise RuntimeError("the client has not proved who it is")
         return self._username
 
     def respond(self, message: bytes) -> bytes:
-        """Take the client's message; an empty answer means yes."""
+        """Check the client's message; an empty response means success."""
         if self._is_used:
             raise refusal("PLAIN has one message only")
         self._is_used = True
@@ -82,6 +82,6 @@ class PlainServer:
 
     def _check(self, authorization_id: str, username: str, password: str) -> None:
         is_right = self._accounts.has_password(username, password)
-        # Acting for somebody else must not come for free with a right password (CVE-2017-12610).
+        # A correct password must not allow acting for another user (CVE-2017-12610).
         if not is_right or authorization_id not in {"", username}:
             raise refusal()

@@ -6,9 +6,9 @@
       c=biws,r=CS,p=proof      ──►
                                ◄──   v=signature
 
-The client proves that it knows the password, the server that it knows the credential; nobody who
-listens learns either. C and S are nonces of the two sides. Comparing secrets takes the same time
-whatever is found.
+The client proves that it knows the password, and the server that it knows the credential; an
+eavesdropper learns neither. C and S are the nonces of the two sides. Secrets are compared in
+constant time.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def server(name: str, accounts: Accounts, nonce: str) -> ScramServer:
 
 
 class ScramClient:
-    """Our side of a login to a broker."""
+    """The client side of a login to a broker."""
 
     def __init__(self, mechanism: str, login: Login) -> None:
         check_login(mechanism, login)
@@ -134,7 +134,7 @@ class ScramServer:
 
     @property
     def username(self) -> str:
-        """Return who the client is."""
+        """Return the authenticated user name."""
         if not self.is_done:
             raise RuntimeError("the client has not proved who it is")
         return self._first.username
@@ -147,7 +147,7 @@ class ScramServer:
     def _on_client_first(self, message: str) -> bytes:
         self._first = _parse_client_first(message)
         known = self._accounts.scram(self._mechanism, self._first.username)
-        # Made up in any case, so that it takes as long for a name that we know.
+        # The decoy is computed in any case, so that the time is the same for a known name.
         decoy = self._decoy(self._first.username)
         self._is_known = known is not None
         self._credential = known or decoy
@@ -160,7 +160,7 @@ class ScramServer:
         return self._server_first.encode()
 
     def _decoy(self, username: str) -> ScramCredential:
-        """Make up a credential, always the same for a name, so that a stranger learns nothing."""
+        """Derive a fake credential, constant for each name, which hides whether the user exists."""
         seed = f"{self._mechanism},{username}".encode()
         key = sign(self._mechanism, self._accounts.secret, seed)
         salt = sign(self._mechanism, key, b"salt")[:SALT_BYTES]
@@ -228,8 +228,8 @@ def _parse_client_first(message: str) -> _ClientFirst:
 
 
 def _check_client_extensions(extensions: str) -> None:
-    # Optional extensions are ignored, as in Kafka; but one that changes whose secret is checked
-    # cannot be.
+    # Optional extensions are ignored, as in Kafka. But an extension that changes whose secret is
+    # checked cannot be ignored.
     for extension in extensions.split(","):
         if extension.lower() == "tokenauth=true":
             raise refusal("delegation tokens are not offered")
@@ -283,7 +283,7 @@ def _unbase64(text: str) -> bytes:
         data = base64.b64decode(text, validate=True)
     except binascii.Error:
         data = b""
-    # Spare bits at the end would let one value be written in several ways.
+    # Spare bits at the end would allow several encodings of one value.
     if _base64(data) != text:
         raise ProtocolError("a SCRAM message holds malformed base64")
     return data

@@ -13,13 +13,13 @@ import scala.collection.immutable.Nil$;
 import scala.collection.immutable.Seq;
 
 /**
- * Plans the reading of a Python source as Spark does, less the copy of every row.
+ * Plans scans of a Python source as Spark does, without the copy of every row.
  *
- * Spark's reader makes an UnsafeRow of each row of an Arrow batch. Its planner does not know that:
- * it puts a projection on top of every source that gives rows, to make UnsafeRows of them. If that
- * projection passes all columns on as they come, there is nothing left for it to do.
+ * Spark's reader converts each row of an Arrow batch to an UnsafeRow. Its planner does not use
+ * that: it adds a projection to every source that returns rows, to convert them to UnsafeRows. If
+ * the projection passes all columns on unchanged, it is not needed.
  *
- * Only the driver has this class; the plans that it makes are of Spark's own classes alone.
+ * Only the driver has this class. Its plans consist only of Spark's own classes.
  */
 public class RowsOnce extends SparkStrategy {
   private final DataSourceV2Strategy usual;

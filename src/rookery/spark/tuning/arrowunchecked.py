@@ -1,10 +1,9 @@
 """`arrow-unchecked`: Java's Arrow does not check bounds and nulls for every value it reads.
 
-Changes: two system properties of the Java processes. They hold for all that uses Arrow there, and a
-damaged batch from anyone's Python can then read memory that is not its own. Our batches come
-from checked records, but those of other Python code need not.
-Options of one's own go into `extraJavaOptions`, which Spark adds to these.
-Checked with pyspark 4.2 and 4.3.
+Changes: two system properties of the Java processes. They affect all code that uses Arrow there. A
+corrupt batch from any Python code can then read memory outside its buffers. Rookery's batches come
+from checked records; those of other Python code may not. User options belong in `extraJavaOptions`,
+which Spark adds to these. Checked with pyspark 4.2 and 4.3.
 """
 
 from __future__ import annotations

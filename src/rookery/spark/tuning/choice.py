@@ -1,7 +1,7 @@
-"""Which tunings a session has: those that the setting `spark.rookery.tuning` names.
+"""Selects the tunings of a session: those named by the setting `spark.rookery.tuning`.
 
-A tuning is a module of this folder with a `TUNING`. The folder is scanned, so a new one is a new
-file. With a pyspark that a tuning was not checked with, it does nothing, and a warning says so.
+A tuning is a module in this folder with a `TUNING`. The folder is scanned, so each new module is
+found. A tuning that was not checked with the installed pyspark is ignored with a warning.
 """
 
 from __future__ import annotations
@@ -20,12 +20,13 @@ from rookery.errors import ConfigError
 from rookery.spark.planner import Extension
 
 SETTING: Final = "spark.rookery.tuning"
-"""The Spark setting with the names, separated by commas; `all` stands for every one."""
+"""The Spark setting with comma-separated names; `all` selects every tuning."""
 ALL: Final = "all"
 OWN: Final = "rows-once,worker-daemon"
-"""What `rookery pipeline` and `rookery job` use, whose processes are our own programs.
+"""The tunings of `rookery pipeline` and `rookery job`, whose processes are Rookery's programs.
 
-Not `arrow-unchecked`: Python code of users may run there. Not `early-connect`: they use no streams.
+`arrow-unchecked` is excluded because user Python code may run there. `early-connect` is excluded
+because these programs use no streams.
 """
 
 PATH: Final = "PYTHONPATH"
@@ -39,15 +40,15 @@ class Tuning:
     checked: tuple[str, ...]
     """The pyspark versions it is known to work with, as `major.minor`."""
     settings: Mapping[str, str] = field(default_factory=dict)
-    """Spark settings that turn it on; they are fixed once Spark has started."""
+    """Spark settings that enable it; they cannot change after Spark has started."""
     extension: Extension | None = None
     """A class for Spark's planner."""
     folder: Path | None = None
-    """A folder for the `PYTHONPATH` of the Pythons that Spark starts."""
+    """A folder for the `PYTHONPATH` of the Python processes that Spark starts."""
 
 
 def choose(text: str, version: str) -> tuple[Tuning, ...]:
-    """Return the tunings that a setting names, without those not checked with a pyspark.
+    """Return the tunings that a setting names and that were checked with a pyspark version.
 
     Raises:
         ConfigError: there is no tuning of that name.
@@ -77,7 +78,7 @@ def tunings() -> dict[str, Tuning]:
 
 @cache
 def _is_checked(name: str, checked: tuple[str, ...], version: str) -> bool:
-    """Tell whether a tuning may be used, and warn once if it may not."""
+    """Return whether a tuning can be used, and warn once if it cannot."""
     if ".".join(version.split(".")[:2]) in checked:
         return True
     warnings.warn(
@@ -90,6 +91,6 @@ def _is_checked(name: str, checked: tuple[str, ...], version: str) -> bool:
 
 
 def python_path(tunings: Iterable[Tuning], before: str | None) -> str | None:
-    """Return a `PYTHONPATH` with the folders of tunings in front, or what it was before."""
+    """Return a `PYTHONPATH` with the folders of tunings first; unchanged if there are none."""
     folders = [str(one.folder) for one in tunings if one.folder]
     return os.pathsep.join([*folders, *([before] if before else [])]) if folders else before

@@ -1,22 +1,23 @@
 """`worker-daemon`: Spark's worker daemon with less garbage collection, and reuse of freed memory.
 
 Changes: `spark.python.daemon.module`. The daemon is Spark's own with another `gc` and a wrapper
-around `worker`. Checked with pyspark 4.2 and 4.3; another pyspark's daemon runs as it is.
+around `worker`. Checked with pyspark 4.2 and 4.3; the daemon of another pyspark version runs
+unchanged.
 
-Spark's own daemon collects all garbage after each task, which takes 20 ms once pyarrow and pandas
-are loaded: several times what a small task costs. A worker of this daemon sets aside what its first
-task left (modules, mostly) so that it is never looked at again, and then collects after every 50th
-task. A small task takes 8.6 instead of 21 ms of processor time.
+Spark's own daemon collects all garbage after each task. This takes 20 ms once pyarrow and pandas
+are loaded, several times the cost of a small task. A worker of this daemon freezes the objects that
+exist after its first task (mostly modules), and then collects after every 50th task. A small task
+takes 8.6 instead of 21 ms of processor time.
 
-It also has glibc keep freed blocks for the next one. Loads of 8 MiB would otherwise be mapped and
-cleared each time: a record of 1 KB takes 0.5 instead of 1.0 µs of processor time to read.
+It also configures glibc to keep freed blocks for reuse. Otherwise blocks of 8 MiB are mapped and
+cleared each time. A record of 1 KB takes 0.5 instead of 1.0 µs of processor time to read.
 
-Its workers also end with it. If a job fails while a worker is being started for it, Spark replaces
-the daemon, which tells its workers to end; but the newest worker may not listen to that yet, and
-then waits for a task until Spark ends.
+Its workers also end when the daemon ends. If a job fails while a worker is being started for it,
+Spark replaces the daemon, which signals its workers to end. The newest worker may miss that signal,
+and would then wait for a task until Spark ends.
 
-A worker whose task was cancelled, or whose rows are not needed any more (`limit`), has no reader
-for its last bytes. Spark's own daemon prints a traceback then; here the worker just ends.
+If a task is cancelled, or its remaining rows are not needed (`limit`), Spark closes the worker's
+connection. Spark's own daemon then prints a traceback; this worker ends without one.
 """
 
 from __future__ import annotations
@@ -39,20 +40,20 @@ TUNING: Final = Tuning(
     settings={"spark.python.daemon.module": "rookery.spark.tuning.daemon"},
 )
 TASKS_PER_COLLECTION: Final = 50
-# Twice what a reader of the log loads at a time.
+# Twice the amount that a reader of the log loads at a time.
 _LARGEST_KEPT: Final = 16 * 1024 * 1024
 _PR_SET_PDEATHSIG: Final = 1  # of linux/prctl.h
 
 
 class SparingCollector:
-    """Stands in for the module `gc` in Spark's daemon, which calls `collect` after each task."""
+    """Replaces the module `gc` in Spark's daemon, which calls `collect` after each task."""
 
     def __init__(self, every: int = TASKS_PER_COLLECTION) -> None:
         self._every = every
         self._tasks = 0
 
     def collect(self) -> int:
-        """Count one more task of this worker; collect only if it is its turn."""
+        """Count one more task of this worker; collect only after the first and every n-th task."""
         self._tasks += 1
         if self._tasks == 1:
             gc.collect()
@@ -62,7 +63,7 @@ class SparingCollector:
 
 
 class Leash:
-    """Ends the processes that this one forks when it ends; those that they fork are left alone."""
+    """Ends the child processes of this process when it ends; grandchildren are not affected."""
 
     def __init__(self) -> None:
         self._parent = os.getpid()
@@ -76,7 +77,7 @@ class Leash:
         if sys.platform == "linux":
             ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
         if os.getppid() != self._parent:
-            os._exit(1)  # it ended in the moment before
+            os._exit(1)  # the parent ended before prctl
 
 
 def end_without_reader(worker: Callable[..., int]) -> Callable[..., int]:
@@ -92,7 +93,7 @@ def end_without_reader(worker: Callable[..., int]) -> Callable[..., int]:
 
 
 def main() -> None:
-    """Run Spark's daemon; each worker it forks has its own count."""
+    """Run Spark's daemon; each worker that it forks counts its own tasks."""
     import pyspark  # noqa: PLC0415 (only a worker host pays for it)
     from pyspark import daemon  # noqa: PLC0415
 
@@ -110,7 +111,7 @@ def main() -> None:
 
 
 def can_change(daemon: ModuleType, version: str) -> bool:
-    """Tell whether Spark's daemon is one that this file was checked with."""
+    """Return whether this module was checked with Spark's daemon."""
     is_checked = ".".join(version.split(".")[:2]) in TUNING.checked
     return is_checked and vars(daemon).get("gc") is gc and callable(vars(daemon).get("worker"))
 

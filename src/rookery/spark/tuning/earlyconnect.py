@@ -1,10 +1,10 @@
 """`early-connect`: the process that plans a stream connects to Spark before it loads pyspark.
 
-Changes: `PYTHONPATH` of Spark's Java has the folder `early` in front, whose `sitecustomize` runs in
-every Python that Java starts. In the planner of a stream it replaces `socket.socket` until the
-first connect. Another `sitecustomize` on the path runs after it.
-Worth it on a host so busy that loading pyspark takes longer than Spark's ten seconds: streams fail
-there with `Python worker failed to connect back`. It makes nothing faster.
+Changes: the folder `early` is put first in the `PYTHONPATH` of Spark's Java process. Its
+`sitecustomize` runs in every Python process that Java starts. In the planner of a stream it
+replaces `socket.socket` until the first connect. Another `sitecustomize` on the path runs after it.
+Use it on a host so busy that loading pyspark takes longer than Spark's limit of ten seconds.
+Streams fail there with `Python worker failed to connect back`. It does not improve performance.
 Checked with pyspark 4.2 and 4.3.
 """
 

@@ -1,8 +1,8 @@
-"""`rows-once`: a strategy for Spark's planner that spares one copy of each row of a Python source.
+"""`rows-once`: a planner strategy that avoids one copy of each row of a Python source.
 
-Changes: `experimental.extraStrategies` of the session gains `RowsOnce.java`, which Spark's own
-compiler compiles in the driver. It plans the scans of all Python sources, ours and others.
-Checked with pyspark 4.2 and 4.3; docs/designs/0010-spark-planner.md tells how Spark plans there.
+Changes: adds `RowsOnce.java` to `experimental.extraStrategies` of the session. Spark's own compiler
+compiles it in the driver. It plans the scans of all Python sources, not only Rookery's. Checked
+with pyspark 4.2 and 4.3; docs/designs/0010-spark-planner.md describes how Spark plans these scans.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""Where objects can live; a module's name is the scheme of its URLs."""
+"""Backends of the object store; a module's name is the scheme of its URLs."""

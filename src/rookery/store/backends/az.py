@@ -1,8 +1,8 @@
 """Objects in Azure Blob Storage: `az://container/prefix?account_name=…&account_key=…`.
 
 Options are those of the client library (`sas_key`, `client_id`, `tenant_id`, `endpoint`, …) with
-`timeout_ms` and `deadline_ms`. What the URL does not say comes from the environment (`AZURE_…`)
-and from the machine's identity.
+`timeout_ms` and `deadline_ms`. Options that are not in the URL come from the environment
+(`AZURE_…`) and from the machine's identity.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from rookery.store.port import Store, StoreTraits
 
 
 def traits(_url: str) -> StoreTraits:
-    """Return the traits: servers exist that ignore the conditions of requests."""
+    """Return the traits: some servers ignore the conditions of requests."""
     return StoreTraits(has_preconditions=False)
 
 
 def open(url: str) -> Store:  # noqa: A001 (a backend's interface)
-    """Open the store in a container, which must be there; nothing is asked of it yet."""
+    """Open the store in a container, which must exist; no request is made yet."""
     address = parse(url)
     with wrong_options(address):
         client = AzureStore(

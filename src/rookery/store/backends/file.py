@@ -1,10 +1,10 @@
 """Objects as files below a folder: `file:///path`.
 
-An object is written under a name of its own in `~new`, synced, and then linked to its key: a
-link never replaces, so of several creators one wins, and nobody sees a part of an object. The
-folders on the way are synced before and after. What a killed process leaves in `~new` is no
-object; it is removed when the store is opened a day later. Who replaces an object or deletes one
-holds the lock `~lock` meanwhile. No key has a `~` in it.
+An object is written under a unique name in `~new`, synced, and then linked to its key. A link never
+replaces a file, so one of several creators wins, and a partial object is never visible. The parent
+folders are synced before and after. Files that a killed process leaves in `~new` are not objects;
+they are removed when the store is opened a day later. Replacing or deleting an object requires the
+lock `~lock`. No key contains a `~`.
 """
 
 from __future__ import annotations
@@ -35,17 +35,17 @@ from rookery.store.port import (
 _UNFINISHED: Final = "~new"
 _LOCK: Final = "~lock"
 _ABANDONED_MS: Final = 24 * 60 * 60 * 1000
-# What one writev takes at most, on every system that has it.
+# The most buffers that one writev accepts on every supported system.
 _PARTS: Final = 1024
 
 
 def traits(url: str) -> StoreTraits:
-    """Return the traits: links and a lock are the conditions of writes."""
+    """Return the traits: links and a lock implement conditional writes."""
     return StoreTraits(has_preconditions=True, path=_folder(url))
 
 
 def open(url: str) -> Store:  # noqa: A001 (a backend's interface)
-    """Open the store in a folder, which is made if it is absent."""
+    """Open the store in a folder, which is created if it is absent."""
     return FileStore(_folder(url))
 
 
@@ -58,7 +58,7 @@ def _folder(url: str) -> Path:
 
 
 class FileStore:
-    """A store that is a folder."""
+    """A store in a folder."""
 
     def __init__(self, folder: Path, clock: Clock | None = None) -> None:
         self._folder = folder
@@ -92,7 +92,7 @@ class FileStore:
         return await asyncio.to_thread(self._list, prefix)
 
     async def read_version(self, key: str) -> tuple[bytes, str] | None:
-        """Return a file and the hash of it, None if there is none."""
+        """Return a file and its hash, None if there is no file."""
         try:
             data = await self.read(key)
         except NotFound:
@@ -100,13 +100,13 @@ class FileStore:
         return data, _version(data)
 
     async def replace(self, key: str, data: bytes, version: str) -> str:
-        """Put another file in the place of one that still is of that version."""
+        """Replace a file that still has that version."""
         check_key(key)
         await asyncio.to_thread(self._replace, key, data, version)
         return _version(data)
 
     async def delete(self, key: str) -> None:
-        """Unlink a file, if it is there. Its folders stay: someone may be about to use them."""
+        """Unlink a file, if it exists. Its folders are kept: another writer may need them."""
         check_key(key)
         await asyncio.to_thread(self._delete, key)
 
@@ -148,7 +148,7 @@ class FileStore:
     def _locked(self) -> Iterator[None]:
         fd = os.open(self._folder / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
-            fcntl.flock(fd, fcntl.LOCK_EX)  # Closing the file lets it go.
+            fcntl.flock(fd, fcntl.LOCK_EX)  # Closing the file releases the lock.
             yield
         finally:
             os.close(fd)
@@ -174,7 +174,7 @@ class FileStore:
                 return None
 
     def _list(self, prefix: str) -> List[StoredObject]:
-        # Only the folder that the prefix names whole can hold what it finds.
+        # Only the folder that is the complete part of the prefix can contain matches.
         whole, slash, _ = prefix.rpartition("/")
         if slash:
             check_key(whole)
@@ -245,7 +245,7 @@ def _pread(fd: int, start: int, size: int, path: Path) -> bytes:
 
 
 def _make_folders(folder: Path) -> None:
-    """Make the folder and those above it, so that a power cut cannot take them away again."""
+    """Create the folder and its parents durably, so that they survive a power loss."""
     missing = [path for path in (folder, *folder.parents) if not path.is_dir()]
     for path in reversed(missing):
         path.mkdir(mode=0o700, exist_ok=True)

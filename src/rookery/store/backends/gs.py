@@ -1,8 +1,8 @@
 """Objects in Google Cloud Storage: `gs://bucket/prefix?service_account=/path/to/key.json`.
 
 Options are those of the client library (`application_credentials`, `bearer_token`, `base_url`, …)
-with `timeout_ms` and `deadline_ms`. What the URL does not say comes from the environment
-(`GOOGLE_…`) and from the machine's role. An object is replaced by its generation's number.
+with `timeout_ms` and `deadline_ms`. Options that are not in the URL come from the environment
+(`GOOGLE_…`) and from the machine's role. The version of an object is its generation number.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from rookery.store.port import Store, StoreTraits
 
 
 def traits(_url: str) -> StoreTraits:
-    """Return the traits: servers exist that ignore the conditions of requests."""
+    """Return the traits: some servers ignore the conditions of requests."""
     return StoreTraits(has_preconditions=False)
 
 
 def open(url: str) -> Store:  # noqa: A001 (a backend's interface)
-    """Open the store in a bucket, which must be there; nothing is asked of it yet."""
+    """Open the store in a bucket, which must exist; no request is made yet."""
     address = parse(url)
     with wrong_options(address):
         client = GCSStore(

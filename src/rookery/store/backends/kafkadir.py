@@ -2,8 +2,8 @@
 
     {namespace}/{topic}/{partition}/segment-{base offset}.kfs   is   {topic}-{partition}/….log
 
-They have the keys of segments, so that whoever knows what a segment is called can read one. What
-is in them are bare batches, without a header and a footer.
+They have the keys of segments, so that any code that knows a segment's key can read one. They
+contain bare batches, without a header and a footer.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from rookery.store.port import Buffer, NotFound, Store, StoredObject, StoreTrait
 
 
 def traits(_url: str) -> StoreTraits:
-    """Return the traits: nothing is ever written, and several folders are not one."""
+    """Return the traits: nothing is ever written, and there may be several folders."""
     return StoreTraits(has_preconditions=True)
 
 
 def open(url: str) -> Store:  # noqa: A001 (a backend's interface)
-    """Open the directories of a broker; nothing is made where there are none."""
+    """Open the directories of a broker; missing ones are not created."""
     _, _, names = url.partition(":")
     paths = [Path(unquote(name)) for name in names.split(",") if name]
     if not paths or not all(path.is_absolute() for path in paths):
@@ -37,7 +37,7 @@ def open(url: str) -> Store:  # noqa: A001 (a backend's interface)
 
 
 class KafkaDirStore:
-    """A store that is somebody else's, and is left as it is."""
+    """A read-only store in the directory of a Kafka broker."""
 
     def __init__(self, folders: Sequence[Path]) -> None:
         self._folders = folders
@@ -62,12 +62,12 @@ class KafkaDirStore:
         return None if path is None else path.stat().st_size
 
     async def list(self, prefix: str = "") -> List[StoredObject]:
-        """Return nothing: what counts in the directory is not told by its names alone."""
+        """Return an empty list: file names alone do not show which files are valid."""
         del prefix
         return []
 
     async def read_version(self, key: str) -> tuple[bytes, str] | None:
-        """Return nothing: nothing here has versions."""
+        """Return None: nothing here has versions."""
         del key
         return None
 
@@ -81,7 +81,7 @@ class KafkaDirStore:
         raise self._refusal(key)
 
     async def close(self) -> None:
-        """Let nothing go: nothing is open."""
+        """Do nothing: no handle is open."""
 
     def _find(self, key: str) -> Path | None:
         found = parse_segment_key(key)

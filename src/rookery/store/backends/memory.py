@@ -1,7 +1,7 @@
 """Objects in this process's memory, for tests and trials: `memory:name`.
 
-All who open one name share its objects for as long as the process lives; `memory:` alone is a
-new store each time.
+All handles with the same name share its objects until the process ends. `memory:` alone is a new
+store each time.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def open(url: str) -> Store:  # noqa: A001 (a backend's interface)
 
 
 class MemoryStore:
-    """A store that is a dictionary."""
+    """A store in a dictionary."""
 
     def __init__(self, objects: dict[str, bytes]) -> None:
         self._objects = objects
@@ -85,7 +85,7 @@ class MemoryStore:
         return None if data is None else (data, _version(data))
 
     async def replace(self, key: str, data: bytes, version: str) -> str:
-        """Replace an object that still is of that version."""
+        """Replace an object that still has that version."""
         check_key(key)
         with _changing:
             old = self._objects.get(key)
@@ -95,13 +95,13 @@ class MemoryStore:
         return _version(data)
 
     async def delete(self, key: str) -> None:
-        """Delete an object, if it is there."""
+        """Delete an object, if it exists."""
         check_key(key)
         with _changing:
             self._objects.pop(key, None)
 
     async def close(self) -> None:
-        """Do nothing: the objects stay for whoever opens the name again."""
+        """Do nothing: the objects stay available under the store's name."""
 
 
 def _version(data: bytes) -> str:

@@ -1,8 +1,8 @@
-"""Objects in S3, or a store that speaks as it does: `s3://bucket/prefix?region=…&endpoint=…`.
+"""Objects in S3 or a compatible store: `s3://bucket/prefix?region=…&endpoint=…`.
 
 Options are those of the client library (`access_key_id`, `secret_access_key`, `endpoint`,
-`virtual_hosted_style_request`, …) with `timeout_ms` and `deadline_ms`. What the URL does not say
-comes from the environment (`AWS_…`) and from the machine's or the pod's role.
+`virtual_hosted_style_request`, …) with `timeout_ms` and `deadline_ms`. Options that are not in the
+URL come from the environment (`AWS_…`) and from the role of the machine or the pod.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from rookery.store.port import Store, StoreTraits
 
 
 def traits(_url: str) -> StoreTraits:
-    """Return the traits: servers exist that ignore the conditions of requests."""
+    """Return the traits: some servers ignore the conditions of requests."""
     return StoreTraits(has_preconditions=False)
 
 
 def open(url: str) -> Store:  # noqa: A001 (a backend's interface)
-    """Open the store in a bucket, which must be there; nothing is asked of it yet."""
+    """Open the store in a bucket, which must exist; no request is made yet."""
     address = parse(url)
     with wrong_options(address):
         client = S3Store(

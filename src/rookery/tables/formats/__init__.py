@@ -1,1 +1,1 @@
-"""One module a table format, found by its name: each offers `open(spec) -> Table`."""
+"""Table formats, one module per format, found by name; each provides `open(spec) -> Table`."""

@@ -1,8 +1,8 @@
-"""Delta tables through deltalake: files that others wrote, and a transaction that names the batch.
+"""Delta tables through deltalake: commits files and the batch's name in one transaction.
 
-Delta remembers a number for an application. A pipeline has two: its query (a number in hex) and
-its last batch, set in the commit that adds the files. deltalake would take a lower one as well:
-the rule is checked here, and its own retries are off.
+Delta stores a number per application. A pipeline has two: its query (a number in hex) and its last
+batch, set in the commit that adds the files. deltalake would also accept a lower number. So the
+rule is checked here, and its own retries are disabled.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class DeltaFormat:
     def stage(
         self, name: BatchName, batches: Iterable[pa.RecordBatch], schema: pa.Schema, attempt: str
     ) -> list[DataFile]:
-        """Write rows to files that are no part of the table yet."""
+        """Write rows to files that are not part of the table yet."""
         return parquetfiles.stage(self._folder, batches, schema, f"{name.batch}-{attempt}")
 
     def commit(
@@ -86,7 +86,7 @@ class DeltaFormat:
         schema: pa.Schema,
         run: Run = here,  # noqa: ARG002 (nothing is written anew)
     ) -> bool:
-        """Let these files be all of the table."""
+        """Replace the whole contents of the table with these files."""
         return self._commit(name, schema, lambda table, _: Swap(_live(table), list(files)))
 
     def last_commit(self, pipeline: str) -> BatchName | None:
@@ -95,7 +95,7 @@ class DeltaFormat:
         return None if table is None else _last(table, pipeline)
 
     def check(self, schema: pa.Schema) -> None:
-        """See whether these columns fit those that are there, also as Delta gives them back."""
+        """Check that these columns fit the table's, also after conversion to Delta's types."""
         parquetfiles.check(self._name, schema)
         old = self.schema()
         check_names(self._name, "Delta", DELTA, old.names if old else (), schema.names)
@@ -108,7 +108,7 @@ class DeltaFormat:
         return None if table is None else self._columns(table)
 
     def rename(self, columns: Mapping[str, str]) -> None:
-        """Rename columns in all files: Delta's column mapping needs what few readers have."""
+        """Rename columns in all files; few readers support Delta's column mapping."""
         written: dict[str, list[DataFile]] = {}
         for _ in range(_ATTEMPTS):
             table = self._required()
@@ -143,7 +143,7 @@ class DeltaFormat:
         return parquetfiles.rows_of(self._folder, files, schema)
 
     def upkeep(self, policy: UpkeepPolicy, now: Time) -> Upkept:
-        """Compact, and delete what no version within the policy needs."""
+        """Compact, and delete the files that no retained version references."""
         done, table = Upkept(), self._load()
         if table is None:
             return done
@@ -222,7 +222,7 @@ class DeltaFormat:
                 _write(table, change(table, columns), columns, transactions)
                 return True
             except CommitFailedError:
-                continue  # The next look at the table tells whether it was done after all.
+                continue  # The next load of the table shows whether the commit succeeded.
         raise Conflict(f"table {self._name!r}: others commit all the time; try again")
 
     def _swapped(self, swap: Swap) -> bool:
@@ -230,7 +230,7 @@ class DeltaFormat:
             table = self._required()
             live = {file.path for file in _live(table)}
             if not live.issuperset(file.path for file in swap.removed):
-                return False  # Someone replaced a file of the group.
+                return False  # Another writer has replaced a file of the group.
             try:
                 _write(table, swap, self._columns(table), [], data_change=False)
                 return True
@@ -247,10 +247,10 @@ class DeltaFormat:
         return columns
 
     def _kept(self, columns: pa.Schema) -> pa.Schema:
-        """Return columns as a table would give them back that does not exist."""
+        """Return columns as a new table would return them."""
         try:
             found = Schema.from_arrow(columns).to_arrow()
-        except Exception as error:  # it raises nothing more special
+        except Exception as error:  # deltalake raises no more specific error
             why = str(error).partition("\n")[0]
             raise ConfigError(f"table {self._name!r}: Delta cannot keep it: {why}") from error
         return merged(self._name, None, pa.schema(found))  # type: ignore[arg-type] # by capsule
@@ -293,7 +293,7 @@ def _live(table: DeltaTable) -> list[DataFile]:
     """Return the files of the table.
 
     Raises:
-        ConfigError: some of their rows may be deleted, and deltalake does not tell which.
+        ConfigError: some of their rows may be deleted, and deltalake does not report which.
     """
     if "deletionVectors" in (table.protocol().reader_features or ()):
         raise ConfigError(
@@ -302,12 +302,12 @@ def _live(table: DeltaTable) -> list[DataFile]:
             " ALTER TABLE ... DROP FEATURE deletionVectors"
         )
     actions = pa.table(table.get_add_actions(flatten=True)).to_pylist()
-    # Other writers may leave the number of rows out.
+    # Other writers can omit the number of rows.
     return [DataFile(one["path"], one["num_records"] or 0, one["size_bytes"]) for one in actions]
 
 
 def _known(table: DeltaTable) -> set[str]:
-    """Return the files of the table, and those that are removed but may still be read."""
+    """Return the files of the table, and removed ones that are still readable."""
     removed = table.vacuum(retention_hours=0, dry_run=True, enforce_retention_duration=False)
     return {*(file.path for file in _live(table)), *removed}
 

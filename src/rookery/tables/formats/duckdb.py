@@ -1,7 +1,8 @@
-"""A table in a DuckDB file of this host: rows and the batch's name go into one transaction.
+"""A table in a DuckDB file on this host: one transaction stores rows and the batch's name.
 
-Staged files lie in `FILE.staged`, and are deleted once their rows are in the database. DuckDB lets
-one process write: a reader that holds the file open makes a commit wait, up to a minute.
+Staged files are stored in `FILE.staged` and deleted after their rows are in the database. DuckDB
+allows only one process to write. A reader that holds the file open blocks a commit for up to a
+minute.
 """
 
 from __future__ import annotations
@@ -62,7 +63,7 @@ class DuckTable:
     def stage(
         self, name: BatchName, batches: Iterable[pa.RecordBatch], schema: pa.Schema, attempt: str
     ) -> list[DataFile]:
-        """Write rows to files beside the database."""
+        """Write rows to files next to the database."""
         return parquetfiles.stage(self._folder, batches, schema, f"{name.batch}-{attempt}")
 
     def commit(
@@ -90,7 +91,7 @@ class DuckTable:
         schema: pa.Schema,
         run: Run = here,  # noqa: ARG002 (nothing is written anew)
     ) -> bool:
-        """Let the rows of these files be all of the table."""
+        """Replace the whole contents of the table with the rows of these files."""
 
         def change(database: duckdb.DuckDBPyConnection, _: pa.Schema) -> None:
             database.execute(f"DELETE FROM {self._name}")  # noqa: S608 (the name is a word)
@@ -106,7 +107,7 @@ class DuckTable:
             return self._last(database, pipeline)
 
     def check(self, schema: pa.Schema) -> None:
-        """See whether these columns fit those that are there, also as DuckDB gives them back."""
+        """Check that these columns fit the table's, also after conversion to DuckDB's types."""
         parquetfiles.check(self._name, schema)
         old = self.schema()
         with duckdb.connect() as database:
@@ -141,7 +142,7 @@ class DuckTable:
                 ) from error
 
     def snapshot(self) -> TableSnapshot | None:
-        """Return None: the rows are in the database, and not in files."""
+        """Return None: the rows are in the database, not in files."""
         return None
 
     def read(self) -> Iterator[pa.RecordBatch]:
@@ -156,10 +157,10 @@ class DuckTable:
         return parquetfiles.rows_of(self._folder, files, schema)
 
     def upkeep(self, policy: UpkeepPolicy, now: Time) -> Upkept:
-        """Write the database's log into its file, and delete staged files that were abandoned."""
+        """Checkpoint the database, and delete abandoned staged files."""
         done = Upkept()
         if self._path.exists():
-            # If someone commits at this moment, there will be another time.
+            # If another process is committing now, the next upkeep does it.
             with self._opened() as database, suppress(duckdb.TransactionException):
                 database.execute("CHECKPOINT")
         parquetfiles.sweep(self._folder, (), policy, now, done)
@@ -269,7 +270,7 @@ class DuckTable:
             except duckdb.IOException as error:
                 if clock.monotonic_ms() > deadline:
                     raise Unavailable(f"{self._path}: {error}") from error
-                sleep(_PAUSE_SECONDS)  # Someone reads it at this moment.
+                sleep(_PAUSE_SECONDS)  # Another process is using the file.
 
 
 def _exists(database: duckdb.DuckDBPyConnection, name: str) -> bool:

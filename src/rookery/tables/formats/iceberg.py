@@ -1,8 +1,8 @@
 """Iceberg tables through pyiceberg, in a SQL catalog unless another is named.
 
-A batch's name is a property of the table, set in the transaction that adds its files: snapshots
-and their summaries are forgotten in time, properties are not. pyiceberg's own retries are off for
-our transactions: they would commit again without looking whether the batch is there by then.
+A batch's name is a property of the table, set in the transaction that adds its files. Snapshots and
+their summaries expire, properties do not. pyiceberg's own retries are disabled for these
+transactions, because they do not check whether the batch has been committed meanwhile.
 
 Options:
     catalog: a SQL catalog's URI (default: `sqlite` in a file beside the table), or the name of
@@ -71,21 +71,21 @@ from rookery.tables.schemas import check_kept, merged
 _ATTEMPTS: Final = 20
 _FOOTERS_AT_ONCE: Final = 8
 _COMMIT: Final = "rookery.commit."
-# The last is what SQLite says when others write for long.
+# SQLite raises the last one if other processes write for a long time.
 _AGAIN: Final = (CommitFailedException, CommitStateUnknownException, OperationalError)
 _PROPERTIES: Final = {
     "commit.manifest-merge.enabled": "true",
     "commit.manifest.min-count-to-merge": "16",
-    # Else the folder of metadata grows with every commit for ever.
+    # Otherwise the metadata folder grows with every commit.
     "write.metadata.delete-after-commit.enabled": "true",
     "write.metadata.previous-versions-max": "20",
 }
 _FOLDER: Final = "rookery.folder"
-"""The property that says where our files lie."""
+"""The property with the location of Rookery's files."""
 _LAYOUT: Final = "rookery.layout"
-"""The property that says which properties of ours a table has."""
+"""The property with the version of Rookery's properties in a table."""
 _OWN_RETRIES: Final = "2"
-"""Since this layout the number of retries is left to others: before, it was 0 for all writers."""
+"""From this layout on, the number of retries is not changed; before, it was 0 for all writers."""
 _SAME_SCHEMES: Final = re.compile(r"^(?:s3[an]?://|file:/+)")
 _S3: Final = {
     "endpoint": "s3.endpoint",
@@ -102,7 +102,7 @@ def open(spec: TableSpec) -> Table:  # noqa: A001 (a format's interface)
 
 
 class IcebergTable:
-    """A table in a catalog, whose files lie at its location."""
+    """A table in a catalog, whose files are stored at its location."""
 
     def __init__(self, spec: TableSpec) -> None:
         self._folder = TableFolder(spec.location)
@@ -118,7 +118,7 @@ class IcebergTable:
     def stage(
         self, name: BatchName, batches: Iterable[pa.RecordBatch], schema: pa.Schema, attempt: str
     ) -> list[DataFile]:
-        """Write rows to files that are no part of the table yet."""
+        """Write rows to files that are not part of the table yet."""
         return parquetfiles.stage(self._folder, batches, schema, f"{name.batch}-{attempt}")
 
     def commit(
@@ -129,7 +129,7 @@ class IcebergTable:
         upsert: Upsert | None = None,
         run: Run = here,
     ) -> bool:
-        """Add staged files by one snapshot."""
+        """Add staged files in one snapshot."""
 
         def change(table: IcebergHandle, columns: pa.Schema) -> Swap:
             if upsert is None:
@@ -145,7 +145,7 @@ class IcebergTable:
         schema: pa.Schema,
         run: Run = here,
     ) -> bool:
-        """Let these files be all of the table."""
+        """Replace the whole contents of the table with these files."""
         return self._commit(
             name, schema, lambda table, _: Swap(self._files(table).live(), list(files)), run
         )
@@ -156,7 +156,7 @@ class IcebergTable:
         return None if table is None else _last(table, pipeline)
 
     def check(self, schema: pa.Schema) -> None:
-        """See whether these columns fit those that are there, also as Iceberg gives them back."""
+        """Check that these columns fit the table's, also after conversion to Iceberg's types."""
         parquetfiles.check(self._name, schema)
         old = self.schema()
         check_names(self._name, "Iceberg", ICEBERG, old.names if old else (), schema.names)
@@ -183,7 +183,7 @@ class IcebergTable:
             raise Conflict(f"table {self._name!r}: another writer was faster; try again") from error
 
     def snapshot(self) -> TableSnapshot | None:
-        """Return the newest snapshot; it is read without the catalog."""
+        """Return the newest snapshot; it can be read without the catalog."""
         table = self._load()
         if table is None:
             return None
@@ -200,7 +200,7 @@ class IcebergTable:
         return parquetfiles.rows_of(self._folder, files, schema)
 
     def upkeep(self, policy: UpkeepPolicy, now: Time) -> Upkept:
-        """Compact, expire snapshots, and delete what only they needed."""
+        """Compact, expire snapshots, and delete the files that only they reference."""
         done, table = Upkept(), self._load()
         if table is None:
             return done
@@ -245,7 +245,8 @@ class IcebergTable:
             return None
         except (OSError, SQLAlchemyError) as error:
             raise Unavailable(f"table {self._name!r} or its catalog: {error}") from error
-        # A catalog may put its files elsewhere than it was asked to; ours are where they were.
+        # A catalog can store its files at another location than requested; Rookery's files do not
+        # move.
         place = table.properties.get(_FOLDER) or as_url(table.location())
         if _plain(place) != _plain(self._folder.name):
             raise ConfigError(
@@ -285,7 +286,7 @@ class IcebergTable:
                 self._commit_once(table, change(table, columns), name, partitioner)
                 return True
             except _AGAIN:
-                continue  # The next look at the table tells whether it was done after all.
+                continue  # The next load of the table shows whether the commit succeeded.
         raise Conflict(f"table {self._name!r}: others commit all the time; try again")
 
     def _commit_once(
@@ -328,7 +329,7 @@ class IcebergTable:
         files: Sequence[DataFile],
         partitioner: FilePartitioner,
     ) -> list[IcebergFile]:
-        """Return files as manifests have them; they are split if the table is partitioned."""
+        """Return manifest entries for files, which are split if the table is partitioned."""
         metadata = transaction.table_metadata
         if metadata.spec().is_unpartitioned():
             parts = [PartitionFile(file, ()) for file in files]
@@ -379,7 +380,7 @@ def _last(table: IcebergHandle, pipeline: str) -> BatchName | None:
 
 
 def _restore_retries(transaction: Transaction, table: IcebergHandle) -> None:
-    """Give other writers their retries back, which an earlier release has turned off."""
+    """Restore the retries of other writers, which an earlier release disabled."""
     if _LAYOUT in table.properties:
         return
     transaction.set_properties({_LAYOUT: _OWN_RETRIES})
@@ -388,10 +389,10 @@ def _restore_retries(transaction: Transaction, table: IcebergHandle) -> None:
 
 
 def _keep_names(transaction: Transaction) -> None:
-    """See that the table has its mapping of names: our files have no ids, and are read by it.
+    """Ensure that the table has a name mapping: Rookery's files have no ids and are read by name.
 
-    A change of the schema extends it, so that a column that is renamed is still found by the name
-    which older files have for it.
+    A schema change extends the mapping. So a renamed column is still found under its name in older
+    files.
     """
     metadata = transaction.table_metadata
     if metadata.name_mapping() is None:
@@ -400,12 +401,12 @@ def _keep_names(transaction: Transaction) -> None:
 
 
 def _plain(address: str) -> str:
-    """Return an address in one of the ways in which catalogs write it."""
+    """Normalise an address, which catalogs write in several ways."""
     return _SAME_SCHEMES.sub(lambda found: f"{found[0][:2]}:/", address).rstrip("/")
 
 
 def _kept(name: str, columns: pa.Schema) -> pa.Schema:
-    """Return columns as a table would give them back that does not exist."""
+    """Return columns as a new table would return them."""
     try:
         found = assign_fresh_schema_ids(_pyarrow_to_schema_without_ids(columns))
         return merged(name, None, schema_to_pyarrow(found, include_field_ids=False))
@@ -414,5 +415,5 @@ def _kept(name: str, columns: pa.Schema) -> pa.Schema:
 
 
 def _quiet() -> warnings.catch_warnings[None]:
-    """Say nothing where pyiceberg only warns about what is meant."""
+    """Suppress pyiceberg's warnings about intended behaviour."""
     return warnings.catch_warnings(action="ignore")

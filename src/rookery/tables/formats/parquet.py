@@ -1,7 +1,7 @@
-"""Parquet files and a log of versions that says which of them are the table.
+"""Parquet files with a log of versions that defines which files form the table.
 
-Readers that take all files of the folder (a glob) also see what is staged, replaced or left
-behind: read by `read`, or take the files of `snapshot`.
+A reader that takes all files of the folder (a glob) also reads staged, replaced and abandoned
+files. Use `read`, or the files of `snapshot`.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class ParquetTable:
     def stage(
         self, name: BatchName, batches: Iterable[pa.RecordBatch], schema: pa.Schema, attempt: str
     ) -> list[DataFile]:
-        """Write rows to files that are no part of the table yet."""
+        """Write rows to files that are not part of the table yet."""
         return parquetfiles.stage(self._folder, batches, schema, f"{name.batch}-{attempt}")
 
     def commit(
@@ -78,7 +78,7 @@ class ParquetTable:
         schema: pa.Schema,
         run: Run = here,  # noqa: ARG002 (nothing is written anew)
     ) -> bool:
-        """Let these files be all of the table."""
+        """Replace the whole contents of the table with these files."""
         return self._commit(
             name, schema, lambda version, _: Swap(list(version.files.values()), list(files))
         )
@@ -88,7 +88,7 @@ class ParquetTable:
         return _last(manifest.current(self._folder), pipeline)
 
     def check(self, schema: pa.Schema) -> None:
-        """See whether these columns fit those that are there."""
+        """Check that these columns fit the table's."""
         merged(self._name, self.schema(), schema)
         parquetfiles.check(self._name, schema)
 
@@ -132,7 +132,7 @@ class ParquetTable:
         return parquetfiles.rows_of(self._folder, files, schema)
 
     def upkeep(self, policy: UpkeepPolicy, now: Time) -> Upkept:
-        """Compact, forget old versions, and delete their files."""
+        """Compact, expire old versions, and delete their files."""
         done = Upkept()
         version = manifest.current(self._folder)
         for group in filerewrite.compactions(list(version.files.values()), policy):
@@ -166,7 +166,7 @@ class ParquetTable:
                 )
                 return True
             except Conflict:
-                continue  # Another writer was first: look again, the batch may even be in it.
+                continue  # Another writer was first. Load again: it may have committed this batch.
         raise Conflict(f"table {self._name!r}: others commit all the time; try again")
 
     def _swap(self, swap: Swap) -> Version:
@@ -178,7 +178,7 @@ class ParquetTable:
                     return manifest.append(self._folder, version, entry)
                 except Conflict:
                     continue
-            return version  # Someone replaced a file of the group: what was written is an orphan.
+            return version  # Another writer replaced a file; the new files are orphans.
         raise Conflict(f"table {self._name!r}: others commit all the time; try again")
 
     def _expire(self, version: Version, policy: UpkeepPolicy, now: Time, done: Upkept) -> None:

@@ -1,13 +1,13 @@
-"""A topic as a table that is only added to: rows become records, a batch one commit of the log.
+"""A topic as an append-only table: rows become records, and a batch is one commit of the log.
 
-The location is the topic's name. Staged objects that are not committed within a week are given up.
+The location is the topic's name. Staged objects that are not committed within a week expire.
 
 Options:
-    store, cluster, namespace, data: where the log lies.
+    store, cluster, namespace, data: the location of the log.
     key: a column that becomes the record's key (default: none).
     value: a column that becomes its value; by default the whole row, as a JSON object.
     headers: columns that become headers, separated by commas.
-    partitions: a topic that is not there is made with so many (default 1).
+    partitions: the number of partitions of a topic that is created (default 1).
     compression: none, gzip, snappy, lz4 or zstd (default).
 """
 
@@ -55,7 +55,7 @@ def open(spec: TableSpec) -> Table:  # noqa: A001 (a format's interface)
 
 
 class TopicTable:
-    """A topic that batches are added to."""
+    """A topic to which batches are appended."""
 
     def __init__(self, spec: TableSpec) -> None:
         self._topic = spec.location
@@ -65,13 +65,14 @@ class TopicTable:
     def stage(
         self, name: BatchName, batches: Iterable[pa.RecordBatch], schema: pa.Schema, attempt: str
     ) -> list[DataFile]:
-        """Upload rows as objects that nobody reads yet."""
+        """Upload rows as objects that are not visible to readers yet."""
         log = self._log()
         staging = self._staging(log, name)
         try:
             log.run(staging.start())
             for batch in batches:
-                # Rows are fetched here: the log's thread serves others as well and must not wait.
+                # Rows are read in this thread, because the log's thread also serves others and must
+                # not block.
                 log.run(staging.add(self._records(batch)))
             staged = log.run(staging.finish())
         except BaseException:
@@ -87,7 +88,7 @@ class TopicTable:
         upsert: Upsert | None = None,
         run: Run = here,
     ) -> bool:
-        """Give the staged rows their offsets."""
+        """Assign offsets to the staged rows."""
         if upsert is not None:
             raise ConfigError(f"topic {self._topic!r}: records are only added; leave `mode` out")
         if not batchorder.is_new(self._topic, self.last_commit(name.pipeline), name):
@@ -113,7 +114,7 @@ class TopicTable:
         return None if sink is None else BatchName(pipeline, sink.query_id, sink.batch_id)
 
     def check(self, schema: pa.Schema) -> None:
-        """See whether the columns that are named are there."""
+        """Check that the columns named in options exist."""
         options = self._options
         wanted = [*options.get("headers", "").split(","), options.get("key"), options.get("value")]
         for column in wanted:
@@ -124,11 +125,11 @@ class TopicTable:
                 )
 
     def schema(self) -> pa.Schema | None:
-        """Return None: a topic takes any row."""
+        """Return None: a topic accepts any row."""
         return None
 
     def rename(self, columns: Mapping[str, str]) -> None:
-        """Do nothing: records stay as they are."""
+        """Do nothing: records are immutable."""
 
     def snapshot(self) -> TableSnapshot | None:
         """Return None: a topic is read as a topic."""
@@ -139,11 +140,11 @@ class TopicTable:
         return iter(())
 
     def read_staged(self, files: Sequence[DataFile], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-        """Yield nothing: what is staged are records."""
+        """Yield nothing: staged objects contain records, not rows."""
         return iter(())
 
     def upkeep(self, policy: UpkeepPolicy, now: Time) -> Upkept:
-        """Do nothing: brokers keep the log in shape."""
+        """Do nothing: brokers maintain the log."""
         return Upkept()
 
     def _log(self) -> BlockingLog:

@@ -1,1 +1,1 @@
-"""The records of Kafka's state topics: what group, transaction and share coordinators remember."""
+"""The records of Kafka's state topics: the state of group, transaction and share coordinators."""

@@ -53,7 +53,7 @@ class UnregisterBrokerRecord(Message, key=1, versions=range(1), flexible=0):
 
 
 class FenceBrokerRecord(Message, key=7, versions=range(1), flexible=0):
-    """A broker shall lead nothing until further notice; older form of the change below."""
+    """A broker must not lead until it is unfenced; older form of the change below."""
 
     id_: BrokerId
     epoch: i64

@@ -46,7 +46,7 @@ class ProducerIdsRecord(Message, key=15, versions=range(1), flexible=0):
 
 
 class NoOpRecord(Message, key=20, versions=range(1), flexible=0):
-    """Nothing: the log moves on, so that its followers can tell that the leader lives."""
+    """No change: the log advances, so that its followers can see that the leader is alive."""
 
 
 class ZkMigrationStateRecord(Message, key=21, versions=range(1), flexible=0):

@@ -1,8 +1,8 @@
-"""What consumers of a classic group tell each other through JoinGroup and SyncGroup.
+"""Messages between consumers of a classic group, carried by JoinGroup and SyncGroup.
 
-To the coordinator these are bytes that it passes on unread: a subscription goes from each member
-to the leader (JoinGroup's metadata), an assignment from the leader to each member (SyncGroup's
-assignment). Both begin with a version, and readers take what they know from newer ones.
+To the coordinator these are opaque bytes. A subscription goes from each member to the leader
+(JoinGroup's metadata), an assignment from the leader to each member (SyncGroup's assignment). Both
+begin with a version, and readers ignore the unknown part of newer versions.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from rookery.wire.protocols import prefixed
 
 
 class ConsumerProtocolSubscription(Message, versions=range(4), flexible=None):
-    """What a member wants to read.
+    """The topics that a member subscribes to.
 
     Versions:
         1 adds what the member owns already, for cooperative rebalancing (KIP-429).
@@ -29,7 +29,7 @@ class ConsumerProtocolSubscription(Message, versions=range(4), flexible=None):
 
 
 class ConsumerProtocolAssignment(Message, versions=range(4), flexible=None):
-    """What a member shall read; all versions are alike."""
+    """The partitions assigned to a member; all versions are alike."""
 
     assigned_partitions: list[AssignedTopic]
     user_data: bytes | None = None

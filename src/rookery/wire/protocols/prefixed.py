@@ -1,4 +1,4 @@
-"""Bytes that begin with a 16-bit version: how Kafka keeps a message outside of a request."""
+"""Bytes that begin with a 16-bit version, as Kafka stores a message outside of a request."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who sent a request that a broker forwards: the principal inside Envelope (KIP-590)."""
+"""The principal of a request that a broker forwards inside Envelope (KIP-590)."""
 
 from __future__ import annotations
 

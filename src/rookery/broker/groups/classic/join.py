@@ -1,4 +1,4 @@
-"""JoinGroup to a classic group: who may come in, as whom, and whether it has to wait."""
+"""JoinGroup for classic groups: validation, member identity, and whether the request is held."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _MAY_SKIP_SINCE: Final = 9
 
 
 class Join(NamedTuple):
-    """A JoinGroup, with what its version leaves out filled in."""
+    """A JoinGroup, with defaults for the fields that its version lacks."""
 
     request: MachineRequest
     message: JoinGroupRequest
@@ -25,7 +25,7 @@ class Join(NamedTuple):
 
 
 def join(group: Rebalance, request: MachineRequest, message: JoinGroupRequest, now_ms: int) -> None:
-    """Answer a JoinGroup, or hold it."""
+    """Answer a JoinGroup or hold it."""
     timeout_ms = message.rebalance_timeout_ms
     asked = Join(
         request,
@@ -48,7 +48,7 @@ def join(group: Rebalance, request: MachineRequest, message: JoinGroupRequest, n
 
 
 def _check(group: Rebalance, asked: Join) -> ErrorCode:
-    """Return what forbids anybody to join like this."""
+    """Return the error that prevents any member from joining with this request."""
     message, settings = asked.message, group.settings
     if not (
         settings.min_session_timeout_ms
@@ -70,7 +70,7 @@ def _check(group: Rebalance, asked: Join) -> ErrorCode:
 
 
 def _find(group: Rebalance, message: JoinGroupRequest) -> RosterMember | None:
-    """Return who asks, if it is in the group: by its id, or as the successor of a static member."""
+    """Return the existing member, by its id or as the predecessor of a static member."""
     roster = group.roster
     if not message.member_id and message.group_instance_id is not None:
         return roster.members.get(roster.static.get(message.group_instance_id, ""))
@@ -78,10 +78,10 @@ def _find(group: Rebalance, message: JoinGroupRequest) -> RosterMember | None:
 
 
 def _has_room(group: Rebalance, message: JoinGroupRequest) -> bool:
-    """Whether the group is below its size, or the member is in it already.
+    """Return whether the group has room, or the member is already in it.
 
-    While a rebalance is prepared, those who joined count: the bound may have been lowered, and the
-    last to come go.
+    During the preparation of a rebalance, only joined members count: the limit may have been
+    lowered, and the last members to join are then refused.
     """
     roster, room = group.roster, group.settings.max_size
     known = _find(group, message)
@@ -91,7 +91,7 @@ def _has_room(group: Rebalance, message: JoinGroupRequest) -> bool:
 
 
 def _turn_away(group: Rebalance, asked: Join) -> None:
-    """Refuse a member that the group has no room for; it may have been in it."""
+    """Refuse a member for which the group has no room; it may have been a member before."""
     group.reply(asked.request, refusal(asked.request, ErrorCode.GROUP_MAX_SIZE_REACHED, ""))
     member = group.roster.members.get(asked.message.member_id)
     if member is not None:
@@ -101,7 +101,7 @@ def _turn_away(group: Rebalance, asked: Join) -> None:
 
 
 def _is_understood(group: Rebalance, asked: Join) -> bool:
-    """Whether all members share the kind of protocol and one of the protocols offered."""
+    """Return whether all members share the protocol type and one of the offered protocols."""
     if group.state is ClassicState.EMPTY:
         return bool(asked.message.protocol_type and asked.protocols)
     is_kind = asked.message.protocol_type == group.protocol_type
@@ -109,7 +109,7 @@ def _is_understood(group: Rebalance, asked: Join) -> bool:
 
 
 def _join_unknown(group: Rebalance, asked: Join) -> None:
-    """Let in a client that has no member id; a static one may be known all the same."""
+    """Admit a client without a member id; a static one may be known by its instance id."""
     instance_id = asked.message.group_instance_id
     new_id = asked.request.new_member_id
     if instance_id is not None and instance_id in group.roster.static:
@@ -122,7 +122,7 @@ def _join_unknown(group: Rebalance, asked: Join) -> None:
 
 
 def _add(group: Rebalance, asked: Join, member_id: str) -> None:
-    """Take in a new member."""
+    """Add a new member."""
     member = RosterMember(
         member_id=member_id,
         instance_id=asked.message.group_instance_id,
@@ -138,7 +138,7 @@ def _add(group: Rebalance, asked: Join, member_id: str) -> None:
 
 
 def _join_known(group: Rebalance, asked: Join) -> None:
-    """Let a member join again: it waits only if something changed, or if it leads and says so."""
+    """Process the rejoin of a member; hold it only if something changed or a stable leader asks."""
     message = asked.message
     code = group.check_member(message.member_id, message.group_instance_id)
     if code is not ErrorCode.NONE:
@@ -156,7 +156,7 @@ def _join_known(group: Rebalance, asked: Join) -> None:
 
 
 def _update(group: Rebalance, asked: Join, member: RosterMember) -> None:
-    """Let a member be what it says now, and wait."""
+    """Update a member from its request, and hold the request."""
     group.roster.change_protocols(member, asked.protocols)
     member.session_timeout_ms = asked.message.session_timeout_ms
     member.rebalance_timeout_ms = asked.rebalance_timeout_ms
@@ -164,10 +164,10 @@ def _update(group: Rebalance, asked: Join, member: RosterMember) -> None:
 
 
 def _succeed(group: Rebalance, asked: Join, member: RosterMember) -> None:
-    """Let a restarted static member take its own place under a new id; the old id is fenced.
+    """Give a restarted static member its place under a new id; the old id is fenced.
 
-    A stable group need not hear of it while the chosen protocol stays. In the midst of a rebalance
-    it must: the leader may be assigning to the old id already.
+    A stable group does not rebalance while the chosen protocol stays the same. During a rebalance
+    it must, since the leader may already be assigning to the old id.
     """
     old_leader = group.roster.leader or ""
     group.release(member, ErrorCode.FENCED_INSTANCE_ID)
@@ -184,6 +184,7 @@ def _succeed(group: Rebalance, asked: Join, member: RosterMember) -> None:
     if asked.request.version >= _MAY_SKIP_SINCE:
         response.skip_assignment = response.leader == member.member_id
     else:
-        # It must not take itself for the leader, since nobody could tell it to let things be.
+        # It must not consider itself the leader: older versions have no field to skip the
+        # assignment.
         response.leader, response.members = old_leader, []
     group.reply(asked.request, response)

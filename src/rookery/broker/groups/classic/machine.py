@@ -19,17 +19,18 @@
 | leave     | unknown | may complete          | prepare               | prepare                  |
 | commit    | -1 only | member, generation    | REBALANCE_IN_PROGRESS | member, generation       |
 
-Dead answers COORDINATOR_NOT_AVAILABLE to all. A new member, unless it is static, gets an id first
-from version 4 on (KIP-394), and is waited for while its session time-out lasts.
+Dead answers COORDINATOR_NOT_AVAILABLE to all. From version 4 on, a new member that is not static
+first gets an id (KIP-394). The group waits for it during its session timeout.
 
-Kept before anything is answered: a generation's number and members when joining is complete, its
-assignment when the leader syncs, that the group is empty, a static member's new id; and that it
-was a consumer group, whose rebalance a successor has to go on with. A successor thus goes on in the
-midst of a rebalance, and no generation ever means two memberships.
+The following is persisted before any response is sent: a generation's number and members when
+joining is complete; its assignment when the leader syncs; that the group is empty; a static
+member's new id; and that it was a consumer group whose rebalance a successor must continue. So a
+successor can continue in the middle of a rebalance, and no generation ever has two memberships.
 
-Where Kafka differs: it forgets a held request whose member has left or asked again, here each is
-answered; it counts a JoinGroup whose client hung up, here the member has its session time-out to
-come again, so that no dead member becomes leader; a static member may return to a full group.
+Differences from Kafka: Kafka drops a held request whose member has left or asked again; here each
+one is answered. Kafka counts a JoinGroup whose client has disconnected; here the member has its
+session timeout to rejoin, so that no dead member becomes leader. Here a static member can return to
+a full group.
 """
 
 from __future__ import annotations
@@ -69,7 +70,7 @@ _BATCHED_SINCE: Final = 3
 
 
 class ClassicMemberDescription(NamedTuple):
-    """A member as DescribeGroups shows it."""
+    """A member as reported by DescribeGroups."""
 
     member_id: str
     instance_id: str | None
@@ -80,7 +81,7 @@ class ClassicMemberDescription(NamedTuple):
 
 
 class ClassicDescription(NamedTuple):
-    """A group as DescribeGroups and ListGroups show it."""
+    """A group as reported by DescribeGroups and ListGroups."""
 
     state: str
     protocol_type: str
@@ -99,21 +100,21 @@ class Classic:
     def __init__(self, group: Rebalance) -> None:
         self._group = group
         self._topics: tuple[int, frozenset[str] | None] = (-1, None)
-        """A revision of the group, and what its members read then, if that can be told."""
+        """A revision of the group, and the topics of its members at that revision, if known."""
 
     @classmethod
     def new(cls, group_id: str, settings: ClassicSettings, epoch: int = 0) -> Classic:
-        """Return a group without members; its generations come after the epoch given."""
+        """Return a group without members; its generations start after the given epoch."""
         group = Rebalance(group_id, settings)
         group.generation = epoch
         return cls(group)
 
     @classmethod
     def load(cls, group_id: str, body: bytes, settings: ClassicSettings, now_ms: int) -> Classic:
-        """Return a group as its last coordinator kept it; every member gets its full time.
+        """Return a group from its persisted state; all timeouts of its members start again.
 
         Raises:
-            Corrupt: the body is none of a classic group.
+            Corrupt: the body is not that of a classic group.
         """
         group = persistence.restore(body, settings, now_ms)
         if group.group_id != group_id:
@@ -122,12 +123,12 @@ class Classic:
 
     @property
     def state_name(self) -> str:
-        """The group's state in Kafka's words."""
+        """The group's state under Kafka's name."""
         return self._group.state.value
 
     @property
     def deadline_ms(self) -> int | None:
-        """When a `Tick` is wanted: nothing is due before; None while nothing is awaited."""
+        """The time of the next `Tick`; None if no tick is needed."""
         return self._group.deadlines.next_ms
 
     @property
@@ -142,16 +143,16 @@ class Classic:
 
     @property
     def protocol_type(self) -> str:
-        """What the members call their protocol, such as "consumer"; empty if there were none."""
+        """The protocol type of the members, such as "consumer"; empty if there were none."""
         return self._group.protocol_type or ""
 
     @property
     def group(self) -> Rebalance:
-        """The group under the law, for its migration."""
+        """The underlying group, for its migration."""
         return self._group
 
     def on(self, event: Event, now_ms: int) -> list[Effect]:
-        """Take an event; return what is to be done, in this order."""
+        """Process an event; return its effects, in order."""
         match event:
             case MachineRequest():
                 self._on_request(event, now_ms)
@@ -162,7 +163,7 @@ class Classic:
         return self.effects()
 
     def close(self, code: ErrorCode) -> list[Effect]:
-        """Let the group be dead here (it was deleted, or has another coordinator now)."""
+        """Mark the group as dead here (it was deleted, or has another coordinator now)."""
         for member in self._group.roster.members.values():
             self._group.release(member, code)
         self._group.die()
@@ -177,10 +178,9 @@ class Classic:
         is_transactional: bool = False,
         version: int = 0,  # noqa: ARG002 (members of a classic group may use any)
     ) -> ErrorCode:
-        """Say whether a member may commit offsets; -1 and "" are a client without membership.
+        """Check whether a member can commit offsets; -1 and "" are a client without membership.
 
-        Within a transaction the group's state does not matter, and older clients do not say who
-        they are.
+        In a transaction the group's state does not matter, and older clients send no member id.
         """
         group = self._group
         if group.state is ClassicState.DEAD:
@@ -198,13 +198,13 @@ class Classic:
         return ErrorCode.NONE
 
     def check_fetch(self, member_id: str | None, epoch: int) -> ErrorCode:  # noqa: ARG002
-        """Let anybody see offsets: classic members do not say who they are."""
+        """Allow every client, since classic members do not identify themselves in OffsetFetch."""
         return ErrorCode.NONE
 
     def subscribes(self, topic: str) -> bool:
-        """Whether a member reads the topic, or may do so: its offsets are in use.
+        """Return whether a member subscribes, or may subscribe, to the topic.
 
-        That can be told only of consumers, and only of those in a stable group.
+        The subscription is known only for consumers in a stable group.
         """
         if self.is_empty:
             return False
@@ -216,7 +216,7 @@ class Classic:
         return topics is None or topic in topics
 
     def description(self) -> ClassicDescription:
-        """Return what is shown of the group: as in Kafka, protocols only while it is stable."""
+        """Return the group's description: as in Kafka, with protocols only while it is stable."""
         group = self._group
         is_stable = group.state is ClassicState.STABLE
         protocol = (group.protocol or "") if is_stable else ""
@@ -236,14 +236,14 @@ class Classic:
         )
 
     def effects(self) -> list[Effect]:
-        """Return what was asked for since the last look, the persist first."""
+        """Return the effects since the last call, the persist first."""
         is_kept = self._group.take_mark()
         effects: list[Effect] = [Persist(persistence.keep(self._group))] if is_kept else []
         effects += self._group.take_replies()
         return effects
 
     def _read_topics(self) -> frozenset[str] | None:
-        """Return what the members read; None if that cannot be told."""
+        """Return the topics of all members; None if they are unknown."""
         group = self._group
         if group.protocol_type != CONSUMER:
             return None
@@ -269,7 +269,7 @@ class Classic:
                 raise TypeError(f"a classic group has no answer to a {type(message).__name__}")
 
     def _on_gone(self, gone: ClientGone, now_ms: int) -> None:
-        """Let a held request go; its member has its session time-out to come again."""
+        """Drop a held request; its member has its session timeout to ask again."""
         group = self._group
         for member in group.roster.members.values():
             if member.join is not None and member.join.token is gone.token:
@@ -315,7 +315,7 @@ class Classic:
             self._settle(member, message, now_ms)
 
     def _settle(self, leader: RosterMember, message: SyncGroupRequest, now_ms: int) -> None:
-        """Take the leader's assignment, unless it is more than can be kept."""
+        """Accept the leader's assignment unless it exceeds the size limit."""
         parts = {part.member_id: part.assignment for part in message.assignments}
         if sum(len(part) for part in parts.values()) > self._group.settings.max_bytes:
             self._group.release_sync(leader, ErrorCode.MESSAGE_TOO_LARGE)
@@ -332,7 +332,7 @@ class Classic:
         if code is not ErrorCode.NONE:
             return code
         if group.state is ClassicState.PREPARING:
-            # Whatever it names: it may have joined when this was a consumer group still.
+            # Whichever protocol it names: it may have joined while this was still a consumer group.
             return ErrorCode.REBALANCE_IN_PROGRESS
         named = (message.protocol_type, message.protocol_name)
         expected = (group.protocol_type, group.protocol)
@@ -360,7 +360,7 @@ class Classic:
             group.complete_if_joined(now_ms)
 
     def _leave_one(self, identity: MemberIdentity) -> MemberResponse:
-        """Remove one member; a tool may name a static one by its instance id alone."""
+        """Remove one member; tools can name a static member by its instance id alone."""
         group = self._group
         member_id = identity.member_id
         if not member_id and identity.group_instance_id is not None:

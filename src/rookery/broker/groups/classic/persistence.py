@@ -1,8 +1,8 @@
-"""What is kept of a classic group: enough for a successor to go on where the coordinator stopped.
+"""The persisted state of a classic group: enough for a successor to continue.
 
-Kafka's own record (`GroupMetadataValue`) does not serve. It has the chosen protocol's metadata
-only, so that after a failover every rejoining member seems changed, and no state, so that a
-generation between JoinGroup and SyncGroup cannot be told from one that has its assignment.
+Kafka's own record (`GroupMetadataValue`) is not sufficient. It has only the chosen protocol's
+metadata, so after a failover every rejoining member seems changed. It has no state, so a generation
+between JoinGroup and SyncGroup looks like one that has its assignment.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _STATES: Final = {phase: state for state, phase in _PHASES.items()}
 
 
 class ClassicGroup(Message, versions=range(1), flexible=0):
-    """A classic group at the last moment that counts."""
+    """The last persisted state of a classic group."""
 
     group_id: GroupId
     phase: i8
@@ -38,7 +38,7 @@ class ClassicGroup(Message, versions=range(1), flexible=0):
 
 
 class ClassicMember(Message):
-    """One member, with what it asked for and what it got."""
+    """One member, with its subscription and its assignment."""
 
     member_id: MemberId
     instance_id: str | None
@@ -51,14 +51,14 @@ class ClassicMember(Message):
 
 
 class ClassicProtocol(Message):
-    """An assignor that a member understands, and what it must know of the member."""
+    """An assignor that a member supports, and the member's metadata for it."""
 
     name: str
     metadata: bytes
 
 
 def keep(group: Rebalance) -> bytes:
-    """Return what a successor needs of a group, version first."""
+    """Encode the state of a group for a successor, version first."""
     body = ClassicGroup(
         group_id=group.group_id,
         phase=_PHASES[group.state],
@@ -72,10 +72,10 @@ def keep(group: Rebalance) -> bytes:
 
 
 def restore(body: bytes, settings: ClassicSettings, now_ms: int) -> Rebalance:
-    """Return a group as it was kept; every member gets its full time.
+    """Return a group from its persisted state; all timeouts of its members start again.
 
     Raises:
-        Corrupt: the bytes are no group, or one of a version newer than ours.
+        Corrupt: the bytes are not a group, or the version is newer than ours.
     """
     kept = _read(body)
     group = Rebalance(kept.group_id, settings)
@@ -105,7 +105,7 @@ def _read(body: bytes) -> ClassicGroup:
 
 
 def _from_member(member: RosterMember) -> ClassicMember:
-    """Return what is kept of a member."""
+    """Return the persisted form of a member."""
     return ClassicMember(
         member_id=member.member_id,
         instance_id=member.instance_id,
@@ -122,7 +122,7 @@ def _from_member(member: RosterMember) -> ClassicMember:
 
 
 def _to_member(kept: ClassicMember) -> RosterMember:
-    """Return the member that was kept."""
+    """Return the member for its persisted form."""
     return RosterMember(
         member_id=kept.member_id,
         instance_id=kept.instance_id,

@@ -1,7 +1,7 @@
-"""A classic group between its generations: who is waited for, until when, and what follows.
+"""A classic group between its generations: members, deadlines and state transitions.
 
-This is the clockwork under `classic.py`, where the law stands. Answers, and whether the group is to
-be kept, are gathered here while an event is taken.
+This is the implementation under `classic.py`, which documents the rules. During an event, it
+collects the responses and records whether the group must be persisted.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from rookery.wire.messages.join_group import (
 )
 from rookery.wire.messages.sync_group import SyncGroupResponse
 
-# The key of the group's own deadline among those of its members: no member has an empty id.
+# The key of the group's own deadline among those of its members; no member has an empty id.
 _PHASE: Final = ""
 _NULLABLE_SINCE: Final = 7
 
 
 class ClassicState(StrEnum):
-    """The states of a classic group, in Kafka's words."""
+    """The states of a classic group, under Kafka's names."""
 
     EMPTY = "Empty"
     PREPARING = "PreparingRebalance"
@@ -49,49 +49,49 @@ class Rebalance:
         self.protocol: str | None = None
         self.roster = Roster()
         self.unsynced: set[str] = set()
-        """Members that were told of the generation and have not come for their part yet."""
+        """Members of the current generation that have not fetched their assignment yet."""
         self.deadlines: Deadlines[str] = Deadlines()
         self._is_initial = False
-        """Whether the rebalance under way is the first after the group was empty."""
+        """Whether the current rebalance is the first after the group was empty."""
         self._has_newcomer = False
-        """Whether someone came while the initial delay ran: it is worth another."""
+        """Whether a member joined during the initial delay, which then starts again."""
         self._initial_end_ms = 0
-        """When the initial delay is not prolonged any more, whoever comes."""
+        """The time after which the initial delay is not extended any more."""
         self._replies: list[Reply] = []
         self._is_dirty = False
         self.revision = 0
-        """Counts what was kept, so that what follows from it is worked out once."""
+        """The number of changes, used to cache values derived from the group."""
 
-    # -- what an event leaves behind ---------------------------------------------------------
+    # -- results of an event --------------------------------------------------------------------
 
     def take_replies(self) -> list[Reply]:
-        """Return the answers that the event asks for."""
+        """Return the responses of the event."""
         replies, self._replies = self._replies, []
         return replies
 
     def take_mark(self) -> bool:
-        """Return whether the event asks for the group's state to be kept."""
+        """Return whether the event requires the group to be persisted."""
         is_dirty, self._is_dirty = self._is_dirty, False
         return is_dirty
 
     def reply(self, request: MachineRequest, response: Message) -> None:
-        """Answer a request when the event is done."""
+        """Answer a request at the end of the event."""
         self._replies.append(Reply(request.token, response))
 
     def mark(self) -> None:
-        """Have the group's state kept when the event is done, before anything is answered."""
+        """Persist the group at the end of the event, before any response is sent."""
         self._is_dirty = True
         self.revision += 1
 
     # -- members -----------------------------------------------------------------------------
 
     def touch(self, member: RosterMember, now_ms: int) -> None:
-        """Give a member a full session time-out; one that waits for us needs none."""
+        """Restart a member's session timeout; one with a held request needs none."""
         if not member.is_held:
             self.deadlines.set(member.member_id, now_ms + member.session_timeout_ms)
 
     def admit(self, member: RosterMember, protocol_type: str) -> None:
-        """Take in a new member."""
+        """Add a new member."""
         if not self.roster.members:
             self.protocol_type = protocol_type
         member.is_new = self._has_newcomer = True
@@ -100,7 +100,7 @@ class Rebalance:
     def check_member(
         self, member_id: str, instance_id: str | None, generation: int | None = None
     ) -> ErrorCode:
-        """Say whether someone is the member it says it is, in the generation it believes in."""
+        """Check a member's id, instance id and generation."""
         if self.state is ClassicState.DEAD:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
         if instance_id is not None:
@@ -114,12 +114,12 @@ class Rebalance:
         return ErrorCode.NONE if is_current else ErrorCode.ILLEGAL_GENERATION
 
     def await_pending(self, member_id: str, due_ms: int) -> None:
-        """Wait for whoever was given the id to join with it."""
+        """Wait until the client that was given the id joins with it."""
         self.roster.pending.add(member_id)
         self.deadlines.set(member_id, due_ms)
 
     def forget_pending(self, member_id: str) -> bool:
-        """Wait no longer for an id to be used; return whether it was waited for."""
+        """Stop waiting for an id to be used; return whether it was pending."""
         if member_id not in self.roster.pending:
             return False
         self.roster.pending.remove(member_id)
@@ -133,7 +133,7 @@ class Rebalance:
         self.roster.rename(member, new_id)
 
     def drop_join(self, member: RosterMember, now_ms: int) -> None:
-        """Let a JoinGroup go whose client hung up."""
+        """Drop a held JoinGroup whose client has disconnected."""
         held = self.roster.release_join(member)
         if member.is_new and held is not None and knows_no_id(held):
             self.remove(member)
@@ -142,37 +142,37 @@ class Rebalance:
             self.touch(member, now_ms)
 
     def die(self) -> None:
-        """Let the group be of no use any more; nothing is due."""
+        """Mark the group as dead, without members and deadlines."""
         self.state = ClassicState.DEAD
         self.roster = Roster()
         self.unsynced.clear()
         self.deadlines = Deadlines()
 
     def hold_join(self, member: RosterMember, request: MachineRequest, now_ms: int) -> None:
-        """Let a member's JoinGroup wait for the others; an older one of it is called off."""
+        """Hold a member's JoinGroup until the others have joined; refuse an older one."""
         self.release_join(member, ErrorCode.REBALANCE_IN_PROGRESS)
         self.roster.hold_join(member, request)
         if member.is_new:
-            # Before version 4, a client that hung up and asks again comes under another id.
+            # Before version 4, a client that disconnects and asks again gets another id.
             self.deadlines.set(member.member_id, now_ms + self.settings.new_member_timeout_ms)
         else:
             self.deadlines.cancel(member.member_id)
 
     def hold_sync(self, member: RosterMember, request: MachineRequest) -> None:
-        """Let a member's SyncGroup wait for the leader's; an older one of it is called off."""
+        """Hold a member's SyncGroup until the leader's arrives; refuse an older one."""
         self.release_sync(member, ErrorCode.REBALANCE_IN_PROGRESS)
         member.sync = request
         self.deadlines.cancel(member.member_id)
 
     def remove(self, member: RosterMember, code: ErrorCode = ErrorCode.UNKNOWN_MEMBER_ID) -> None:
-        """Forget a member and answer what is held of it; what follows is the caller's business."""
+        """Remove a member and answer its held requests; the caller handles the consequences."""
         self.release(member, code)
         self.roster.remove(member)
         self.unsynced.discard(member.member_id)
         self.deadlines.cancel(member.member_id)
 
     def release(self, member: RosterMember, code: ErrorCode) -> None:
-        """Answer what is held of a member with an error."""
+        """Answer a member's held requests with an error."""
         self.release_join(member, code)
         self.release_sync(member, code)
 
@@ -192,22 +192,22 @@ class Rebalance:
     # -- phases ------------------------------------------------------------------------------
 
     def advance(self, now_ms: int) -> None:
-        """Do what follows from a member having joined or gone."""
+        """Continue after a member has joined or left."""
         if self.state is ClassicState.PREPARING:
             self.complete_if_joined(now_ms)
         else:
             self.prepare(now_ms)
 
     def complete_if_joined(self, now_ms: int) -> None:
-        """Complete a rebalance that waits for nobody; the first of a group takes its delay."""
+        """Complete a rebalance if all have joined; the first one of a group waits for its delay."""
         if self.state is ClassicState.PREPARING and not self._is_initial and self.roster.all_joined:
             self.complete(now_ms)
 
     def prepare(self, now_ms: int) -> None:
-        """Begin a rebalance: everybody is to join again."""
+        """Begin a rebalance, in which all members must rejoin."""
         for member in self.roster.members.values():
             if self.state is ClassicState.COMPLETING:
-                # Until now, what it had in the generation before was still shown.
+                # Until now, the assignment of the previous generation was still reported.
                 member.assignment = b""
             if member.sync is not None:
                 self.release_sync(member, ErrorCode.REBALANCE_IN_PROGRESS)
@@ -226,19 +226,20 @@ class Rebalance:
             self.deadlines.set(_PHASE, now_ms + self.roster.rebalance_timeout_ms)
 
     def complete(self, now_ms: int) -> None:
-        """End the joining: with those who came, a new generation begins."""
+        """End the join phase and begin a new generation with the joined members."""
         self.deadlines.cancel(_PHASE)
         for member in [*self.roster.members.values()]:
             if member.join is None and member.instance_id is None:
                 self.remove(member)
         if self.roster.members and not self.roster.elect():
-            # Static members only, and none of them came: they keep their places for now.
+            # There are only static members, and none has joined: they keep their places for now.
             self.deadlines.set(_PHASE, now_ms + self.roster.rebalance_timeout_ms)
             return
         self._is_initial = False
         self.generation += 1
-        # The number is kept before anybody hears of it. Were it kept with the assignment only, a
-        # successor could give it to other members, and what these do late would pass for theirs.
+        # The number is persisted before any member receives it. If it were persisted only with the
+        # assignment, a successor could give it to other members, and late requests of these members
+        # would be accepted as theirs.
         self.mark()
         if self.roster.members:
             self._announce(now_ms)
@@ -256,7 +257,7 @@ class Rebalance:
         self._await_syncs(now_ms)
 
     def resume(self, now_ms: int) -> None:
-        """Go on as another's successor: every member gets its full time, the phase begins anew."""
+        """Continue as a successor: all timeouts of members and of the phase start again."""
         for member in self.roster.members.values():
             self.touch(member, now_ms)
         if self.state is ClassicState.COMPLETING:
@@ -269,7 +270,7 @@ class Rebalance:
         self.deadlines.set(_PHASE, now_ms + self.roster.rebalance_timeout_ms)
 
     def settle(self, assignments: dict[str, bytes], now_ms: int) -> None:
-        """Give every member its part, as the leader wants it: the group is stable."""
+        """Store the leader's assignment and send each member its part; the group is stable."""
         self.state = ClassicState.STABLE
         self.mark()
         for member in self.roster.members.values():
@@ -280,7 +281,7 @@ class Rebalance:
                 self.touch(member, now_ms)
 
     def expire(self, now_ms: int) -> None:
-        """Do what is due by now; members out of time are not waited for."""
+        """Process expired deadlines; members that are out of time are removed."""
         due = set(self.deadlines.take(now_ms))
         if _PHASE in due and self.state is not ClassicState.PREPARING:
             due |= self.unsynced
@@ -303,10 +304,10 @@ class Rebalance:
         else:
             self.complete(now_ms)
 
-    # -- how a member sees the group -----------------------------------------------------------
+    # -- responses to members -------------------------------------------------------------------
 
     def membership(self, member: RosterMember) -> JoinGroupResponse:
-        """Tell a member of the generation that it is in; the leader learns of the others, too."""
+        """Return a member's JoinGroup response; the leader's one lists all members."""
         leads = member.member_id == self.roster.leader
         return JoinGroupResponse(
             error_code=ErrorCode.NONE,
@@ -319,7 +320,7 @@ class Rebalance:
         )
 
     def part(self, member: RosterMember) -> SyncGroupResponse:
-        """Tell a member its part of the assignment."""
+        """Return a member's SyncGroup response with its assignment."""
         return SyncGroupResponse(
             error_code=ErrorCode.NONE,
             protocol_type=self.protocol_type,
@@ -340,7 +341,7 @@ class Rebalance:
 
 
 def refusal(request: MachineRequest, code: ErrorCode, member_id: str) -> JoinGroupResponse:
-    """Refuse a JoinGroup."""
+    """Return the error response to a JoinGroup."""
     return JoinGroupResponse(
         error_code=code,
         protocol_name=None if request.version >= _NULLABLE_SINCE else "",
@@ -351,6 +352,6 @@ def refusal(request: MachineRequest, code: ErrorCode, member_id: str) -> JoinGro
 
 
 def knows_no_id(request: MachineRequest) -> bool:
-    """Whether a new member does not know its own id: after a lost answer it comes as another."""
+    """Return whether a new member does not know its id and will rejoin as another one."""
     message = request.message
     return isinstance(message, JoinGroupRequest) and not message.member_id

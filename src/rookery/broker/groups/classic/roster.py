@@ -1,4 +1,4 @@
-"""Who is in a classic group, who of them has joined the coming generation, and who leads."""
+"""The members of a classic group, with their joins, their protocols and the leader."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rookery.broker.coordination.machine import MachineRequest
 
 @dataclass(slots=True)
 class RosterMember:
-    """One member: what it asked for, what it got, and which of its requests are held."""
+    """One member: its parameters, its assignment, and its held requests."""
 
     member_id: str
     instance_id: str | None
@@ -20,36 +20,36 @@ class RosterMember:
     session_timeout_ms: int
     rebalance_timeout_ms: int
     protocols: dict[str, bytes]
-    """What each assignor must know of the member, the favourite first."""
+    """The member's metadata for each assignor, the preferred one first."""
     assignment: bytes = b""
     join: MachineRequest | None = None
     """A JoinGroup that waits for the other members."""
     sync: MachineRequest | None = None
     """A SyncGroup that waits for the leader's."""
     is_new: bool = False
-    """Whether no JoinGroup of it was answered yet."""
+    """Whether none of its JoinGroups was answered yet."""
 
     @property
     def is_held(self) -> bool:
-        """Whether it waits for us, and so owes no heartbeat."""
+        """Whether a request of it is held, so that it owes no heartbeat."""
         return self.join is not None or self.sync is not None
 
     @property
     def size_bytes(self) -> int:
-        """What its metadata takes where the group is kept."""
+        """The size of its metadata in the persisted group."""
         return sum(len(name) + len(metadata) for name, metadata in self.protocols.items())
 
     def matches(self, protocols: dict[str, bytes]) -> bool:
-        """Whether it would join with what it joined with before, in the same order."""
+        """Return whether the protocols are unchanged, including their order."""
         return list(self.protocols.items()) == list(protocols.items())
 
     def vote(self, candidates: set[str]) -> str:
-        """Return the candidate that it likes most."""
+        """Return the candidate that it prefers."""
         return next(name for name in self.protocols if name in candidates)
 
 
 class Roster:
-    """A group's members; what the whole group must know of them is counted, never searched for."""
+    """A group's members; aggregate values are maintained incrementally, never searched for."""
 
     __slots__ = ("_support", "joined", "leader", "members", "pending", "size_bytes", "static")
 
@@ -58,12 +58,12 @@ class Roster:
         self.static: dict[str, str] = {}
         """Member ids by group.instance.id."""
         self.pending: set[str] = set()
-        """Ids given away (KIP-394) with which nobody has joined yet."""
+        """Assigned ids (KIP-394) with which no member has joined yet."""
         self.leader: str | None = None
         self.joined = 0
-        """Members whose JoinGroup is held."""
+        """The number of members whose JoinGroup is held."""
         self.size_bytes = 0
-        """Their metadata, which has to be kept with the group."""
+        """The size of their metadata, which is persisted with the group."""
         self._support: Counter[str] = Counter()
 
     def __len__(self) -> int:
@@ -71,16 +71,16 @@ class Roster:
 
     @property
     def all_joined(self) -> bool:
-        """Whether nobody is to be waited for."""
+        """Whether all members have joined and no id is pending."""
         return self.joined == len(self.members) and not self.pending
 
     @property
     def rebalance_timeout_ms(self) -> int:
-        """The longest time that a member may want to finish its work in."""
+        """The longest rebalance timeout of all members."""
         return max((member.rebalance_timeout_ms for member in self.members.values()), default=0)
 
     def add(self, member: RosterMember) -> None:
-        """Take a member in; the first one leads."""
+        """Add a member; the first one leads."""
         self.pending.discard(member.member_id)
         self.members[member.member_id] = member
         if member.instance_id is not None:
@@ -91,7 +91,7 @@ class Roster:
         self._count(member.protocols, 1)
 
     def remove(self, member: RosterMember) -> None:
-        """Forget a member; if it led, the one that has been here longest does now."""
+        """Remove a member; if it led, the oldest remaining member leads."""
         del self.members[member.member_id]
         if member.instance_id is not None:
             del self.static[member.instance_id]
@@ -101,7 +101,7 @@ class Roster:
         self._count(member.protocols, -1)
 
     def rename(self, member: RosterMember, new_id: str) -> None:
-        """Give a static member another id; whoever has the old one is fenced."""
+        """Give a static member another id; a client with the old id is fenced."""
         leads = self.leader == member.member_id
         self.remove(member)
         member.member_id = new_id
@@ -110,37 +110,37 @@ class Roster:
             self.leader = new_id
 
     def hold_join(self, member: RosterMember, request: MachineRequest) -> None:
-        """Let a member's JoinGroup wait."""
+        """Hold a member's JoinGroup."""
         self.joined += member.join is None
         member.join = request
 
     def release_join(self, member: RosterMember) -> MachineRequest | None:
-        """Return a member's JoinGroup, if one waits; it does so no longer."""
+        """Return a member's held JoinGroup, if any, and release it."""
         held, member.join = member.join, None
         self.joined -= held is not None
         return held
 
     def change_protocols(self, member: RosterMember, protocols: dict[str, bytes]) -> None:
-        """Let a member support these protocols from now on."""
+        """Replace the protocols that a member supports."""
         self._count(member.protocols, -1)
         member.protocols = protocols
         self._count(protocols, 1)
 
     def elect(self) -> bool:
-        """Have a leader that has joined; return whether there is one."""
+        """Choose a leader that has joined; return whether there is one."""
         if self.leader is not None and self.members[self.leader].join is None:
             joined = (key for key, member in self.members.items() if member.join is not None)
             self.leader = next(joined, self.leader)
         return self.leader is not None and self.members[self.leader].join is not None
 
     def supports_any(self, names: Iterable[str]) -> bool:
-        """Whether every member understands one of these protocols."""
+        """Return whether all members support one of these protocols."""
         return any(self._support[name] == len(self.members) for name in names)
 
     def choose_protocol(self) -> str:
-        """Return the protocol that all understand and most like best; the longest here break ties.
+        """Return the protocol that all members support and most prefer; older members break ties.
 
-        Each has one in common with the others: it could not have joined without.
+        Each member has one in common with the others; otherwise it could not have joined.
         """
         size = len(self.members)
         candidates = {name for name, count in self._support.items() if count == size}

@@ -1,10 +1,10 @@
-"""Who reads which partition: the assignors that a coordinator offers (KIP-848). Pure.
+"""The assignors that a coordinator offers (KIP-848), as pure functions.
 
-Both are given what everybody shall read by now, and change as little of it as they can.
+Both start from the current target assignment and change as little of it as possible.
 
-- `uniform` gives everybody as many partitions as can be, whatever their topics are.
-- `range` gives everybody neighbouring partitions of each topic, and the same ones of topics that
-  are alike, so that records with the same key meet in one member.
+- `uniform` balances the number of partitions per member, regardless of topics.
+- `range` assigns contiguous partitions of each topic. Topics with equal subscribers and partition
+  counts are split alike, so that records with the same key reach the same member.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from itertools import chain
 from typing import Final, NamedTuple, TypeAlias
 
 Place: TypeAlias = tuple[bytes, int]
-"""A topic's id and the number of a partition."""
+"""A topic id and a partition index."""
 Places: TypeAlias = frozenset[Place]
 
 
@@ -23,24 +23,24 @@ class AssignedMember(NamedTuple):
     """A member, as an assignor sees it."""
 
     topics: frozenset[bytes]
-    """The ids of what it wants to read."""
+    """The ids of the topics that the member subscribes to."""
     current: Places
-    """What it shall read by now; some of it may be gone, or not be wanted any more."""
+    """Its current target; it can contain partitions that are deleted or no longer subscribed to."""
 
 
 Assignor: TypeAlias = Callable[
     [Mapping[bytes, int], Mapping[str, AssignedMember]], dict[str, Places]
 ]
-"""Takes the partition count of each topic, and the members; says what each shall read."""
+"""Takes the partition count of each topic and the members; returns each member's assignment."""
 
 
 def uniform(
     topics: Mapping[bytes, int], members: Mapping[str, AssignedMember]
 ) -> dict[str, Places]:
-    """Give every partition to one of its topic's subscribers, all of whom get about as many.
+    """Assign every partition to a subscriber of its topic, with balanced counts.
 
-    No partition could go, directly or by others making room, from one member to another that has
-    fewer by two or more.
+    In the result no partition can move, directly or through other members, from one member to
+    another that has fewer by two or more.
     """
     hands = _Hands(topics, members)
     hands.keep()
@@ -50,7 +50,7 @@ def uniform(
 
 
 class _Hands:
-    """What each member holds while partitions are dealt."""
+    """The partitions that each member holds during the assignment."""
 
     def __init__(self, topics: Mapping[bytes, int], members: Mapping[str, AssignedMember]) -> None:
         self._counts = topics
@@ -60,19 +60,19 @@ class _Hands:
             if one.topics not in alike:
                 alike[one.topics] = sorted(one.topics & topics.keys())
         self._wanted = {member: alike[one.topics] for member, one in sorted(members.items())}
-        """What each wants; those who want the same share one list."""
+        """The topics each member subscribes to; members with equal subscriptions share one list."""
         self._held: dict[str, dict[bytes, list[int]]] = {member: {} for member in self._wanted}
         self._loads = dict.fromkeys(self._wanted, 0)
         self._holders: dict[bytes, dict[str, None]] = {topic: {} for topic in topics}
         self._free: dict[bytes, list[int]] = {}
 
     def places(self, member: str) -> list[Place]:
-        """Return what a member holds."""
+        """Return the partitions that a member holds."""
         held = self._held[member]
         return [(topic, partition) for topic, some in held.items() for partition in some]
 
     def keep(self) -> None:
-        """Let everybody keep what it has, as far as that is there and is wanted."""
+        """Keep current partitions that still exist and are still subscribed to."""
         taken: set[Place] = set()
         for member, wanted in self._wanted.items():
             known = set(wanted)
@@ -88,7 +88,10 @@ class _Hands:
                 self._free[topic] = free
 
     def deal(self) -> None:
-        """Give what nobody has to whoever has least; first what the fewest want."""
+        """Assign free partitions to the least loaded subscribers.
+
+        Topics with the fewest subscribers come first.
+        """
         shared = _by_subscribers(self._free, self._members)
         for names, topics in sorted(shared, key=lambda one: len(one[0])):
             pile = [(self._loads[member], member) for member in names]
@@ -97,14 +100,14 @@ class _Hands:
                 self._deal_topic(topic, pile)
 
     def _deal_topic(self, topic: bytes, pile: list[tuple[int, str]]) -> None:
-        """Deal from a heap of subscribers and what they have."""
+        """Assign a topic's free partitions, using a heap of subscribers by load."""
         for partition in self._free[topic]:
             member = pile[0][1]
             self._give(member, topic, partition)
             heapreplace(pile, (self._loads[member], member))
 
     def balance(self) -> None:
-        """Move single partitions towards those that have least, until nobody can get more."""
+        """Move single partitions to the least loaded members until the assignment is balanced."""
         settled: set[str] = set()
         while True:
             most = max(self._loads.values(), default=0)
@@ -114,12 +117,13 @@ class _Hands:
                 return
             member = min(poor, key=self._loads.__getitem__)
             if not self._bring_one(member, most):
-                # Whoever could pass something on to it has one more at most. Those who come later
-                # have no less than it, so they get nothing from there, and nothing changes there.
+                # All members that could pass a partition to this one hold at most one more. Members
+                # processed later hold no fewer partitions, so they take nothing from there, and
+                # nothing changes there.
                 settled.add(member)
 
     def _bring_one(self, poorest: str, most: int) -> bool:
-        """Bring one partition to a member from the richest that can pass one on to it."""
+        """Move one partition to a member from the most loaded one that can pass one on to it."""
         steps: dict[str, tuple[str, bytes]] = {poorest: ("", b"")}
         richest = poorest
         for member, topic, holder in self._routes(poorest):
@@ -134,7 +138,7 @@ class _Hands:
         return True
 
     def _routes(self, poorest: str) -> Iterator[tuple[str, bytes, str]]:
-        """Search, nearest first: a member, a topic that it wants, and one who has some of it."""
+        """Search breadth-first: a member, a topic it subscribes to, and a holder of that topic."""
         found, todo = {poorest}, [poorest]
         seen: set[bytes] = set()
         lists: set[int] = set()
@@ -163,7 +167,7 @@ class _Hands:
         self._loads[member] += 1
 
     def _take(self, member: str, topic: bytes) -> int:
-        """Take the partition that came last."""
+        """Take the partition that was added last."""
         held = self._held[member][topic]
         partition = held.pop()
         if not held:
@@ -174,10 +178,10 @@ class _Hands:
 
 
 def ranges(topics: Mapping[bytes, int], members: Mapping[str, AssignedMember]) -> dict[str, Places]:
-    """Give every subscriber of a topic a range of its partitions, all of them about as long.
+    """Assign to every subscriber of a topic a range of its partitions, with balanced lengths.
 
-    Topics with the same subscribers and as many partitions are cut alike. Members stay in the
-    order in which they stand, and new ones stand behind them.
+    Topics with the same subscribers and partition counts are split alike. Members keep their
+    current order, and new ones come last.
     """
     result: dict[str, set[Place]] = {member: set() for member in members}
     for names, some in _by_subscribers(topics, members):
@@ -193,7 +197,7 @@ def ranges(topics: Mapping[bytes, int], members: Mapping[str, AssignedMember]) -
 def _by_subscribers(
     topics: Iterable[bytes], members: Mapping[str, AssignedMember]
 ) -> list[tuple[list[str], list[bytes]]]:
-    """Gather topics that the same members want; members that want the same count as one here."""
+    """Group topics by their sets of subscribers; equal subscriptions are handled once."""
     alike: dict[frozenset[bytes], list[str]] = {}
     for name in sorted(members):
         alike.setdefault(members[name].topics, []).append(name)
@@ -213,17 +217,17 @@ def _by_subscribers(
 
 
 def _stand(current: Places, counts: Mapping[bytes, int]) -> float:
-    """Say where in these topics a member stands: from 0, or at 1 if it has nothing of them."""
+    """Return the relative position of a member in these topics: 0 to 1, and 1 if it has none."""
     stands = (number / counts[topic] for topic, number in current if topic in counts)
     return min(stands, default=1.0)
 
 
 def _cut(count: int, members: list[str]) -> list[tuple[str, range]]:
-    """Cut a topic into ranges; the first ones are longer by one if they must be."""
+    """Split a topic into ranges; the first ones are longer by one if necessary."""
     size, longer = divmod(count, len(members))
     starts = [index * size + min(index, longer) for index in range(len(members) + 1)]
     return [(member, range(starts[at], starts[at + 1])) for at, member in enumerate(members)]
 
 
 ASSIGNORS: Final[dict[str, Assignor]] = {"uniform": uniform, "range": ranges}
-"""By the names that members choose them by; the first is for those who do not choose."""
+"""The assignors by name; the first is the default."""

@@ -1,7 +1,7 @@
-"""What one event changes of a consumer group, written without the members that it leaves alone.
+"""Encodes the changes of one event to a consumer group, without the unchanged members.
 
-A group of 500 members takes some 500 steps to a new assignment. The whole group with each step
-would be 45 MB in the cluster log; the changes are 50 kB.
+A group of 500 members takes about 500 steps to a new assignment. Writing the whole group with each
+step would add 45 MB to the cluster log; the changes take 50 kB.
 """
 
 from __future__ import annotations
@@ -29,31 +29,31 @@ _VERSION: Final = 1
 
 
 class GroupChange(Message, versions=range(1, 2), flexible=1):
-    """A change of a `ConsumerGroupBody`; the version is that of the members in it."""
+    """A change of a `ConsumerGroupBody`; its version is that of the members in it."""
 
     epoch: i32
     target_epoch: i32
     assignor: str
     topics: list[KeptTopic] | None  # None: as before
     removed: list[MemberId]
-    members: list[KeptMember]  # new ones, and those that say something else of themselves
+    members: list[KeptMember]  # new ones, and those with changed parameters
     steps: list[KeptStep]
 
 
 class KeptStep(Message):
-    """A member of which only the holding and the target changed."""
+    """A member of which only the assignment and the target have changed."""
 
     member_id: MemberId
     epoch: i32
     previous_epoch: i32
     is_waiting: bool
-    assigned: list[KeptPlaces] | None  # None: as before, also below
+    assigned: list[KeptPlaces] | None  # None: unchanged, also below
     revoked: list[KeptPlaces] | None
     target: list[KeptPlaces] | None
 
 
 class _MemberState(NamedTuple):
-    """All that is kept of a member, quick to compare."""
+    """The persisted fields of a member, in a form that is fast to compare."""
 
     said: tuple[object, ...]
     holding: MemberHolding
@@ -70,7 +70,7 @@ class GroupParts(NamedTuple):
 
 
 class KeptState:
-    """What the cluster log has of a group; tells what is new."""
+    """The state of a group in the cluster log; computes changes against it."""
 
     __slots__ = ("_is_known", "_members", "_topics")
 
@@ -80,7 +80,7 @@ class KeptState:
         self._topics: Mapping[str, TopicInfo] = {}
 
     def note(self, parts: GroupParts) -> None:
-        """Take the group for kept as it is now."""
+        """Record the current state of the group as persisted."""
         self._is_known = True
         self._topics = dict(parts.topics)
         self._members = {
@@ -89,11 +89,11 @@ class KeptState:
         }
 
     def write_change(self, change: GroupChange, parts: GroupParts) -> bytes:
-        """Write what has changed since the last call; nothing if the whole must be kept first.
+        """Encode the changes since the last call; empty if the whole group must be written first.
 
         Args:
-            change: one that has all topics, and no members yet.
-            parts: the group as it is now.
+            change: contains all topics, and no members yet.
+            parts: the current group.
         """
         if not self._is_known:
             self.note(parts)
@@ -119,10 +119,10 @@ class KeptState:
 
 
 def merge(body: ConsumerGroupBody, changes: Iterable[bytes]) -> None:
-    """Bring a group up to date.
+    """Apply changes to a group.
 
     Raises:
-        Corrupt: the bytes are no changes of this group.
+        Corrupt: the bytes are not changes of this group.
     """
     members = {member.member_id: member for member in body.members}
     for change in map(_read, changes):
@@ -159,7 +159,7 @@ def _read(change: bytes) -> GroupChange:
 
 def _state(member: GroupMember, target: Places) -> _MemberState:
     terms = member.classic
-    # In their order, which says what the member prefers.
+    # Their order is the member's order of preference.
     speaks = terms and (terms.session_timeout_ms, *terms.protocols.items())
     said = (
         member.instance_id, member.rack_id, member.client_id, member.client_host,

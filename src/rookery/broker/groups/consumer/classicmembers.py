@@ -1,17 +1,17 @@
-"""Members of a consumer group that speak the classic protocol, as some do while a group migrates.
+"""Members of a consumer group that use the classic protocol while the group migrates.
 
-The coordinator assigns to them as to the others, and tells them by the means that they know:
+The coordinator assigns partitions to them as to the others, and uses the classic requests:
 
 | request    | what it does                                                                      |
 |------------|-----------------------------------------------------------------------------------|
-| JoinGroup  | says what the member wants and owns, takes the next step of its way (`mixedjoin`) |
-| SyncGroup  | gets what the member may own                                                      |
-| Heartbeat  | prolongs the session; REBALANCE_IN_PROGRESS if there is a step to be taken        |
-| LeaveGroup | leaves; a tool may send others away, too                                          |
+| JoinGroup  | sends the member's subscription and partitions, takes its next step (`mixedjoin`) |
+| SyncGroup  | returns the partitions that the member can own                                    |
+| Heartbeat  | extends the session; REBALANCE_IN_PROGRESS if the member must take a step         |
+| LeaveGroup | removes the member; tools can remove others, too                                  |
 
-A member's generation is its member epoch, and it is never told that it leads. Nothing is held: who
-has to wait for what others give up is told so by a later Heartbeat. Who does not join within its
-rebalance time-out when it is told to, or does not sync after it joined, is forgotten.
+A member's generation is its member epoch, and it is never made leader. No request is held: a member
+that waits for partitions of others learns by a later Heartbeat that they are free. A member is
+removed if it does not rejoin within its rebalance timeout, or does not sync after it joined.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def _heartbeat(
 
 
 def _has_next_step(group: ConsumerGroup, member: GroupMember) -> bool:
-    """Whether a member would get anywhere by joining again."""
+    """Return whether a member would make progress by joining again."""
     if member.epoch < group.epoch:
         return True
     return member.holding.is_waiting and group.is_next_free(member)
@@ -108,14 +108,14 @@ def _sync(group: ConsumerGroup, message: SyncGroupRequest, now_ms: int) -> SyncG
 def _part(
     group: ConsumerGroup, member: GroupMember, message: SyncGroupRequest, now_ms: int
 ) -> bytes:
-    """Return what a member may own, unless it has to join again first."""
+    """Return the member's assignment, unless it must rejoin first."""
     assert member.classic is not None  # noqa: S101 (`_speaker` saw to it)
     protocol = member.classic.protocol
     is_type = message.protocol_type in (None, CONSUMER)
     if not is_type or message.protocol_name not in (None, protocol):
         raise ApiError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
     if member.epoch < group.epoch and not member.holding.revoked:
-        # One that has to give something up must hear of it; it joins again by itself then.
+        # A member that must revoke partitions has to learn of it first; it then rejoins by itself.
         group.await_join(member, now_ms)
         raise ApiError(ErrorCode.REBALANCE_IN_PROGRESS)
     group.end_sync(member)
@@ -134,7 +134,7 @@ def _leave(group: ConsumerGroup, request: MachineRequest, message: LeaveGroupReq
 
 
 def _leave_one(group: ConsumerGroup, identity: MemberIdentity) -> MemberResponse:
-    """Remove one member, of either protocol; a tool may name a static one by its instance id."""
+    """Remove one member of either protocol; tools can name a static one by its instance id."""
     member_id, instance_id = identity.member_id, identity.group_instance_id
     if not member_id and instance_id is not None:
         member_id = group.static.get(instance_id, "")
@@ -150,7 +150,7 @@ def _leave_one(group: ConsumerGroup, identity: MemberIdentity) -> MemberResponse
 
 
 def _speaker(group: ConsumerGroup, member_id: str, instance_id: str | None) -> GroupMember:
-    """Return who it is, if it speaks the classic protocol."""
+    """Return the member if it uses the classic protocol."""
     member = group.identify(member_id, instance_id)
     if member.classic is None:
         raise ApiError(

@@ -1,4 +1,4 @@
-"""What classic consumers say inside JoinGroup and SyncGroup, as a consumer group goes by it."""
+"""Converts the embedded consumer protocol of JoinGroup and SyncGroup for consumer groups."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from rookery.wire.protocols.consumer import (
 )
 
 CONSUMER: Final = "consumer"
-"""The protocol type of groups that share partitions."""
+"""The protocol type of groups that distribute partitions."""
 
 
 def places_of(parts: list[AssignedTopic], topics: TopicLookup) -> Places:
-    """Return partitions by their topics' ids, without topics that are gone."""
+    """Return partitions by topic id, without deleted topics."""
     known = ((topics.find(part.topic), part.partitions) for part in parts)
     return frozenset(
         (topic.id, partition)
@@ -30,16 +30,16 @@ def places_of(parts: list[AssignedTopic], topics: TopicLookup) -> Places:
 
 
 def assigned_places(assignment: bytes, topics: TopicLookup) -> Places:
-    """Return what a classic assignment gives to its member.
+    """Return the partitions in a classic assignment.
 
     Raises:
-        ProtocolError: the bytes are no assignment.
+        ProtocolError: the bytes are not an assignment.
     """
     return places_of(read_assignment(assignment).assigned_partitions, topics)
 
 
 def assignment_bytes(parts: dict[str, list[int]], metadata: bytes) -> bytes:
-    """Return an assignment of partitions by topic name, in the version of a member's metadata."""
+    """Encode an assignment by topic name, in the version of a member's metadata."""
     assignment = ConsumerProtocolAssignment(
         assigned_partitions=[
             AssignedTopic(topic=name, partitions=partitions) for name, partitions in parts.items()

@@ -1,8 +1,8 @@
-"""A consumer group's members, epochs and assignment (KIP-848), and what follows from changes.
+"""A consumer group's members, epochs and assignment (KIP-848), and the effects of changes.
 
     change ──► epoch + 1 ──► target assignment of that epoch ──► each member goes there by itself
 
-This is the clockwork under `consumer.py`, where the law stands.
+This is the implementation under `consumer.py`, which documents the rules.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from rookery.broker.groups.consumer.subscriptions import Subscriptions
 from rookery.broker.groups.settings import ClassicSettings, ConsumerSettings
 from rookery.errors import ApiError, ErrorCode
 
-# What is awaited of a member, as the first word of the deadline's key.
+# The kinds of deadlines, used as the first word of a deadline's key.
 _SESSION: Final = "session"
 _REVOCATION: Final = "revocation"
 _JOIN: Final = "join"
@@ -51,7 +51,7 @@ class ConsumerGroup:
         self.group_id = group_id
         self.settings = settings
         self.classic = classic or ClassicSettings()
-        """What members must keep to that speak the classic protocol."""
+        """The limits for members that use the classic protocol."""
         self.epoch = epoch
         self.target_epoch = epoch
         self.assignor = next(iter(ASSIGNORS))
@@ -62,16 +62,16 @@ class ConsumerGroup:
         self.subscriptions = Subscriptions()
         self.deadlines: Deadlines[str] = Deadlines()
         self.is_dirty = False
-        """Whether something must be kept before anybody is told of it."""
+        """Whether a change must be persisted before any response is sent."""
         self._owners: dict[Place, str] = {}
-        """Whose each partition is that is not free."""
+        """The owner of each partition that is not free."""
         self._kept = KeptState()
 
     def restore(self, body: bytes, changes: Iterable[bytes], now_ms: int) -> None:
-        """Be the group that was kept; every member gets its full time.
+        """Load the persisted group; all timeouts of its members start again.
 
         Raises:
-            Corrupt: the body, or what changed since, is none of a consumer group.
+            Corrupt: the body or one of the changes is not that of a consumer group.
         """
         kept = read_body(body)
         merge(kept, changes)
@@ -90,7 +90,7 @@ class ConsumerGroup:
         self._kept.note(self._parts())
 
     def take_change(self) -> bytes:
-        """Return what has changed since it was kept; empty if it must be kept as a whole."""
+        """Return the changes since the last persist; empty if the whole group must be persisted."""
         change = GroupChange(
             epoch=self.epoch,
             target_epoch=self.target_epoch,
@@ -112,7 +112,7 @@ class ConsumerGroup:
         ]
 
     def body(self) -> bytes:
-        """Return what is kept."""
+        """Return the encoded state of the group."""
         return write_body(
             ConsumerGroupBody(
                 group_id=self.group_id,
@@ -131,39 +131,39 @@ class ConsumerGroup:
 
     @property
     def classic_members(self) -> list[GroupMember]:
-        """The members that speak the classic protocol."""
+        """The members that use the classic protocol."""
         return [member for member in self.members.values() if member.classic is not None]
 
     @property
     def is_classic(self) -> bool:
-        """Whether it has members, and all of them speak the classic protocol."""
+        """Whether it has members, and all of them use the classic protocol."""
         return bool(self.members) and all(one.classic for one in self.members.values())
 
     @property
     def topic_ids(self) -> dict[str, bytes]:
-        """The ids of the topics that members read, by name."""
+        """The ids of the topics that members subscribe to, by name."""
         return {name: topic.id for name, topic in self.subscriptions.topics.items()}
 
     def add(self, member: GroupMember) -> None:
-        """Take in a new member."""
+        """Add a new member."""
         self.seat(member)
         self.begin_epoch()
 
     def seat(self, member: GroupMember) -> None:
-        """Have a member, and what it holds; what the group makes of it is the caller's business."""
+        """Register a member with its partitions; the caller handles the consequences."""
         self.members[member.member_id] = member
         if member.instance_id is not None:
             self.static[member.instance_id] = member.member_id
         self._owners.update(dict.fromkeys(member.holding.all_places, member.member_id))
 
     def remove(self, member: GroupMember) -> None:
-        """Forget a member; what it had is free, and the others get it."""
+        """Remove a member; its partitions become free and are assigned to others."""
         self._unseat(member)
         self.target.pop(member.member_id, None)
         self.begin_epoch()
 
     def replace(self, member: GroupMember, successor: GroupMember) -> None:
-        """Let another member have the place of one that is away, and what was kept for it."""
+        """Replace an absent member by another one, which inherits its target."""
         self._unseat(member)
         self.seat(successor)
         self.target[successor.member_id] = self.target.pop(member.member_id, NONE)
@@ -181,7 +181,7 @@ class ConsumerGroup:
             self.deadlines.cancel(_key(what, member))
 
     def identify(self, member_id: str, instance_id: str | None) -> GroupMember:
-        """Return who it is, by its id and its instance id.
+        """Return the member with this id and instance id.
 
         Raises:
             ApiError: FENCED_INSTANCE_ID or UNKNOWN_MEMBER_ID.
@@ -201,39 +201,39 @@ class ConsumerGroup:
         return member
 
     def send_away(self, member: GroupMember) -> None:
-        """Let a static member be away: it owns nothing, but nobody else gets what it shall own."""
+        """Mark a static member as absent: it owns nothing, but its target stays reserved."""
         self._release(member.holding.all_places)
         self.deadlines.cancel(_key(_REVOCATION, member))
         member.go_away()
         self.is_dirty = True
 
     def touch(self, member: GroupMember, now_ms: int) -> None:
-        """Give a member a full session time-out."""
+        """Restart a member's session timeout."""
         terms = member.classic or self.settings
         self.deadlines.set(_key(_SESSION, member), now_ms + terms.session_timeout_ms)
 
     def await_join(self, member: GroupMember, now_ms: int) -> None:
-        """Have a classic member join again, which has been told to."""
+        """Start the timeout in which a classic member must rejoin."""
         key = _key(_JOIN, member)
         if key not in self.deadlines:
             self.deadlines.set(key, now_ms + member.rebalance_timeout_ms)
 
     def await_sync(self, member: GroupMember, now_ms: int) -> None:
-        """Have a classic member that joined come for what it may own."""
+        """Start the timeout in which a classic member that joined must sync."""
         self.deadlines.cancel(_key(_JOIN, member))
         self.deadlines.set(_key(_SYNC, member), now_ms + member.rebalance_timeout_ms)
 
     def end_sync(self, member: GroupMember) -> None:
-        """Await no SyncGroup of a member any more."""
+        """Stop waiting for a member's SyncGroup."""
         self.deadlines.cancel(_key(_SYNC, member))
 
     def end_classic(self, member: GroupMember) -> None:
-        """Await nothing any more that only a classic member does."""
+        """Cancel the deadlines that only classic members have."""
         self.deadlines.cancel(_key(_JOIN, member))
         self.deadlines.cancel(_key(_SYNC, member))
 
     def expire(self, now_ms: int) -> None:
-        """Forget members that are silent, or do not do what the others wait for."""
+        """Remove members whose session or another deadline has expired."""
         for key in self.deadlines.take(now_ms):
             member = self.members.get(key.partition(" ")[2])
             if member is not None:
@@ -242,13 +242,13 @@ class ConsumerGroup:
     # -- assignment --------------------------------------------------------------------------
 
     def begin_epoch(self) -> None:
-        """Begin a new epoch, unless one has begun that no member has been told of."""
+        """Begin a new epoch, unless the current one has no target assignment yet."""
         if self.epoch == self.target_epoch:
             self.epoch += 1
         self.is_dirty = True
 
     def refresh(self, topics: TopicLookup, *, is_changed: bool) -> None:
-        """Look at the cluster's topics and the members' subscriptions; assign if need be."""
+        """Check the cluster's topics and the members' subscriptions; reassign if necessary."""
         if is_changed or not self.subscriptions.is_current(topics):
             is_changed |= self.subscriptions.refresh(self.members.values(), topics)
             if is_changed:
@@ -270,13 +270,13 @@ class ConsumerGroup:
         self.is_dirty = True
 
     def _chosen_assignor(self) -> str:
-        """Return what most members choose; the first assignor, if nobody does."""
+        """Return the assignor that most members choose, or the default one."""
         votes = Counter(one.assignor for one in self.members.values() if one.assignor in ASSIGNORS)
         default = next(iter(ASSIGNORS))
         return max(ASSIGNORS, key=lambda name: (votes[name], name == default))
 
     def reconcile(self, member: GroupMember, owned: Places | None, now_ms: int) -> bool:
-        """Let a member take its next step; return whether what it may own changed."""
+        """Take a member's next step; return whether its assignment changed."""
         before = member.holding
         key = member.member_id
         target = MemberTarget(self.target_epoch, self.target.get(key, NONE))
@@ -294,17 +294,17 @@ class ConsumerGroup:
         return after.assigned != before.assigned
 
     def is_settled(self, member: GroupMember) -> bool:
-        """Whether a member has all that it shall have."""
+        """Return whether a member has reached its target."""
         has_all = not member.holding.revoked and not member.holding.is_waiting
         return member.epoch == self.epoch == self.target_epoch and has_all
 
     def is_next_free(self, member: GroupMember) -> bool:
-        """Whether a member that waits for partitions could have all of them now."""
+        """Return whether all partitions that a member waits for are free now."""
         wanted = self.target.get(member.member_id, NONE) - member.holding.assigned
         return not any(place in self._owners for place in wanted)
 
     def unsettled(self) -> Iterator[GroupMember]:
-        """Return the members that are not where they shall be; those who are away do not count."""
+        """Return the members that have not reached their target, without absent ones."""
         return (
             one for one in self.members.values() if one.epoch != AWAY and not self.is_settled(one)
         )

@@ -1,4 +1,4 @@
-"""A ConsumerGroupHeartbeat by itself: what it says, and whether any member may say so."""
+"""Validation of ConsumerGroupHeartbeat requests, independent of the group's state."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _CLIENT_MAKES_ID_SINCE: Final = 1
 
 
 def check(message: ConsumerGroupHeartbeatRequest, version: int) -> None:
-    """Refuse what no member may say.
+    """Refuse a request that is invalid for any member.
 
     Raises:
         ApiError: INVALID_REQUEST or UNSUPPORTED_ASSIGNOR.
@@ -46,12 +46,12 @@ def _check_join(message: ConsumerGroupHeartbeatRequest) -> None:
 
 
 def invalid(text: str) -> ApiError:
-    """Say what is wrong with a request."""
+    """Return the error for an invalid request."""
     return ApiError(ErrorCode.INVALID_REQUEST, text)
 
 
 def is_full(message: ConsumerGroupHeartbeatRequest) -> bool:
-    """Whether a member says everything, as it does when it has missed an answer."""
+    """Return whether all fields are set, as they are after a member has missed a response."""
     names, regex = message.subscribed_topic_names, message.subscribed_topic_regex
     has_subscription = names is not None or regex is not None
     has_rest = message.rebalance_timeout_ms >= 0 and message.topic_partitions is not None
@@ -59,7 +59,7 @@ def is_full(message: ConsumerGroupHeartbeatRequest) -> bool:
 
 
 def owned(message: ConsumerGroupHeartbeatRequest) -> Places | None:
-    """Return what a member says it owns; None if it says nothing."""
+    """Return the partitions that a member reports as owned; None if the field is not set."""
     if message.topic_partitions is None:
         return None
     return frozenset(

@@ -1,7 +1,7 @@
 """The consumer group protocol (KIP-848) as a pure state machine: the coordinator assigns.
 
-Every change (a member, a subscription, a topic) makes a new group epoch and a target assignment.
-Members go there one by one, each by its own heartbeats, and nobody stops for the others:
+Every change (a member, a subscription, a topic) creates a new group epoch and a target assignment.
+Each member moves to the target independently, by its own heartbeats, without stopping the others:
 
     Empty ──join──► Assigning ──target──► Reconciling ──all are there──► Stable
       ▲                 ▲ (with the next heartbeat)  │                     │
@@ -9,29 +9,29 @@ Members go there one by one, each by its own heartbeats, and nobody stops for th
 
 | heartbeat's epoch | what it does                                                               |
 |-------------------|----------------------------------------------------------------------------|
-| 0                 | joins; of a member that is here: it begins anew, owning nothing            |
-| the member's      | prolongs the session; says what changed; takes the next step of its way    |
-| the one before    | the same, if it owns nothing that it may not: our last answer was lost     |
+| 0                 | joins; an existing member starts again without partitions                  |
+| the member's      | extends the session; reports changes; takes the member's next step         |
+| the one before    | the same, if it owns only allowed partitions: our last response was lost   |
 | any other         | FENCED_MEMBER_EPOCH: it must give up everything and join again             |
 | -1                | leaves                                                                     |
-| -2                | a static member leaves for a while: nobody gets what was meant for it until |
-|                   | its session ends, or another one comes with its instance id                |
+| -2                | a static member leaves temporarily: its partitions stay reserved until its |
+|                   | session ends, or another member joins with its instance id                 |
 
-A partition is given to its next owner only after the last one said that it does not own it any
-more. One that does not say so within its rebalance time-out is forgotten, and fenced.
+A partition is assigned to its next owner only after the last owner has reported that it no longer
+owns it. A member that does not report this within its rebalance timeout is removed and fenced.
 
-Members that speak the classic protocol are in it while a group migrates (`classicmembers`).
+A migrating group can contain members that use the classic protocol (`classicmembers`).
 
-What a member may own is told until it says that it owns it: answers can be lost, and librdkafka
-then asks again as if it had had one.
+An assignment is repeated until the member reports that it owns it: responses can be lost, and
+librdkafka then asks again as if it had received one.
 
-Kept before anything is answered: whatever an answer is based on. A heartbeat that changes nothing
-is answered at once, after a look at the group's topics.
+All state that a response is based on is persisted before the response is sent. A heartbeat that
+changes nothing is answered immediately, after a check of the group's topics.
 
-Where Kafka differs: it tells an assignment once; it refuses epoch 0 of a member that is further
-along until that is forgotten; it keeps the partitions of a static member that is away even when
-they are meant for others by now; it matches regular expressions later, and only now and then; it
-has those who wait for partitions ask no sooner than the others.
+Differences from Kafka: Kafka sends an assignment once. It refuses epoch 0 of a member with a later
+epoch until that member is removed. It reserves the partitions of an absent static member even if
+the target gives them to others. It evaluates regular expressions later and only periodically. It
+does not shorten the heartbeat interval of members that wait for partitions.
 """
 
 from __future__ import annotations
@@ -67,22 +67,22 @@ from rookery.wire.messages.consumer_group_heartbeat import (
 )
 
 _TELLINGS: Final = 10
-"""How often a member is told what it may own, at most, until it says that it does."""
+"""The maximum number of times an assignment is repeated until the member reports it."""
 MEMBER_EPOCH_SINCE: Final = 9
-"""The version of OffsetCommit that knows of member epochs."""
+"""The first version of OffsetCommit with member epochs."""
 
 
 class ConsumerMemberDescription(NamedTuple):
-    """A member as ConsumerGroupDescribe shows it."""
+    """A member as reported by ConsumerGroupDescribe."""
 
     member: GroupMember
     assigned: dict[str, list[int]]
-    """Partitions by topic name; also those that it must give up, and has not yet."""
+    """Partitions by topic name, including those that it must revoke but has not revoked yet."""
     target: dict[str, list[int]]
 
 
 class ConsumerDescription(NamedTuple):
-    """A group as ConsumerGroupDescribe shows it."""
+    """A group as reported by ConsumerGroupDescribe."""
 
     state: str
     epoch: int
@@ -110,7 +110,7 @@ class Consumer:
         epoch: int = 0,
         classic: ClassicSettings | None = None,
     ) -> Consumer:
-        """Return a group without members; its epochs come after the one given."""
+        """Return a group without members; its epochs start after the given one."""
         return cls(ConsumerGroup(group_id, settings, epoch, classic))
 
     @classmethod
@@ -123,10 +123,10 @@ class Consumer:
         classic: ClassicSettings | None = None,
         changes: Iterable[bytes] = (),
     ) -> Consumer:
-        """Return a group as its last coordinator kept it; every member gets its full time.
+        """Return a group from its persisted state; all timeouts of its members start again.
 
         Raises:
-            Corrupt: the body, or what changed since, is none of a consumer group.
+            Corrupt: the body or one of the changes is not that of a consumer group.
         """
         group = ConsumerGroup(group_id, settings, classic=classic)
         group.restore(body, changes, now_ms)
@@ -134,7 +134,7 @@ class Consumer:
 
     @property
     def state_name(self) -> str:
-        """The group's state in Kafka's words."""
+        """The group's state under Kafka's name."""
         group = self._group
         if not group.members:
             return "Empty"
@@ -144,7 +144,7 @@ class Consumer:
 
     @property
     def deadline_ms(self) -> int | None:
-        """When a `Tick` is wanted: nothing is due before; None while nothing is awaited."""
+        """The time of the next `Tick`; None if no tick is needed."""
         return self._group.deadlines.next_ms
 
     @property
@@ -159,11 +159,11 @@ class Consumer:
 
     @property
     def group(self) -> ConsumerGroup:
-        """The group under the law, for its migration."""
+        """The underlying group, for its migration."""
         return self._group
 
     def on(self, event: Event, now_ms: int) -> list[Effect]:
-        """Take an event; return what is to be done, in this order."""
+        """Process an event; return its effects, in order."""
         replies: list[Effect] = []
         match event:
             case MachineRequest():
@@ -186,9 +186,9 @@ class Consumer:
         is_transactional: bool = False,
         version: int = MEMBER_EPOCH_SINCE,
     ) -> ErrorCode:
-        """Say whether a member may commit offsets; -1 and "" are a client without membership.
+        """Check whether a member can commit offsets; -1 and "" are a client without membership.
 
-        Clients of older versions do not say in a transaction who they are.
+        Older clients send no member id in a transaction.
         """
         is_anonymous = generation < 0 and not member_id and instance_id is None
         if is_anonymous and (is_transactional or self.is_empty):
@@ -202,21 +202,21 @@ class Consumer:
         return _check_epoch(member, generation)
 
     def check_fetch(self, member_id: str | None, epoch: int) -> ErrorCode:
-        """Say whether a member may see offsets; None and -1 are a client without membership."""
+        """Check whether a member can read offsets; None and -1 are a client without membership."""
         if member_id is None and epoch < 0:
             return ErrorCode.NONE
         member = self._group.members.get(member_id or "")
         return ErrorCode.UNKNOWN_MEMBER_ID if member is None else _check_epoch(member, epoch)
 
     def subscribes(self, topic: str) -> bool:
-        """Whether a member reads the topic: its offsets are in use."""
+        """Return whether a member subscribes to the topic, so that its offsets are in use."""
         group = self._group
         return topic in group.subscriptions.topics and any(
             topic in group.subscriptions.names_of(member) for member in group.members.values()
         )
 
     def description(self) -> ConsumerDescription:
-        """Return what ConsumerGroupDescribe shows."""
+        """Return the description for ConsumerGroupDescribe."""
         group = self._group
         ids = group.topic_ids
         members = [
@@ -279,7 +279,7 @@ class Consumer:
     def _is_idle(
         self, request: MachineRequest, message: ConsumerGroupHeartbeatRequest, member: GroupMember
     ) -> bool:
-        """Whether nothing can come of a heartbeat: nothing is new, and nothing is under way."""
+        """Return whether a heartbeat has no effect: it changes nothing, and no step is pending."""
         says_nothing = (
             message.topic_partitions is None
             and message.subscribed_topic_names is None
@@ -312,17 +312,17 @@ class Consumer:
             assignment=None if assigned is None else _assignment(assigned),
         )
 
-    # -- who is it? --------------------------------------------------------------------------
+    # -- identification of members -------------------------------------------------------------
 
     def _join(self, request: MachineRequest, message: ConsumerGroupHeartbeatRequest) -> GroupMember:
-        """Return a member that comes, or comes again."""
+        """Return a new or rejoining member."""
         group = self._group
         member_id = message.member_id or request.new_member_id
         if message.instance_id is not None and message.instance_id in group.static:
             return self._rejoin_static(message, member_id)
         member = group.members.get(member_id)
         if member is not None and member.previous_epoch == JOINING and owned(message) == NONE:
-            return member  # it has not heard our last answer
+            return member  # it did not receive our last response
         if member is not None:
             group.remove(member)
         elif len(group.members) >= group.settings.max_size:
@@ -335,11 +335,11 @@ class Consumer:
         return member
 
     def _rejoin_static(self, message: ConsumerGroupHeartbeatRequest, member_id: str) -> GroupMember:
-        """Return a static member that is back, maybe under another id."""
+        """Return a static member that has come back, possibly under another id."""
         group = self._group
         holder = group.members[group.static[message.instance_id or ""]]
         if holder.member_id == member_id and holder.epoch != AWAY:
-            # The same process: our last answer was lost, or it begins anew and owns nothing.
+            # The same process: our last response was lost, or it starts again without partitions.
             group.send_away(holder)
         if holder.epoch != AWAY and holder.classic is None:
             raise ApiError(
@@ -353,7 +353,7 @@ class Consumer:
         return successor
 
     def _known(self, message: ConsumerGroupHeartbeatRequest) -> GroupMember:
-        """Return a member that says the right epoch.
+        """Return the member if its epoch is valid.
 
         Raises:
             ApiError: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID or FENCED_MEMBER_EPOCH.
@@ -386,7 +386,7 @@ class Consumer:
     def _check_subscription(
         self, request: MachineRequest, message: ConsumerGroupHeartbeatRequest
     ) -> None:
-        """Refuse an expression that is none, and more than can be kept."""
+        """Refuse an invalid regular expression, and subscriptions that exceed the size limit."""
         group = self._group
         names, regex = message.subscribed_topic_names, message.subscribed_topic_regex
         if names is not None:
@@ -411,7 +411,7 @@ def _assignment(places: Places) -> Assignment:
 
 
 def _check_epoch(member: GroupMember, epoch: int) -> ErrorCode:
-    """Say whether a member is in the epoch it believes in."""
+    """Check that the epoch is the member's current one."""
     if epoch == member.epoch:
         return ErrorCode.NONE
     is_classic = member.classic is not None

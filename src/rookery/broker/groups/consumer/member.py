@@ -1,4 +1,4 @@
-"""A member of a consumer group (KIP-848): what it wants and what it has."""
+"""A member of a consumer group (KIP-848): its subscription and its partitions."""
 
 from __future__ import annotations
 
@@ -12,30 +12,30 @@ from rookery.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbea
 JOINING: Final = 0
 LEAVING: Final = -1
 AWAY: Final = -2
-"""The epoch of a static member that left and will be back."""
+"""The epoch of a static member that has left temporarily."""
 
 
 @dataclass(frozen=True, slots=True)
 class ClassicTerms:
-    """On what terms a member joined that speaks the classic protocol."""
+    """The parameters with which a classic-protocol member joined."""
 
     session_timeout_ms: int
     protocols: dict[str, bytes]
-    """What each of its assignors must know of the member, the favourite first."""
+    """The member's metadata for each of its assignors, the preferred one first."""
 
     @property
     def protocol(self) -> str:
-        """The protocol that it is told the group goes by: its favourite."""
+        """The protocol that is reported to the member: its preferred one."""
         return next(iter(self.protocols))
 
     @property
     def size_bytes(self) -> int:
-        """What its metadata takes where the group is kept."""
+        """The size of its metadata in the persisted group."""
         return sum(len(name) + len(metadata) for name, metadata in self.protocols.items())
 
 
 class ClassicSubscription(NamedTuple):
-    """What a member that speaks the classic protocol wants."""
+    """The subscription of a member that uses the classic protocol."""
 
     names: frozenset[str]
     rack_id: str | None
@@ -53,36 +53,37 @@ class GroupMember:
     client_host: str = ""
     rebalance_timeout_ms: int = 0
     names: frozenset[str] = frozenset()
-    """Topics that it subscribes to by name …"""
+    """The topics that it subscribes to by name …"""
     regex: str = ""
     """… and by a regular expression; empty for none."""
     assignor: str | None = None
     holding: MemberHolding = field(default=MemberHolding(JOINING))
     previous_epoch: int = LEAVING
-    """The epoch before: an answer may be lost, and then the member does not know the new one."""
+    """The previous epoch: if a response is lost, the member does not know the new one."""
     classic: ClassicTerms | None = None
-    """Set while it speaks the classic protocol."""
+    """Set while it uses the classic protocol."""
     tellings: int = field(default=1, compare=False)
-    """Answers that still tell what it may own, unless it says that it does: one may be lost, and
-    not every client asks again. A new coordinator does not know what was heard, and tells it."""
+    """The number of responses that still repeat the assignment until the member reports it: a
+    response can be lost, and not every client asks again. A new coordinator does not know which
+    responses arrived, so it repeats the assignment."""
 
     @property
     def epoch(self) -> int:
-        """The group's epoch that it has come to."""
+        """The group epoch that it has reached."""
         return self.holding.epoch
 
     def hold(self, holding: MemberHolding) -> None:
-        """Have something else."""
+        """Replace the member's partitions and epoch."""
         if holding.epoch != self.holding.epoch:
             self.previous_epoch = self.holding.epoch
         self.holding = holding
 
     def go_away(self) -> None:
-        """Own nothing until it is back; what it shall have is kept for it."""
+        """Own nothing until it is back; its target stays reserved."""
         self.holding, self.previous_epoch, self.classic = MemberHolding(AWAY), AWAY, None
 
     def update(self, request: MachineRequest, message: ConsumerGroupHeartbeatRequest) -> bool:
-        """Take over what a heartbeat says anew; return whether anything changed."""
+        """Apply the changes in a heartbeat; return whether anything changed."""
         before = self._described()
         self.classic = None
         self.client_id, self.client_host = request.client_id, request.client_host
@@ -103,7 +104,7 @@ class GroupMember:
     def update_classic(
         self, request: MachineRequest, wants: ClassicSubscription, terms: ClassicTerms
     ) -> bool:
-        """Take over what a JoinGroup says; return whether anything changed."""
+        """Apply a JoinGroup; return whether anything changed."""
         before = self._described()
         self.client_id, self.client_host = request.client_id, request.client_host
         self.rebalance_timeout_ms = wants.rebalance_timeout_ms
@@ -114,19 +115,19 @@ class GroupMember:
 
     @property
     def subscription(self) -> tuple[frozenset[str], str, str | None]:
-        """What decides on the group's assignment."""
+        """The fields that influence the group's assignment."""
         return self.names, self.regex, self.assignor
 
     def _described(self) -> tuple[object, ...]:
         who = self.instance_id, self.rack_id, self.client_id, self.client_host
         terms = self.classic
-        # In their order, which says what the member likes best.
+        # Their order is the member's order of preference.
         protocols = None if terms is None else list(terms.protocols.items())
         speaks = None if terms is None else terms.session_timeout_ms, protocols
         return *who, self.rebalance_timeout_ms, self.subscription, speaks
 
     def succeed(self, member_id: str) -> GroupMember:
-        """Return a static member that takes this one's place under another id."""
+        """Return a static member that replaces this one under another id."""
         return GroupMember(
             member_id=member_id,
             instance_id=self.instance_id,

@@ -1,7 +1,7 @@
-"""JoinGroup to a consumer group: how a member comes in that speaks the classic protocol.
+"""JoinGroup for consumer groups: admits members that use the classic protocol.
 
-Nobody waits for the others here: a JoinGroup is for a classic member what a heartbeat is for the
-others, and is answered at once.
+No request is held here. For a classic member a JoinGroup has the role of a heartbeat, and it is
+answered immediately.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ _ID_FIRST_SINCE: Final = 4
 def join(
     group: ConsumerGroup, request: MachineRequest, message: JoinGroupRequest, now_ms: int
 ) -> JoinGroupResponse:
-    """Let a member come, or come again, and take its next step.
+    """Admit a new or rejoining member, and take its next step.
 
     Raises:
-        ApiError: it may not.
+        ApiError: the member is refused.
     """
     terms = ClassicTerms(
         message.session_timeout_ms,
@@ -53,7 +53,7 @@ def join(
 
 
 def _check(group: ConsumerGroup, message: JoinGroupRequest, terms: ClassicTerms) -> None:
-    """Refuse what nobody may join with."""
+    """Refuse a request that is invalid for any member."""
     bounds = group.classic
     session_ms = message.session_timeout_ms
     if not bounds.min_session_timeout_ms <= session_ms <= bounds.max_session_timeout_ms:
@@ -80,19 +80,19 @@ def _check(group: ConsumerGroup, message: JoinGroupRequest, terms: ClassicTerms)
 
 
 def _is_known(group: ConsumerGroup, message: JoinGroupRequest) -> bool:
-    """Whether the member is in the group already, if only as another it takes the place of."""
+    """Return whether the member is already in the group or replaces one that is."""
     return message.member_id in group.members or message.group_instance_id in group.static
 
 
 def _is(member: GroupMember, message: JoinGroupRequest) -> bool:
-    """Whether a member is the one that joins, or is replaced by it."""
+    """Return whether the member is the one that joins or is replaced by it."""
     instance_id = message.group_instance_id
     is_instance = instance_id is not None and instance_id == member.instance_id
     return is_instance or member.member_id == message.member_id
 
 
 def _is_understood(terms: ClassicTerms, others: list[GroupMember]) -> bool:
-    """Whether all classic members share one of the protocols: one of them may have to lead yet."""
+    """Return whether all classic members share a protocol, as a later downgrade requires."""
     return any(
         all(one.classic is not None and name in one.classic.protocols for one in others)
         for name in terms.protocols
@@ -100,7 +100,7 @@ def _is_understood(terms: ClassicTerms, others: list[GroupMember]) -> bool:
 
 
 def _read(terms: ClassicTerms) -> ConsumerProtocolSubscription:
-    """Read what a member wants; its protocols all say the same of that."""
+    """Decode a member's subscription; it is the same in all its protocols."""
     try:
         return read_subscription(terms.protocols[terms.protocol])
     except ProtocolError as error:
@@ -111,7 +111,7 @@ def _read(terms: ClassicTerms) -> ConsumerProtocolSubscription:
 def _find_or_add(
     group: ConsumerGroup, request: MachineRequest, message: JoinGroupRequest
 ) -> GroupMember:
-    """Return the member that joins: one that is here, another's successor, or a new one."""
+    """Return the joining member: an existing one, the successor of one, or a new one."""
     member_id, instance_id = message.member_id, message.group_instance_id
     holder = group.static.get(instance_id) if instance_id is not None else None
     if not member_id and holder is not None:
@@ -133,7 +133,7 @@ def _update(
     terms: ClassicTerms,
     subscription: ConsumerProtocolSubscription,
 ) -> None:
-    """Let a member be what it says now, and the group's assignment be up to date."""
+    """Update a member from its request, and update the group's assignment."""
     message = request.message
     assert isinstance(message, JoinGroupRequest)  # noqa: S101 (for mypy)
     has_timeout = request.version > 0 and message.rebalance_timeout_ms >= 0

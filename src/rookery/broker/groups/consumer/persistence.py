@@ -1,4 +1,4 @@
-"""What is kept of a consumer group (KIP-848): all that a member was told, or is going by."""
+"""The persisted state of a consumer group (KIP-848): everything that members depend on."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from rookery.wire.protocols import prefixed
 
 
 class ConsumerGroupBody(Message, versions=range(2), flexible=0):
-    """A consumer group at the last moment that counts.
+    """The last persisted state of a consumer group.
 
     Versions:
         1 has members that speak the classic protocol.
@@ -32,12 +32,12 @@ class ConsumerGroupBody(Message, versions=range(2), flexible=0):
     epoch: i32
     target_epoch: i32
     assignor: str
-    topics: list[KeptTopic]  # as the target assignment goes by them
+    topics: list[KeptTopic]  # as used by the target assignment
     members: list[KeptMember]
 
 
 class KeptTopic(Message):
-    """A topic that somebody reads."""
+    """A topic that a member subscribes to."""
 
     topic_id: TopicId
     name: TopicName
@@ -45,7 +45,7 @@ class KeptTopic(Message):
 
 
 class KeptMember(Message):
-    """One member, with what it asked for, what it has and what it shall have."""
+    """One member, with its subscription, its assignment and its target."""
 
     member_id: MemberId
     instance_id: str | None
@@ -66,14 +66,14 @@ class KeptMember(Message):
 
 
 class KeptTerms(Message):
-    """On what terms a member joined that speaks the classic protocol."""
+    """The parameters with which a classic-protocol member joined."""
 
     session_timeout_ms: i32
     protocols: list[KeptProtocol]
 
 
 class KeptProtocol(Message):
-    """An assignor that a classic member understands, and what it must know of the member."""
+    """An assignor that a classic member supports, and the member's metadata for it."""
 
     name: str
     metadata: bytes
@@ -87,16 +87,16 @@ class KeptPlaces(Message):
 
 
 def write_body(group: ConsumerGroupBody) -> bytes:
-    """Write a group, version first: the oldest that can say it, for brokers that are older."""
+    """Encode a group in the oldest version that can represent it, for older brokers."""
     is_mixed = any(member.classic is not None for member in group.members)
     return prefixed.write(group, 1 if is_mixed else 0)
 
 
 def read_body(body: bytes) -> ConsumerGroupBody:
-    """Read a group.
+    """Decode a group.
 
     Raises:
-        Corrupt: the bytes are no group, or one of a version newer than ours.
+        Corrupt: the bytes are not a group, or the version is newer than ours.
     """
     try:
         group, _ = prefixed.read_exactly(ConsumerGroupBody, body)
@@ -109,7 +109,7 @@ def read_body(body: bytes) -> ConsumerGroupBody:
 
 
 def by_topic(places: Places) -> dict[bytes, list[int]]:
-    """Gather partitions by topic, both in order."""
+    """Group partitions by topic, both in order."""
     gathered: dict[bytes, list[int]] = {}
     for topic_id, partition in sorted(places):
         gathered.setdefault(topic_id, []).append(partition)
@@ -117,13 +117,13 @@ def by_topic(places: Places) -> dict[bytes, list[int]]:
 
 
 def by_name(places: Places, ids: dict[str, bytes]) -> dict[str, list[int]]:
-    """Gather partitions by their topic's name, without topics that are gone."""
+    """Group partitions by topic name, without deleted topics."""
     gathered = by_topic(places)
     return {name: gathered[topic_id] for name, topic_id in ids.items() if topic_id in gathered}
 
 
 def from_member(member: GroupMember, target: Places) -> KeptMember:
-    """Return what is kept of a member."""
+    """Return the persisted form of a member."""
     return KeptMember(
         member_id=member.member_id,
         instance_id=member.instance_id,
@@ -145,7 +145,7 @@ def from_member(member: GroupMember, target: Places) -> KeptMember:
 
 
 def to_member(kept: KeptMember) -> GroupMember:
-    """Return the member that was kept."""
+    """Return the member for its persisted form."""
     holding = MemberHolding(
         kept.epoch, to_places(kept.assigned), to_places(kept.revoked), kept.is_waiting
     )
@@ -166,7 +166,7 @@ def to_member(kept: KeptMember) -> GroupMember:
 
 
 def to_places(kept: Iterable[KeptPlaces]) -> Places:
-    """Return the partitions that were kept."""
+    """Return the partitions for their persisted form."""
     return frozenset((one.topic_id, partition) for one in kept for partition in one.partitions)
 
 
@@ -185,7 +185,7 @@ def _to_terms(kept: KeptTerms) -> ClassicTerms:
 
 
 def from_places(places: Places) -> list[KeptPlaces]:
-    """Return what is kept of partitions."""
+    """Return the persisted form of partitions."""
     return [
         KeptPlaces(topic_id=topic_id, partitions=partitions)
         for topic_id, partitions in by_topic(places).items()

@@ -1,12 +1,12 @@
-"""How a member gets from what it has to what it shall have (KIP-848). Pure.
+"""Moves a member from its current partitions to its target (KIP-848). Pure.
 
     has all it shall have ──new target──► nothing to give up ──► gets what is free ──► has all
                               │                    ▲                      │
                               └──► must give up ───┘                      └──► waits for the rest
                                    (stays in its epoch until it says so)      (asks again each beat)
 
-A partition counts as its member's until that says it has let it go, or is fenced: nobody else gets
-it before.
+A partition belongs to its member until the member reports that it has revoked it, or is fenced. No
+other member gets it before.
 """
 
 from __future__ import annotations
@@ -20,25 +20,25 @@ NONE: Final[Places] = frozenset()
 
 
 class MemberHolding(NamedTuple):
-    """What a member has."""
+    """A member's current partitions."""
 
     epoch: int
-    """The group's epoch that it has come to."""
+    """The group epoch that it has reached."""
     assigned: Places = NONE
-    """What it may own."""
+    """The partitions that it can own."""
     revoked: Places = NONE
-    """What it must give up, and has not yet."""
+    """The partitions that it must revoke and has not revoked yet."""
     is_waiting: bool = False
-    """Whether it shall have more, which others have not given up yet."""
+    """Whether its target has partitions that others have not revoked yet."""
 
     @property
     def all_places(self) -> Places:
-        """All that is not free for others."""
+        """All partitions that are not free for others."""
         return self.assigned | self.revoked
 
 
 class MemberTarget(NamedTuple):
-    """What a member shall have."""
+    """A member's target partitions."""
 
     epoch: int
     places: Places
@@ -50,13 +50,13 @@ def reconcile(
     owned: Places | None,
     is_free: Callable[[Place], bool],
 ) -> MemberHolding:
-    """Take the next step.
+    """Return the member's partitions after its next step.
 
     Args:
-        holding: what the member has.
-        target: what it shall have.
-        owned: what it says it owns; None if it says nothing, which is as before.
-        is_free: whether nobody else has a partition.
+        holding: the member's current partitions.
+        target: its target.
+        owned: the partitions that it reports as owned; None if unchanged.
+        is_free: returns whether no other member has a partition.
     """
     if holding.revoked and _owns(owned, holding.revoked):
         return holding

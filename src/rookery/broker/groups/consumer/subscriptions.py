@@ -1,4 +1,4 @@
-"""Which topics the members of a consumer group read, by name or by regular expression."""
+"""The topics that members of a consumer group subscribe to, by name or regular expression."""
 
 from __future__ import annotations
 
@@ -11,26 +11,26 @@ from rookery.service.namepattern import NamePattern
 
 
 class Subscriptions:
-    """What the members' subscriptions come to, as of the last look at the topics."""
+    """The resolved subscriptions of the members, as of the last refresh."""
 
     def __init__(self) -> None:
         self.topics: dict[str, TopicInfo] = {}
-        """The topics that a member reads and that are there, by name."""
+        """The existing topics that members subscribe to, by name."""
         self._matches: dict[str, frozenset[str]] = {}
-        """The topics that each expression matches."""
+        """The topics that each regular expression matches."""
         self._regexes: dict[str, NamePattern] = {}
         self._watched: dict[str, TopicInfo | None] | None = None
-        """All that somebody wants to read, as it was at the last look; None before the first."""
+        """All subscribed topics as of the last refresh, existing or not; None before the first."""
         self._mark: object = None
 
     def is_current(self, topics: TopicLookup) -> bool:
-        """Whether all topics that matter here are as they were at the last look."""
+        """Return whether all relevant topics are unchanged since the last refresh."""
         if self._watched is None or (self._regexes and topics.mark != self._mark):
             return False
         return all(topics.find(name) == known for name, known in self._watched.items())
 
     def check(self, regex: str, topics: TopicLookup) -> None:
-        """Compile and try out an expression that may be new.
+        """Compile and evaluate a regular expression that may be new.
 
         Raises:
             ApiError: INVALID_REGULAR_EXPRESSION.
@@ -41,7 +41,7 @@ class Subscriptions:
             self._regexes[regex] = pattern
 
     def refresh(self, members: Iterable[GroupMember], topics: TopicLookup) -> bool:
-        """Work out what the members read now; return whether that changed."""
+        """Resolve the members' subscriptions; return whether the topics changed."""
         members = list(members)
         wanted = {member.regex for member in members if member.regex}
         is_marked, self._mark = topics.mark == self._mark, topics.mark
@@ -59,11 +59,11 @@ class Subscriptions:
         return self.topics != before
 
     def names_of(self, member: GroupMember) -> frozenset[str]:
-        """Return the names of what a member wants to read, whether it is there or not."""
+        """Return the names of the topics a member subscribes to, existing or not."""
         return member.names | self._matches.get(member.regex, frozenset())
 
     def ids_of(self, member: GroupMember) -> frozenset[bytes]:
-        """Return the ids of what a member wants to read."""
+        """Return the ids of the existing topics a member subscribes to."""
         names = self.names_of(member)
         return frozenset(self.topics[name].id for name in names if name in self.topics)
 
@@ -74,6 +74,6 @@ class Subscriptions:
         try:
             return frozenset(self._regexes[regex].matching(topics.names()))
         except ApiError:
-            # It was fine with the topics that were there when its member came. The member keeps
-            # what it has: it cannot be told by a heartbeat that it did not subscribe with.
+            # It was valid for the topics that existed when the member joined. The member keeps its
+            # matches, since a heartbeat without a subscription cannot report the error.
             return self._matches.get(regex, frozenset())

@@ -1,1 +1,1 @@
-"""One file for each kind of group, with its row `KIND`; the folder is scanned."""
+"""One module per kind of group, each with its row `KIND`; the folder is scanned."""

@@ -1,4 +1,4 @@
-"""Classic groups: the members' own assignors share partitions out."""
+"""Classic groups, in which the members' own assignors distribute the partitions."""
 
 from __future__ import annotations
 

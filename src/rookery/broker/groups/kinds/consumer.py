@@ -1,4 +1,4 @@
-"""Consumer groups (KIP-848), whose members may speak the classic protocol while they migrate."""
+"""Consumer groups (KIP-848); their members can use the classic protocol during migration."""
 
 from __future__ import annotations
 
@@ -39,20 +39,20 @@ def _settings(group_id: str, settings: GroupSettings) -> ConsumerSettings:
 
 
 def _on(machine: Consumer, event: Event, settings: GroupSettings, now_ms: int) -> Step:
-    """Give an event to a group, which becomes a classic one if only classic members are left."""
+    """Pass an event to a group; it becomes a classic one if only classic members remain."""
     group = machine.group
     group.settings = _settings(group.group_id, settings)
     effects = machine.on(event, now_ms)
     if not _goes_down(machine, effects, settings):
         return machine, effects
     downgraded = downgrade(group, now_ms)
-    # The classic group is persisted instead of what the event wanted persisted.
+    # The persist of the classic group replaces that of the event.
     replies = [effect for effect in effects if isinstance(effect, Reply)]
     return downgraded, [*downgraded.effects(), *replies]
 
 
 def _goes_down(machine: Consumer, effects: list[Effect], settings: GroupSettings) -> bool:
-    """Whether an event has left classic members only."""
+    """Return whether only classic members remain after an event."""
     is_allowed = settings.consumer.may_downgrade
     if not is_allowed or not is_persisted(effects) or not machine.group.is_classic:
         return False
@@ -60,7 +60,7 @@ def _goes_down(machine: Consumer, effects: list[Effect], settings: GroupSettings
 
 
 def _upgrade(machine: Classic, event: MachineRequest, settings: GroupSettings, now_ms: int) -> Step:
-    """Let the first member of the consumer protocol in, if its request does not fail."""
+    """Admit the first member of the consumer protocol if its request is valid."""
     message = event.message
     assert isinstance(message, ConsumerGroupHeartbeatRequest)  # noqa: S101 (that of `joined_by`)
     if message.member_epoch != JOINING:
@@ -80,7 +80,7 @@ def _upgrade(machine: Classic, event: MachineRequest, settings: GroupSettings, n
 
 
 def _refuse(request: MachineRequest, message: ConsumerGroupHeartbeatRequest, reason: str) -> Reply:
-    """Refuse a member of the consumer protocol: the group is a classic one, and stays so."""
+    """Refuse a member of the consumer protocol, since the group stays a classic one."""
     response = CONSUMER_GROUP_HEARTBEAT.refuse(message, KIND.mismatch)
     response.error_message = f"group {message.group_id!r} is no consumer group: {reason}"
     return Reply(request.token, response)

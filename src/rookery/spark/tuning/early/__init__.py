@@ -1,1 +1,1 @@
-"""A folder for `PYTHONPATH`: what Python runs there before anything else (see `sitecustomize`)."""
+"""A folder for `PYTHONPATH` with a `sitecustomize`, which Python runs before all other code."""

@@ -1,10 +1,10 @@
-"""Lets the process that plans a stream answer Spark before it has loaded anything.
+"""Connects the process that plans a stream to Spark before it loads any module.
 
-Spark starts a Python of its own for every streaming source and gives it ten seconds to connect
-back; no setting changes that. The process loads pyspark and Arrow first, which takes more than a
-second of computing, and on a busy host ten times that: then the query fails. Python runs this file
-at its very start, if its folder is on `PYTHONPATH`. It connects at once, and hands the connection
-over when pyspark asks for it. Any other `sitecustomize` on the path runs as well.
+Spark starts a Python process for every streaming source and gives it ten seconds to connect back.
+No setting changes that. The process first loads pyspark and Arrow, which takes more than a second
+of processor time. On a busy host it takes ten times as long, and the query fails. Python runs this
+file first, if its folder is on `PYTHONPATH`. It connects immediately, and passes the connection to
+pyspark when pyspark connects. Any other `sitecustomize` on the path runs as well.
 
 If the query is stopped meanwhile, Spark closes the connection. The process then ends without a
 traceback.
@@ -20,7 +20,7 @@ from importlib.util import module_from_spec
 from itertools import pairwise
 from typing import Any
 
-# Only a Python that Spark starts without its daemon is told of this.
+# Set only for a Python process that Spark starts without its daemon.
 _VARIABLE = "PYTHON_WORKER_FACTORY_SOCK_PATH"
 _PLAIN = socket.socket
 
@@ -30,11 +30,11 @@ def _answer(path: str) -> None:
     try:
         early.connect(path)
     except OSError:
-        early.close()  # pyspark's own attempt tells what is wrong
+        early.close()  # pyspark's own attempt reports the error
         return
 
     class Answered(_PLAIN):
-        """A socket that, asked to connect there, is connected already."""
+        """A socket whose `connect` to that path reuses the early connection."""
 
         def connect(self, address: Any) -> None:
             if address != path or socket.socket is _PLAIN:
@@ -43,7 +43,7 @@ def _answer(path: str) -> None:
             socket.socket = _PLAIN  # type: ignore[misc] # as it was before
             os.dup2(early.fileno(), self.fileno(), inheritable=False)
             early.close()
-            self.settimeout(self.gettimeout())  # of what lies under the number now
+            self.settimeout(self.gettimeout())  # apply it to the new descriptor
 
     socket.socket = Answered  # type: ignore[misc] # until it was asked for once
 
@@ -54,7 +54,7 @@ def _end_quietly(kind: type[BaseException], error: BaseException, trace: Any) ->
 
 
 def _run_next() -> None:
-    """Run the `sitecustomize` that would have been run, had this one not been in its way."""
+    """Run the next `sitecustomize` on the path, which this one hides."""
     here = os.path.dirname(os.path.abspath(__file__))  # noqa: PTH100, PTH120 (pathlib takes long)
     sys.path[:] = [one for one in sys.path if one != here]
     spec = PathFinder.find_spec("sitecustomize", sys.path)
@@ -64,7 +64,7 @@ def _run_next() -> None:
 
 
 def _is_runner(words: list[str]) -> bool:
-    """Whether this is a module of pyspark's, run as a program."""
+    """Return whether this process runs a module of pyspark as a program."""
     return any(flag == "-m" and word.startswith("pyspark.") for flag, word in pairwise(words))
 
 

@@ -1,4 +1,4 @@
-"""A broker as the server of a process: what it serves, what it reports when it is ready."""
+"""Runs a broker as the server of a process, and reports when it is ready."""
 
 from __future__ import annotations
 
@@ -20,33 +20,33 @@ from rookery.store.open import name_of
 
 @dataclass(frozen=True, slots=True)
 class BrokerInfo:
-    """What a broker that is ready reports about itself."""
+    """The report of a broker that is ready."""
 
     node_id: int
     address: str
-    """Where clients connect."""
+    """The address for clients."""
     http: str
-    """Where metrics and health are, empty if nowhere."""
+    """The address of metrics and health; empty if there is none."""
     cluster_id: str
     data: str
-    """Where the log is: a folder, or the URL of a store."""
+    """The location of the log: a folder, or the URL of a store."""
     durability: str
-    """What an acknowledged record has survived: "disk", "os", or "store"; "none" if none is."""
+    """Where an acknowledged record is stored: "disk", "os" or "store"; "none" if read-only."""
     pid: int
 
     def as_json(self) -> dict[str, object]:
-        """Return it for scripts, and for the process that supervises this one."""
+        """Return it as JSON, for scripts and for the supervisor process."""
         return asdict(self)
 
 
 async def serve(
     settings: BrokerSettings, stop: StopRequest, when_ready: Callable[[BrokerInfo], None]
 ) -> int:
-    """Run a broker until it is asked to stop or cannot go on; return the exit code.
+    """Run a broker until it is asked to stop or fails; return the exit code.
 
     Raises:
         ConfigError: a setting cannot be used.
-        Unavailable: the folder's cluster log is out of reach.
+        Unavailable: the folder's cluster log is unreachable.
         Corrupt: the folder holds data that this version cannot read.
     """
     if not settings.store and not settings.log_dir:
@@ -59,7 +59,7 @@ async def serve(
 
 
 def _info(broker: Broker, http: HttpServer | None) -> BrokerInfo:
-    """Return what to report when the broker is ready."""
+    """Return the report of a broker that is ready."""
     settings = broker.settings
     text = settings.advertise or settings.listen
     address = parse_address(text, "listen", lowest_port=0)
@@ -82,10 +82,10 @@ def _durability(settings: BrokerSettings) -> str:
 
 
 def check_folder(data: str) -> None:
-    """Refuse a data folder that cannot be used, before anything is started.
+    """Refuse an unusable data folder before anything is started.
 
     Raises:
-        ConfigError: it cannot be made or written.
+        ConfigError: it cannot be created or written.
     """
     folder = Path(data).absolute()
     try:
