@@ -19,6 +19,16 @@ from rookery.records.crc import checksum
 PACKED: Final = 2
 """The first feature level at which outcomes are packed by field instead of as text."""
 
+_FORMER_NAMES: Final = {
+    "AppendOutcome": "Appended",
+    "EndedTransaction": "Ended",
+    "GroupOffset": "CommittedOffset",
+    "SinkBatch": "Batch",
+    "SinkRange": "Ranged",
+    "TransactionOwner": "Writer",
+    "WrittenMarker": "Marked",
+}
+"""The names at level 1 of classes that were renamed since. A class that is renamed gets a row."""
 _APPENDED_FIELDS: Final = len(AppendOutcome._fields)
 _HEAD: Final = struct.Struct("<qI")
 _SIZE: Final = struct.Struct("<I")
@@ -71,7 +81,24 @@ def _packed(outcome: Outcome) -> bytes:
 def _text(outcome: Outcome) -> bytes:
     """Encode an outcome as feature level 1 does: as text, which includes class names."""
     error, value = outcome
-    return _fields(value) if _is_appended(value) else f"{int(error)}:{value}".encode()
+    if _is_appended(value):
+        return _fields(value)
+    text = value if isinstance(value, str) else _former_repr(value)
+    return f"{int(error)}:{text}".encode()
+
+
+def _former_repr(value: Any) -> str:
+    """Return the `repr` of a value with the class names that level 1 was introduced with."""
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        name = type(value).__name__
+        fields = zip(value._fields, map(_former_repr, value), strict=True)
+        return f"{_FORMER_NAMES.get(name, name)}({', '.join(f'{k}={v}' for k, v in fields)})"
+    if type(value) is list:
+        return f"[{', '.join(map(_former_repr, value))}]"
+    if type(value) is tuple:
+        inner = ", ".join(map(_former_repr, value))
+        return f"({inner},)" if len(value) == 1 else f"({inner})"
+    return repr(value)
 
 
 def _is_appended(value: Any) -> bool:
