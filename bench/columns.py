@@ -22,11 +22,11 @@ import pyarrow as pa
 from aiokafka.record import default_records as aiokafka_records
 from kafka.record import default_records as kafka_python_records
 
-from rookery.records import _columns_twin
 from rookery.records import columns as columns_module
 from rookery.records.columns import decode, encode
 from rookery.records.compression import CODECS
 from rookery.records.reading import COLUMNS, PartitionBatches, ReadSettings
+from rookery.records.twins import columnstwin
 from rookery.records.writing import WriteSettings
 
 MEBIBYTE = 1 << 20
@@ -124,7 +124,7 @@ def time_twin(batch: bytearray) -> float:
     """Time our decoder as it is where nothing was compiled."""
     names = vars(columns_module)
     compiled = names["_columns"]
-    names["_columns"] = _columns_twin
+    names["_columns"] = columnstwin
     try:
         return time_decode([batch], ReadSettings())
     finally:

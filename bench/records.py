@@ -21,10 +21,11 @@ from kafka.record.default_records import (
     DefaultRecordBatchBuilder,
 )
 
-from rookery.records import _twin, crc, kernel
 from rookery.records import batch as batches
+from rookery.records import crc, kernel
 from rookery.records.compression import GZIP, LZ4, SNAPPY, ZSTD, Codec
 from rookery.records.record import BatchSettings, Record, build, inspect, payload, read
+from rookery.records.twins import kerneltwin
 
 ROUNDS = 9
 # What a broker spends on a Produce of 16 KB in all, measured with a whole small broker.
@@ -103,7 +104,7 @@ def per_record(records: list[Record]) -> list[Question]:
             count,
             lambda: list(read(data, header)),
             {
-                "our Python twin": lambda: list(_twin.decode(body, header, Record)),
+                "our Python twin": lambda: list(kerneltwin.decode(body, header, Record)),
                 "kafka-python": lambda: everything(DefaultRecordBatch(data)),
                 "aiokafka C": lambda: everything(aio.DefaultRecordBatch(data)),
                 "aiokafka Python": lambda: everything(aio._DefaultRecordBatchPy(data)),
@@ -113,14 +114,14 @@ def per_record(records: list[Record]) -> list[Question]:
             "check records",
             count,
             lambda: inspect(data, header),
-            {"our Python twin": lambda: _twin.walk(body, header)},
+            {"our Python twin": lambda: kerneltwin.walk(body, header)},
         ),
         Question(
             "write records",
             count,
             lambda: build(records),
             {
-                "our Python twin": lambda: _twin.encode(records, 0),
+                "our Python twin": lambda: kerneltwin.encode(records, 0),
                 "kafka-python": lambda: built(DefaultRecordBatchBuilder(*args), records),
                 "aiokafka C": lambda: built(aio.DefaultRecordBatchBuilder(*args), records),
                 "aiokafka Python": lambda: built(aio._DefaultRecordBatchBuilderPy(*args), records),

@@ -12,11 +12,12 @@ import atheris
 
 with atheris.instrument_imports(include=["rookery"]):
     from rookery.errors import Error
-    from rookery.records import _twin, kernel
     from rookery.records import batch as batches
+    from rookery.records import kernel
     from rookery.records.batch import BatchHeader
     from rookery.records.kernel import Buffer
     from rookery.records.record import Record, control, payload, read_all
+    from rookery.records.twins import kerneltwin
 
 _LIMIT = 1 << 20
 _CODECS = 0b11111 << kernel.CODECS_SHIFT
@@ -49,7 +50,7 @@ def _records(data: bytes, header: BatchHeader) -> None:
     except Error:
         return
     found = _outcome(kernel, body, header)
-    if found != _outcome(_twin, body, header):
+    if found != _outcome(kerneltwin, body, header):
         raise AssertionError("the kernel and its twin differ on records")
     for record in found[1] if isinstance(found, tuple) else ():
         _control(record)
@@ -77,7 +78,7 @@ def _batches(data: bytes) -> None:
 def _compare(data: bytes) -> None:
     for rules in (_CODECS, _CODECS | kernel.FROM_PRODUCER):
         rows = kernel.scan(data, rules)
-        if rows != _twin.scan(data, rules):
+        if rows != kerneltwin.scan(data, rules):
             raise AssertionError("the kernel and its twin differ on headers")
         for row in rows[0]:
             _records(data, BatchHeader._make(row))

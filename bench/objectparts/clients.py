@@ -164,7 +164,7 @@ def send(
     import pyarrow as pa  # noqa: PLC0415 (not every client needs it)
 
     from rookery.client.client import Client  # noqa: PLC0415
-    from rookery.client.connections import Lane  # noqa: PLC0415
+    from rookery.client.connect.connections import Lane  # noqa: PLC0415
     from rookery.records.columns import encode  # noqa: PLC0415
     from rookery.wire.messages import produce as wire  # noqa: PLC0415
 

@@ -16,10 +16,10 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from objectparts.figures import Figure
 
 from rookery.broker.settings import BrokerSettings
-from rookery.pipeline.columns import RAW
+from rookery.pipeline.declaration.columns import RAW
+from rookery.pipeline.declaration.spec import Pipeline, Sink, Source, Upkeep
 from rookery.pipeline.metrics import BatchMetrics
 from rookery.pipeline.run import BatchPace, open_engine, run_pipeline
-from rookery.pipeline.spec import Pipeline, Sink, Source, Upkeep
 from rookery.pipeline.upkeep import Beside
 from rookery.testing.served import ServedBroker
 from sparkparts.scene import Scene

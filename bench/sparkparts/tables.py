@@ -7,8 +7,8 @@ from typing import Final
 
 from objectparts.figures import Figure
 
+from rookery.pipeline.declaration.spec import Pipeline, Sink, Source
 from rookery.pipeline.run import BatchPace, run_pipeline
-from rookery.pipeline.spec import Pipeline, Sink, Source
 from sparkparts.scene import SLOTS, Scene, timed
 from sparkparts.topics import Log, both
 

@@ -14,7 +14,7 @@ import duckdb
 from pyiceberg.catalog import load_catalog
 from pyspark.sql import SparkSession
 
-from rookery.pipeline.load import load
+from rookery.pipeline.declaration.load import load
 from rookery.pipeline.run import BatchPace, run_pipeline
 from rookery.spark.session import session
 

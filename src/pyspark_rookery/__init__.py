@@ -48,7 +48,7 @@ class DefaultSource(DataSource):
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return the reader of a batch."""
         options = self._given().of_reader(schema)
-        from rookery.spark.batchread import batch_reader  # noqa: PLC0415 (the sink needs none)
+        from rookery.spark.read.batchread import batch_reader  # noqa: PLC0415 (the sink needs none)
 
         return batch_reader(options)
 
@@ -57,14 +57,14 @@ class DefaultSource(DataSource):
         given = self._given()
         options = given.of_reader(schema, is_stream=True)
         try:
-            from rookery.spark.streamread import StreamReader  # noqa: PLC0415 (needs pyspark 4.2)
+            from rookery.spark.read.streamread import StreamReader  # noqa: PLC0415 (needs pyspark 4.2)
         except ImportError as error:
             raise given.refuse_stream(error) from error
         return StreamReader(options)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:  # noqa: FBT001
         """Return the writer of a batch."""
-        from rookery.spark.batchwrite import batch_writer  # noqa: PLC0415 (readers need none)
+        from rookery.spark.write.batchwrite import batch_writer  # noqa: PLC0415 (readers need none)
 
         return batch_writer(*self._given().of_writer(schema), overwrite=overwrite)
 
@@ -74,7 +74,7 @@ class DefaultSource(DataSource):
         overwrite: bool,  # noqa: FBT001
     ) -> DataSourceStreamWriter:
         """Return the writer of a stream."""
-        from rookery.spark.streamwrite import stream_writer  # noqa: PLC0415 (readers need none)
+        from rookery.spark.write.streamwrite import stream_writer  # noqa: PLC0415 (readers need none)
 
         return stream_writer(*self._given().of_writer(schema), overwrite=overwrite)
 

@@ -14,8 +14,8 @@ import pytest
 import rookery
 
 SOURCE = Path(rookery.__file__).parent
-NAMED_BY_KAFKA: Final = ("wire/messages/", "wire/kraft/", "wire/coordinator/")
-"""Definitions that keep the names that Kafka gives them; each message is a module by itself."""
+NAMED_ELSEWHERE: Final = ("wire/messages/", "wire/kraft/", "wire/coordinator/", "records/twins/")
+"""Messages and records keep Kafka's names; twins keep the names of the compiled modules."""
 SHARED: Final[frozenset[str]] = frozenset()
 """Class names that may stand for several classes. At most ten."""
 NOUNS: Final = frozenset({"Backing", "Feed", "Finding", "Setting", "Speed", "Tuning"})
@@ -35,7 +35,7 @@ def public_classes(source: Path) -> Iterator[PublicClass]:
     """Find the public classes of public modules."""
     for path in sorted(source.rglob("*.py")):
         where = path.relative_to(source).as_posix()
-        if where.startswith(NAMED_BY_KAFKA) or path.name.startswith("_"):
+        if where.startswith(NAMED_ELSEWHERE) or path.name.startswith("_"):
             continue
         for node in ast.parse(path.read_text("utf-8")).body:
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):

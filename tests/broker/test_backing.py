@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from rookery.broker import configs
-from rookery.broker.configs import TopicCache
+from rookery.broker.config import configs
+from rookery.broker.config.configs import TopicCache
 from rookery.broker.settings import BrokerSettings
 from rookery.broker.storage.backing import Backing
 from rookery.broker.storage.directory import DirectoryBacking

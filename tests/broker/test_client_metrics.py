@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer
 
-from rookery.broker import telemetry
-from rookery.broker.clientmetrics import WantedMetrics, wanted_of
 from rookery.broker.settings import BrokerSettings
-from rookery.broker.telemetry import VALUES, Telemetry
+from rookery.broker.telemetry import pushedmetrics
+from rookery.broker.telemetry.clientmetrics import WantedMetrics, wanted_of
+from rookery.broker.telemetry.pushedmetrics import VALUES, Telemetry
 from rookery.cluster.state.state import CLIENT_METRICS_RESOURCE, State, resource_key
 from rookery.errors import ApiError, ErrorCode
 from rookery.formats.otlp import Point
@@ -309,7 +309,7 @@ class TestBounds:
         self.kept = Telemetry()
         self.wanted = WantedMetrics(["*"], 1000)
 
-    def client(self, number: int = 0, now_ms: int = 0) -> telemetry.ClientInstance:
+    def client(self, number: int = 0, now_ms: int = 0) -> pushedmetrics.ClientInstance:
         return self.kept.ask(_id(number), "c", self.wanted, now_ms)
 
     def points(self, count: int, value: float = 1.0) -> list[Point]:
@@ -327,14 +327,14 @@ class TestBounds:
     def test_numbers_of_a_client_are_bounded(self) -> None:
         client = self.client()
         for value in (1.0, 2.0):
-            self.kept.keep(client, self.points(telemetry._MAX_CLIENT_SERIES + 7, value))
-        assert len(client.series) == telemetry._MAX_CLIENT_SERIES
+            self.kept.keep(client, self.points(pushedmetrics._MAX_CLIENT_SERIES + 7, value))
+        assert len(client.series) == pushedmetrics._MAX_CLIENT_SERIES
         assert set(shown(_id(0)).values()) == {2.0}
 
     def test_numbers_of_all_clients_are_bounded(self) -> None:
-        clients = telemetry._MAX_SERIES // telemetry._MAX_CLIENT_SERIES
+        clients = pushedmetrics._MAX_SERIES // pushedmetrics._MAX_CLIENT_SERIES
         for number in range(clients + 2):
-            self.kept.keep(self.client(number), self.points(telemetry._MAX_CLIENT_SERIES))
+            self.kept.keep(self.client(number), self.points(pushedmetrics._MAX_CLIENT_SERIES))
         assert [bool(shown(_id(number))) for number in (0, clients - 1, clients)] == [
             True,
             True,
@@ -345,9 +345,9 @@ class TestBounds:
 
     def test_clients_are_bounded(self) -> None:
         self.kept.keep(self.client(), self.points(1))
-        for number in range(1, telemetry._MAX_CLIENTS + 1):
+        for number in range(1, pushedmetrics._MAX_CLIENTS + 1):
             self.client(number)
-        assert len(self.kept) == telemetry._MAX_CLIENTS
+        assert len(self.kept) == pushedmetrics._MAX_CLIENTS
         assert shown(_id(0)) == {}
 
     def test_long_names_are_cut(self) -> None:

@@ -16,8 +16,8 @@ from kafka import KafkaAdminClient
 from kafka.admin import ConfigResource as PythonResource
 from kafka.admin import ConfigResourceType
 
-from rookery.broker import configs
-from rookery.broker.configkeys import BROKER_KEYS, TOPIC_KEYS
+from rookery.broker.config import configs
+from rookery.broker.config.configkeys import BROKER_KEYS, TOPIC_KEYS
 from rookery.broker.groups.consumer.machine import Consumer
 from rookery.broker.groups.settings import ConsumerSettings
 from rookery.broker.settings import BrokerSettings

@@ -8,13 +8,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rookery.broker.checks import rules_of
-from rookery.broker.configs import TopicCache
+from rookery.broker.config.configs import TopicCache
 from rookery.broker.topicdescription import describe
 from rookery.cluster.entry import EntryAuthor, read_entry, read_events, write_entry
 from rookery.cluster.events.brokers import ConfigsChanged, SettingChange
 from rookery.cluster.events.imports import ImportedEpoch, PartitionImported
 from rookery.cluster.events.topics import PartitionsAdded, TopicCreated, TopicDeleted
-from rookery.cluster.state.image import read_image, write_image
+from rookery.cluster.state.images.image import read_image, write_image
 from rookery.cluster.state.state import (
     BROKER_RESOURCE,
     GROUP_RESOURCE,

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from rookery.cli.pipelines import metrics_path
-from rookery.pipeline.spec import Pipeline, Sink, Source
+from rookery.pipeline.declaration.spec import Pipeline, Sink, Source
 
 
 @pytest.mark.parametrize("name", ["state", "my state"])

@@ -11,7 +11,7 @@ from rookery.cli.options.fields import read_arguments
 from rookery.cli.options.spark import SparkOptions
 from rookery.cli.sparkplace import find_archive
 from rookery.errors import ConfigError
-from rookery.spark.contents import ArchiveContents
+from rookery.spark.environment.contents import ArchiveContents
 
 _COMMANDS = (["pipeline", "run", "birds.toml"], ["job", "scrub"])
 _ELSEWHERE = ["--master", "spark://head:7077"]

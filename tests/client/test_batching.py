@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rookery.client.producerbatch import PartitionQueue, ProducerBatch, record_size
+from rookery.client.produce.producerbatch import PartitionQueue, ProducerBatch, record_size
 from rookery.client.settings import ACKS_LEADER, ProducerSettings
 from rookery.errors import ApiError, Unavailable
 from rookery.model.partition import TopicPartition

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rookery.client.cluster import ClusterView
+from rookery.client.connect.cluster import ClusterView
 from rookery.errors import ErrorCode
 from rookery.model.partition import TopicPartition
 from rookery.wire.messages.metadata import (

@@ -10,7 +10,7 @@ import pytest
 
 from rookery.client.admin import NewTopic
 from rookery.client.client import Client
-from rookery.client.produce import Producer
+from rookery.client.produce.producer import Producer
 from rookery.client.settings import ProducerSettings
 from rookery.records.record import Record
 from rookery.testing.kafka import KafkaCluster, KafkaNode, KafkaServer

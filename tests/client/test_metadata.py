@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from rookery.client.client import Client
-from rookery.client.retry import Deadline, Hopeless
+from rookery.client.connect.retry import Deadline, Hopeless
 from rookery.client.settings import ClientSettings
 from rookery.errors import ApiError, ErrorCode, Unavailable
 from rookery.model.node import Node

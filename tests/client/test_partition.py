@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kafka.partitioner.default import murmur2 as other_murmur2
 
-from rookery.client.partition import StickyPartitions, partition_of
+from rookery.client.produce.partition import StickyPartitions, partition_of
 from rookery.records.murmur import murmur2
 from rookery.testing.clock import SeededRandom
 

@@ -10,7 +10,7 @@ from confluent_kafka import Consumer, Message
 
 from rookery.client.admin import NewTopic
 from rookery.client.client import Client
-from rookery.client.partition import partition_of
+from rookery.client.produce.partition import partition_of
 from rookery.client.settings import (
     ACKS_LEADER,
     ACKS_NONE,

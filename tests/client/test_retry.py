@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from rookery.client.retry import ClientRetrier, Deadline, Hopeless, is_stale, may_retry
+from rookery.client.connect.retry import ClientRetrier, Deadline, Hopeless, is_stale, may_retry
 from rookery.client.settings import ClientSettings
 from rookery.clock import SystemClock
 from rookery.errors import (

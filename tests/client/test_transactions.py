@@ -11,7 +11,7 @@ import pytest
 from rookery.client.admin import NewTopic
 from rookery.client.client import Client
 from rookery.client.fetch import FetchSettings, Isolation
-from rookery.client.transactions import TooLarge, TransactionalWriter
+from rookery.client.produce.transactions import TooLarge, TransactionalWriter
 from rookery.errors import ApiError, ErrorCode
 from rookery.model.partition import TopicPartition
 from rookery.records.compression import CODECS

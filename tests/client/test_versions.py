@@ -7,8 +7,8 @@ import asyncio
 import pytest
 
 from rookery.client.client import Client
+from rookery.client.connect.versions import Versions
 from rookery.client.settings import ClientSettings, ProducerSettings
-from rookery.client.versions import Versions
 from rookery.errors import ApiError, ErrorCode
 from rookery.model.offset import EARLIEST, LATEST, CommittedOffset
 from rookery.model.partition import TopicPartition

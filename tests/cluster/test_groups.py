@@ -20,7 +20,7 @@ from rookery.cluster.events.groups import (
 )
 from rookery.cluster.events.topics import TopicCreated, TopicDeleted
 from rookery.cluster.state.groups import Group, coordinator_of
-from rookery.cluster.state.image import read_image, write_image
+from rookery.cluster.state.images.image import read_image, write_image
 from rookery.cluster.state.outcome import Outcome
 from rookery.cluster.state.state import State
 from rookery.errors import ErrorCode

@@ -29,7 +29,7 @@ from rookery.cluster.events.log import (
 from rookery.cluster.events.topics import TopicCreated
 from rookery.cluster.events.txns import MarkersWritten, TransactionInitialised, TransactionPlace
 from rookery.cluster.state import producers
-from rookery.cluster.state.image import read_image, write_image
+from rookery.cluster.state.images.image import read_image, write_image
 from rookery.cluster.state.partition import Partition
 from rookery.cluster.state.producers import NEW, OUT_OF_ORDER, judge
 from rookery.cluster.state.state import State

@@ -13,7 +13,7 @@ from rookery.cluster.events.log import (
 )
 from rookery.cluster.events.pins import PinStart, TopicPinned, TopicUnpinned
 from rookery.cluster.events.topics import TopicCreated
-from rookery.cluster.state.image import read_image, write_image
+from rookery.cluster.state.images.image import read_image, write_image
 from rookery.cluster.state.pinrules import MAX_PIN_MS
 from rookery.cluster.state.state import EntryOutcome, State
 from rookery.wire.message import Message

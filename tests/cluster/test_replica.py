@@ -21,7 +21,7 @@ from rookery.cluster.events.topics import TopicCreated
 from rookery.cluster.open import open_log
 from rookery.cluster.port import READ_BYTES, LogEntry
 from rookery.cluster.replica import IncarnationFenced, Replica
-from rookery.cluster.state.image import read_image, write_image
+from rookery.cluster.state.images.image import read_image, write_image
 from rookery.cluster.state.state import EntryOutcome, Outcome, State
 from rookery.errors import Corrupt, ErrorCode, Unavailable
 from rookery.testing.clock import ManualClock

@@ -23,7 +23,7 @@ from rookery.cluster.events.topics import TopicCreated, TopicDeleted
 from rookery.cluster.open import open_log
 from rookery.cluster.replica import Replica
 from rookery.cluster.state import sinkrules
-from rookery.cluster.state.image import read_image, write_image
+from rookery.cluster.state.images.image import read_image, write_image
 from rookery.cluster.state.partition import Partition
 from rookery.cluster.state.sinkrules import MAX_STAGED_MS
 from rookery.cluster.state.state import EntryOutcome, State

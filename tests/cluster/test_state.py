@@ -16,7 +16,7 @@ from rookery.cluster.events.brokers import (
 )
 from rookery.cluster.events.log import BatchesCommitted, Extent, ReplacedRange, RowsReplaced
 from rookery.cluster.events.topics import LogStartMoved, TopicCreated
-from rookery.cluster.state.image import read_head, read_image, write_image
+from rookery.cluster.state.images.image import read_head, read_image, write_image
 from rookery.cluster.state.state import EntryOutcome, State
 from rookery.cluster.state.topics import leader_of
 from rookery.errors import Corrupt, ErrorCode

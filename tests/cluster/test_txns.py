@@ -34,7 +34,7 @@ from rookery.cluster.events.txns import (
 )
 from rookery.cluster.state import aborted
 from rookery.cluster.state.aborted import AbortedTransaction
-from rookery.cluster.state.image import read_image, write_image
+from rookery.cluster.state.images.image import read_image, write_image
 from rookery.cluster.state.outcome import EntryOutcome, Outcome
 from rookery.cluster.state.partition import Partition, RowKind
 from rookery.cluster.state.state import AppendOutcome, State

@@ -18,7 +18,7 @@ from rookery.cluster.events.log import ProducerIdsAllotted
 from rookery.cluster.open import open_log
 from rookery.cluster.replica import Replica
 from rookery.cluster.state.digest import PACKED, advance, pack
-from rookery.cluster.state.image import read_image, write_image
+from rookery.cluster.state.images.image import read_image, write_image
 from rookery.cluster.state.outcome import AppendOutcome, Outcome
 from rookery.cluster.state.state import FEATURE_LEVEL, State
 from rookery.errors import ErrorCode

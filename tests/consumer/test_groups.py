@@ -14,7 +14,7 @@ from confluent_kafka.admin import AdminClient, NewPartitions
 
 import rookery
 from rookery.client.client import Client
-from rookery.client.transactions import TransactionalWriter
+from rookery.client.produce.transactions import TransactionalWriter
 from rookery.consumer.output.batch import Batch
 from rookery.consumer.transaction import transaction
 from rookery.errors import ApiError, ErrorCode

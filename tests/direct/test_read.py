@@ -15,7 +15,8 @@ from rookery.direct.plan import Gap, PlannedRange, ReadPlanner, TaskSize
 from rookery.errors import Corrupt
 from rookery.log.read.files import MissingJournal
 from rookery.log.settings import RewriteSettings
-from rookery.records import _columns_twin, columns
+from rookery.records import columns
+from rookery.records.twins import columnstwin
 from rookery.store.meter import READ_BYTES
 from rookery.store.wrappers import counts
 from rookery.testing.wait import wait_until
@@ -294,7 +295,7 @@ def test_python_alone_reads_the_same(cluster: Cluster, monkeypatch: pytest.Monke
         send(broker, "t", rows[300:])
     cluster.rewrite()
     compiled = read_all(cluster)
-    monkeypatch.setattr(columns, "_columns", _columns_twin)
+    monkeypatch.setattr(columns, "_columns", columnstwin)
     assert read_all(cluster) == compiled == expected(rows)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from rookery.client.partition import partition_of
+from rookery.client.produce.partition import partition_of
 from rookery.cluster.state.sinks import SinkBatch
 from rookery.direct.commit import commit
 from rookery.direct.layout import PackSettings

@@ -19,7 +19,7 @@ from rookery.cluster.events.imports import SegmentsImported
 from rookery.cluster.events.log import RowsLost
 from rookery.cluster.events.sinks import SinkCommitted, SinkForgotten, SinkPartStaged, StagedRun
 from rookery.cluster.state.groups import Group
-from rookery.cluster.state.image import write_image
+from rookery.cluster.state.images.image import write_image
 from rookery.cluster.state.state import FEATURE_LEVEL, State
 from rookery.testing.messages import random_message
 from rookery.wire.message import Message

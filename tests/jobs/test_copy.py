@@ -11,13 +11,13 @@ import pytest
 from rookery import jobs
 from rookery.client.client import Client
 from rookery.client.fetch import FetchSettings, Isolation
+from rookery.client.produce.transactions import TransactionalWriter
 from rookery.client.settings import ClientSettings
-from rookery.client.transactions import TransactionalWriter
 from rookery.direct.layout import PackSettings
 from rookery.direct.place import ClusterAddress
 from rookery.errors import ConfigError
 from rookery.jobs import CopyRequest, JobRun
-from rookery.jobs.kafkaprogress import read_map
+from rookery.jobs.move.kafkaprogress import read_map
 from rookery.model.partition import TopicPartition
 from rookery.records.record import Record
 from rookery.testing.kafka import KafkaServer

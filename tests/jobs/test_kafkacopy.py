@@ -15,14 +15,14 @@ from rookery.client.admin import NewTopic
 from rookery.client.client import Client
 from rookery.client.configs import ResourceType
 from rookery.client.fetch import FetchSettings, Isolation
+from rookery.client.produce.transactions import TransactionalWriter
 from rookery.client.settings import ClientSettings
-from rookery.client.transactions import TransactionalWriter
 from rookery.direct.layout import PackSettings
 from rookery.direct.place import ClusterAddress
 from rookery.errors import Conflict, Error
 from rookery.jobs import CopyRequest, JobRun
-from rookery.jobs.kafkaprogress import CopiedRun, CopyPosition, progress_rows, read_map
-from rookery.jobs.kafkatask import cut, spans
+from rookery.jobs.move.kafkaprogress import CopiedRun, CopyPosition, progress_rows, read_map
+from rookery.jobs.move.kafkatask import cut, spans
 from rookery.model.partition import TopicPartition
 from rookery.testing.broker import BrokerProcess
 from rookery.testing.kafka import KafkaServer

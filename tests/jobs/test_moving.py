@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from rookery import jobs
-from rookery.client.partition import partition_of
+from rookery.client.produce.partition import partition_of
 from rookery.direct.commit import forget
 from rookery.direct.layout import PackSettings
 from rookery.direct.log import DirectLog

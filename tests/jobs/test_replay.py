@@ -114,8 +114,8 @@ def test_what_comes_behind_a_time_far_ahead_is_cut_by_offsets(
 def test_many_records_of_one_time_are_cut_by_offsets(
     spark: SparkSession, place: ClusterAddress, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("rookery.jobs.slicecutters._SLICE_OFFSETS", 500)
-    monkeypatch.setattr("rookery.jobs.slicecutters._TASK_OFFSETS", 200)
+    monkeypatch.setattr("rookery.jobs.move.slicecutters._SLICE_OFFSETS", 500)
+    monkeypatch.setattr("rookery.jobs.move.slicecutters._TASK_OFFSETS", 200)
     create(place, "t", 3, message_timestamp_type="LogAppendTime")
     fill(place, "t", [rows(4_000)])
     times = state_of(

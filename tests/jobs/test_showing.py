@@ -13,7 +13,7 @@ from rookery.cli.main import main
 from rookery.cli.options.values import size
 from rookery.cli.output.jobs import JobDisplay, plan_text, report_text
 from rookery.errors import ConfigError, Conflict, Corrupt, Error, Unavailable
-from rookery.jobs.offsetmap import mapped, packed
+from rookery.jobs.move.offsetmap import mapped, packed
 from rookery.jobs.proof import Proof, prove
 from rookery.jobs.report import JobPart, JobPlan, JobReport, JobRun, JobStep, Requests
 from rookery.jobs.tasks import TaskFailure, outcome

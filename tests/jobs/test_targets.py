@@ -21,9 +21,9 @@ from rookery.direct.log import DirectLog
 from rookery.direct.place import ClusterAddress
 from rookery.errors import ConfigError, Conflict, Unavailable
 from rookery.jobs import CopyRequest, FileImport, ImportFiles, Into, JobReport, JobRun
+from rookery.jobs.move.topics import make_topic
 from rookery.jobs.progress import Ledger
 from rookery.jobs.report import JobStep
-from rookery.jobs.topics import make_topic
 from tests.direct.sinking import make_cluster, rows
 from tests.jobs.test_moving import check_map
 from tests.jobs.test_replaced import replace, values

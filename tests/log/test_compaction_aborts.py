@@ -10,7 +10,7 @@ from rookery.cluster.events.brokers import FeatureLevelRaised
 from rookery.cluster.events.log import BatchesCommitted, Extent, IdleProducer, ProducersExpired
 from rookery.cluster.events.txns import TransactionEnded, TransactionInitialised
 from rookery.cluster.state.aborted import within
-from rookery.cluster.state.image import read_image, write_image
+from rookery.cluster.state.images.image import read_image, write_image
 from rookery.cluster.state.txns import TransactionOwner
 from rookery.formats.keys import times_key
 from rookery.formats.times import parse_times

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import pytest
 
-from rookery.cluster.state.image import write_image
+from rookery.cluster.state.images.image import write_image
 from rookery.errors import Unavailable
 from rookery.formats.keys import NEWEST_SNAPSHOT, SNAPSHOTS, snapshot_key
 from rookery.log.maintain import snapshots

@@ -14,7 +14,7 @@ from rookery.cluster.events.topics import TopicCreated
 from rookery.errors import Corrupt
 from rookery.formats.logfile.names import FileKind
 from rookery.logdir.directory import LogDirectory
-from rookery.logdir.exporting.logs import PartitionExporter
+from rookery.logdir.exporter.logs import PartitionExporter
 from rookery.logdir.partition import PartitionLog
 from rookery.model import partition as model
 from rookery.model.topicname import OFFSETS_TOPIC

@@ -14,8 +14,8 @@ from rookery.errors import ConfigError
 from rookery.formats.logfile.checkpoints import LoggedEpoch
 from rookery.formats.logfile.names import META_PROPERTIES
 from rookery.logdir.directory import LogDirectory
-from rookery.logdir.exporting.logs import PartitionExporter
-from rookery.logdir.exporting.quorum import write_metadata
+from rookery.logdir.exporter.logs import PartitionExporter
+from rookery.logdir.exporter.quorum import write_metadata
 from rookery.logdir.inspection import inspect
 from rookery.logdir.internal import read_groups, read_transactions
 from rookery.model.address import Address

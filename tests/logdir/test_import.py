@@ -22,7 +22,7 @@ from rookery.direct.place import ClusterAddress
 from rookery.errors import ConfigError
 from rookery.formats.kraft.image import BROKER, MetadataImage
 from rookery.logdir.directory import LogDirectory
-from rookery.logdir.importing.defaults import inherited, keeps_for
+from rookery.logdir.importer.defaults import inherited, keeps_for
 from rookery.model.partition import TopicPartition
 from rookery.testing.backends import ServerBackend
 from rookery.testing.broker import BrokerProcess

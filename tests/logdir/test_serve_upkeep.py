@@ -17,7 +17,7 @@ from rookery.broker.settings import BrokerSettings
 from rookery.cli.main import main
 from rookery.errors import ConfigError, ErrorCode
 from rookery.logdir.directory import LogDirectory
-from rookery.logdir.serving.javahash import partition_of
+from rookery.logdir.server.translate.javahash import partition_of
 from rookery.records import batch as batches
 from rookery.testing.served import ServedBroker, ask
 from rookery.testing.wait import wait_until

@@ -19,7 +19,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from rookery.pipeline.sparktasks import on_spark
+from rookery.pipeline.batch.sparktasks import on_spark
 from rookery.spark import session
 from rookery.tables.open import open_table
 from rookery.tables.port import BatchName, DataFile, TableSpec, Upsert

@@ -13,8 +13,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from rookery.pipeline.engine import BatchEngine, BatchPlan
-from rookery.pipeline.load import load
+from rookery.pipeline.batch.engine import BatchEngine, BatchPlan
+from rookery.pipeline.declaration.load import load
 from rookery.pipeline.manifests import Manifests
 from rookery.tables.port import here
 from tests.pipeline.localrows import LocalRows, bird, raw

@@ -12,7 +12,7 @@ from typing import Any, Self
 
 import pyarrow as pa
 
-from rookery.pipeline.columns import RAW
+from rookery.pipeline.declaration.columns import RAW
 
 START_MS = 1_700_000_000_000
 

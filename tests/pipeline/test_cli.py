@@ -16,7 +16,7 @@ import pytest
 
 from rookery.cli.main import main
 from rookery.cli.pipelines import ended_by_signals
-from rookery.pipeline.load import load
+from rookery.pipeline.declaration.load import load
 from rookery.pipeline.run import BatchPace
 from rookery.testing.wait import wait_until
 from tests.pipeline.logs import Log, Message

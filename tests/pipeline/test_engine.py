@@ -13,13 +13,13 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from rookery.clock import SystemClock
 from rookery.errors import ConfigError, Conflict, Unavailable
-from rookery.pipeline.engine import BatchEngine, BatchPlan, sink_key
-from rookery.pipeline.load import load
+from rookery.pipeline.batch.engine import BatchEngine, BatchPlan, sink_key
+from rookery.pipeline.declaration.load import load
+from rookery.pipeline.declaration.spec import Pipeline
 from rookery.pipeline.manifests import Manifests
 from rookery.pipeline.metrics import BatchMetrics, MetricsFile, read_metrics
-from rookery.pipeline.rebuilt import staging_state
 from rookery.pipeline.report import html, summary
-from rookery.pipeline.spec import Pipeline
+from rookery.pipeline.reprocess.rebuilt import staging_state
 from rookery.pipeline.upkeep import keep_up
 from rookery.tables.open import open_table
 from rookery.tables.port import BatchName

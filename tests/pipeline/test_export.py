@@ -14,8 +14,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from rookery.errors import ConfigError
-from rookery.pipeline.export import export
-from rookery.pipeline.load import load
+from rookery.pipeline.declaration.export import export
+from rookery.pipeline.declaration.load import load
 from tests.pipeline.logs import Log, Message
 from tests.spark.connectserver import LOG, WAREHOUSE, connect_server
 

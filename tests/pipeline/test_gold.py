@@ -6,12 +6,12 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from rookery.pipeline.backfill import backfill
+from rookery.pipeline.declaration.spec import Pipeline
 from rookery.pipeline.gold import make_gold
-from rookery.pipeline.rebuild import rebuild
-from rookery.pipeline.replay import replay_dead_letters
+from rookery.pipeline.reprocess.backfill import backfill
+from rookery.pipeline.reprocess.rebuild import rebuild
+from rookery.pipeline.reprocess.replay import replay_dead_letters
 from rookery.pipeline.run import open_engine, run_pipeline
-from rookery.pipeline.spec import Pipeline
 from tests.pipeline.logs import Log
 from tests.pipeline.test_layers import NOW, declared, message
 from tests.tables.independent import rows_of

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from rookery.errors import ConfigError
-from rookery.pipeline.engine import BatchEngine, BatchPlan
-from rookery.pipeline.load import load
+from rookery.pipeline.batch.engine import BatchEngine, BatchPlan
+from rookery.pipeline.declaration.load import load
+from rookery.pipeline.declaration.spec import Pipeline
 from rookery.pipeline.manifests import Manifests
 from rookery.pipeline.metrics import BatchMetrics
-from rookery.pipeline.spec import Pipeline
 from rookery.testing.registry import RegistryServer
 from tests.pipeline.localrows import LocalRows, raw
 from tests.pipeline.registered import avro, proto, protobuf, record, registrable

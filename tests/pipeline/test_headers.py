@@ -12,9 +12,9 @@ from pyspark.sql import SparkSession
 
 from rookery.client.admin import NewTopic
 from rookery.client.client import Client
-from rookery.pipeline.columns import RAW
-from rookery.pipeline.headers import emptied, filled
-from rookery.pipeline.load import load
+from rookery.pipeline.batch.headers import emptied, filled
+from rookery.pipeline.declaration.columns import RAW
+from rookery.pipeline.declaration.load import load
 from rookery.pipeline.run import BatchPace, run_pipeline
 from rookery.records.record import Record
 from rookery.tables.open import open_table

@@ -8,13 +8,13 @@ from pathlib import Path
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from rookery.pipeline.backfill import backfill
+from rookery.pipeline.declaration.load import load
+from rookery.pipeline.declaration.spec import Pipeline
 from rookery.pipeline.gold import make_gold
-from rookery.pipeline.load import load
-from rookery.pipeline.rebuild import rebuild
-from rookery.pipeline.replay import replay_dead_letters
+from rookery.pipeline.reprocess.backfill import backfill
+from rookery.pipeline.reprocess.rebuild import rebuild
+from rookery.pipeline.reprocess.replay import replay_dead_letters
 from rookery.pipeline.run import BatchPace, run_pipeline
-from rookery.pipeline.spec import Pipeline
 from tests.pipeline.logs import Log, Message
 from tests.tables.independent import rows_of
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from rookery.errors import ConfigError
-from rookery.pipeline.load import load
+from rookery.pipeline.declaration.load import load
 from rookery.tables.port import Upsert
 
 MINIMAL = """

@@ -11,12 +11,12 @@ from pyiceberg.catalog import load_catalog
 
 from rookery.cli.main import main
 from rookery.errors import ConfigError
-from rookery.pipeline import names
-from rookery.pipeline.columns import COORDINATES, RAW, WATERMARK
-from rookery.pipeline.engine import BatchEngine
+from rookery.pipeline.batch.engine import BatchEngine
+from rookery.pipeline.declaration import names
+from rookery.pipeline.declaration.columns import COORDINATES, RAW, WATERMARK
+from rookery.pipeline.declaration.spec import Pipeline
 from rookery.pipeline.manifests import Manifests, StagedFiles
-from rookery.pipeline.migration import migrations, rename_former
-from rookery.pipeline.spec import Pipeline
+from rookery.pipeline.reprocess.migration import migrations, rename_former
 from rookery.tables import reserved
 from rookery.tables.open import open_table
 from rookery.tables.port import BatchName, DataFile, Upsert

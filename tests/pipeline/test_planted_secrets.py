@@ -12,8 +12,8 @@ from rookery.direct.blockinglog import BlockingLog
 from rookery.direct.place import ClusterAddress
 from rookery.errors import Error
 from rookery.log.origin import LogLocation
-from rookery.pipeline.engine import BatchEngine, BatchPlan
-from rookery.pipeline.load import load
+from rookery.pipeline.batch.engine import BatchEngine, BatchPlan
+from rookery.pipeline.declaration.load import load
 from rookery.pipeline.manifests import Manifests, PipelineOrigin
 from rookery.tables.folder import TableFolder
 from rookery.tables.open import open_table

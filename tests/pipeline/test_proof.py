@@ -9,10 +9,10 @@ import pytest
 from pyspark.sql import SparkSession
 
 from rookery.errors import ConfigError
-from rookery.pipeline.engine import BatchPlan
+from rookery.pipeline.batch.engine import BatchPlan
+from rookery.pipeline.declaration.spec import Pipeline
 from rookery.pipeline.gold import make_gold
 from rookery.pipeline.proof import prove_gold, prove_tables
-from rookery.pipeline.spec import Pipeline
 from rookery.tables.open import open_table
 from rookery.tables.port import TableSpec
 from tests.pipeline.test_engine import SECOND, declared, engine_of, rows

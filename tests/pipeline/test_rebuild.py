@@ -8,16 +8,16 @@ import pytest
 from pyspark.sql import SparkSession
 
 from rookery.errors import ConfigError, Conflict
-from rookery.pipeline.backfill import backfill
-from rookery.pipeline.engine import BatchPlan
-from rookery.pipeline.load import load
+from rookery.pipeline.batch.engine import BatchPlan
+from rookery.pipeline.declaration.load import load
+from rookery.pipeline.declaration.spec import Pipeline
 from rookery.pipeline.metrics import BatchMetrics
 from rookery.pipeline.proof import prove_tables
-from rookery.pipeline.rebuild import rebuild
-from rookery.pipeline.replay import replay_dead_letters
+from rookery.pipeline.reprocess.backfill import backfill
+from rookery.pipeline.reprocess.rebuild import rebuild
+from rookery.pipeline.reprocess.replay import replay_dead_letters
+from rookery.pipeline.reprocess.slices import Told
 from rookery.pipeline.run import run_pipeline
-from rookery.pipeline.slices import Told
-from rookery.pipeline.spec import Pipeline
 from rookery.pipeline.upkeep import keep_up
 from tests.pipeline.logs import Log, Message
 from tests.pipeline.test_engine import Later

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from rookery.pipeline.load import load
+from rookery.pipeline.declaration.load import load
 from rookery.pipeline.run import BatchPace, run_pipeline
 from rookery.testing.registry import RegistryServer
 from tests.pipeline.logs import Log, Message

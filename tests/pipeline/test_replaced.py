@@ -11,13 +11,13 @@ from pyspark.sql import SparkSession
 
 from rookery.client.client import Client
 from rookery.errors import Conflict
-from rookery.pipeline.backfill import backfill
+from rookery.pipeline.declaration.spec import Pipeline
 from rookery.pipeline.manifests import Manifests
 from rookery.pipeline.metrics import BatchMetrics
 from rookery.pipeline.positions import lag
-from rookery.pipeline.rebuild import rebuild
+from rookery.pipeline.reprocess.backfill import backfill
+from rookery.pipeline.reprocess.rebuild import rebuild
 from rookery.pipeline.run import BatchPace, run_pipeline
-from rookery.pipeline.spec import Pipeline
 from rookery.testing.brokers import Host
 from tests.pipeline.logs import Log
 from tests.pipeline.test_run import DECLARED, NOW, birds, declared, delete_before, table

@@ -12,15 +12,15 @@ from pyspark.sql import SparkSession
 
 from rookery.direct import blockinglog
 from rookery.direct.rowstager import abort
-from rookery.pipeline.backfill import backfill
-from rookery.pipeline.deadletters import DeadLetterMarks, complete
-from rookery.pipeline.engine import BatchEngine
-from rookery.pipeline.load import load
+from rookery.pipeline.batch.engine import BatchEngine
+from rookery.pipeline.declaration.load import load
+from rookery.pipeline.declaration.spec import Pipeline
 from rookery.pipeline.manifests import Manifests, PipelinePosition
 from rookery.pipeline.metrics import BatchMetrics
-from rookery.pipeline.replay import open_replays, replay_dead_letters
+from rookery.pipeline.reprocess.backfill import backfill
+from rookery.pipeline.reprocess.deadletters import DeadLetterMarks, complete
+from rookery.pipeline.reprocess.replay import open_replays, replay_dead_letters
 from rookery.pipeline.run import run_pipeline
-from rookery.pipeline.spec import Pipeline
 from rookery.testing.brokers import Host
 from tests.pipeline.localrows import LocalRows, bird, raw
 from tests.pipeline.logs import Log

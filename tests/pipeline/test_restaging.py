@@ -14,10 +14,10 @@ from rookery.client.client import Client
 from rookery.direct import blockinglog
 from rookery.direct.rowstager import abort
 from rookery.errors import Gone
-from rookery.pipeline.load import load
+from rookery.pipeline.declaration.load import load
+from rookery.pipeline.declaration.spec import Pipeline
 from rookery.pipeline.manifests import Manifests
 from rookery.pipeline.run import open_engine, run_pipeline
-from rookery.pipeline.spec import Pipeline
 from rookery.testing.brokers import Host
 from tests.pipeline.logs import Log, Message
 from tests.pipeline.test_run import NOW, birds

@@ -15,11 +15,11 @@ from pyspark.sql import SparkSession
 from rookery.client.client import Client
 from rookery.errors import Conflict, Corrupt
 from rookery.model.partition import TopicPartition
-from rookery.pipeline.engine import BatchEngine
-from rookery.pipeline.load import load
+from rookery.pipeline.batch.engine import BatchEngine
+from rookery.pipeline.declaration.load import load
+from rookery.pipeline.declaration.spec import Pipeline
 from rookery.pipeline.metrics import BatchMetrics
 from rookery.pipeline.run import BatchPace, run_pipeline
-from rookery.pipeline.spec import Pipeline
 from rookery.testing.brokers import Host
 from rookery.testing.wait import wait_until
 from tests.pipeline.logs import Log, Message

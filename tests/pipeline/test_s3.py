@@ -11,7 +11,7 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from rookery.errors import ConfigError
-from rookery.pipeline.load import load
+from rookery.pipeline.declaration.load import load
 from rookery.pipeline.manifests import Manifests
 from rookery.pipeline.run import BatchPace, open_engine, run_pipeline
 from rookery.pipeline.upkeep import keep_up

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from rookery.errors import ConfigError
-from rookery.pipeline.spec import Gold, Pipeline, Silver, Sink, Source
+from rookery.pipeline.declaration.spec import Gold, Pipeline, Silver, Sink, Source
 
 LAKE = "sqlite:////lake/catalog.db"
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from rookery.pipeline.sparktasks import on_spark
+from rookery.pipeline.batch.sparktasks import on_spark
 from rookery.tables.open import open_table
 from rookery.tables.port import BatchName, TableSpec, Upsert
 from tests.tables.independent import rows_of

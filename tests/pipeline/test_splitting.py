@@ -12,10 +12,10 @@ import pytest
 from rookery.decode.open import open_decoder
 from rookery.decode.port import DecoderSettings
 from rookery.errors import ConfigError
-from rookery.pipeline.columns import silver_schema
-from rookery.pipeline.engine import BatchPlan
-from rookery.pipeline.rowsplitter import RowSplitter, Split
-from rookery.pipeline.spec import Decode, Pipeline, Silver, Sink, Source
+from rookery.pipeline.batch.engine import BatchPlan
+from rookery.pipeline.batch.rowsplitter import RowSplitter, Split
+from rookery.pipeline.declaration.columns import silver_schema
+from rookery.pipeline.declaration.spec import Decode, Pipeline, Silver, Sink, Source
 from tests.pipeline.localrows import START_MS, bird, raw
 
 BIRD = "id long, name string, seen timestamp"

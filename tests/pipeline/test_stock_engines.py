@@ -14,7 +14,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from rookery.clock import SystemClock
-from rookery.pipeline.load import load
+from rookery.pipeline.declaration.load import load
 from rookery.pipeline.run import BatchPace, run_pipeline
 from rookery.tables.open import open_table
 from rookery.tables.port import UpkeepPolicy

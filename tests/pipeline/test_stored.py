@@ -11,9 +11,9 @@ import pyarrow as pa
 import pytest
 from pyspark.errors import PySparkException
 
-from rookery.pipeline.stored import StoredRows
-from rookery.spark.batchread import BatchReader
-from rookery.spark.options import ReadOptions
+from rookery.pipeline.batch.stored import StoredRows
+from rookery.spark.read.batchread import BatchReader
+from rookery.spark.read.options import ReadOptions
 from rookery.spark.schema import ALL_COLUMNS, spark_schema
 from tests.direct.logs import Cluster, Sent, create, send, send_aborted, values
 from tests.spark.logs import load, options_of

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from rookery.client.client import Client
-from rookery.pipeline.engine import BatchEngine, BatchPlan
-from rookery.pipeline.load import load
+from rookery.pipeline.batch.engine import BatchEngine, BatchPlan
+from rookery.pipeline.declaration.load import load
+from rookery.pipeline.declaration.spec import Pipeline
 from rookery.pipeline.manifests import Manifests
-from rookery.pipeline.spec import Pipeline
 from rookery.records.record import Record
 from rookery.tables.open import open_table
 from rookery.testing.brokers import Host

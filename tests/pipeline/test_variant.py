@@ -10,8 +10,8 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from rookery.client.client import Client
+from rookery.pipeline.declaration.load import load
 from rookery.pipeline.gold import make_gold
-from rookery.pipeline.load import load
 from rookery.pipeline.run import BatchPace, run_pipeline
 from rookery.records.record import Record
 from rookery.tables.open import open_table

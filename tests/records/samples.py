@@ -6,11 +6,12 @@ import random
 from collections.abc import Callable, Iterator
 from itertools import islice
 
-from rookery.records import _kernel, _twin, kernel
+from rookery.records import _kernel, kernel
 from rookery.records import batch as batches
 from rookery.records.batch import BatchHeader
 from rookery.records.compression import CODECS
 from rookery.records.record import BatchSettings, Record, build
+from rookery.records.twins import kerneltwin
 
 RULES = [
     sum(1 << codec for codec in CODECS) << kernel.CODECS_SHIFT | flags
@@ -130,7 +131,10 @@ def cases(seed: int) -> Iterator[bytes]:
 
 def check_reading(data: bytes, rules: int) -> None:
     """Compare kernel and twin on one case: headers, then the records of what passed."""
-    one, two = outcome(lambda: _kernel.scan(data, rules)), outcome(lambda: _twin.scan(data, rules))
+    one, two = (
+        outcome(lambda: _kernel.scan(data, rules)),
+        outcome(lambda: kerneltwin.scan(data, rules)),
+    )
     assert one == two, (data.hex(), rules)
     for row in _kernel.scan(data, rules)[0]:
         check_records(data, BatchHeader._make(row))
@@ -140,11 +144,11 @@ def check_records(data: bytes, header: BatchHeader) -> None:
     body = memoryview(data)[header.position + batches.HEADER_SIZE : header.end]
     one, two = (
         outcome(lambda: _kernel.walk(body, header)),
-        outcome(lambda: _twin.walk(body, header)),
+        outcome(lambda: kerneltwin.walk(body, header)),
     )
     assert one == two, (data.hex(), header)
     one = outcome(lambda: list(_kernel.decode(body, header, Record)))
-    two = outcome(lambda: list(_twin.decode(body, header, Record)))
+    two = outcome(lambda: list(kerneltwin.decode(body, header, Record)))
     assert one == two, (data.hex(), header)
 
 
@@ -163,7 +167,7 @@ def check_writing(rng: random.Random) -> None:
     records = [wild_record(rng) for _ in range(rng.randrange(4))]
     base = rng.choice((0, 0, 5, 2**62))
     one = outcome(lambda: _kernel.encode(records, base))
-    assert one == outcome(lambda: _twin.encode(records, base)), (records, base)
+    assert one == outcome(lambda: kerneltwin.encode(records, base)), (records, base)
 
 
 def check_many(count: int, seed: int) -> int:

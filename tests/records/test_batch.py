@@ -10,11 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rookery.errors import ApiError, Corrupt, ErrorCode
-from rookery.records import _twin, kernel
 from rookery.records import batch as batches
+from rookery.records import kernel
 from rookery.records.batch import BatchHeader, TimestampType
 from rookery.records.compression import CODECS, DEFAULT_LIMIT, GZIP, NONE, ZSTD, Codec
 from rookery.records.record import BatchSettings, Record, build
+from rookery.records.twins import kerneltwin
 from tests.records.samples import batch as sample
 
 RECORDS = [Record(b"k", b"v" * 50, (), 1_700_000_000_000 + n) for n in range(3)]
@@ -280,7 +281,7 @@ def test_restamp_makes_the_crc_right(seed: int, fields: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("threshold", [0, 2**40], ids=["patched", "computed"])
-@pytest.mark.parametrize("module", [kernel, _twin])
+@pytest.mark.parametrize("module", [kernel, kerneltwin])
 @pytest.mark.parametrize("size", [1, 5000, 300_000])
 def test_restamp_both_ways(
     monkeypatch: pytest.MonkeyPatch, threshold: int, module: Any, size: int

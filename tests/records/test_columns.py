@@ -17,7 +17,7 @@ from rookery.records.compression import CODECS, GZIP
 from rookery.records.reading import COLUMNS, END, FAULTS, HEADERS, PartitionBatches, ReadSettings
 from rookery.records.writing import WriteSettings
 
-KERNELS = ["rookery.records._columns", "rookery.records._columns_twin"]
+KERNELS = ["rookery.records._columns", "rookery.records.twins.columnstwin"]
 RECORD = bytes.fromhex("0c 00 00 00 01 01 00")  # no key, no value, no headers
 HEADER = b.BatchHeader(500, 0, 7, 2, 0, 0, 0, 1000, 2000, -1, -1, -1, 1)
 

@@ -15,7 +15,7 @@ from rookery.records.compression import CODECS, GZIP, ZSTD
 from rookery.records.reading import HEADERS, PartitionBatches, ReadSettings
 from rookery.records.writing import WriteSettings
 
-KERNELS = ["rookery.records._columns", "rookery.records._columns_twin"]
+KERNELS = ["rookery.records._columns", "rookery.records.twins.columnstwin"]
 MILLISECONDS = pa.timestamp("ms", tz="UTC")
 SCHEMA = pa.schema(
     {"key": pa.binary(), "value": pa.binary(), "headers": HEADERS, "timestamp": MILLISECONDS}

@@ -9,13 +9,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from rookery.errors import Error
-from rookery.records import _columns_many as many
-from rookery.records import _columns_twin as twin
 from rookery.records import batch as b
 from rookery.records import columns
 from rookery.records.columns import decode, encode
 from rookery.records.compression import CODECS, Codec
 from rookery.records.reading import COLUMNS, END, HEADERS, PartitionBatches, ReadSettings
+from rookery.records.twins import columnstwin as twin
+from rookery.records.twins import manycolumns as many
 from rookery.records.writing import WriteSettings
 
 native = pytest.importorskip("rookery.records._columns")

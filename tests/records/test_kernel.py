@@ -12,10 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rookery.errors import Corrupt
-from rookery.records import _kernel, _twin, kernel
+from rookery.records import _kernel, kernel
 from rookery.records import batch as batches
 from rookery.records.batch import BatchHeader
 from rookery.records.record import Record
+from rookery.records.twins import kerneltwin
 from tests.records.samples import (
     RULES,
     cases,
@@ -47,13 +48,13 @@ def test_agree_on_generated_cases(seed: int) -> None:
 def test_what_is_written_is_read_back(records: list[Record], base: int) -> None:
     body, count, delta, first, highest = _kernel.encode(records, base)
 
-    assert (body, count, delta, first, highest) == _twin.encode(records, base)
+    assert (body, count, delta, first, highest) == kerneltwin.encode(records, base)
     header = HEADER._replace(
         base_offset=base, last_offset_delta=delta, base_timestamp=first, record_count=count
     )
     placed = [record._replace(offset=base + index) for index, record in enumerate(records)]
     assert list(_kernel.decode(body, header, Record)) == placed
-    assert list(_twin.decode(body, header, Record)) == placed
+    assert list(kerneltwin.decode(body, header, Record)) == placed
 
 
 @given(st.binary(max_size=200), st.sampled_from(RULES))
@@ -69,14 +70,14 @@ def test_agree_on_any_records(body: bytes, count: int, delta: int) -> None:
 
 @given(st.integers(0, 2**32 - 1), st.integers(0, 2**63 - 1))
 def test_agree_on_shifts(crc: int, length: int) -> None:
-    assert _kernel.shift(crc, length) == _twin.shift(crc, length)
+    assert _kernel.shift(crc, length) == kerneltwin.shift(crc, length)
 
 
 @pytest.mark.parametrize(("crc", "length"), [(-1, 0), (2**32, 0), (0, -1), (0, 2**63)])
 def test_agree_on_bad_shifts(crc: int, length: int) -> None:
     one, two = (
         outcome(lambda: _kernel.shift(crc, length)),
-        outcome(lambda: _twin.shift(crc, length)),
+        outcome(lambda: kerneltwin.shift(crc, length)),
     )
     assert one == two
     assert one[0] == "OverflowError"
@@ -104,7 +105,7 @@ def test_agree_on_what_cannot_be_written(record: Record, error: str) -> None:
     records = [Record(b"", b"", (), 1), record]
     one, two = (
         outcome(lambda: _kernel.encode(records, 0)),
-        outcome(lambda: _twin.encode(records, 0)),
+        outcome(lambda: kerneltwin.encode(records, 0)),
     )
     assert one == two
     assert one[0] == error
@@ -113,7 +114,7 @@ def test_agree_on_what_cannot_be_written(record: Record, error: str) -> None:
 @pytest.mark.parametrize("kind", [bytes, bytearray, memoryview])
 def test_any_buffer_is_read(kind: type) -> None:
     data = next(cases(7))
-    for module in (_kernel, _twin):
+    for module in (_kernel, kerneltwin):
         assert module.scan(kind(data), RULES[2]) == _kernel.scan(data, RULES[2])
 
 
@@ -155,7 +156,7 @@ def test_every_fault_is_met_by_the_generated_cases() -> None:
     assert met >= HEADER_FAULTS | RECORD_FAULTS
 
 
-@pytest.mark.parametrize("module", [_kernel, _twin])
+@pytest.mark.parametrize("module", [_kernel, kerneltwin])
 def test_a_huge_count_takes_no_memory(module: ModuleType) -> None:
     header = HEADER._replace(record_count=2**31 - 1, last_offset_delta=2**31 - 2)
     tracemalloc.start()

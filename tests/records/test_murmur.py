@@ -12,15 +12,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kafka.partitioner.default import murmur2
 
-from rookery.client.partition import partition_of
-from rookery.records import _murmur_twin
+from rookery.client.produce.partition import partition_of
+from rookery.records.twins import murmurtwin
 
 try:
     from rookery.records import _murmur
 except ImportError:  # pragma: no cover (it was not built)
-    MODULES: list[ModuleType] = [_murmur_twin]
+    MODULES: list[ModuleType] = [murmurtwin]
 else:
-    MODULES = [_murmur, _murmur_twin]
+    MODULES = [_murmur, murmurtwin]
 
 # As Kafka's own tests have them, signed.
 KNOWN = {

@@ -9,14 +9,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rookery.errors import Corrupt
-from rookery.records import _kernel, _sieve, _sieve_twin
+from rookery.records import _kernel, _sieve
 from rookery.records import batch as batches
 from rookery.records.batch import BatchHeader
 from rookery.records.record import Record, payload, read
+from rookery.records.twins import sievetwin
 from tests.records.samples import outcome
 
 SEED = bytes(range(16))
-BOTH = pytest.mark.parametrize("module", [_sieve, _sieve_twin], ids=["compiled", "twin"])
+BOTH = pytest.mark.parametrize("module", [_sieve, sievetwin], ids=["compiled", "twin"])
 KEYS = st.sampled_from([None, b"", b"a", b"aa", b"12345678", b"123456789", b"x" * 300])
 RECORDS = st.lists(
     st.builds(
@@ -59,7 +60,7 @@ def test_they_agree_and_keep_what_has_no_later_key(
     noted: list[list[Record]], records: list[Record], drops: bool
 ) -> None:
     found = sifted(_sieve, noted, records, drops=drops)
-    assert found == sifted(_sieve_twin, noted, records, drops=drops)
+    assert found == sifted(sievetwin, noted, records, drops=drops)
     later = {one.key for batch in noted for one in batch}
     kept = [
         one._replace(offset=offset)
@@ -80,7 +81,7 @@ def test_they_agree_and_keep_what_has_no_later_key(
 def test_other_base_same_times(records: list[Record], shift: int) -> None:
     body, header = made(records)
     moved = _sieve.rebase(body, len(records), shift)
-    assert moved == _sieve_twin.rebase(body, len(records), shift)
+    assert moved == sievetwin.rebase(body, len(records), shift)
     other = header._replace(base_timestamp=header.base_timestamp - shift)
     expected = list(_kernel.decode(body, header, Record))
     assert list(_kernel.decode(moved, other, Record)) == expected
@@ -107,10 +108,10 @@ def test_they_agree_on_damage(records: list[Record], data: st.DataObject) -> Non
         last = module.OffsetMap(1 << 16, SEED)
         return outcome(lambda: last.sift(bytes(broken), header, False))
 
-    assert notes(_sieve) == notes(_sieve_twin)
-    assert sifts(_sieve) == sifts(_sieve_twin)
+    assert notes(_sieve) == notes(sievetwin)
+    assert sifts(_sieve) == sifts(sievetwin)
     assert outcome(lambda: _sieve.rebase(bytes(broken), count, 99)) == outcome(
-        lambda: _sieve_twin.rebase(bytes(broken), count, 99)
+        lambda: sievetwin.rebase(bytes(broken), count, 99)
     )
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from rookery.direct.place import ClusterAddress
 from rookery.errors import ConfigError
 from rookery.jobs import compact, scrub
-from rookery.pipeline.load import load
+from rookery.pipeline.declaration.load import load
 from rookery.pipeline.run import BatchPace, run_pipeline
 from rookery.spark import session
 from rookery.spark.checkpoint import check_checkpoint, master_of

@@ -14,7 +14,7 @@ from pyspark.sql.types import StructType
 
 from pyspark_rookery import DefaultSource
 from rookery.spark import session
-from rookery.spark.streamwrite import StreamWriter
+from rookery.spark.write.streamwrite import StreamWriter
 
 QUICK = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 SETTINGS = {

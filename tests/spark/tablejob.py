@@ -9,8 +9,8 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+from rookery.pipeline.declaration.spec import Pipeline, Sink, Source
 from rookery.pipeline.run import BatchPace, run_pipeline
-from rookery.pipeline.spec import Pipeline, Sink, Source
 from rookery.spark import session
 from tests.spark.copyjob import SETTINGS
 from tests.spark.strike import strike

@@ -12,14 +12,14 @@ from pathlib import Path
 import pytest
 
 from rookery.errors import ConfigError
-from rookery.spark.archivecache import ArchiveCache, cache_folder
-from rookery.spark.pack import STAGE_PREFIX
+from rookery.spark.environment.archivecache import ArchiveCache, cache_folder
+from rookery.spark.environment.pack import STAGE_PREFIX
 from rookery.testing.wait import wait_until
 
 _HOLDER = """
 import sys
 from pathlib import Path
-from rookery.spark.archivecache import ArchiveCache
+from rookery.spark.environment.archivecache import ArchiveCache
 
 folder, fingerprint = Path(sys.argv[1]), sys.argv[2]
 ArchiveCache(folder, print).get(fingerprint, lambda target: target.write_text(fingerprint))

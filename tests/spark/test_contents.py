@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from rookery.errors import ConfigError
-from rookery.spark.contents import ArchiveContents, carrier_of
+from rookery.spark.environment.contents import ArchiveContents, carrier_of
 
 
 @pytest.fixture
@@ -40,7 +40,7 @@ def test_packages_and_modules_are_told_apart(site: Path) -> None:
     assert files["birdcalls/__init__.py"] == site / "birdcalls" / "__init__.py"
     assert files["nests/__init__.py"] == site / "nests" / "__init__.py"
     assert files["eggs.py"] == site / "eggs.py"
-    assert "rookery/spark/contents.py" in files
+    assert "rookery/spark/environment/contents.py" in files
     assert "pyspark_rookery/__init__.py" in files
     with pytest.raises(ConfigError, match="no-such-thing is not installed"):
         _contents("no_such_thing")

@@ -17,9 +17,9 @@ from pyspark.sql.datasource import (
 )
 
 from rookery.direct.plan import OffsetRange, ReadPlanner
-from rookery.spark.batchread import BatchReader, FilteringReader
-from rookery.spark.filters import FilterBounds
-from rookery.spark.options import ReadOptions
+from rookery.spark.read.batchread import BatchReader, FilteringReader
+from rookery.spark.read.filters import FilterBounds
+from rookery.spark.read.options import ReadOptions
 from tests.direct.logs import BASE, Cluster, create, read, send, values, wanted
 
 ALL = OffsetRange(bytes(16), 0, 100, 200)

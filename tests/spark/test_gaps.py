@@ -11,8 +11,8 @@ import pytest
 from rookery.direct.blockinglog import LoopThread
 from rookery.direct.plan import Gap
 from rookery.errors import ConfigError
-from rookery.spark.gaps import handle_gaps
-from rookery.spark.options import ReadOptions
+from rookery.spark.read.gaps import handle_gaps
+from rookery.spark.read.options import ReadOptions
 from rookery.store.open import open_store
 
 GAP = Gap("t" * 249, 3, 0, 5, "too old")

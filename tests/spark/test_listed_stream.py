@@ -9,8 +9,8 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from rookery.direct.place import ClusterAddress
 from rookery.formats.keys import segment_key
-from rookery.spark.options import ReadOptions
-from rookery.spark.streamread import StreamReader
+from rookery.spark.read.options import ReadOptions
+from rookery.spark.read.streamread import StreamReader
 from rookery.store.open import open_store
 from tests.direct.test_listed import place as place  # noqa: PLC0414 (a fixture)
 from tests.direct.test_listed import segment

@@ -13,10 +13,10 @@ from rookery.direct.offsets import EARLIEST, LATEST
 from rookery.errors import ConfigError
 from rookery.spark import schema as columns
 from rookery.spark import source
-from rookery.spark.batchread import BatchReader
-from rookery.spark.options import ReadOptions
+from rookery.spark.read.batchread import BatchReader
+from rookery.spark.read.options import ReadOptions
 from rookery.spark.source import SourceOptions
-from rookery.spark.writeoptions import WriteOptions
+from rookery.spark.write.writeoptions import WriteOptions
 from tests.direct.logs import Cluster, send, values
 
 PLACE = {"store": "file:///x"}
@@ -191,7 +191,7 @@ def test_a_spark_that_knows_no_limits_refuses_them_by_name(
 ) -> None:
     """Before 4.2 Spark asks a source for all there is: a bound would hold for nothing."""
     monkeypatch.setitem(sys.modules, "pyspark.sql.streaming.datasource", None)
-    monkeypatch.delitem(sys.modules, "rookery.spark.streamread", raising=False)
+    monkeypatch.delitem(sys.modules, "rookery.spark.read.streamread", raising=False)
     value = "1m" if name == "maxTriggerDelay" else "5"
     bounded = DefaultSource({**TOPIC, name.lower(): value})
     with pytest.raises(ConfigError, match=f"^{name}: limits of batches need pyspark 4.2"):

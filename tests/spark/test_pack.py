@@ -14,10 +14,10 @@ import pytest
 
 from rookery.cli.main import main
 from rookery.errors import ConfigError
-from rookery.spark.contents import ArchiveContents
-from rookery.spark.pack import PackedArchive, pack
-from rookery.spark.packages import closure, files_of
-from rookery.spark.submit import Submission
+from rookery.spark.environment.contents import ArchiveContents
+from rookery.spark.environment.pack import PackedArchive, pack
+from rookery.spark.environment.packages import closure, files_of
+from rookery.spark.environment.submit import Submission
 from rookery.spark.tuning.choice import SETTING
 from tests.spark.standalone import bare_python
 

@@ -16,17 +16,17 @@ import rookery.spark
 from rookery.cluster.state.sinks import SinkBatch
 from rookery.direct.place import host_mark
 from rookery.errors import ConfigError
-from rookery.spark.batchwrite import BatchWriter
 from rookery.spark.checkpoint import (
     check_checkpoint,
     check_session_checkpoint,
     check_tables,
     is_local,
 )
-from rookery.spark.options import ReadOptions
+from rookery.spark.read.options import ReadOptions
 from rookery.spark.session import local_cores, own_tuning, session, settings_for
-from rookery.spark.taskoutput import TaskOutput, stage
-from rookery.spark.writeoptions import WriteOptions
+from rookery.spark.write.batchwrite import BatchWriter
+from rookery.spark.write.taskoutput import TaskOutput, stage
+from rookery.spark.write.writeoptions import WriteOptions
 from tests.direct.logs import Cluster, create
 
 if TYPE_CHECKING:

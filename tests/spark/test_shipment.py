@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from rookery.errors import ConfigError
-from rookery.spark.shipment import archive_setting, shipment
+from rookery.spark.environment.shipment import archive_setting, shipment
 
 
 def test_the_file_goes_under_the_name_that_executors_look_for(tmp_path: Path) -> None:

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 from pyiceberg.catalog import load_catalog
 
-from rookery.spark.contents import ArchiveContents
-from rookery.spark.pack import pack
+from rookery.spark.environment.contents import ArchiveContents
+from rookery.spark.environment.pack import pack
 from rookery.store.address import parse
 from rookery.tables.folder import below
 from rookery.tables.open import open_table

@@ -19,11 +19,11 @@ from rookery.cluster.state.partition import Row
 from rookery.errors import Conflict
 from rookery.formats.keys import object_key
 from rookery.spark import lag
-from rookery.spark.batchread import Share
-from rookery.spark.offset import StreamOffset
-from rookery.spark.options import ReadOptions
+from rookery.spark.read.batchread import Share
+from rookery.spark.read.offset import StreamOffset
+from rookery.spark.read.options import ReadOptions
+from rookery.spark.read.streamread import StreamReader
 from rookery.spark.schema import COLUMNS
-from rookery.spark.streamread import StreamReader
 from rookery.testing.wait import wait_until
 from tests.direct.logs import COMPACT, Cluster, create, partitions_of, send, values
 from tests.spark.logs import options_of, run_all, stream

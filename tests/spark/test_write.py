@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import pytest
 from pyspark.errors import PySparkException
 
-from rookery.client.partition import partition_of
+from rookery.client.produce.partition import partition_of
 from rookery.cluster.state.sinks import SinkState
 from rookery.direct.commit import last_commit
 from rookery.direct.log import DirectLog
 from rookery.errors import ConfigError
-from rookery.spark.resume import resume_offset
-from rookery.spark.streamwrite import source_offsets
+from rookery.spark.read.resume import resume_offset
+from rookery.spark.write.streamwrite import source_offsets
 from tests.direct.sinking import Read, faults, make_cluster, make_topic, read_topic
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from typing import Final
 
 from rookery.broker.call import Services, hidden_when_read_only
 from rookery.broker.checks import rules_of
-from rookery.broker.configs import TopicCache
+from rookery.broker.config.configs import TopicCache
 from rookery.broker.dispatch import Dispatcher
 from rookery.broker.fetchservice import FetchService, PartitionWatch
 from rookery.broker.groups.claims import GroupClaims

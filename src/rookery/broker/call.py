@@ -23,12 +23,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from rookery.broker import apis
 from rookery.broker.checks import Rules, rules_of
-from rookery.broker.configs import TopicCache
+from rookery.broker.config.configs import TopicCache
 from rookery.broker.fetchservice import FetchService, PartitionWatch
 from rookery.broker.groups.coordinator import GroupCoordinator
 from rookery.broker.producerids import ProducerIds
 from rookery.broker.settings import BrokerSettings
-from rookery.broker.telemetry import Telemetry
+from rookery.broker.telemetry.pushedmetrics import Telemetry
 from rookery.broker.topicdescription import describe
 from rookery.clock import Clock, Random
 from rookery.cluster.replica import Replica

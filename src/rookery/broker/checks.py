@@ -11,9 +11,9 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from rookery.broker import configs
-from rookery.broker.configkeys import MAX_LONG
-from rookery.broker.configs import TopicConfigs
+from rookery.broker.config import configs
+from rookery.broker.config.configkeys import MAX_LONG
+from rookery.broker.config.configs import TopicConfigs
 from rookery.cluster.state.state import State
 from rookery.cluster.state.topics import Topic
 from rookery.errors import ApiError, ErrorCode

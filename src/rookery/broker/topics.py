@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from rookery.broker.call import Services
-from rookery.broker.configs import check_topic
+from rookery.broker.config.configs import check_topic
 from rookery.cluster.events.brokers import SettingChange
 from rookery.cluster.events.topics import TopicCreated
 from rookery.cluster.state.topics import Topics

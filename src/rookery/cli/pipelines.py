@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 from rookery.cli.command import print_json
 from rookery.cli.options.spark import SparkOptions
+from rookery.pipeline.declaration.spec import Pipeline
 from rookery.pipeline.metrics import BatchMetrics, MetricsFile
-from rookery.pipeline.spec import Pipeline
 from rookery.tables.folder import TableFolder
 
 if TYPE_CHECKING:

@@ -9,10 +9,10 @@ from pathlib import Path
 
 from rookery.cli.options.spark import SparkOptions
 from rookery.errors import ConfigError
-from rookery.spark.archivecache import ArchiveCache, cache_folder
 from rookery.spark.checkpoint import is_local
-from rookery.spark.contents import ArchiveContents, carrier_of
-from rookery.spark.pack import pack
+from rookery.spark.environment.archivecache import ArchiveCache, cache_folder
+from rookery.spark.environment.contents import ArchiveContents, carrier_of
+from rookery.spark.environment.pack import pack
 
 
 def find_archive(

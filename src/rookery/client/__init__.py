@@ -10,7 +10,7 @@ from rookery.client.client import Client as Client
 from rookery.client.configs import ResourceType as ResourceType
 from rookery.client.fetch import FetchSettings as FetchSettings
 from rookery.client.fetch import Isolation as Isolation
-from rookery.client.produce import Producer as Producer
+from rookery.client.produce.producer import Producer as Producer
 from rookery.client.settings import ACKS_ALL as ACKS_ALL
 from rookery.client.settings import ACKS_LEADER as ACKS_LEADER
 from rookery.client.settings import ACKS_NONE as ACKS_NONE

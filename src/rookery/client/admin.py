@@ -6,12 +6,12 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from rookery.client.cluster import TopicView
 from rookery.client.configs import Configs
-from rookery.client.connections import Link
-from rookery.client.metadata import PartitionLeader
-from rookery.client.retry import Hopeless
-from rookery.client.router import Router, by_topic
+from rookery.client.connect.cluster import TopicView
+from rookery.client.connect.connections import Link
+from rookery.client.connect.metadata import PartitionLeader
+from rookery.client.connect.retry import Hopeless
+from rookery.client.connect.router import Router, by_topic
 from rookery.errors import ApiError, ErrorCode, Unavailable
 from rookery.model.node import Node
 from rookery.model.partition import TopicPartition

@@ -8,17 +8,17 @@ from types import TracebackType
 from typing import Self
 
 from rookery.client.admin import Admin
-from rookery.client.cluster import TopicView
-from rookery.client.connections import Connections
+from rookery.client.connect.cluster import TopicView
+from rookery.client.connect.connections import Connections
+from rookery.client.connect.metadata import Metadata
+from rookery.client.connect.retry import ClientRetrier
+from rookery.client.connect.router import Router
 from rookery.client.diagnostics import Diagnostics
 from rookery.client.fetch import Fetcher, FetchSettings
 from rookery.client.groups import GroupAdmin
-from rookery.client.metadata import Metadata
 from rookery.client.offsets import OffsetQueries
-from rookery.client.produce import Producer
-from rookery.client.producerbatch import RecordLocation
-from rookery.client.retry import ClientRetrier
-from rookery.client.router import Router
+from rookery.client.produce.producer import Producer
+from rookery.client.produce.producerbatch import RecordLocation
 from rookery.client.settings import ClientSettings, ProducerSettings
 from rookery.clock import Clock, Random, SystemClock, SystemRandom
 from rookery.model.offset import EARLIEST

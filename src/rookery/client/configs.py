@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final, TypeVar
 
-from rookery.client.connections import Link
-from rookery.client.retry import Hopeless
-from rookery.client.router import Router
+from rookery.client.connect.connections import Link
+from rookery.client.connect.retry import Hopeless
+from rookery.client.connect.router import Router
 from rookery.errors import ApiError, ErrorCode
 from rookery.wire.messages.describe_configs import (
     DESCRIBE_CONFIGS,

@@ -7,9 +7,9 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TypeVar
 
-from rookery.client.connections import Link
-from rookery.client.metadata import PartitionLeader
-from rookery.client.router import TRANSACTION, Router, by_topic
+from rookery.client.connect.connections import Link
+from rookery.client.connect.metadata import PartitionLeader
+from rookery.client.connect.router import TRANSACTION, Router, by_topic
 from rookery.errors import ApiError, ErrorCode
 from rookery.model.address import Address
 from rookery.model.partition import TopicPartition

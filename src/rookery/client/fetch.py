@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final, NamedTuple
 
-from rookery.client.connections import Lane, Link
-from rookery.client.metadata import PartitionLeader
+from rookery.client.connect.connections import Lane, Link
+from rookery.client.connect.metadata import PartitionLeader
+from rookery.client.connect.retry import Deadline, is_stale, may_retry
+from rookery.client.connect.router import Router, by_node, by_topic
 from rookery.client.offsets import OffsetQueries
-from rookery.client.retry import Deadline, is_stale, may_retry
-from rookery.client.router import Router, by_node, by_topic
 from rookery.errors import ApiError, Error, ErrorCode, Unavailable
 from rookery.model.control import ControlRecordType
 from rookery.model.node import Node

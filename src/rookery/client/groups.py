@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import TypeVar
 
-from rookery.client.connections import Link
+from rookery.client.connect.connections import Link
+from rookery.client.connect.router import Router
 from rookery.client.members import GroupDescription, from_classic, from_consumer
-from rookery.client.router import Router
 from rookery.errors import ApiError, ErrorCode
 from rookery.model.node import Node
 from rookery.model.offset import CommittedOffset

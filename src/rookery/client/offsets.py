@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from rookery.client.connections import Link
-from rookery.client.metadata import PartitionLeader
-from rookery.client.router import Router, by_topic
+from rookery.client.connect.connections import Link
+from rookery.client.connect.metadata import PartitionLeader
+from rookery.client.connect.router import Router, by_topic
 from rookery.errors import ApiError, ErrorCode
 from rookery.model.offset import LATEST, MAX_TIMESTAMP
 from rookery.model.partition import TopicPartition

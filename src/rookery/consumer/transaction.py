@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 
-from rookery.client.transactions import TransactionalWriter
+from rookery.client.produce.transactions import TransactionalWriter
 from rookery.consumer.group.commits import Commits
 from rookery.consumer.output.batch import Batch
 from rookery.errors import ConfigError

@@ -19,7 +19,7 @@ from rookery.direct.listed import object_of
 from rookery.formats.keys import segment_key
 from rookery.formats.logfile.names import parse_file_name
 from rookery.logdir.directory import LogDirectory
-from rookery.logdir.serving.loadeddirectory import LoadedDirectory, load
+from rookery.logdir.server.loadeddirectory import LoadedDirectory, load
 from rookery.model.topicname import INTERNAL_TOPICS
 
 NAMESPACE = "kafka"

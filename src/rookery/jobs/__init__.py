@@ -8,15 +8,15 @@ assert report.is_right
 from rookery.jobs.compaction import compact
 from rookery.jobs.copyjob import CopyRequest, copy
 from rookery.jobs.expiryjob import expire
-from rookery.jobs.filerows import ImportFiles
 from rookery.jobs.importjob import FileImport, import_files
 from rookery.jobs.kafkacopy import copy_to_kafka
 from rookery.jobs.mergejob import merge
+from rookery.jobs.move.filerows import ImportFiles
+from rookery.jobs.move.topicfill import Into
 from rookery.jobs.repartitionjob import repartition
 from rookery.jobs.replayjob import replay
 from rookery.jobs.report import JobReport, JobRun
 from rookery.jobs.scrubjob import scrub
-from rookery.jobs.topicfill import Into
 
 __all__ = [
     "CopyRequest",

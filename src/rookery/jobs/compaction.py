@@ -23,8 +23,8 @@ from rookery.direct.plan import OffsetRange
 from rookery.errors import ConfigError, Conflict, Corrupt, Gone
 from rookery.jobs.clocks import trusted_now
 from rookery.jobs.limits import limits_of
+from rookery.jobs.move.rangereads import plan_ranges, read
 from rookery.jobs.proof import COLUMNS, Proof, prove_latest
-from rookery.jobs.rangereads import plan_ranges, read
 from rookery.jobs.report import JobPart, JobPlan, JobReport, JobRun, JobStep, Requests
 from rookery.jobs.tasks import run_tasks, slots
 from rookery.log.compaction.output import Output

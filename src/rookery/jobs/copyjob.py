@@ -16,16 +16,16 @@ from rookery.direct.blockinglog import BlockingLog
 from rookery.direct.layout import PackSettings
 from rookery.direct.place import ClusterAddress
 from rookery.errors import ConfigError
-from rookery.jobs.offsetmap import OffsetMapFolder
-from rookery.jobs.pinnedtopics import PinnedTopics
+from rookery.jobs.move.offsetmap import OffsetMapFolder
+from rookery.jobs.move.pinnedtopics import PinnedTopics
+from rookery.jobs.move.route import TopicRoute
+from rookery.jobs.move.slicecutters import SLICE_BYTES, OffsetCutter, check_slice_bytes, find_topics
+from rookery.jobs.move.topicfill import budgeted, moving_requests
+from rookery.jobs.move.topics import kept_configs, make_topic
+from rookery.jobs.move.transfer import Transfer
 from rookery.jobs.progress import Ledger
 from rookery.jobs.report import JobPlan, JobReport, JobRun
-from rookery.jobs.route import TopicRoute
-from rookery.jobs.slicecutters import SLICE_BYTES, OffsetCutter, check_slice_bytes, find_topics
 from rookery.jobs.tasks import slots
-from rookery.jobs.topicfill import budgeted, moving_requests
-from rookery.jobs.topics import kept_configs, make_topic
-from rookery.jobs.transfer import Transfer
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -22,14 +22,14 @@ from rookery.direct.layout import PackSettings
 from rookery.direct.place import ClusterAddress, host_mark
 from rookery.direct.targets import TopicTarget, find_target
 from rookery.errors import ConfigError, Conflict, Unavailable
-from rookery.jobs.filerows import ImportFiles, changed, records_of
-from rookery.jobs.importtask import Load, LoadResult, load
+from rookery.jobs.move.filerows import ImportFiles, changed, records_of
+from rookery.jobs.move.importtask import Load, LoadResult, load
+from rookery.jobs.move.slicecutters import SLICE_BYTES
+from rookery.jobs.move.transfer import read_back
 from rookery.jobs.progress import Ledger
 from rookery.jobs.proof import Proof
 from rookery.jobs.report import JobPart, JobPlan, JobReport, JobRun, JobStep, Requests
-from rookery.jobs.slicecutters import SLICE_BYTES
 from rookery.jobs.tasks import TaskFailure
-from rookery.jobs.transfer import read_back
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from rookery.client.admin import NewTopic
 from rookery.client.client import Client
-from rookery.client.cluster import TopicView
+from rookery.client.connect.cluster import TopicView
 from rookery.client.settings import ClientSettings
 from rookery.cluster.state.topics import Topic
 from rookery.direct.blockinglog import BlockingLog
@@ -20,15 +20,15 @@ from rookery.direct.place import ClusterAddress, host_mark
 from rookery.direct.plan import OffsetRange, ReadPlanner
 from rookery.errors import ApiError, ConfigError, ErrorCode
 from rookery.jobs.copyjob import NAME, CopyRequest
-from rookery.jobs.kafkaprogress import CopyEnds, read_progress
-from rookery.jobs.kafkatask import CopyTask, copy_partition
+from rookery.jobs.move.kafkaprogress import CopyEnds, read_progress
+from rookery.jobs.move.kafkatask import CopyTask, copy_partition
+from rookery.jobs.move.rangereads import refuse
+from rookery.jobs.move.slicecutters import find_topics
+from rookery.jobs.move.topicfill import budgeted, moving_requests
+from rookery.jobs.move.topics import kept_configs
 from rookery.jobs.proof import Proof
-from rookery.jobs.rangereads import refuse
 from rookery.jobs.report import JobPlan, JobReport, JobRun, JobStep
-from rookery.jobs.slicecutters import find_topics
 from rookery.jobs.tasks import run_tasks, slots
-from rookery.jobs.topicfill import budgeted, moving_requests
-from rookery.jobs.topics import kept_configs
 from rookery.model.partition import TopicPartition
 from rookery.model.uuid import ZERO, uuid_text
 

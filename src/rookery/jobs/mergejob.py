@@ -20,8 +20,8 @@ from rookery.direct.place import ClusterAddress, check_host, host_mark
 from rookery.direct.plan import OffsetRange, rows_of
 from rookery.errors import ConfigError, Corrupt, Gone
 from rookery.jobs.limits import limits_of
+from rookery.jobs.move.rangereads import plan_ranges, read
 from rookery.jobs.proof import COLUMNS, Proof, prove
-from rookery.jobs.rangereads import plan_ranges, read
 from rookery.jobs.report import JobPart, JobPlan, JobReport, JobRun, JobStep, Requests
 from rookery.jobs.tasks import run_tasks, slots
 from rookery.log.maintain.plan import MergeJob, RewritePlanner, RowRange, SegmentJob

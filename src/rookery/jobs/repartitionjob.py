@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Final
 
 from rookery.direct.blockinglog import BlockingLog
 from rookery.direct.place import ClusterAddress
+from rookery.jobs.move.slicecutters import OffsetCutter, find_topics
+from rookery.jobs.move.topicfill import FillRequest, Into, fill
+from rookery.jobs.move.topics import kept_configs
 from rookery.jobs.progress import Ledger
 from rookery.jobs.report import JobReport, JobRun
-from rookery.jobs.slicecutters import OffsetCutter, find_topics
 from rookery.jobs.tasks import slots
-from rookery.jobs.topicfill import FillRequest, Into, fill
-from rookery.jobs.topics import kept_configs
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Final
 from rookery.direct.blockinglog import BlockingLog
 from rookery.direct.place import ClusterAddress
 from rookery.errors import ConfigError
+from rookery.jobs.move.slicecutters import TimeCutter, find_topics
+from rookery.jobs.move.topicfill import FillRequest, Into, fill
 from rookery.jobs.progress import Ledger
 from rookery.jobs.report import JobReport, JobRun
-from rookery.jobs.slicecutters import TimeCutter, find_topics
 from rookery.jobs.tasks import slots
-from rookery.jobs.topicfill import FillRequest, Into, fill
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -17,12 +17,12 @@ import pyarrow as pa
 
 from rookery.clock import SystemRandom
 from rookery.errors import ConfigError, Conflict
-from rookery.pipeline.engine import BatchEngine, sink_key
-from rookery.pipeline.frames import arrow_schema, frame_of
+from rookery.pipeline.batch.engine import BatchEngine, sink_key
+from rookery.pipeline.batch.frames import arrow_schema, frame_of
+from rookery.pipeline.batch.sparktasks import on_spark
+from rookery.pipeline.declaration.spec import Gold, Pipeline, Sink, readable
 from rookery.pipeline.manifests import identities
-from rookery.pipeline.migration import rename_former
-from rookery.pipeline.sparktasks import on_spark
-from rookery.pipeline.spec import Gold, Pipeline, Sink, readable
+from rookery.pipeline.reprocess.migration import rename_former
 from rookery.spark.failures import own_errors
 from rookery.tables.folder import TableFolder
 from rookery.tables.open import open_table

@@ -14,9 +14,9 @@ from rookery.direct.blockinglog import BlockingLog
 from rookery.direct.offsets import LATEST, DirectSubscription, Position, SubscribedPartition, end_of
 from rookery.errors import Conflict
 from rookery.model.uuid import parse_uuid_text, uuid_text
+from rookery.pipeline.declaration.spec import Source
 from rookery.pipeline.manifests import Ids, PipelinePosition
-from rookery.pipeline.spec import Source
-from rookery.spark.offset import StreamOffset
+from rookery.spark.read.offset import StreamOffset
 
 log = logging.getLogger(__name__)
 

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from rookery.errors import ConfigError
-from rookery.pipeline.columns import table_columns
-from rookery.pipeline.engine import BatchPlan, sink_key
-from rookery.pipeline.frames import arrow_schema, spark_schema
+from rookery.pipeline.batch.engine import BatchPlan, sink_key
+from rookery.pipeline.batch.frames import arrow_schema, spark_schema
+from rookery.pipeline.declaration.columns import table_columns
+from rookery.pipeline.declaration.names import renames
+from rookery.pipeline.declaration.spec import Gold
 from rookery.pipeline.gold import view_names
 from rookery.pipeline.manifests import Manifests, PipelineOrigin
-from rookery.pipeline.migration import Migration, migrations
-from rookery.pipeline.names import renames
-from rookery.pipeline.spec import Gold
+from rookery.pipeline.reprocess.migration import Migration, migrations
 from rookery.tables import batchorder
 from rookery.tables.open import open_table
 from rookery.tables.port import BatchName

@@ -13,20 +13,20 @@ from threading import Event
 from typing import TYPE_CHECKING
 
 from rookery.clock import SystemClock
-from rookery.pipeline.engine import BatchEngine, BatchPlan, Hook, Reread
-from rookery.pipeline.keyroutes import routed
+from rookery.pipeline.batch.engine import BatchEngine, BatchPlan, Hook, Reread
+from rookery.pipeline.batch.keyroutes import routed
+from rookery.pipeline.batch.sparktasks import on_spark
+from rookery.pipeline.batch.stored import StoredRows
+from rookery.pipeline.declaration.spec import Pipeline, Source
 from rookery.pipeline.manifests import Manifests, PipelinePosition
 from rookery.pipeline.metrics import BatchMetrics
 from rookery.pipeline.positions import batch_end, lag, next_batch, starts
-from rookery.pipeline.reread import read_options, rows_between
-from rookery.pipeline.sparktasks import on_spark
-from rookery.pipeline.spec import Pipeline, Source
-from rookery.pipeline.stored import StoredRows
+from rookery.pipeline.reprocess.reread import read_options, rows_between
 from rookery.pipeline.upkeep import Beside
 from rookery.spark.checkpoint import check_session_tables
-from rookery.spark.offset import StreamOffset
-from rookery.spark.options import ReadOptions
-from rookery.spark.streamread import StreamReader
+from rookery.spark.read.offset import StreamOffset
+from rookery.spark.read.options import ReadOptions
+from rookery.spark.read.streamread import StreamReader
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -8,11 +8,11 @@ from threading import Thread
 from typing import Final
 
 from rookery.clock import Clock, SystemClock
-from rookery.pipeline import seenkeys
-from rookery.pipeline.engine import sink_key
+from rookery.pipeline.batch import seenkeys
+from rookery.pipeline.batch.engine import sink_key
+from rookery.pipeline.declaration.spec import Pipeline
 from rookery.pipeline.manifests import CHAINS, Manifests
-from rookery.pipeline.rebuilt import staging_states
-from rookery.pipeline.spec import Pipeline
+from rookery.pipeline.reprocess.rebuilt import staging_states
 from rookery.tables.folder import TableFolder, below
 from rookery.tables.open import open_table
 from rookery.tables.port import UpkeepPolicy, Upkept

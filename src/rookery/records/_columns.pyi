@@ -1,4 +1,4 @@
-"""The contract of the column kernel, implemented by `_columns.pyx` and `_columns_twin.py`."""
+"""The contract of the column kernel, implemented by `_columns.pyx` and `twins/columnstwin.py`."""
 
 from typing import TypeAlias
 

@@ -1,7 +1,7 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
 """Converts record batches to Arrow buffers and back, without a Python object per record.
 
-The contract is `_columns.pyi`; `_columns_twin.py` does the same in Python. Batch headers are read
+The contract is `_columns.pyi`; `twins/columnstwin.py` does the same in Python. Batch headers are read
 with the interpreter's lock held, a few hundred nanoseconds each. Records are read and written
 without it. No byte is read before it is known to be inside the batch. No memory is allocated by a
 count that the data states unless the data is long enough for that count.

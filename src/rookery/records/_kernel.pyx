@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, freethreading_compatible=False
-"""The hot loops over batches and records. The contract is `_kernel.pyi`, the oracle `_twin.py`.
+"""The hot loops over batches and records. The contract is `_kernel.pyi`, the oracle `twins/kerneltwin.py`.
 
 Every function works on (pointer, length). No memory is allocated for a count before the bytes that
 back it were seen. Every addition that input can control is checked first.

@@ -1,4 +1,4 @@
-"""The contract of the partitioner's loops, implemented by `_murmur.pyx` and `_murmur_twin.py`."""
+"""The contract of the partitioner: `_murmur.pyx` and `twins/murmurtwin.py` implement it."""
 
 from typing import TypeAlias
 

@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, freethreading_compatible=False
-"""The partitioner's loops. The contract is `_murmur.pyi`, the oracle `_murmur_twin.py`."""
+"""The partitioner's loops. The contract is `_murmur.pyi`, the oracle `twins/murmurtwin.py`."""
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_FromStringAndSize

@@ -1,4 +1,4 @@
-"""The contract of the sieve, implemented by `_sieve.pyx` and `_sieve_twin.py`."""
+"""The contract of the sieve, implemented by `_sieve.pyx` and `twins/sievetwin.py`."""
 
 from typing import TypeAlias
 

@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, freethreading_compatible=False
-"""The loops of compaction. The contract is `_sieve.pyi`, the oracle `_sieve_twin.py`.
+"""The loops of compaction. The contract is `_sieve.pyi`, the oracle `twins/sievetwin.py`.
 
 Keys are identified by SipHash-2-4 with 128 bits and a secret seed, so colliding keys cannot be
 constructed. A slot is 24 bytes: the digest, and the offset plus one, so that zeros mean empty.

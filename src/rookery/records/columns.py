@@ -2,7 +2,7 @@
 
 Fetched batches of any number of topic-partitions become few, large RecordBatches with only the
 columns asked for; rows become batches of a bounded size. The loops over records run compiled,
-without the interpreter's lock (`_columns.pyx`), or else in plain Python (`_columns_twin.py`).
+without the interpreter's lock (`_columns.pyx`), or else in plain Python (`twins/columnstwin.py`).
 
     >>> rows = pa.record_batch({"key": [b"a", None], "value": [b"1", b""]})
     >>> [batch] = encode(rows)
@@ -28,7 +28,7 @@ from rookery.records.writing import WriteSettings, prepare
 if TYPE_CHECKING:
     from rookery.records import _columns
 else:
-    _columns = load("rookery.records._columns", "rookery.records._columns_twin")
+    _columns = load("rookery.records._columns", "rookery.records.twins.columnstwin")
 
 _READ_ALL = ReadSettings()
 

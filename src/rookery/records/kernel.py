@@ -21,7 +21,7 @@ CODECS_SHIFT = 8
 if TYPE_CHECKING:
     from rookery.records import _kernel as _module
 else:
-    _module = native.load("rookery.records._kernel", "rookery.records._twin")
+    _module = native.load("rookery.records._kernel", "rookery.records.twins.kerneltwin")
 
 PATCH_FROM_BYTES = _module.PATCH_FROM_BYTES
 decode = _module.decode

@@ -15,7 +15,7 @@ from rookery import native
 if TYPE_CHECKING:
     from rookery.records import _murmur as _module
 else:
-    _module = native.load("rookery.records._murmur", "rookery.records._murmur_twin")
+    _module = native.load("rookery.records._murmur", "rookery.records.twins.murmurtwin")
 
 murmur2 = _module.murmur2
 partitions = _module.partitions

@@ -16,7 +16,7 @@ from rookery import native
 if TYPE_CHECKING:
     from rookery.records import _sieve as _module
 else:
-    _module = native.load("rookery.records._sieve", "rookery.records._sieve_twin")
+    _module = native.load("rookery.records._sieve", "rookery.records.twins.sievetwin")
 
 SEED_BYTES = 16
 SLOT_BYTES = _module.SLOT_BYTES

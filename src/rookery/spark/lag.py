@@ -26,7 +26,7 @@ from rookery.direct.blockinglog import BlockingLog
 from rookery.direct.grouped import publish as publish_offsets
 from rookery.direct.place import ClusterAddress
 from rookery.errors import Corrupt, Error
-from rookery.spark.offset import Key, StreamOffset
+from rookery.spark.read.offset import Key, StreamOffset
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from rookery.errors import ConfigError
 from rookery.spark.checkpoint import check_session_checkpoint, exported
-from rookery.spark.drivercopy import check_archive, unpack_for_driver
+from rookery.spark.environment.drivercopy import check_archive, unpack_for_driver
+from rookery.spark.environment.pack import PYTHON
+from rookery.spark.environment.shipment import archive_setting, shipment
 from rookery.spark.java import find_java
-from rookery.spark.pack import PYTHON
 from rookery.spark.planner import extend_planner
-from rookery.spark.shipment import archive_setting, shipment
 from rookery.spark.tuning.choice import OWN, PATH, SETTING, Tuning, choose, python_path
 
 if TYPE_CHECKING:

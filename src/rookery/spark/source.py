@@ -18,8 +18,8 @@ from pyspark.sql.types import StructField, StructType
 
 from rookery.errors import ConfigError
 from rookery.spark import schema as columns
-from rookery.spark.options import ReadOptions, limits_in
 from rookery.spark.rawoptions import check_no_secrets
+from rookery.spark.read.options import ReadOptions, limits_in
 
 # The prefix of the table's options among the properties that Spark passes.
 _PREFIX: Final = "option."
@@ -65,7 +65,7 @@ class SourceOptions:
         given = together(told(schema), self._options)
         if given == dict(self._options):
             return given, schema
-        from rookery.spark.taskoutput import writable  # noqa: PLC0415 (readers need none)
+        from rookery.spark.write.taskoutput import writable  # noqa: PLC0415 (readers need none)
 
         return for_writing(given), writable(schema)
 

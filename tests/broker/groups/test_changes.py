@@ -14,7 +14,7 @@ from rookery.broker.groups.consumer.machine import Consumer
 from rookery.broker.groups.settings import ConsumerSettings
 from rookery.cluster.events.groups import GroupChanged, GroupClaimed, GroupPersisted
 from rookery.cluster.state.groups import GROUP_CHANGES_LEVEL, Group
-from rookery.cluster.state.image import read_image, write_image
+from rookery.cluster.state.images.image import read_image, write_image
 from rookery.errors import Corrupt, ErrorCode
 from rookery.wire.messages.consumer_group_heartbeat import (
     CONSUMER_GROUP_HEARTBEAT,

@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 from rookery.client.client import Client
-from rookery.client.transactions import TransactionalWriter
+from rookery.client.produce.transactions import TransactionalWriter
 from rookery.client.views.transactions import (
     describe_transaction,
     list_producers,

@@ -15,7 +15,7 @@ from typing import Final
 import pyarrow as pa
 
 from rookery.client.client import Client
-from rookery.client.transactions import TransactionalWriter
+from rookery.client.produce.transactions import TransactionalWriter
 from rookery.consumer.api import read
 from rookery.consumer.output.batch import Batch
 from rookery.consumer.transaction import transaction

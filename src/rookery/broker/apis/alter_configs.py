@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from rookery.broker.alteration import alter
 from rookery.broker.call import Call, handles
+from rookery.broker.config.alteration import alter
 from rookery.errors import ApiError, ErrorCode
 from rookery.security.access import AclResource, Operation, named
 from rookery.wire.messages.alter_configs import (

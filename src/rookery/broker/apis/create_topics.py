@@ -11,9 +11,9 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from rookery.broker import configs
 from rookery.broker.call import Call, handles
-from rookery.broker.configkeys import TOPIC_KEYS
+from rookery.broker.config import configs
+from rookery.broker.config.configkeys import TOPIC_KEYS
 from rookery.broker.decisions import decide
 from rookery.broker.topics import MAX_PARTITIONS, check_alike, new_topic
 from rookery.cluster.events.topics import TopicCreated

@@ -4,11 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rookery.broker import clientmetrics, configs
-from rookery.broker.alteration import settings_of, unserved
 from rookery.broker.call import Call, handles
-from rookery.broker.configkeys import BROKER_KEYS, GROUP_KEYS, TOPIC_KEYS, BrokerKey, ConfigKey
-from rookery.broker.configs import ALL_BROKERS, ConfigSource, Synonym
+from rookery.broker.config import configs
+from rookery.broker.config.alteration import settings_of, unserved
+from rookery.broker.config.configkeys import (
+    BROKER_KEYS,
+    GROUP_KEYS,
+    TOPIC_KEYS,
+    BrokerKey,
+    ConfigKey,
+)
+from rookery.broker.config.configs import ALL_BROKERS, ConfigSource, Synonym
+from rookery.broker.telemetry import clientmetrics
 from rookery.broker.topics import check_name
 from rookery.cluster.state.state import (
     BROKER_RESOURCE,

@@ -10,7 +10,7 @@ import asyncio
 import shutil
 
 from rookery.broker.call import Call, handles
-from rookery.broker.configs import log_dir
+from rookery.broker.config.configs import log_dir
 from rookery.cluster.state.topics import Topic
 from rookery.errors import ErrorCode
 from rookery.security.access import Operation, cluster

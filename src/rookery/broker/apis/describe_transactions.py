@@ -10,7 +10,7 @@ from typing import Final
 from rookery.broker.call import Call, handles
 from rookery.cluster.state.txns import Transaction
 from rookery.errors import ErrorCode
-from rookery.logdir.serving.javahash import partition_of
+from rookery.logdir.server.translate.javahash import partition_of
 from rookery.model.topicname import OFFSETS_TOPIC
 from rookery.security.access import AclResource, Operation, listed, named
 from rookery.wire.messages.describe_transactions import (

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 from rookery.broker.call import Call, handles
-from rookery.broker.clientmetrics import properties_of, wanted_of
-from rookery.broker.telemetry import MAX_BYTES
+from rookery.broker.telemetry.clientmetrics import properties_of, wanted_of
+from rookery.broker.telemetry.pushedmetrics import MAX_BYTES
 from rookery.errors import ErrorCode
 from rookery.records.compression import GZIP, LZ4, SNAPPY, ZSTD
 from rookery.wire.message import ZERO_UUID

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from enum import IntEnum
 from typing import Final
 
-from rookery.broker.alteration import alter
 from rookery.broker.call import Call, handles
-from rookery.broker.configkeys import BROKER_KEYS, TOPIC_KEYS, ConfigKind, split
-from rookery.broker.configs import invalid
+from rookery.broker.config.alteration import alter
+from rookery.broker.config.configkeys import BROKER_KEYS, TOPIC_KEYS, ConfigKind, split
+from rookery.broker.config.configs import invalid
 from rookery.cluster.state.state import BROKER_RESOURCE, TOPIC_RESOURCE
 from rookery.errors import ApiError, ErrorCode
 from rookery.security.access import AclResource, Operation, named

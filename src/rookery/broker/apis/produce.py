@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 from rookery.broker import checks
 from rookery.broker.call import Call, handles
 from rookery.broker.checks import Rules
-from rookery.broker.configs import TopicConfigs
+from rookery.broker.config.configs import TopicConfigs
 from rookery.broker.leaders import other_leader
 from rookery.cluster.state.state import AppendOutcome
 from rookery.cluster.state.topics import Topic

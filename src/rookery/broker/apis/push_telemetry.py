@@ -7,8 +7,8 @@ from itertools import islice
 from typing import Final
 
 from rookery.broker.call import Call, handles
-from rookery.broker.clientmetrics import properties_of, wanted_of
-from rookery.broker.telemetry import MAX_BYTES, MAX_POINTS, ClientInstance
+from rookery.broker.telemetry.clientmetrics import properties_of, wanted_of
+from rookery.broker.telemetry.pushedmetrics import MAX_BYTES, MAX_POINTS, ClientInstance
 from rookery.errors import ApiError, Corrupt, ErrorCode
 from rookery.formats.otlp import Point, read_points
 from rookery.records.compression import CODECS

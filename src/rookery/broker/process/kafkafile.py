@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from rookery.broker.configkeys import BROKER_KEYS
+from rookery.broker.config.configkeys import BROKER_KEYS
 from rookery.broker.settings import BrokerSettings
 from rookery.config.schema import Setting, settings_of
 from rookery.config.sources import Given

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-from rookery.broker.configs import TopicConfigs
+from rookery.broker.config.configs import TopicConfigs
 from rookery.broker.process.nodelock import NodeLock
 from rookery.clock import Random
 from rookery.cluster.numbers import Numbers

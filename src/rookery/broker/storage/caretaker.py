@@ -16,8 +16,8 @@ from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from typing import Any, TypeVar
 
-from rookery.broker import configs
-from rookery.broker.configs import TopicCache
+from rookery.broker.config import configs
+from rookery.broker.config.configs import TopicCache
 from rookery.broker.settings import BrokerSettings
 from rookery.broker.storage.maintenance import ObjectMaintenance
 from rookery.broker.storage.objectlog import open_handles, replica_of

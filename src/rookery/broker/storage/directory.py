@@ -1,7 +1,7 @@
 """The backing for Kafka's own data directory.
 
 The directory is read once and converted into a state. From then on, every entry of its cluster log
-is written to Kafka's files (`rookery.logdir.serving`).
+is written to Kafka's files (`rookery.logdir.server`).
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
-from rookery.broker import configs
-from rookery.broker.configs import TopicCache
+from rookery.broker.config import configs
+from rookery.broker.config.configs import TopicCache
 from rookery.broker.process.nodelock import NodeLock
 from rookery.broker.settings import BrokerSettings
 from rookery.broker.storage.backing import BackingTraits, TopicConfigsOf
@@ -28,9 +28,9 @@ from rookery.log.read.reader import LogReader
 from rookery.log.read.tail import Tail
 from rookery.log.write import markers
 from rookery.log.write.flushtarget import FlushSettings, FlushTarget
-from rookery.logdir.serving.internaltopics import InternalTopics
-from rookery.logdir.serving.retention import describe
-from rookery.logdir.serving.service import DirectoryService, ServiceOptions
+from rookery.logdir.server.retention import describe
+from rookery.logdir.server.service import DirectoryService, ServiceOptions
+from rookery.logdir.server.translate.internaltopics import InternalTopics
 from rookery.model.topicname import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from rookery.service.periodic import PeriodicTasks
 from rookery.service.stalls import Probe

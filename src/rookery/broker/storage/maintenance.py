@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from rookery.broker.configs import TopicConfigs
+from rookery.broker.config.configs import TopicConfigs
 from rookery.broker.settings import BrokerSettings
 from rookery.broker.storage.backing import TopicConfigsOf
 from rookery.clock import Clock

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from rookery.broker.settings import BrokerSettings
     from rookery.cluster.state.partition import Partition
     from rookery.log.read.tail import Key, TailSlice
-    from rookery.logdir.exporting.run import ExportReport
+    from rookery.logdir.exporter.run import ExportReport
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,7 +73,7 @@ async def _export(args: ExportLog, settings: BrokerSettings, folder: Path) -> Ex
     from rookery.clock import SystemRandom
     from rookery.direct.log import DirectLog
     from rookery.log.read.reader import SureReader
-    from rookery.logdir.exporting.run import Export, ExportSettings
+    from rookery.logdir.exporter.run import Export, ExportSettings
     from rookery.model.address import parse_address
 
     async with DirectLog.open(place_of(settings), "export") as log:

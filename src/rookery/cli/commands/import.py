@@ -17,7 +17,7 @@ from rookery.errors import ConfigError
 if TYPE_CHECKING:
     from rookery.broker.settings import BrokerSettings
     from rookery.logdir.directory import LogDirectory
-    from rookery.logdir.importing.report import ImportReport
+    from rookery.logdir.importer.report import ImportReport
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,8 +113,8 @@ async def _import(
     from rookery.cli.output.bar import ByteBar
     from rookery.clock import SystemRandom
     from rookery.direct.log import DirectLog
-    from rookery.logdir.importing.run import DirectoryImport
-    from rookery.logdir.importing.target import ImportSettings
+    from rookery.logdir.importer.run import DirectoryImport
+    from rookery.logdir.importer.target import ImportSettings
 
     await _create_cluster(settings, directory.meta.cluster_id if directory.meta else "")
     async with DirectLog.open(place_of(settings), "import") as log:

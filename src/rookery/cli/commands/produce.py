@@ -17,7 +17,7 @@ from rookery.errors import ConfigError
 if TYPE_CHECKING:
     from rookery.cli.output.figures import LiveMeter
     from rookery.client.client import Client
-    from rookery.client.produce import Producer
+    from rookery.client.produce.producer import Producer
     from rookery.records.record import Record
 
 # What an interrupt leaves for records that are on their way.

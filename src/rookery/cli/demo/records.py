@@ -23,8 +23,8 @@ from rookery.cli.partitions import ends_of, fetch_all, places_of
 from rookery.cli.session import first_of
 from rookery.client.client import Client
 from rookery.client.fetch import FetchSettings
-from rookery.client.partition import partition_of
-from rookery.client.produce import Producer
+from rookery.client.produce.partition import partition_of
+from rookery.client.produce.producer import Producer
 from rookery.client.settings import ClientSettings, ProducerSettings
 from rookery.errors import Error
 from rookery.net.loop import run

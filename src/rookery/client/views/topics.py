@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from rookery.client.client import Client
-from rookery.client.cluster import NO_NODE, PartitionView, TopicView
 from rookery.client.configs import ResourceType
+from rookery.client.connect.cluster import NO_NODE, PartitionView, TopicView
 from rookery.client.offsets import ListedOffset
 from rookery.client.views.brokers import partition_sizes
 from rookery.client.views.configs import ConfigOverview, describe_configs

@@ -13,7 +13,7 @@ from collections.abc import Coroutine, Hashable, Sequence
 from contextlib import suppress
 from typing import Any, Final, NamedTuple
 
-from rookery.client.retry import may_retry
+from rookery.client.connect.retry import may_retry
 from rookery.clock import Clock, Random
 from rookery.consumer.faults import CorruptBatch, LogTruncated, OffsetTruncated, TopicGone
 from rookery.consumer.fetch import budget, chunks

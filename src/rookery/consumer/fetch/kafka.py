@@ -9,10 +9,10 @@ from dataclasses import replace
 from typing import Final, cast
 
 from rookery.client.client import Client
-from rookery.client.cluster import ClusterView
-from rookery.client.connections import Lane
-from rookery.client.metadata import PartitionLeader
-from rookery.client.retry import Hopeless
+from rookery.client.connect.cluster import ClusterView
+from rookery.client.connect.connections import Lane
+from rookery.client.connect.metadata import PartitionLeader
+from rookery.client.connect.retry import Hopeless
 from rookery.client.settings import ClientSettings
 from rookery.consumer.checkpoint import Checkpoint, PartitionMark
 from rookery.consumer.fetch import budget

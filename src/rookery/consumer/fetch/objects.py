@@ -12,7 +12,7 @@ from array import array
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Final
 
-from rookery.client.retry import Hopeless
+from rookery.client.connect.retry import Hopeless
 from rookery.cluster.state import aborted
 from rookery.cluster.state.partition import Partition
 from rookery.consumer.checkpoint import Checkpoint, PartitionMark

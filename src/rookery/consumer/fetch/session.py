@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
-from rookery.client.metadata import PartitionLeader
+from rookery.client.connect.metadata import PartitionLeader
 from rookery.consumer.fetch.source import Want
 from rookery.errors import ErrorCode
 from rookery.model.partition import TopicPartition

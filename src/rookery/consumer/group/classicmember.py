@@ -21,7 +21,7 @@ from contextlib import suppress
 from typing import Final, TypeVar
 
 from rookery.client.client import Client
-from rookery.client.connections import Lane, Link
+from rookery.client.connect.connections import Lane, Link
 from rookery.consumer.group.member import LEAVE_SECONDS
 from rookery.consumer.group.partitions import Change, MemberPartitions
 from rookery.consumer.group.sticky import NAME, MemberClaim, assign

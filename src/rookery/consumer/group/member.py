@@ -19,7 +19,7 @@ from contextlib import suppress
 from typing import Final
 
 from rookery.client.client import Client
-from rookery.client.connections import Link
+from rookery.client.connect.connections import Link
 from rookery.consumer.group.partitions import Change, MemberPartitions
 from rookery.errors import ApiError, Error, ErrorCode
 from rookery.model.partition import TopicPartition

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from rookery.cluster.entry import read_entry, read_events
 from rookery.cluster.port import EntriesTrimmed
-from rookery.cluster.state.image import read_image
+from rookery.cluster.state.images.image import read_image
 from rookery.errors import Corrupt
 from rookery.formats.keys import CLUSTER, SNAPSHOTS, parse_snapshot_key
 from rookery.log.check.fault import FaultKind, LogFault

@@ -11,7 +11,7 @@ import re
 from contextlib import suppress
 from typing import Final
 
-from rookery.cluster.state.image import read_head, read_image, write_image
+from rookery.cluster.state.images.image import read_head, read_image, write_image
 from rookery.cluster.state.state import State
 from rookery.errors import Conflict, Corrupt, Unavailable
 from rookery.formats.keys import NEWEST_SNAPSHOT, SNAPSHOTS, parse_snapshot_key, snapshot_key

@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple, TypeVar
 
-from rookery.cluster.state.image import read_image
+from rookery.cluster.state.images.image import read_image
 from rookery.cluster.state.state import State
 from rookery.errors import Corrupt
 from rookery.formats.keys import (

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from rookery.cli.output.figures import LiveMeter
     from rookery.cli.output.measurement import Measurement
     from rookery.client.client import Client
-    from rookery.client.produce import Producer
-    from rookery.client.producerbatch import Delivery
+    from rookery.client.produce.producer import Producer
+    from rookery.client.produce.producerbatch import Delivery
 
 # Waiting for each of a million records would measure the waiting.
 _SAMPLES: Final = 20_000

@@ -25,10 +25,10 @@ class BackfillPipeline(CommandArguments):
 def run(args: BackfillPipeline) -> int:
     """Add what is before the beginning, or rebuild."""
     from rookery.cli.pipelines import BatchProgress, metrics_path, start_session
-    from rookery.pipeline.backfill import backfill
-    from rookery.pipeline.load import load
+    from rookery.pipeline.declaration.load import load
     from rookery.pipeline.metrics import MetricsFile
-    from rookery.pipeline.rebuild import rebuild
+    from rookery.pipeline.reprocess.backfill import backfill
+    from rookery.pipeline.reprocess.rebuild import rebuild
 
     pipeline = load(Path(args.file))
     progress = BatchProgress(pipeline, is_json=args.json, is_recorded=False)

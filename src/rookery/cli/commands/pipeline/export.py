@@ -19,8 +19,8 @@ class ExportPipeline(CommandArguments):
 
 def run(args: ExportPipeline) -> int:
     """Write a project of Declarative Pipelines."""
-    from rookery.pipeline.export import export
-    from rookery.pipeline.load import load
+    from rookery.pipeline.declaration.export import export
+    from rookery.pipeline.declaration.load import load
 
     files = [str(path) for path in export(load(Path(args.file)), Path(args.to))]
     if args.json:

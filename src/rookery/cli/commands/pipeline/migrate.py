@@ -18,9 +18,9 @@ class MigratePipeline(CommandArguments):
 
 def run(args: MigratePipeline) -> int:
     """Rename the columns of tables that an earlier release has written."""
-    from rookery.pipeline.engine import BatchPlan
-    from rookery.pipeline.load import load
-    from rookery.pipeline.migration import migrations
+    from rookery.pipeline.batch.engine import BatchPlan
+    from rookery.pipeline.declaration.load import load
+    from rookery.pipeline.reprocess.migration import migrations
 
     pipeline = load(Path(args.file))
     done = {}

@@ -21,8 +21,8 @@ class PlanPipeline(CommandArguments):
 def run(args: PlanPipeline) -> int:
     """Show what a run would do."""
     from rookery.cli.pipelines import session_for_gold
-    from rookery.pipeline.engine import BatchPlan
-    from rookery.pipeline.load import load
+    from rookery.pipeline.batch.engine import BatchPlan
+    from rookery.pipeline.declaration.load import load
     from rookery.pipeline.manifests import Manifests
     from rookery.pipeline.positions import lag, starts
     from rookery.pipeline.proof import prove_gold, prove_tables

@@ -21,8 +21,8 @@ class ReplayDeadLetters(CommandArguments):
 def run(args: ReplayDeadLetters) -> int:
     """Replay dead letters."""
     from rookery.cli.pipelines import start_session
-    from rookery.pipeline.load import load
-    from rookery.pipeline.replay import replay_dead_letters
+    from rookery.pipeline.declaration.load import load
+    from rookery.pipeline.reprocess.replay import replay_dead_letters
 
     pipeline = load(Path(args.file))
     rows = replay_dead_letters(start_session(args.spark, pipeline), pipeline)

@@ -20,7 +20,7 @@ class ReportPipeline(CommandArguments):
 def run(args: ReportPipeline) -> int:
     """Show figures, or write them as HTML."""
     from rookery.cli.pipelines import metrics_path
-    from rookery.pipeline.load import load
+    from rookery.pipeline.declaration.load import load
     from rookery.pipeline.metrics import read_metrics
     from rookery.pipeline.report import html, summary, told
 

@@ -30,9 +30,9 @@ class RunPipeline(CommandArguments):
 def run(args: RunPipeline) -> int:
     """Run a pipeline, until it has read all or is interrupted."""
     from rookery.cli.pipelines import BatchProgress, ended_by_signals, start_session
-    from rookery.pipeline.engine import BatchPlan
+    from rookery.pipeline.batch.engine import BatchPlan
+    from rookery.pipeline.declaration.load import load
     from rookery.pipeline.gold import make_gold
-    from rookery.pipeline.load import load
     from rookery.pipeline.proof import prove_gold, prove_tables
     from rookery.pipeline.run import BatchPace, run_pipeline
 

@@ -18,7 +18,7 @@ class UpkeepPipeline(CommandArguments):
 
 def run(args: UpkeepPipeline) -> int:
     """Keep the tables in shape."""
-    from rookery.pipeline.load import load
+    from rookery.pipeline.declaration.load import load
     from rookery.pipeline.upkeep import keep_up
 
     pipeline = load(Path(args.file))

@@ -50,8 +50,8 @@ class PackEnvironment(CommandArguments):
 
 def run(args: PackEnvironment) -> int:
     """Write the archive and print what is in it."""
-    from rookery.spark.contents import ArchiveContents
-    from rookery.spark.pack import pack
+    from rookery.spark.environment.contents import ArchiveContents
+    from rookery.spark.environment.pack import pack
 
     contents = ArchiveContents.of(also=args.add, provided=args.provided, without=args.without)
     made = pack(args.output, contents, with_python=args.with_python)

@@ -55,7 +55,7 @@ def run(args: SubmitProgram) -> int:
     import os
     import subprocess
 
-    from rookery.spark.submit import Submission
+    from rookery.spark.environment.submit import Submission
 
     submission = Submission(
         program=args.program,

@@ -1,0 +1,1 @@
+"""Producing: partitions, batches, senders and transactions."""

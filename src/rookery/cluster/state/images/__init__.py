@@ -1,0 +1,1 @@
+"""The serialised state for snapshots: one module per part, and the whole."""

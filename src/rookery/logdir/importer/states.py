@@ -1,0 +1,131 @@
+"""Imports state outside partitions: group offsets, transactional ids, open transactions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from rookery.cluster.events.groups import OffsetCommitted, OffsetsPublished
+from rookery.cluster.events.imports import TransactionalIdImported
+from rookery.cluster.events.log import ProducerIdsAllotted
+from rookery.cluster.events.txns import MarkersWritten, TransactionPlace
+from rookery.cluster.state import producers
+from rookery.cluster.state.txns import LAST_EPOCH
+from rookery.formats.logfile.groups import LoggedGroup, LoggedGroups, LoggedTransactions
+from rookery.logdir.importer.report import ImportReport
+from rookery.logdir.importer.target import ImportTarget, happen
+from rookery.model.partition import TopicPartition
+from rookery.wire.coordinator.transactions import TransactionLogValue
+
+_AT_ONCE: Final = 500
+_MOST_IDS: Final = 1 << 30
+_PREPARE_COMMIT, _COMPLETE_COMMIT = 2, 4
+
+
+def committed_producers(transactions: LoggedTransactions) -> frozenset[int]:
+    """Return the producer ids whose last transaction is decided as a commit."""
+    return frozenset(
+        value.producer_id
+        for value in transactions.by_id.values()
+        if value.transaction_status in {_PREPARE_COMMIT, _COMPLETE_COMMIT}
+    )
+
+
+async def end_open(target: ImportTarget, committed: frozenset[int], report: ImportReport) -> None:
+    """End the transactions that were open when Kafka stopped: no other process can end them.
+
+    This follows a restart of Kafka: prepared commits are committed, all others are aborted.
+    """
+    state = await target.barrier()
+    for topic in state.topics:
+        for partition in topic.partitions:
+            for producer_id in list(partition.ongoing):
+                if producer_id in state.transactions.by_producer:
+                    continue  # it has an active producer in this cluster
+                window = partition.producers.get(producer_id)
+                epoch = producers.describe(window).epoch if window else 0
+                place = TransactionPlace(topic_id=topic.id, partition=partition.index)
+                event = MarkersWritten(
+                    producer_id=producer_id,
+                    producer_epoch=epoch,
+                    is_commit=producer_id in committed,
+                    places=[place],
+                )
+                name = TopicPartition(topic.name, partition.index)
+                await happen(target, [event], f"the end of a transaction in {name.text}")
+                report.ended.setdefault(name, []).append(producer_id)
+
+
+async def import_producer_ids(target: ImportTarget, next_producer_id: int) -> None:
+    """Ensure that no producer id that Kafka has assigned is assigned again."""
+    missing = next_producer_id - target.state.next_producer_id
+    while missing > 0:
+        count = min(missing, _MOST_IDS)
+        await happen(target, [ProducerIdsAllotted(count=count)], "producer ids")
+        missing -= count
+
+
+async def import_transactional_ids(
+    target: ImportTarget, transactions: LoggedTransactions, report: ImportReport
+) -> None:
+    """Import transactional ids, so that the next producer fences earlier ones."""
+    for name, value in sorted(transactions.by_id.items()):
+        if name in target.state.transactions.by_id or not _can_be_kept(target, value):
+            continue
+        event = TransactionalIdImported(
+            transactional_id=name,
+            producer_id=value.producer_id,
+            producer_epoch=value.producer_epoch,
+            timeout_ms=value.transaction_timeout_ms,
+        )
+        await happen(target, [event], f"transactional id {name!r}")
+        report.transactional_ids += 1
+
+
+def _can_be_kept(target: ImportTarget, value: TransactionLogValue) -> bool:
+    return (
+        value.producer_id >= 0
+        and 0 <= value.producer_epoch <= LAST_EPOCH
+        and value.transaction_timeout_ms > 0
+        and value.producer_id not in target.state.transactions.by_producer
+    )
+
+
+async def import_groups(
+    target: ImportTarget, groups: LoggedGroups, ids: dict[str, bytes], report: ImportReport
+) -> None:
+    """Import the committed offsets of groups; offsets committed in this cluster are kept.
+
+    Args:
+        target: the cluster to import into.
+        groups: the groups and their offsets.
+        ids: the ids of the imported topics, by name.
+        report: receives the results.
+    """
+    for name, group in sorted(groups.by_name.items()):
+        known = target.state.groups.by_id.get(name)
+        if known is not None and known.kind:
+            report.left_out.append(f"group {name!r}: it has members in this cluster")
+            continue
+        offsets = [
+            one
+            for one in _offsets(group, ids)
+            if known is None or known.offset(one.topic_id, one.partition) is None
+        ]
+        for at in range(0, len(offsets), _AT_ONCE):
+            event = OffsetsPublished(group_id=name, offsets=offsets[at : at + _AT_ONCE])
+            await happen(target, [event], f"group {name!r}")
+        report.groups += bool(offsets)
+        report.offsets += len(offsets)
+
+
+def _offsets(group: LoggedGroup, ids: dict[str, bytes]) -> Iterator[OffsetCommitted]:
+    for place, committed in sorted(group.offsets.items()):
+        if place.topic in ids:
+            yield OffsetCommitted(
+                topic_id=ids[place.topic],
+                partition=place.partition,
+                offset=committed.offset,
+                leader_epoch=committed.leader_epoch,
+                metadata=committed.metadata,
+            )

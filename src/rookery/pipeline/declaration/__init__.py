@@ -1,0 +1,1 @@
+"""The declaration of a pipeline: its classes, loading it from TOML, its checks and its export."""

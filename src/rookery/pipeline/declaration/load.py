@@ -1,0 +1,150 @@
+"""Loads a pipeline from `pipeline.toml`; unknown keys are refused with a suggestion."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import MISSING, fields, replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+from rookery.errors import ConfigError
+from rookery.pipeline.declaration.choices import dashed, meant
+from rookery.pipeline.declaration.spec import Decode, Gold, Pipeline, Silver, Sink, Source, Upkeep
+from rookery.store.open import is_url
+
+T = TypeVar("T")
+
+
+def load(path: str | Path) -> Pipeline:
+    """Read a pipeline's file; its paths are relative to the file's folder.
+
+    Raises:
+        ConfigError: the file cannot be read, or the declaration is invalid.
+    """
+    path = Path(path)
+    try:
+        value = tomllib.loads(path.read_text())
+    except OSError as error:
+        raise ConfigError(f"{path}: {error.strerror}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path}: no TOML: {error}") from error
+    try:
+        return _placed(_pipeline(value, path.stem), path.absolute().parent)
+    except ConfigError as error:
+        raise ConfigError(f"{path}: {error}") from None
+
+
+def _pipeline(value: dict[str, Any], stem: str) -> Pipeline:
+    value.setdefault("name", stem if stem != "pipeline" else "")
+    value.setdefault("state", f".rookery/{value['name']}")
+    value["source"] = _filled(Source, "source", value.get("source", {}))
+    value["silver"] = _filled(Silver, "silver", value.get("silver", {}))
+    value["upkeep"] = _filled(Upkeep, "upkeep", value.get("upkeep", {}))
+    value["topics"] = {
+        topic: _filled(Decode, f"topics.{topic}", one)
+        for topic, one in _topics(value.get("topics", {})).items()
+    }
+    value["sinks"] = _each(Sink, "sinks", value.get("sinks", []))
+    value["gold"] = _each(Gold, "gold", value.get("gold", []))
+    return _filled(Pipeline, "", value)
+
+
+def _topics(value: object) -> Mapping[str, object]:
+    if not isinstance(value, Mapping):
+        raise ConfigError(
+            "topics: write [topics.NAME], once for each; those that are read are source.topics"
+        )
+    return value
+
+
+def _each(cls: type[T], name: str, values: object) -> list[T]:
+    if not isinstance(values, list):
+        raise ConfigError(f"{name}: write [[{name}]], once for each")
+    return [_filled(cls, f"{name} {number}", one) for number, one in enumerate(values, 1)]
+
+
+def _filled(cls: type[T], section: str, value: object) -> T:
+    if not isinstance(value, Mapping):
+        raise ConfigError(f"{section}: must be a table")
+    known = {one.name: one for one in fields(cls)}  # type: ignore[arg-type] # all are dataclasses
+    given: dict[str, Any] = {}
+    for key, item in value.items():
+        name = str(key).replace("-", "_")
+        if name not in known:
+            raise ConfigError(
+                f"{_in(section, key)}: unknown{meant(dashed(key), list(map(dashed, known)))}"
+            )
+        given[name] = _checked(_in(section, key), str(known[name].type), item)
+    for name, one in known.items():
+        if name not in given and one.default is MISSING and one.default_factory is MISSING:
+            raise ConfigError(f"{_in(section, dashed(name))}: is missing")
+    return cls(**given)
+
+
+def _checked(name: str, kind: str, value: Any) -> Any:
+    """Refuse a value whose type differs from the field's; convert lists to tuples."""
+    wanted: type | tuple[type, ...] = object
+    if kind.startswith(("str", "Literal")):
+        wanted = str
+    elif kind == "int":
+        wanted = int
+    elif kind == "bool":
+        wanted = bool
+    elif kind.startswith("tuple"):
+        wanted = list
+    elif kind == "Mapping[str, str]":
+        wanted = dict
+    if not isinstance(value, wanted) or (wanted is int and isinstance(value, bool)):
+        raise ConfigError(f"{name}: {value!r} is no {_words(wanted)}")
+    if isinstance(value, dict) and kind == "Mapping[str, str]":
+        _check_text(name, list(value.values()))
+    if isinstance(value, list) and kind == "tuple[str, ...]":
+        _check_text(name, value)
+    return tuple(value) if isinstance(value, list) else value
+
+
+def _check_text(name: str, values: list[object]) -> None:
+    if not all(isinstance(one, str) for one in values):
+        raise ConfigError(f"{name}: its values must be text")
+
+
+def _words(wanted: type | tuple[type, ...]) -> str:
+    names = {str: "text", int: "whole number", bool: "true or false", list: "list", dict: "table"}
+    return names.get(wanted, "value") if isinstance(wanted, type) else "value"
+
+
+def _in(section: str, key: str) -> str:
+    return f"{section}.{key}" if section else str(key)
+
+
+def _placed(pipeline: Pipeline, folder: Path) -> Pipeline:
+    source = pipeline.source
+    return replace(
+        pipeline,
+        state=_below(folder, pipeline.state),
+        source=replace(
+            source,
+            store=_below(folder, source.store) if source.store else "",
+            data=_below(folder, source.data) if source.data else "",
+        ),
+        sinks=tuple(
+            sink
+            if sink.format == "topic"
+            else replace(sink, location=_below(folder, sink.location))
+            for sink in pipeline.sinks
+        ),
+        gold=tuple(replace(one, location=_below(folder, one.location)) for one in pipeline.gold),
+        topics={
+            topic: replace(one, schema_file=_below(folder, one.schema_file))
+            if one.schema_file
+            else one
+            for topic, one in pipeline.topics.items()
+        },
+    )
+
+
+def _below(folder: Path, location: str) -> str:
+    if is_url(location):
+        return location
+    return str(folder / Path(location).expanduser())

@@ -1,0 +1,1 @@
+"""Records that a pipeline reads again: backfills, rebuilds, dead letters and migrations."""

@@ -1,0 +1,1 @@
+"""The Python environment of a Spark cluster: packed, cached, shipped and unpacked."""

@@ -1,0 +1,1 @@
+"""Writing topics in Spark: options, staging in tasks, and the atomic commit on the driver."""
