@@ -22,7 +22,7 @@ import pyarrow as pa
 from aiokafka.record import default_records as aiokafka_records
 from kafka.record import default_records as kafka_python_records
 
-from rookery.records import columns as columns_module
+from rookery.records import columns
 from rookery.records.columns import decode, encode
 from rookery.records.compression import CODECS
 from rookery.records.reading import COLUMNS, PartitionBatches, ReadSettings
@@ -122,7 +122,7 @@ def time_decode(batches: list[bytearray], reading: ReadSettings) -> float:
 
 def time_twin(batch: bytearray) -> float:
     """Time our decoder as it is where nothing was compiled."""
-    names = vars(columns_module)
+    names = vars(columns)
     compiled = names["_columns"]
     names["_columns"] = columnstwin
     try:

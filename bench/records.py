@@ -21,10 +21,9 @@ from kafka.record.default_records import (
     DefaultRecordBatchBuilder,
 )
 
-from rookery.records import batch as batches
-from rookery.records import crc, kernel
+from rookery.records import batches, crc, kernel
 from rookery.records.compression import GZIP, LZ4, SNAPPY, ZSTD, Codec
-from rookery.records.record import BatchSettings, Record, build, inspect, payload, read
+from rookery.records.recordcodec import BatchSettings, Record, build, inspect, payload, read
 from rookery.records.twins import kerneltwin
 
 ROUNDS = 9

@@ -28,7 +28,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from rookery.clock import SystemClock
 from rookery.errors import ErrorCode
-from rookery.records.record import BatchSettings, Record, build
+from rookery.records.recordcodec import BatchSettings, Record, build
 from rookery.testing.broker import BrokerProcess
 from rookery.wire.codec import read_response, request_frame
 from rookery.wire.message import Api, Message

@@ -12,11 +12,10 @@ import atheris
 
 with atheris.instrument_imports(include=["rookery"]):
     from rookery.errors import Error
-    from rookery.records import batch as batches
-    from rookery.records import kernel
-    from rookery.records.batch import BatchHeader
+    from rookery.records import batches, kernel
+    from rookery.records.batches import BatchHeader
     from rookery.records.kernel import Buffer
-    from rookery.records.record import Record, control, payload, read_all
+    from rookery.records.recordcodec import Record, control, payload, read_all
     from rookery.records.twins import kerneltwin
 
 _LIMIT = 1 << 20

@@ -43,7 +43,7 @@ import sys, warnings
 sys.modules["rookery.records._kernel"] = None
 with warnings.catch_warnings(record=True) as caught:
     warnings.simplefilter("always")
-    from rookery.records.record import Record, build, read_all
+    from rookery.records.recordcodec import Record, build, read_all
 assert [w.category for w in caught] == [RuntimeWarning], caught
 from rookery.records import kernel, _twin
 assert kernel.scan is _twin.scan

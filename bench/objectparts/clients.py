@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Coroutine
 from typing import Any, Final
 
-from rookery.net.loop import run
+from rookery.net.loop import run_loop
 from rookery.store.open import open_store
 
 MEBIBYTE: Final = 1024 * 1024
@@ -61,7 +61,7 @@ def put(*, url: str, count: int, size: int, lanes: int) -> dict[str, float]:
         moved = await _in_flight(count, lanes, one)
         return moved / (time.perf_counter() - begun)
 
-    return {"MB/s": run(work()) / 1e6}
+    return {"MB/s": run_loop(work()) / 1e6}
 
 
 def get(*, url: str, count: int, size: int, lanes: int, block: int) -> dict[str, float]:
@@ -80,7 +80,7 @@ def get(*, url: str, count: int, size: int, lanes: int, block: int) -> dict[str,
         moved = await _in_flight(count * blocks, lanes, one)
         return moved / (time.perf_counter() - begun)
 
-    return {"MB/s": run(work()) / 1e6}
+    return {"MB/s": run_loop(work()) / 1e6}
 
 
 # librdkafka.
@@ -195,7 +195,7 @@ def send(
             moved = await _in_flight(rounds * partitions, 8 * partitions, one)
             return moved / (time.perf_counter() - begun)
 
-    return {"MB/s": run(work()) / 1e6}
+    return {"MB/s": run_loop(work()) / 1e6}
 
 
 def fetch(
@@ -236,7 +236,7 @@ def fetch(
             await client.close()
         return found, spent
 
-    found, spent = run(work())
+    found, spent = run_loop(work())
     if found < count:
         raise SystemExit(f"only {found} of {count} records came")
     return {"MB/s": count * size / spent / 1e6, "first ms": min(firsts) * 1e3}

@@ -14,7 +14,7 @@ from sys import path
 path.insert(0, str(Path(__file__).parents[1]))
 
 from objectparts.s3stub import tell_counts
-from rookery.net.loop import run
+from rookery.net.loop import run_loop
 from rookery.testing.s3proxy import Delays, S3Proxy
 
 
@@ -31,7 +31,7 @@ def main() -> None:
     parser.add_argument("--put-ms", type=float, default=0.0)
     parser.add_argument("--get-ms", type=float, default=0.0)
     arguments = parser.parse_args()
-    run(_serve(arguments.port, Delays(arguments.put_ms, arguments.get_ms)))
+    run_loop(_serve(arguments.port, Delays(arguments.put_ms, arguments.get_ms)))
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ from objectparts.figures import Figure
 from objectparts.rig import Numbers, broker, cpu, make_topic, wait_for
 from objectparts.scene import PARTITIONS, RECORD, Scene
 from rookery.log.settings import CacheSettings
-from rookery.net.loop import run
+from rookery.net.loop import run_loop
 from rookery.store.open import open_store
 
 _OBJECT: Final = 8 * MEBIBYTE
@@ -117,4 +117,4 @@ def wait_segments(url: str, size: int) -> None:
         found = await open_store(url).list("default/")
         return sum(one.size for one in found if one.key.endswith(".kfs"))
 
-    wait_for("all data is in segments", lambda: run(stored()) >= size)
+    wait_for("all data is in segments", lambda: run_loop(stored()) >= size)

@@ -16,7 +16,7 @@ from urllib.request import urlopen
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from rookery.errors import ErrorCode
-from rookery.records.record import BatchSettings, Record, build
+from rookery.records.recordcodec import BatchSettings, Record, build
 from rookery.testing.broker import BrokerProcess
 from rookery.wire.codec import read_response, request_frame
 from rookery.wire.message import Api, Message

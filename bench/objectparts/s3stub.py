@@ -23,7 +23,7 @@ from typing import Final, NamedTuple, cast
 from urllib.parse import parse_qs, unquote, urlsplit
 from xml.sax.saxutils import escape, unescape
 
-from rookery.net.loop import run
+from rookery.net.loop import run_loop
 from rookery.testing.ports import HOST, free_port
 
 _MAX_HEAD: Final = 65_536
@@ -256,7 +256,7 @@ def main() -> None:
     parser.add_argument("--put-ms", type=float, default=0.0)
     parser.add_argument("--get-ms", type=float, default=0.0)
     arguments = parser.parse_args()
-    run(_serve(arguments.put_ms, arguments.get_ms))
+    run_loop(_serve(arguments.put_ms, arguments.get_ms))
 
 
 if __name__ == "__main__":

@@ -72,6 +72,26 @@ def test_a_module_is_not_a_gerund() -> None:
     assert len(NOUN_MODULES) <= 10
 
 
+def renamed_imports(source: Path) -> Iterator[str]:
+    """Find imports of our own code under another name; `as _name` chooses a compiled module."""
+    for path in sorted(source.rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("rookery"):
+                for name in node.names:
+                    if name.asname and name.asname != name.name and name.asname[0] != "_":
+                        yield f"{path}:{node.lineno}: {name.name} as {name.asname}"
+
+
+def test_no_import_is_renamed_to_avoid_a_clash() -> None:
+    assert not list(renamed_imports(SOURCE))
+
+
+def test_a_renamed_import_is_found(tmp_path: Path) -> None:
+    (tmp_path / "user.py").write_text("from rookery.records import batches as b\n")
+
+    assert [found.split(": ")[1] for found in renamed_imports(tmp_path)] == ["batches as b"]
+
+
 def test_a_second_class_of_a_name_is_found(tmp_path: Path) -> None:
     for name in ("one", "two"):
         (tmp_path / f"{name}.py").write_text("class Batch: ...\nclass _Private: ...\n")

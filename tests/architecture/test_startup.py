@@ -20,7 +20,10 @@ def loaded_by(code: str) -> set[str]:
     [
         ("import rookery", {"asyncio", "pyarrow", "rookery.wire.message"}),
         ("from rookery.wire.catalog import apis; apis()", {"asyncio", "pyarrow", "dataclasses"}),
-        ("import rookery.records.record", {"asyncio", "pyarrow", "lz4", "zstandard", "cramjam"}),
+        (
+            "import rookery.records.recordcodec",
+            {"asyncio", "pyarrow", "lz4", "zstandard", "cramjam"},
+        ),
         ("import rookery.net.listener", {"pyarrow", "rookery.client"}),
         ("import rookery.cli.main", {"pyarrow", "asyncio", "rich"}),
     ],

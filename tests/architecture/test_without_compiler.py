@@ -21,7 +21,7 @@ with warnings.catch_warnings(record=True) as caught:
     from rookery.wire.catalog import apis
     from rookery.wire.codec import decode, encode_bytes
     from rookery.testing.messages import random_message
-    from rookery.records.record import Record, build, read_all
+    from rookery.records.recordcodec import Record, build, read_all
     from rookery.records.columns import decode as to_columns
     from rookery.records.reading import PartitionBatches
     for api in apis().values():

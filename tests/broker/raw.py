@@ -12,7 +12,7 @@ from rookery.broker.topics import new_topic
 from rookery.clock import SystemClock
 from rookery.errors import ErrorCode
 from rookery.net.upstream import Upstream, connect
-from rookery.records.record import BatchSettings, Record, build
+from rookery.records.recordcodec import BatchSettings, Record, build
 from rookery.testing.served import ServedBroker
 from rookery.wire.message import Api, Message, Parts
 from rookery.wire.messages.fetch import (

@@ -19,7 +19,7 @@ from rookery.broker.storage.objectlog import ObjectLogBacking, origin_of
 from rookery.broker.storage.open import open_backing
 from rookery.clock import SystemClock, SystemRandom
 from rookery.cluster.entry import MAX_PAYLOAD_BYTES
-from rookery.cluster.events.brokers import BrokerRegistered
+from rookery.cluster.events.brokerevents import BrokerRegistered
 from rookery.cluster.numbers import Numbers
 from rookery.errors import ConfigError, Corrupt
 from rookery.log.read.tail import Tail

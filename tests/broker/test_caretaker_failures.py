@@ -13,7 +13,7 @@ from rookery.broker.storage import caretaker
 from rookery.broker.storage.objectlog import open_handles, replica_of
 from rookery.clock import SystemClock
 from rookery.cluster.entry import Entry, EventBytes
-from rookery.cluster.events.brokers import BrokerBeat, ClusterCreated, ProcessRegistered
+from rookery.cluster.events.brokerevents import BrokerBeat, ClusterCreated, ProcessRegistered
 from rookery.cluster.open import open_log
 from rookery.cluster.replica import Replica
 from rookery.errors import Corrupt

@@ -9,7 +9,7 @@ from confluent_kafka.admin import AdminClient
 from kafka import KafkaAdminClient
 
 from rookery.broker.operations import ON_CLUSTER
-from rookery.cluster.events.brokers import BrokerLeft
+from rookery.cluster.events.brokerevents import BrokerLeft
 from rookery.cluster.state.state import FEATURE_LEVEL
 from rookery.errors import ErrorCode
 from rookery.testing.java import Java

@@ -12,7 +12,7 @@ from confluent_kafka.admin import AdminClient
 
 from rookery.broker.settings import BrokerSettings
 from rookery.errors import ErrorCode
-from rookery.records import record as records
+from rookery.records import recordcodec
 from rookery.testing.served import ServedBroker
 from rookery.wire.messages.delete_records import (
     DELETE_RECORDS,
@@ -61,7 +61,7 @@ async def test_the_start_moves(served: ServedBroker, topic: str, version: int) -
         answer = await client.fetch(topic, 4)
         assert answer.log_start_offset == 4
         # Batches are whole; the client leaves out what lies before its offset.
-        assert [one.offset for one in records.read_all(bytes_of(answer))] == list(range(10))
+        assert [one.offset for one in recordcodec.read_all(bytes_of(answer))] == list(range(10))
         assert await delete(client, topic, -1, version=version) == (ErrorCode.NONE, 10)
         produced = await client.produce(topic, batch(b"next"))
         assert (produced.base_offset, produced.log_start_offset) == (10, 10)

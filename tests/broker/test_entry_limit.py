@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from rookery.broker.groups.offsets import offset_parts
 from rookery.broker.settings import BrokerSettings
-from rookery.cluster.events.groups import OffsetCommitted
-from rookery.cluster.events.txns import TransactionOffsetsCommitted
+from rookery.cluster.events.groupevents import OffsetCommitted
+from rookery.cluster.events.txnevents import TransactionOffsetsCommitted
 from rookery.errors import ErrorCode
 from rookery.testing.served import ServedBroker
 from rookery.wire.codec import encode_bytes

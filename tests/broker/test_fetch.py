@@ -20,13 +20,12 @@ from kafka import TopicPartition as PythonPartition
 from rookery.broker.fetchplan import EXAMINED
 from rookery.broker.settings import BrokerSettings
 from rookery.cluster.entry import Entry
-from rookery.cluster.events.topics import LogStartMoved, TopicDeleted
+from rookery.cluster.events.topicevents import LogStartMoved, TopicDeleted
 from rookery.cluster.state.state import EntryOutcome
 from rookery.errors import ErrorCode
-from rookery.records import batch as batches
-from rookery.records import record as records
+from rookery.records import batches, recordcodec
 from rookery.records.compression import CODECS
-from rookery.records.record import BatchSettings
+from rookery.records.recordcodec import BatchSettings
 from rookery.testing.served import ServedBroker
 from rookery.testing.wait import PATIENCE_SECONDS
 from rookery.testing.wire import Peer
@@ -59,7 +58,7 @@ def topic(served: ServedBroker, request: pytest.FixtureRequest) -> str:
 
 
 def offsets_of(data: bytes) -> list[int]:
-    return [one.offset for one in records.read_all(data)]
+    return [one.offset for one in recordcodec.read_all(data)]
 
 
 @pytest.mark.parametrize("version", range(4, 19))

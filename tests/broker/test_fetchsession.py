@@ -11,7 +11,7 @@ import pytest
 
 from rookery.broker.fetchplan import EXAMINED
 from rookery.broker.settings import BrokerSettings
-from rookery.cluster.events.topics import LogStartMoved, TopicDeleted
+from rookery.cluster.events.topicevents import LogStartMoved, TopicDeleted
 from rookery.errors import ErrorCode
 from rookery.testing.served import ServedBroker
 from rookery.testing.wait import PATIENCE_SECONDS

@@ -24,9 +24,9 @@ from rookery.broker.groups.kind import GroupKind, GroupSettings
 from rookery.broker.groups.kindtable import Kinds
 from rookery.broker.groups.offsets import CommitAuthor, commit
 from rookery.broker.groups.subject import GroupSeat
-from rookery.cluster.events.brokers import BrokerRegistered, ClusterCreated
-from rookery.cluster.events.groups import GroupDeleted, OffsetCommitted
-from rookery.cluster.events.topics import TopicCreated
+from rookery.cluster.events.brokerevents import BrokerRegistered, ClusterCreated
+from rookery.cluster.events.groupevents import GroupDeleted, OffsetCommitted
+from rookery.cluster.events.topicevents import TopicCreated
 from rookery.cluster.open import open_log
 from rookery.cluster.replica import Replica
 from rookery.errors import ApiError, ErrorCode

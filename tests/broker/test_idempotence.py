@@ -11,8 +11,8 @@ from confluent_kafka import Producer
 
 from rookery.broker.settings import BrokerSettings
 from rookery.errors import ErrorCode
-from rookery.records import record as records
-from rookery.records.record import BatchSettings
+from rookery.records import recordcodec
+from rookery.records.recordcodec import BatchSettings
 from rookery.testing.served import ServedBroker
 from rookery.wire.messages.describe_producers import (
     DESCRIBE_PRODUCERS,
@@ -125,7 +125,7 @@ async def test_sequences_wrap_round(served: ServedBroker, topic: str) -> None:
         assert await sender.send(LAST, 3) == (OK, 2)
         assert await sender.send(2) == (OK, 5)
         assert await sender.send(LAST - 2, 2) == (OK, 0)
-        found = records.read_all(bytes_of(await client.fetch(topic, 0)))
+        found = recordcodec.read_all(bytes_of(await client.fetch(topic, 0)))
     assert [one.offset for one in found] == list(range(6))
 
 

@@ -12,7 +12,7 @@ from confluent_kafka import KafkaError, Message, Producer
 
 from rookery.errors import ErrorCode
 from rookery.log.write.journal import Journal
-from rookery.records import record as records
+from rookery.records import recordcodec
 from rookery.testing.cluster import AppendFault, FaultyLog
 from rookery.testing.served import ServedBroker
 from rookery.testing.wait import PATIENCE_SECONDS
@@ -60,14 +60,14 @@ def bad_log(broker: ServedBroker) -> FaultyLog:
 
 async def values(client: Raw, topic: str, **limits: int) -> list[bytes | None]:
     """Read a partition from its beginning to its end, as a consumer does."""
-    found: list[records.Record] = []
+    found: list[recordcodec.Record] = []
     while True:
         answer = await client.fetch(topic, len(found), **limits)
         assert answer.error_code is OK
         assert answer.high_watermark >= len(found)
         if answer.high_watermark == len(found):
             return [one.value for one in found]
-        more = list(records.read_all(bytes_of(answer)))
+        more = list(recordcodec.read_all(bytes_of(answer)))
         assert [one.offset for one in more] == list(range(len(found), len(found) + len(more)))
         assert more, f"stuck at offset {len(found)}"
         found += more
@@ -282,6 +282,6 @@ async def test_a_consumer_may_begin_at_any_offset(broker: ServedBroker, limit: i
 
         for offset in reversed(range(len(sent))):
             answer = await client.fetch("t", offset, partition_max_bytes=limit * KIBIBYTE)
-            got = [(one.offset, one.value) for one in records.read_all(bytes_of(answer))]
+            got = [(one.offset, one.value) for one in recordcodec.read_all(bytes_of(answer))]
             assert got, f"stuck at offset {offset}"
             assert got[0] == (offset, sent[offset])

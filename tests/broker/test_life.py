@@ -18,7 +18,7 @@ from rookery.broker.storage.objectlog import ObjectLogBacking, replica_of
 from rookery.client import Client, TopicPartition
 from rookery.client.configs import ResourceType
 from rookery.clock import SystemClock
-from rookery.cluster.events.brokers import (
+from rookery.cluster.events.brokerevents import (
     BrokerBeat,
     BrokerExpired,
     BrokerRegistered,

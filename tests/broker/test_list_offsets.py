@@ -9,11 +9,11 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 
 from rookery.broker.settings import BrokerSettings
-from rookery.cluster.events.topics import LogStartMoved
+from rookery.cluster.events.topicevents import LogStartMoved
 from rookery.errors import ErrorCode
-from rookery.records.batch import fetched, parse, restamp_into
+from rookery.records.batches import fetched, parse, restamp_into
 from rookery.records.compression import CODECS, named
-from rookery.records.record import BatchSettings, Record, build
+from rookery.records.recordcodec import BatchSettings, Record, build
 from rookery.testing.served import ServedBroker
 from rookery.wire.messages.list_offsets import (
     LIST_OFFSETS,

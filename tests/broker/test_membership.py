@@ -9,7 +9,7 @@ import pytest
 
 from rookery.broker.process.membership import Membership
 from rookery.broker.settings import BrokerSettings
-from rookery.cluster.events.brokers import (
+from rookery.cluster.events.brokerevents import (
     BrokerBeat,
     BrokerLeft,
     BrokerRegistered,

@@ -9,9 +9,9 @@ import pytest
 
 from rookery.broker.overdue import Overdue
 from rookery.broker.settings import BrokerSettings
-from rookery.cluster.events.brokers import BrokerLeft, BrokerRegistered, ClusterCreated
-from rookery.cluster.events.topics import TopicCreated
-from rookery.cluster.events.txns import (
+from rookery.cluster.events.brokerevents import BrokerLeft, BrokerRegistered, ClusterCreated
+from rookery.cluster.events.topicevents import TopicCreated
+from rookery.cluster.events.txnevents import (
     PartitionsAddedToTransaction,
     TransactionEnded,
     TransactionInitialised,

@@ -14,11 +14,11 @@ from kafka import KafkaProducer
 
 from rookery.broker.settings import BrokerSettings
 from rookery.errors import ErrorCode, Unavailable
-from rookery.records import batch as batches
-from rookery.records import record as records
-from rookery.records.batch import TimestampType
+from rookery.records import batches
+from rookery.records import recordcodec as records
+from rookery.records.batches import TimestampType
 from rookery.records.compression import CODECS, named
-from rookery.records.record import BatchSettings, Record, build
+from rookery.records.recordcodec import BatchSettings, Record, build
 from rookery.testing.served import ServedBroker
 from rookery.testing.wire import Peer
 from rookery.wire.codec import request_frame

@@ -10,7 +10,7 @@ from contextlib import suppress
 
 import pytest
 
-from rookery.broker import broker as broker_module
+from rookery.broker import broker
 from rookery.broker.serve import BrokerInfo, serve
 from rookery.broker.settings import BrokerSettings
 from rookery.service import process
@@ -34,7 +34,7 @@ async def test_a_start_reports_what_it_waits_for(
 ) -> None:
     monkeypatch.setattr(process, "_FIRST_REPORT_SECONDS", 0.1)
     monkeypatch.setattr(process, "_REPORT_SECONDS", 0.1)
-    monkeypatch.setattr(broker_module, "_WAIT_MS", 1)
+    monkeypatch.setattr(broker, "_WAIT_MS", 1)
     caplog.set_level(logging.INFO)
     stop = StopRequest()
     serving = asyncio.create_task(serve(settings(), stop, never_ready))
@@ -48,13 +48,13 @@ async def test_a_start_reports_what_it_waits_for(
 
 async def test_the_first_signal_ends_a_start(monkeypatch: pytest.MonkeyPatch) -> None:
     begun = asyncio.Event()
-    start = broker_module.Broker.start
+    start = broker.Broker.start
 
-    async def begin(self: broker_module.Broker) -> None:
+    async def begin(self: broker.Broker) -> None:
         begun.set()
         await start(self)
 
-    monkeypatch.setattr(broker_module.Broker, "start", begin)
+    monkeypatch.setattr(broker.Broker, "start", begin)
     serving = asyncio.create_task(serve(settings(), StopRequest(), never_ready))
     await asyncio.wait_for(begun.wait(), PATIENCE_SECONDS)
     os.kill(os.getpid(), signal.SIGTERM)

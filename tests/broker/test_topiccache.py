@@ -11,9 +11,9 @@ from rookery.broker.checks import rules_of
 from rookery.broker.config.configs import TopicCache
 from rookery.broker.topicdescription import describe
 from rookery.cluster.entry import EntryAuthor, read_entry, read_events, write_entry
-from rookery.cluster.events.brokers import ConfigsChanged, SettingChange
-from rookery.cluster.events.imports import ImportedEpoch, PartitionImported
-from rookery.cluster.events.topics import PartitionsAdded, TopicCreated, TopicDeleted
+from rookery.cluster.events.brokerevents import ConfigsChanged, SettingChange
+from rookery.cluster.events.importevents import ImportedEpoch, PartitionImported
+from rookery.cluster.events.topicevents import PartitionsAdded, TopicCreated, TopicDeleted
 from rookery.cluster.state.images.image import read_image, write_image
 from rookery.cluster.state.state import (
     BROKER_RESOURCE,

@@ -21,7 +21,7 @@ from kafka.admin import NewTopic as PythonTopic
 
 from rookery.broker.operations import ON_CLUSTER, ON_TOPIC
 from rookery.broker.topics import check_name
-from rookery.cluster.events.topics import TopicCreated
+from rookery.cluster.events.topicevents import TopicCreated
 from rookery.errors import ApiError, ErrorCode
 from rookery.model.topicname import RESERVED_TOPICS
 from rookery.testing.cluster import FaultyLog

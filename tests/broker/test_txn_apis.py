@@ -18,8 +18,7 @@ from rookery.errors import ErrorCode
 from rookery.log.settings import RewriteSettings
 from rookery.model.control import ControlRecordType
 from rookery.model.offset import LATEST
-from rookery.records import batch as batches
-from rookery.records import record as records
+from rookery.records import batches, recordcodec
 from rookery.testing.cluster import FaultyLog
 from rookery.testing.served import ServedBroker
 from rookery.testing.wait import wait_until
@@ -108,7 +107,7 @@ async def test_committed_readers_see_what_is_committed(
         assert await committed(client, topic) == [b"a", b"b", b"d"]
         whole = await client.fetch(topic, 0)
         assert whole.aborted_transactions is None
-        plain = [one.value for one in records.read_all(bytes_of(whole)) if one.value]
+        plain = [one.value for one in recordcodec.read_all(bytes_of(whole)) if one.value]
         assert [bytes(one) for one in plain if len(one) == 1] == [b"a", b"b", b"c", b"d"]
 
 
@@ -121,13 +120,13 @@ async def test_the_marker_is_kafkas_own(served: ServedBroker, topic: str) -> Non
     # A lone marker at the offset that was asked for is sent, or a reader would stick there.
     data = bytes_of(answer)
     [header] = batches.verify(data)
-    [record] = records.read(data, header)
+    [record] = recordcodec.read(data, header)
     assert (header.base_offset, header.size, header.record_count) == (1, 78, 1)
     assert header.attributes == batches.TRANSACTIONAL | batches.CONTROL
     assert (header.producer_id, header.producer_epoch) == (producer.id, producer.epoch)
     assert (header.base_sequence, header.partition_leader_epoch) == (-1, 0)
     assert (record.key, record.value) == (b"\0\0\0\1", bytes(6))
-    assert records.control(record).type is ControlRecordType.COMMIT
+    assert recordcodec.control(record).type is ControlRecordType.COMMIT
 
 
 async def test_an_open_transaction_holds_readers_back(served: ServedBroker, topic: str) -> None:

@@ -12,8 +12,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from rookery.errors import ErrorCode
 from rookery.net.upstream import connect
-from rookery.records import batch as batches
-from rookery.records import record as records
+from rookery.records import batches, recordcodec
 from rookery.testing.kafka import KafkaServer
 from rookery.testing.served import ServedBroker
 from rookery.wire.messages.describe_producers import (
@@ -146,7 +145,7 @@ async def markers(client: Raw, topic: str) -> Told:
     data = bytes_of(answer)
     for header in batches.fetched(data):
         if header.is_control:
-            [record] = records.read(data, header)
+            [record] = recordcodec.read(data, header)
             told.append(
                 (header.base_offset, header.size, header.attributes, header.base_sequence,
                  header.producer_epoch - first, header.record_count, record.key, record.value)

@@ -7,10 +7,9 @@ from typing import Any
 
 from rookery.errors import ErrorCode
 from rookery.model.control import ControlRecordType
-from rookery.records import batch as batches
-from rookery.records import record as records
-from rookery.records.batch import BatchHeader
-from rookery.records.record import BatchSettings
+from rookery.records import batches, recordcodec
+from rookery.records.batches import BatchHeader
+from rookery.records.recordcodec import BatchSettings
 from rookery.wire.messages.add_offsets_to_txn import ADD_OFFSETS_TO_TXN, AddOffsetsToTxnRequest
 from rookery.wire.messages.add_partitions_to_txn import (
     ADD_PARTITIONS_TO_TXN,
@@ -183,11 +182,11 @@ def values(
         while waiting and waiting[0][0] <= header.last_offset:
             skipped.add(waiting.pop(0)[1])
         if header.is_control:
-            [marker] = records.read(data, header)
-            if records.control(marker).type is ControlRecordType.ABORT:
+            [marker] = recordcodec.read(data, header)
+            if recordcodec.control(marker).type is ControlRecordType.ABORT:
                 skipped.discard(header.producer_id)
         elif header.producer_id not in skipped or not header.is_transactional:
-            for record in records.read(data, header):
+            for record in recordcodec.read(data, header):
                 if record.offset >= offset:
                     assert record.value is not None
                     yield bytes(record.value)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from rookery.broker.serve import BrokerInfo
-from rookery.cli import main as cli
+from rookery.cli import main
 from rookery.cli.commands.broker import _tell
 
 
@@ -33,7 +33,7 @@ def served(node_id: int, http: str = "127.0.0.1:9644") -> BrokerInfo:
 
 
 def test_the_defaults_are_the_embedded_broker(capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["broker", "--print-config"]) == 0
+    assert main.main(["broker", "--print-config"]) == 0
 
     found = tomllib.loads(capsys.readouterr().out)["broker"]
     assert found["data"] == "rookery-data"
@@ -47,7 +47,7 @@ def test_a_table_that_belongs_to_no_part_is_refused(
 ) -> None:
     file = tmp_path / "own.toml"
     file.write_text('[clusters.prod]\nstore = "s3://b"\n\n[brokr]\npartitions = 3\n')
-    assert cli.main(["broker", "--config", str(file), "--print-config"]) == 2
+    assert main.main(["broker", "--config", str(file), "--print-config"]) == 2
     assert f"brokr: unknown; did you mean broker? ({file}:4)" in capsys.readouterr().err
 
 
@@ -60,7 +60,7 @@ def test_flags_win_over_the_environment_and_that_over_files(
     monkeypatch.setenv("ROOKERY_BROKER_DURABILITY", "os")
 
     flags = ["--config", str(file), "--durability", "disk", "--print-config", "--json"]
-    assert cli.main(["broker", *flags]) == 0
+    assert main.main(["broker", *flags]) == 0
 
     found = json.loads(capsys.readouterr().out)["broker"]
     assert found["partitions"] == {"value": 3, "source": f"{file}:2"}
@@ -85,7 +85,7 @@ def test_flags_win_over_the_environment_and_that_over_files(
 def test_a_wrong_setting_is_told_with_code_2(
     flags: list[str], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert cli.main(["broker", *flags]) == 2
+    assert main.main(["broker", *flags]) == 2
 
     assert message in capsys.readouterr().err
 

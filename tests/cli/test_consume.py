@@ -13,7 +13,7 @@ from rookery.cli.positions import parse_position
 from rookery.errors import ConfigError
 from rookery.model.offset import EARLIEST, LATEST
 from rookery.model.partition import TopicPartition
-from rookery.records.record import Record
+from rookery.records.recordcodec import Record
 from rookery.testing.clock import ManualClock
 from rookery.testing.kafka import KafkaServer
 from tests.cli.running import Rookery

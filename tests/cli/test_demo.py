@@ -13,7 +13,7 @@ from rich.console import Console
 from rookery.cli.demo import tables
 from rookery.cli.demo.audit import ReceivedRecords, Sent, compare
 from rookery.errors import Unavailable
-from rookery.records.record import Record
+from rookery.records.recordcodec import Record
 from tests.cli.running import command
 
 

@@ -7,8 +7,7 @@ from types import ModuleType
 
 import pytest
 
-from rookery.cli import command, commands
-from rookery.cli import main as cli
+from rookery.cli import command, commands, main
 from rookery.cli.command import Command, CommandArguments, print_json
 from rookery.errors import ApiError, ConfigError, ErrorCode
 
@@ -31,7 +30,7 @@ def _install(monkeypatch: pytest.MonkeyPatch, outcome: BaseException | int) -> N
 
 def test_help_names_every_command(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as caught:
-        cli.main(["--help"])
+        main.main(["--help"])
 
     assert caught.value.code == 0
     assert "doctor" in capsys.readouterr().out
@@ -43,30 +42,30 @@ def test_every_command_has_an_example_and_json(capsys: pytest.CaptureFixture[str
 
     for name in names:
         with pytest.raises(SystemExit):
-            cli.main([name, "--help"])
+            main.main([name, "--help"])
         text = capsys.readouterr().out
         assert f"example:\n  rookery {name}" in text
         assert "--json" in text
 
 
 def test_version(capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["--version"]) == 0
+    assert main.main(["--version"]) == 0
     assert capsys.readouterr().out.startswith("rookery ")
 
 
 def test_a_flag_before_the_command_is_no_obstacle(capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["--version", "topics", "list"]) == 0
+    assert main.main(["--version", "topics", "list"]) == 0
     assert capsys.readouterr().out.startswith("rookery ")
 
 
 def test_no_command_shows_help_and_fails(capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main([]) == 2
+    assert main.main([]) == 2
     assert "usage: rookery" in capsys.readouterr().out
 
 
 def test_an_unknown_command_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as caught:
-        cli.main(["nonsense"])
+        main.main(["nonsense"])
 
     assert caught.value.code == 2
     assert "nonsense" in capsys.readouterr().err
@@ -77,7 +76,7 @@ def test_a_commands_exit_code_and_arguments_pass_through(
 ) -> None:
     _install(monkeypatch, 7)
 
-    assert cli.main(["sample", "--json"]) == 7
+    assert main.main(["sample", "--json"]) == 7
     assert capsys.readouterr().out == '{\n  "json": true\n}\n'
 
 
@@ -98,7 +97,7 @@ def test_errors_become_one_line_and_an_exit_code(
 ) -> None:
     _install(monkeypatch, error)
 
-    assert cli.main(["sample"]) == code
+    assert main.main(["sample"]) == code
     assert capsys.readouterr().err == text
 
 
@@ -106,7 +105,7 @@ def test_a_defect_is_not_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
     _install(monkeypatch, ZeroDivisionError())
 
     with pytest.raises(ZeroDivisionError):
-        cli.main(["sample"])
+        main.main(["sample"])
 
 
 def test_a_reader_that_has_seen_enough_is_no_error() -> None:

@@ -13,7 +13,7 @@ from rookery.cli.input import lines_of
 from rookery.cli.output.lines import from_json, from_text, to_json
 from rookery.errors import ConfigError
 from rookery.model.partition import TopicPartition
-from rookery.records.record import Record
+from rookery.records.recordcodec import Record
 from tests.cli.running import Rookery
 from tests.clients.peers import stored_codecs
 

@@ -16,7 +16,7 @@ from rookery.cli.jsonfields import fields_of
 from rookery.cli.output.lines import to_json
 from rookery.errors import ConfigError
 from rookery.model.partition import TopicPartition
-from rookery.records.record import Record
+from rookery.records.recordcodec import Record
 from rookery.testing.broker import BrokerProcess
 from tests.cli.running import Rookery
 

@@ -9,7 +9,7 @@ import pytest
 
 from rookery.cli.main import main
 from rookery.formats.segmentwriter import SegmentWriter
-from rookery.records import record as records
+from rookery.records import recordcodec
 from rookery.records.compression import CODECS
 from rookery.store.open import open_store
 from tests.formats import byhand, golden
@@ -150,7 +150,7 @@ def test_compressed_transactional_and_control_batches(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     zstd = next(codec for codec in CODECS.values() if codec.name == "zstd")
-    settings = records.BatchSettings(
+    settings = recordcodec.BatchSettings(
         codec=zstd,
         base_offset=3,
         producer_id=9,
@@ -159,7 +159,7 @@ def test_compressed_transactional_and_control_batches(
         is_transactional=True,
     )
     writer = SegmentWriter(3)
-    writer.add(records.build([records.Record(b"k", b"\xff", (), 10)], settings))
+    writer.add(recordcodec.build([recordcodec.Record(b"k", b"\xff", (), 10)], settings))
     files = writer.finish(golden.ORIGIN, 3, 1)
     (tmp_path / "a.kfs").write_bytes(b"".join(files.parts))
 

@@ -8,8 +8,8 @@ from rookery.client.produce.producerbatch import PartitionQueue, ProducerBatch, 
 from rookery.client.settings import ACKS_LEADER, ProducerSettings
 from rookery.errors import ApiError, Unavailable
 from rookery.model.partition import TopicPartition
-from rookery.records import batch as batches
-from rookery.records.record import Record, read
+from rookery.records import batches
+from rookery.records.recordcodec import Record, read
 
 PLACE = TopicPartition("birds", 3)
 NODE = 1

@@ -12,7 +12,7 @@ from rookery.client.admin import NewTopic
 from rookery.client.client import Client
 from rookery.client.produce.producer import Producer
 from rookery.client.settings import ProducerSettings
-from rookery.records.record import Record
+from rookery.records.recordcodec import Record
 from rookery.testing.kafka import KafkaCluster, KafkaNode, KafkaServer
 
 PARTITIONS = 10

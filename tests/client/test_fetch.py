@@ -14,7 +14,7 @@ from rookery.errors import ApiError, ErrorCode
 from rookery.model.offset import LATEST
 from rookery.model.partition import TopicPartition
 from rookery.records.compression import CODECS
-from rookery.records.record import Record
+from rookery.records.recordcodec import Record
 from rookery.testing.kafka import KafkaServer
 
 COMMITTED = FetchSettings(isolation=Isolation.READ_COMMITTED)

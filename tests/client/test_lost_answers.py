@@ -14,7 +14,7 @@ import pytest
 
 from rookery.client.client import Client
 from rookery.client.settings import ClientSettings, ProducerSettings
-from rookery.records.record import Record
+from rookery.records.recordcodec import Record
 from rookery.testing.kafka import KafkaServer
 from rookery.testing.ports import HOST, free_port
 from rookery.testing.properties import KafkaSettings

@@ -9,7 +9,7 @@ from rookery.client.settings import ProducerSettings
 from rookery.errors import ApiError, ErrorCode
 from rookery.model.offset import EARLIEST, LATEST, MAX_TIMESTAMP
 from rookery.model.partition import TopicPartition
-from rookery.records.record import Record
+from rookery.records.recordcodec import Record
 
 T0 = 1_700_000_000_000
 

@@ -20,7 +20,7 @@ from rookery.client.settings import (
 from rookery.errors import ApiError, ErrorCode, Unavailable
 from rookery.model.partition import TopicPartition
 from rookery.records.compression import CODECS
-from rookery.records.record import Record
+from rookery.records.recordcodec import Record
 from rookery.testing.kafka import KafkaServer
 
 CODEC_NAMES = [codec.name for codec in CODECS.values()]

@@ -10,7 +10,7 @@ import pytest
 from rookery.client.client import Client
 from rookery.client.settings import ClientSettings, Sasl
 from rookery.errors import ApiError, ConfigError, ErrorCode, Unavailable
-from rookery.records.record import Record
+from rookery.records.recordcodec import Record
 from rookery.security.tls import ClientTls, KeyPair
 from rookery.testing.certificates import Certificates
 from rookery.testing.kafka import KafkaServer

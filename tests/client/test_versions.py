@@ -12,7 +12,7 @@ from rookery.client.settings import ClientSettings, ProducerSettings
 from rookery.errors import ApiError, ErrorCode
 from rookery.model.offset import EARLIEST, LATEST, CommittedOffset
 from rookery.model.partition import TopicPartition
-from rookery.records.record import Record
+from rookery.records.recordcodec import Record
 from rookery.testing.kafka import KafkaServer
 from rookery.wire.catalog import apis
 from rookery.wire.codec import peek, response_frame

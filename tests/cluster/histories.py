@@ -6,7 +6,7 @@ from random import Random
 from typing import Any
 
 from rookery.cluster.entry import EntryAuthor, write_entry
-from rookery.cluster.events.brokers import (
+from rookery.cluster.events.brokerevents import (
     BrokerBeat,
     BrokerExpired,
     BrokerLeft,
@@ -16,7 +16,7 @@ from rookery.cluster.events.brokers import (
     ProcessRegistered,
     SettingChange,
 )
-from rookery.cluster.events.groups import (
+from rookery.cluster.events.groupevents import (
     ExpiredPlace,
     GroupClaimed,
     GroupDeleted,
@@ -28,7 +28,7 @@ from rookery.cluster.events.groups import (
     OffsetsDeleted,
     OffsetsExpired,
 )
-from rookery.cluster.events.log import (
+from rookery.cluster.events.logevents import (
     BatchesCommitted,
     Extent,
     IdleProducer,
@@ -42,8 +42,8 @@ from rookery.cluster.events.log import (
     SegmentsStaged,
     StagedSegment,
 )
-from rookery.cluster.events.pins import TopicPinned, TopicUnpinned
-from rookery.cluster.events.topics import (
+from rookery.cluster.events.pinevents import TopicPinned, TopicUnpinned
+from rookery.cluster.events.topicevents import (
     LogStartMoved,
     PartitionsAdded,
     TopicCreated,

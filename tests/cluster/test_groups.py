@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from rookery.cluster.entry import EntryAuthor, read_entry, read_events, write_entry
-from rookery.cluster.events.brokers import BrokerLeft, BrokerRegistered, ClusterCreated
-from rookery.cluster.events.groups import (
+from rookery.cluster.events.brokerevents import BrokerLeft, BrokerRegistered, ClusterCreated
+from rookery.cluster.events.groupevents import (
     ExpiredPlace,
     GroupClaimed,
     GroupDeleted,
@@ -18,7 +18,7 @@ from rookery.cluster.events.groups import (
     OffsetsDeleted,
     OffsetsExpired,
 )
-from rookery.cluster.events.topics import TopicCreated, TopicDeleted
+from rookery.cluster.events.topicevents import TopicCreated, TopicDeleted
 from rookery.cluster.state.groups import Group, coordinator_of
 from rookery.cluster.state.images.image import read_image, write_image
 from rookery.cluster.state.outcome import Outcome

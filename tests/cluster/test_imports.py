@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from rookery.cluster.entry import EntryAuthor, read_entry, read_events, write_entry
-from rookery.cluster.events.brokers import BrokerRegistered, ClusterCreated, ProcessRegistered
-from rookery.cluster.events.imports import (
+from rookery.cluster.events.brokerevents import BrokerRegistered, ClusterCreated, ProcessRegistered
+from rookery.cluster.events.importevents import (
     ImportedAbort,
     ImportedBatch,
     ImportedEpoch,
@@ -19,15 +19,19 @@ from rookery.cluster.events.imports import (
     SegmentsImported,
     TransactionalIdImported,
 )
-from rookery.cluster.events.log import (
+from rookery.cluster.events.logevents import (
     BatchesCommitted,
     Extent,
     ObjectsCondemned,
     SegmentsStaged,
     StagedSegment,
 )
-from rookery.cluster.events.topics import TopicCreated
-from rookery.cluster.events.txns import MarkersWritten, TransactionInitialised, TransactionPlace
+from rookery.cluster.events.topicevents import TopicCreated
+from rookery.cluster.events.txnevents import (
+    MarkersWritten,
+    TransactionInitialised,
+    TransactionPlace,
+)
 from rookery.cluster.state import producers
 from rookery.cluster.state.images.image import read_image, write_image
 from rookery.cluster.state.partition import Partition

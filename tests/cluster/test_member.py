@@ -12,8 +12,8 @@ import pytest
 from rookery.broker.process.membership import Membership
 from rookery.broker.settings import BrokerSettings
 from rookery.cluster.entry import Entry
-from rookery.cluster.events.brokers import BrokerBeat, BrokerExpired, ClusterCreated
-from rookery.cluster.events.topics import TopicCreated
+from rookery.cluster.events.brokerevents import BrokerBeat, BrokerExpired, ClusterCreated
+from rookery.cluster.events.topicevents import TopicCreated
 from rookery.cluster.member import ClusterMember, process_registration
 from rookery.cluster.numbers import Numbers
 from rookery.cluster.open import open_log

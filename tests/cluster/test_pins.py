@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from rookery.cluster.entry import EntryAuthor, read_entry, read_events, write_entry
-from rookery.cluster.events.brokers import BrokerRegistered, ClusterCreated
-from rookery.cluster.events.log import (
+from rookery.cluster.events.brokerevents import BrokerRegistered, ClusterCreated
+from rookery.cluster.events.logevents import (
     BatchesCommitted,
     Extent,
     ReplacedRange,
     RowPiece,
     RowsReplaced,
 )
-from rookery.cluster.events.pins import PinStart, TopicPinned, TopicUnpinned
-from rookery.cluster.events.topics import TopicCreated
+from rookery.cluster.events.pinevents import PinStart, TopicPinned, TopicUnpinned
+from rookery.cluster.events.topicevents import TopicCreated
 from rookery.cluster.state.images.image import read_image, write_image
 from rookery.cluster.state.pinrules import MAX_PIN_MS
 from rookery.cluster.state.state import EntryOutcome, State

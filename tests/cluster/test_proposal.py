@@ -8,9 +8,9 @@ from random import Random
 import pytest
 
 from rookery.cluster.entry import EVENTS, EntryAuthor, write_entry
-from rookery.cluster.events.brokers import BrokerRegistered, ClusterCreated
-from rookery.cluster.events.log import IdleProducer, ProducersExpired
-from rookery.cluster.events.topics import LogStartMoved, TopicCreated
+from rookery.cluster.events.brokerevents import BrokerRegistered, ClusterCreated
+from rookery.cluster.events.logevents import IdleProducer, ProducersExpired
+from rookery.cluster.events.topicevents import LogStartMoved, TopicCreated
 from rookery.cluster.open import open_log
 from rookery.cluster.port import MAX_ENTRY_BYTES
 from rookery.cluster.proposal import MAX_EVENT_BYTES, PART_BYTES, divide, size_of

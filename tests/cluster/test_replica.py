@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 
 from rookery.cluster.entry import Entry, EntryAuthor, EventBytes, write_entry
-from rookery.cluster.events.brokers import (
+from rookery.cluster.events.brokerevents import (
     BrokerExpired,
     BrokerRegistered,
     ClusterCreated,
     SettingChange,
 )
-from rookery.cluster.events.log import BatchesCommitted, Extent, ProducerIdsAllotted
-from rookery.cluster.events.topics import TopicCreated
+from rookery.cluster.events.logevents import BatchesCommitted, Extent, ProducerIdsAllotted
+from rookery.cluster.events.topicevents import TopicCreated
 from rookery.cluster.open import open_log
 from rookery.cluster.port import READ_BYTES, LogEntry
 from rookery.cluster.replica import IncarnationFenced, Replica

@@ -10,16 +10,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rookery.cluster.entry import EntryAuthor, read_entry, read_events, write_entry
-from rookery.cluster.events.brokers import ClusterCreated, ProcessRegistered, SettingChange
-from rookery.cluster.events.log import BatchesCommitted, Extent, ObjectsCondemned
-from rookery.cluster.events.sinks import (
+from rookery.cluster.events.brokerevents import ClusterCreated, ProcessRegistered, SettingChange
+from rookery.cluster.events.logevents import BatchesCommitted, Extent, ObjectsCondemned
+from rookery.cluster.events.sinkevents import (
     SinkAborted,
     SinkCommitted,
     SinkForgotten,
     SinkPartStaged,
     StagedRun,
 )
-from rookery.cluster.events.topics import TopicCreated, TopicDeleted
+from rookery.cluster.events.topicevents import TopicCreated, TopicDeleted
 from rookery.cluster.open import open_log
 from rookery.cluster.replica import Replica
 from rookery.cluster.state import sinkrules

@@ -7,15 +7,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rookery.cluster.entry import EntryAuthor, read_entry, read_events, write_entry
-from rookery.cluster.events.brokers import (
+from rookery.cluster.events.brokerevents import (
     BrokerRegistered,
     ClusterCreated,
     ConfigsChanged,
     FeatureLevelRaised,
     SettingChange,
 )
-from rookery.cluster.events.log import BatchesCommitted, Extent, ReplacedRange, RowsReplaced
-from rookery.cluster.events.topics import LogStartMoved, TopicCreated
+from rookery.cluster.events.logevents import BatchesCommitted, Extent, ReplacedRange, RowsReplaced
+from rookery.cluster.events.topicevents import LogStartMoved, TopicCreated
 from rookery.cluster.state.images.image import read_head, read_image, write_image
 from rookery.cluster.state.state import EntryOutcome, State
 from rookery.cluster.state.topics import leader_of

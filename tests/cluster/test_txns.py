@@ -17,11 +17,11 @@ from hypothesis.stateful import (
 )
 
 from rookery.cluster.entry import EntryAuthor, read_entry, read_events, write_entry
-from rookery.cluster.events.brokers import BrokerRegistered, ClusterCreated, SettingChange
-from rookery.cluster.events.groups import GroupClaimed, GroupDeleted, OffsetCommitted
-from rookery.cluster.events.log import BatchesCommitted, Extent
-from rookery.cluster.events.topics import LogStartMoved, TopicCreated, TopicDeleted
-from rookery.cluster.events.txns import (
+from rookery.cluster.events.brokerevents import BrokerRegistered, ClusterCreated, SettingChange
+from rookery.cluster.events.groupevents import GroupClaimed, GroupDeleted, OffsetCommitted
+from rookery.cluster.events.logevents import BatchesCommitted, Extent
+from rookery.cluster.events.topicevents import LogStartMoved, TopicCreated, TopicDeleted
+from rookery.cluster.events.txnevents import (
     MarkersWritten,
     OffsetsAddedToTransaction,
     PartitionsAddedToTransaction,
@@ -40,7 +40,7 @@ from rookery.cluster.state.partition import Partition, RowKind
 from rookery.cluster.state.state import AppendOutcome, State
 from rookery.cluster.state.txns import LAST_EPOCH, TransactionOwner, TransactionState
 from rookery.errors import ErrorCode
-from rookery.records.batch import TRANSACTIONAL
+from rookery.records.batches import TRANSACTIONAL
 from rookery.wire.message import Message
 
 TOPIC = bytes(range(16))

@@ -10,11 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rookery.cluster.entry import read_entry, read_events
-from rookery.cluster.events.brokers import (
+from rookery.cluster.events.brokerevents import (
     BrokerRegistered,
     FeatureLevelRaised,
 )
-from rookery.cluster.events.log import ProducerIdsAllotted
+from rookery.cluster.events.logevents import ProducerIdsAllotted
 from rookery.cluster.open import open_log
 from rookery.cluster.replica import Replica
 from rookery.cluster.state.digest import PACKED, advance, pack

@@ -5,9 +5,9 @@ from __future__ import annotations
 from random import Random
 from typing import Any
 
-from rookery.cluster.events.groups import OffsetCommitted
-from rookery.cluster.events.log import BatchesCommitted, Extent
-from rookery.cluster.events.txns import (
+from rookery.cluster.events.groupevents import OffsetCommitted
+from rookery.cluster.events.logevents import BatchesCommitted, Extent
+from rookery.cluster.events.txnevents import (
     MarkersWritten,
     OffsetsAddedToTransaction,
     PartitionsAddedToTransaction,
@@ -21,7 +21,7 @@ from rookery.cluster.events.txns import (
 from rookery.cluster.state import producers
 from rookery.cluster.state.state import State
 from rookery.cluster.state.txns import Transaction
-from rookery.records.batch import TRANSACTIONAL
+from rookery.records.batches import TRANSACTIONAL
 from rookery.wire.message import Message
 
 

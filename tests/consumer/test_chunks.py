@@ -6,7 +6,7 @@ from rookery.consumer.fetch.chunks import ChunkRequest, cut
 from rookery.consumer.fetch.shelf import ENDLESS
 from rookery.consumer.settings import ANY_ROWS, StreamSettings
 from rookery.model.partition import TopicPartition
-from rookery.records.batch import parse, stamp_into
+from rookery.records.batches import parse, stamp_into
 from rookery.testing.kafkalogs import NOON, packed, rows
 
 PLACE = TopicPartition("t", 0)

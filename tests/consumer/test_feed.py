@@ -14,7 +14,7 @@ from rookery.consumer.fetch.shelf import Shelf, Shelves
 from rookery.consumer.fetch.source import PartitionAnswer, RowSource, Want
 from rookery.consumer.settings import StreamSettings
 from rookery.model.partition import TopicPartition
-from rookery.records.batch import parse, stamp_into
+from rookery.records.batches import parse, stamp_into
 from rookery.testing.clock import SeededRandom
 from rookery.testing.kafkalogs import NOON, packed, rows
 

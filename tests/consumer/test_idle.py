@@ -18,7 +18,7 @@ from rookery.consumer.output.shape import BatchShape
 from rookery.consumer.ranges import PartitionRange
 from rookery.consumer.settings import StreamSettings
 from rookery.model.partition import TopicPartition
-from rookery.records.batch import parse, stamp_into
+from rookery.records.batches import parse, stamp_into
 from rookery.testing.clock import ManualClock, SeededRandom
 from rookery.testing.kafkalogs import NOON, packed, rows
 

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from rookery.cluster.events.sinks import SinkCommitted, SinkPartStaged
+from rookery.cluster.events.sinkevents import SinkCommitted, SinkPartStaged
 from rookery.cluster.state.outcome import Outcome
 from rookery.cluster.state.sinks import SinkBatch
 from rookery.direct.commit import commit

@@ -8,13 +8,13 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from rookery.clock import SystemClock
-from rookery.cluster.events.brokers import (
+from rookery.cluster.events.brokerevents import (
     BrokerLeft,
     ClusterCreated,
     ProcessRegistered,
     SettingChange,
 )
-from rookery.cluster.events.topics import TopicCreated
+from rookery.cluster.events.topicevents import TopicCreated
 from rookery.cluster.replica import Replica
 from rookery.cluster.state.sinks import SinkBatch
 from rookery.direct.commit import Commit, commit

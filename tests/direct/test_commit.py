@@ -10,9 +10,9 @@ import pytest
 
 from rookery.cli.output.recovery import as_text
 from rookery.clock import SystemClock, SystemRandom
-from rookery.cluster.events.brokers import BrokerExpired
-from rookery.cluster.events.sinks import SinkCommitted
-from rookery.cluster.events.topics import TopicDeleted
+from rookery.cluster.events.brokerevents import BrokerExpired
+from rookery.cluster.events.sinkevents import SinkCommitted
+from rookery.cluster.events.topicevents import TopicDeleted
 from rookery.cluster.state import sinkrules
 from rookery.cluster.state.outcome import Outcome
 from rookery.cluster.state.sinks import SinkBatch

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from rookery.cluster.events.pins import TopicPinned
+from rookery.cluster.events.pinevents import TopicPinned
 from rookery.direct.blockinglog import BlockingLog, shared
 from rookery.direct.log import DirectLog
 from rookery.direct.place import ClusterAddress

@@ -19,9 +19,9 @@ from rookery.direct.ordered import Reached, SpanShare
 from rookery.direct.plan import Gap, PlannedRange, ReadPlanner
 from rookery.direct.read import RangeReader, plan_again
 from rookery.errors import Corrupt
-from rookery.records.batch import parse, restamp_into
+from rookery.records.batches import parse, restamp_into
 from rookery.records.reading import COLUMNS, ReadSettings
-from rookery.records.record import Record, build
+from rookery.records.recordcodec import Record, build
 from rookery.testing.served import ServedBroker
 from tests.broker.raw import raw
 from tests.direct.logs import (
@@ -114,7 +114,7 @@ def test_spans_one_after_the_other_are_in_order(
     cluster: Cluster, count: int, max_offsets: int
 ) -> None:
     with cluster.log as log:
-        shares = log.run(ordered.shares(log.log, planned(log), count, max_offsets=max_offsets))
+        shares = log.run(ordered.span_shares(log.log, planned(log), count, max_offsets=max_offsets))
     with Spans(cluster) as spans:
         found = [spans.rows(one) for one in shares]
     assert [row for many in found for row in many] == by_clock(read_all(cluster))
@@ -139,7 +139,7 @@ def test_who_begins_again_behind_a_span_has_the_rest(cluster: Cluster, most: int
                 for one in whole
             ]
             rest = log.run(ReadPlanner(log.log).plan(wanted))
-            shares = log.run(ordered.shares(log.log, rest, 40, clock=clock))[:most]
+            shares = log.run(ordered.span_shares(log.log, rest, 40, clock=clock))[:most]
             if not shares:
                 break
             for one in shares:
@@ -234,7 +234,7 @@ def test_records_without_a_time_are_as_old_as_what_came_before(tmp_path: Path) -
         create(broker, "t", 1)
         asyncio.run(produce(broker, batch_of(-1, -1), batch_of(BASE), batch_of(-1), batch_of(BASE)))
     with cluster.log as log:
-        shares = log.run(ordered.shares(log.log, planned(log), 4))
+        shares = log.run(ordered.span_shares(log.log, planned(log), 4))
     with Spans(cluster) as spans:
         found = [
             offset
@@ -254,6 +254,6 @@ def test_a_time_that_a_batch_hides_is_told_and_nothing_is_left_out_in_silence(
         hidden = batch_of(BASE, BASE + 100, BASE + 101, says=BASE + 10)
         asyncio.run(produce(broker, hidden, batch_of(BASE + 50), batch_of(BASE + 200)))
     with cluster.log as log:
-        shares = log.run(ordered.shares(log.log, planned(log), 3))
+        shares = log.run(ordered.span_shares(log.log, planned(log), 3))
     with Spans(cluster) as spans, pytest.raises(Corrupt, match=r"t-0: the record at offset 1 is"):
         list(map(spans.rows, shares))

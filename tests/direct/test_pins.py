@@ -9,9 +9,9 @@ from confluent_kafka import Consumer, ConsumerGroupTopicPartitions
 from confluent_kafka.admin import AdminClient
 
 from rookery.clock import SystemClock, Time
-from rookery.cluster.events.brokers import SettingChange
-from rookery.cluster.events.topics import TopicCreated
-from rookery.direct.grouped import publish
+from rookery.cluster.events.brokerevents import SettingChange
+from rookery.cluster.events.topicevents import TopicCreated
+from rookery.direct.grouped import publish_offsets
 from rookery.direct.pins import Pins
 from rookery.errors import ApiError
 from rookery.testing.wait import wait_until
@@ -153,8 +153,8 @@ def test_published_offsets_are_a_groups(tmp_path: Path) -> None:
         send(broker, "t", values(10))
         log.run(log.log.barrier())
         [topic] = log.log.state.topics
-        log.run(publish(log.log, "spark", {(topic.id, 0): 4}))
-        log.run(publish(log.log, "spark", {(topic.id, 0): 7}))
+        log.run(publish_offsets(log.log, "spark", {(topic.id, 0): 4}))
+        log.run(publish_offsets(log.log, "spark", {(topic.id, 0): 7}))
         admin = AdminClient({"bootstrap.servers": broker.bootstrap})
         asked = ConsumerGroupTopicPartitions("spark")
         [future] = admin.list_consumer_group_offsets([asked]).values()
@@ -180,5 +180,5 @@ def test_a_group_with_members_commits_for_itself(tmp_path: Path) -> None:
         log.run(log.log.barrier())
         [topic] = log.log.state.topics
         with pytest.raises(ApiError, match="has members"):
-            log.run(publish(log.log, "g", {(topic.id, 0): 4}))
+            log.run(publish_offsets(log.log, "g", {(topic.id, 0): 4}))
         consumer.close()

@@ -19,7 +19,7 @@ from rookery.direct.rowstager import RowStager, abort
 from rookery.errors import ApiError, ConfigError
 from rookery.formats.keys import object_key
 from rookery.formats.manifest import read_head
-from rookery.records import batch as batches
+from rookery.records import batches
 from rookery.records.crc import checksum
 from tests.direct.sinking import (
     BATCH,

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from rookery.errors import Corrupt
 from rookery.formats.index import Index, IndexBuilder, IndexEntry, parse_index
-from rookery.records.batch import BatchHeader, parse
+from rookery.records.batches import BatchHeader, parse
 from tests.formats import byhand, golden
 
 

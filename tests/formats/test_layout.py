@@ -10,7 +10,7 @@ from rookery.formats.layout import BlockSpan, SegmentBlock, SegmentLayout
 from rookery.formats.segment import SegmentFooter, SegmentHeader, parse_footer, parse_header
 from rookery.formats.segmentwriter import SegmentWriter
 from rookery.formats.times import parse_times
-from rookery.records.batch import BatchHeader
+from rookery.records.batches import BatchHeader
 from rookery.records.crc import checksum
 from rookery.records.policy import rewrite
 from rookery.records.scan import corrupt

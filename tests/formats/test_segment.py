@@ -10,7 +10,7 @@ from rookery.formats.segment import (
     parse_header,
     verify_segment,
 )
-from rookery.records import record as records
+from rookery.records import recordcodec
 from tests.formats import byhand, golden
 
 
@@ -37,7 +37,9 @@ def test_the_golden_segment_is_read() -> None:
         (1009, 1010),
     ]
     values = [
-        record.value for header in segment.batches for record in records.read(segment.body, header)
+        record.value
+        for header in segment.batches
+        for record in recordcodec.read(segment.body, header)
     ]
     assert values == [b"jackdaw", b"rook", b"crow", b"raven", b"magpie", b"jay"]
 

@@ -13,8 +13,8 @@ from rookery.formats import segmentwriter
 from rookery.formats.segment import MAX_MESSAGES, MAX_SEGMENT_BYTES, verify_segment
 from rookery.formats.segmentwriter import FinishedSegment, SegmentWriter
 from rookery.formats.times import SegmentAbort, SegmentEpoch, parse_times
-from rookery.records import batch as batches
-from rookery.records.batch import BatchHeader, parse
+from rookery.records import batches
+from rookery.records.batches import BatchHeader, parse
 from tests.formats import byhand, golden
 
 

@@ -14,10 +14,15 @@ from struct import Struct
 from typing import NamedTuple
 
 from rookery.cluster.entry import EVENTS, EntryAuthor, read_entry, read_events, write_entry
-from rookery.cluster.events.groups import GroupChanged
-from rookery.cluster.events.imports import SegmentsImported
-from rookery.cluster.events.log import RowsLost
-from rookery.cluster.events.sinks import SinkCommitted, SinkForgotten, SinkPartStaged, StagedRun
+from rookery.cluster.events.groupevents import GroupChanged
+from rookery.cluster.events.importevents import SegmentsImported
+from rookery.cluster.events.logevents import RowsLost
+from rookery.cluster.events.sinkevents import (
+    SinkCommitted,
+    SinkForgotten,
+    SinkPartStaged,
+    StagedRun,
+)
 from rookery.cluster.state.groups import Group
 from rookery.cluster.state.images.image import write_image
 from rookery.cluster.state.state import FEATURE_LEVEL, State

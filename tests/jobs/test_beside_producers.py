@@ -16,7 +16,7 @@ from rookery.client.admin import NewTopic
 from rookery.client.client import Client
 from rookery.direct.place import ClusterAddress
 from rookery.log.settings import RewriteSettings
-from rookery.records.record import Record
+from rookery.records.recordcodec import Record
 from rookery.testing.brokers import Host
 from tests.direct.sinking import rows
 from tests.jobs.killing import kill_after_progress, run_job

@@ -10,7 +10,7 @@ import pytest
 
 from rookery import jobs
 from rookery.clock import SystemClock
-from rookery.cluster.events.brokers import BrokerBeat, BrokerRegistered
+from rookery.cluster.events.brokerevents import BrokerBeat, BrokerRegistered
 from rookery.cluster.replica import Replica
 from rookery.direct.log import DirectLog
 from rookery.direct.place import ClusterAddress

@@ -19,7 +19,7 @@ from rookery.errors import ConfigError
 from rookery.jobs import CopyRequest, JobRun
 from rookery.jobs.move.kafkaprogress import read_map
 from rookery.model.partition import TopicPartition
-from rookery.records.record import Record
+from rookery.records.recordcodec import Record
 from rookery.testing.kafka import KafkaServer
 from tests.direct.sinking import make_cluster, rows
 from tests.jobs.test_moving import check_map

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from rookery.cluster.events.topics import LogStartMoved, TopicDeleted
+from rookery.cluster.events.topicevents import LogStartMoved, TopicDeleted
 from rookery.direct.log import DirectLog
 from rookery.direct.place import ClusterAddress, host_mark
 from rookery.jobs import compaction, mergejob

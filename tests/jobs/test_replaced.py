@@ -15,7 +15,7 @@ import pytest
 from rookery import jobs
 from rookery.client.client import Client
 from rookery.client.settings import ClientSettings
-from rookery.cluster.events.topics import PartitionsAdded, TopicCreated, TopicDeleted
+from rookery.cluster.events.topicevents import PartitionsAdded, TopicCreated, TopicDeleted
 from rookery.direct.layout import PackSettings
 from rookery.direct.log import DirectLog
 from rookery.direct.place import ClusterAddress

@@ -6,16 +6,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from rookery.cluster.events.log import BatchesCommitted, Extent
+from rookery.cluster.events.logevents import BatchesCommitted, Extent
 from rookery.cluster.state.partition import Partition
 from rookery.formats.keys import object_id, object_key
 from rookery.formats.segment import verify_segment
 from rookery.log.compaction.compactor import Compactor
 from rookery.log.read.objects import key_of
 from rookery.log.settings import CompactionSettings, RewriteSettings
-from rookery.records import batch as batches
-from rookery.records.batch import BatchHeader
-from rookery.records.record import BatchSettings, Record, build
+from rookery.records import batches
+from rookery.records.batches import BatchHeader
+from rookery.records.recordcodec import BatchSettings, Record, build
 from rookery.store.port import Store
 from tests.log.rewriting import TOPIC, Process, Seen, Where, World
 

@@ -9,14 +9,14 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from rookery.cluster.events.brokers import (
+from rookery.cluster.events.brokerevents import (
     BrokerRegistered,
     ClusterCreated,
     ProcessRegistered,
     SettingChange,
 )
-from rookery.cluster.events.log import BatchesCommitted, Extent
-from rookery.cluster.events.topics import TopicCreated
+from rookery.cluster.events.logevents import BatchesCommitted, Extent
+from rookery.cluster.events.topicevents import TopicCreated
 from rookery.cluster.open import open_log
 from rookery.cluster.port import ClusterLog
 from rookery.cluster.replica import Replica
@@ -30,9 +30,8 @@ from rookery.log.read.files import JournalFiles
 from rookery.log.read.objects import EntryReader, Places, key_of
 from rookery.log.settings import RewriteSettings
 from rookery.log.write.journal import Journal
-from rookery.records import batch as batches
-from rookery.records import record as records
-from rookery.records.record import Record, build
+from rookery.records import batches, recordcodec
+from rookery.records.recordcodec import Record, build
 from rookery.store.open import open_store
 from rookery.store.port import Store
 from rookery.testing.clock import ManualClock
@@ -218,7 +217,7 @@ class World:
             assert header.max_timestamp <= row.max_timestamp
             seen += [
                 Seen(one.offset, one.key, one.value, one.timestamp, header.partition_leader_epoch)
-                for one in records.read(data, header)
+                for one in recordcodec.read(data, header)
             ]
         return seen
 

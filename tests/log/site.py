@@ -7,9 +7,9 @@ from functools import partial
 from itertools import count
 from pathlib import Path
 
-from rookery.cluster.events.brokers import ClusterCreated, ProcessRegistered
-from rookery.cluster.events.log import BatchesCommitted, Extent
-from rookery.cluster.events.topics import TopicCreated
+from rookery.cluster.events.brokerevents import ClusterCreated, ProcessRegistered
+from rookery.cluster.events.logevents import BatchesCommitted, Extent
+from rookery.cluster.events.topicevents import TopicCreated
 from rookery.cluster.numbers import Numbers
 from rookery.cluster.open import open_log
 from rookery.cluster.port import ClusterLog
@@ -26,8 +26,8 @@ from rookery.log.settings import RewriteSettings
 from rookery.log.write.flushtarget import CheckedBatch
 from rookery.log.write.journal import Journal
 from rookery.log.write.uploads import Uploads
-from rookery.records import batch as batches
-from rookery.records.record import BatchSettings, Record, build
+from rookery.records import batches
+from rookery.records.recordcodec import BatchSettings, Record, build
 from rookery.store.open import open_store
 from rookery.testing.clock import ManualClock
 

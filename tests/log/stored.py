@@ -26,9 +26,8 @@ from rookery.log.read.reader import LogReader
 from rookery.log.read.segmentindex import Layouts
 from rookery.log.read.tail import Key, Tail, TailSlice
 from rookery.log.settings import CacheSettings
-from rookery.records import batch as batches
-from rookery.records import record as records
-from rookery.records.record import Record, build
+from rookery.records import batches, recordcodec
+from rookery.records.recordcodec import Record, build
 from rookery.store.backends.memory import MemoryStore
 
 TOPIC = b"t" * 16
@@ -154,7 +153,7 @@ class StoredWorld:
         assert len(data) == found.size
         headers = batches.verify(data)
         assert found.next_offset == (headers[-1].last_offset + 1 if headers else offset)
-        return [one.offset for one in records.read_all(data)]
+        return [one.offset for one in recordcodec.read_all(data)]
 
     async def bytes(self, offset: int = 0, max_bytes: int = 2**20) -> bytes:
         """Read all, one request after the other."""

@@ -19,9 +19,9 @@ from rookery.log.read.segmentindex import Layouts
 from rookery.log.read.tail import Tail
 from rookery.log.read.times import TimedRecord, first_at, highest
 from rookery.log.settings import RewriteSettings
-from rookery.records import record as reading
+from rookery.records import recordcodec
 from rookery.records.compression import CODECS, GZIP
-from rookery.records.record import BatchSettings, Record
+from rookery.records.recordcodec import BatchSettings, Record
 from tests.log.compacting import (
     DAY,
     WHERE,
@@ -99,7 +99,7 @@ async def test_batches_keep_what_they_are(codec: Any, tmp_path: Path) -> None:
         assert header.codec is codec
         assert header.max_timestamp == 8_996
         left = [one._replace(offset=4 + n) for n, one in enumerate(partly)][4:]
-        assert list(reading.read(second[1], header._replace(position=0))) == left
+        assert list(recordcodec.read(second[1], header._replace(position=0))) == left
         assert third[0].base_offset == 11
 
 
@@ -114,7 +114,7 @@ async def test_a_batch_that_stays_whole_is_the_same_bytes(tmp_path: Path) -> Non
         # A level that we would not choose, and bits that nobody knows.
         sent = [rec(b"k%d" % n, b"v" * 100) for n in range(20)]
         await send(world, sent, BatchSettings(codec=GZIP, level=1))
-        before = reading.build(sent, BatchSettings(codec=GZIP, level=1))
+        before = recordcodec.build(sent, BatchSettings(codec=GZIP, level=1))
         await send(world, [rec(b"other", b"")])
         await end(world)
         await compactor(world, process, Topical()).run()
@@ -139,7 +139,7 @@ async def test_a_tombstone_stays_until_its_time_is_over(tmp_path: Path) -> None:
         assert header.has_delete_horizon
         assert header.base_timestamp == now + DAY
         assert header.max_timestamp == 30
-        [tombstone, _] = reading.read(data, header._replace(position=0))
+        [tombstone, _] = recordcodec.read(data, header._replace(position=0))
         assert tombstone == Record(b"a", None, (("why", b"gone"),), 30, 2)
         # A later round, before its time: it stays, and its time stays what it was.
         world.clock.advance(DAY - 1)
@@ -286,7 +286,7 @@ async def _read(reader: LogReader, partition: Partition, offset: int) -> list[Se
         offset = piece.next_offset
         found += [
             Sent(one.offset, one.key, one.value, one.timestamp)
-            for one in reading.read_all(b"".join(piece.parts))
+            for one in recordcodec.read_all(b"".join(piece.parts))
             if one.offset >= start
         ]
     return found

@@ -6,9 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from rookery.cluster.events.brokers import FeatureLevelRaised
-from rookery.cluster.events.log import BatchesCommitted, Extent, IdleProducer, ProducersExpired
-from rookery.cluster.events.txns import TransactionEnded, TransactionInitialised
+from rookery.cluster.events.brokerevents import FeatureLevelRaised
+from rookery.cluster.events.logevents import (
+    BatchesCommitted,
+    Extent,
+    IdleProducer,
+    ProducersExpired,
+)
+from rookery.cluster.events.txnevents import TransactionEnded, TransactionInitialised
 from rookery.cluster.state.aborted import within
 from rookery.cluster.state.images.image import read_image, write_image
 from rookery.cluster.state.txns import TransactionOwner
@@ -16,8 +21,8 @@ from rookery.formats.keys import times_key
 from rookery.formats.times import parse_times
 from rookery.log.read.objects import key_of
 from rookery.log.settings import RewriteSettings
-from rookery.records import batch as batches
-from rookery.records.record import BatchSettings, build
+from rookery.records import batches
+from rookery.records.recordcodec import BatchSettings, build
 from tests.log.compacting import (
     DAY,
     Topical,

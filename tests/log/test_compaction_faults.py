@@ -9,15 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from rookery.cluster.events.log import BatchesCommitted, Extent, RowsLost
-from rookery.cluster.events.topics import LogStartMoved, TopicDeleted
+from rookery.cluster.events.logevents import BatchesCommitted, Extent, RowsLost
+from rookery.cluster.events.topicevents import LogStartMoved, TopicDeleted
 from rookery.errors import Unavailable
 from rookery.log.read.objects import key_of, keys_of
 from rookery.log.settings import RewriteSettings
-from rookery.records import batch as batches
-from rookery.records import record as reading
+from rookery.records import batches, recordcodec
 from rookery.records.compression import GZIP
-from rookery.records.record import BatchSettings
+from rookery.records.recordcodec import BatchSettings
 from tests.log.compacting import (
     Sent,
     Topical,
@@ -190,7 +189,7 @@ async def test_records_that_cannot_be_read_stay(
         await world.topic(1)
         sent = await send(world, [rec(b"a", b"1")])
         # Right by its checksum, wrong inside: what a producer may send if nobody looks into it.
-        header = batches.parse(reading.build([rec(b"a", b"2")], BatchSettings(codec=GZIP)))
+        header = batches.parse(recordcodec.build([rec(b"a", b"2")], BatchSettings(codec=GZIP)))
         junk = batches.seal(header, b"junk") + b"junk"
         written = await world.journal.append([junk])
         await _commit(world, written.object_id, written.position, len(junk))

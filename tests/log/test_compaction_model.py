@@ -11,10 +11,10 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rookery.cluster.events.brokers import BrokerRegistered
+from rookery.cluster.events.brokerevents import BrokerRegistered
 from rookery.log.settings import RewriteSettings
 from rookery.records.compression import CODECS
-from rookery.records.record import BatchSettings
+from rookery.records.recordcodec import BatchSettings
 from tests.log.compacting import (
     DAY,
     WHERE,

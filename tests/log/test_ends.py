@@ -6,7 +6,7 @@ from itertools import count
 
 import pytest
 
-from rookery.cluster.events.groups import OffsetCommitted
+from rookery.cluster.events.groupevents import OffsetCommitted
 from rookery.cluster.state.groups import pack
 from rookery.cluster.state.outcome import EndedTransaction, WrittenMarker
 from rookery.log.write.ends import KEPT_BYTES, TransactionEnds

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from rookery.cluster.events.brokers import BrokerLeft
-from rookery.cluster.events.log import ObjectsCondemned, RowsLost
+from rookery.cluster.events.brokerevents import BrokerLeft
+from rookery.cluster.events.logevents import ObjectsCondemned, RowsLost
 from rookery.errors import Corrupt
 from rookery.formats.keys import (
     CLUSTER,

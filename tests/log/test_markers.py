@@ -26,8 +26,7 @@ from rookery.log.recover.recover import carry_out, plan
 from rookery.log.settings import CompactionSettings, RewriteSettings
 from rookery.log.write import markers
 from rookery.model.control import ControlRecordType
-from rookery.records import batch as batches
-from rookery.records import record as records
+from rookery.records import batches, recordcodec
 from tests.log.compacting import Topical
 from tests.log.site import TOPIC, Site, Writer, rows
 from tests.log.transacting import Transactor, one
@@ -88,7 +87,7 @@ async def test_every_way_to_a_marker_gives_the_same_bytes(site: Site, writer: Wr
     assert [header.base_offset for header in headers] == list(range(6))
     assert [header.is_control for header in headers] == [False, False, True, True, False, False]
     kinds = [
-        records.control(next(iter(records.read(before, header)))).type
+        recordcodec.control(next(iter(recordcodec.read(before, header)))).type
         for header in headers
         if header.is_control
     ]
@@ -212,7 +211,7 @@ async def left(site: Site, writer: Writer) -> list[tuple[int, bytes | None]]:
     data = await everything(site, writer)
     found: list[tuple[int, bytes | None]] = []
     for header in batches.verify(data):
-        for record in records.read(data, header):
+        for record in recordcodec.read(data, header):
             value = None if header.is_control else bytes(record.value or b"")
             found.append((record.offset, value))
     return found

@@ -12,9 +12,8 @@ from rookery.cluster.state.partition import BatchPosition, Partition
 from rookery.errors import Corrupt
 from rookery.log.read.reader import LogReader
 from rookery.log.read.tail import Key, Tail, TailSlice
-from rookery.records import batch as batches
-from rookery.records import record as records
-from rookery.records.record import Record, build
+from rookery.records import batches, recordcodec
+from rookery.records.recordcodec import Record, build
 
 KEY: Key = (b"t" * 16, 3)
 
@@ -91,7 +90,7 @@ class World:
         found = await self.read(offset, max_bytes)
         data = b"".join(found.parts)
         assert len(data) == found.size
-        result = [one.offset for one in records.read_all(data)]
+        result = [one.offset for one in recordcodec.read_all(data)]
         assert found.next_offset == (result[-1] + 1 if result else offset)
         return result
 
@@ -162,7 +161,7 @@ async def test_append_time_is_told_in_place_of_the_producers() -> None:
     world.write(7, 2, 50_000, append_time=88)
     world.write(7, 1, 10)
     found = await world.read(0)
-    times = [one.timestamp for one in records.read_all(b"".join(found.parts))]
+    times = [one.timestamp for one in recordcodec.read_all(b"".join(found.parts))]
     assert times == [77, 77, 88, 88, 5]
 
 

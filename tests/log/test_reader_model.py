@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from rookery.cluster.state.partition import Row
 from rookery.log.settings import CacheSettings
-from rookery.records import batch as batches
+from rookery.records import batches
 from tests.log.stored import StoredWorld, batch
 
 

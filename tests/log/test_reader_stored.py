@@ -16,8 +16,7 @@ from rookery.log.read.objects import RemovedObject
 from rookery.log.read.reader import LogReader
 from rookery.log.read.tail import Tail
 from rookery.log.settings import CacheSettings
-from rookery.records import batch as batches
-from rookery.records import record as records
+from rookery.records import batches, recordcodec
 from tests.log.stored import KEY, StoredWorld, Watched, batch
 
 
@@ -397,4 +396,4 @@ async def test_final_rows_say_their_times_themselves() -> None:
     world.merged([[batch(0, 2, 10, time_ms=77)]], [2])
     assert world.partition.row(0).kind == RowKind.FINAL
     found = await world.read(0)
-    assert [one.timestamp for one in records.read_all(b"".join(found.parts))] == [77, 78]
+    assert [one.timestamp for one in recordcodec.read_all(b"".join(found.parts))] == [77, 78]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from rookery.cluster.events.topics import LogStartMoved
+from rookery.cluster.events.topicevents import LogStartMoved
 from rookery.log.maintain.bins import ObjectBin
 from rookery.log.maintain.reclaim import EMPTY_MS, MAX_AGE_MS, Reclaimer
 from rookery.log.maintain.sweeper import Sweeper

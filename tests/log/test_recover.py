@@ -11,8 +11,8 @@ from random import Random
 import pytest
 
 from rookery.clock import SystemRandom
-from rookery.cluster.events.brokers import BrokerRegistered, ConfigsChanged, SettingChange
-from rookery.cluster.events.log import (
+from rookery.cluster.events.brokerevents import BrokerRegistered, ConfigsChanged, SettingChange
+from rookery.cluster.events.logevents import (
     ObjectsCondemned,
     ProducerIdsAllotted,
     ReplacedRange,
@@ -21,7 +21,7 @@ from rookery.cluster.events.log import (
     SegmentsStaged,
     StagedSegment,
 )
-from rookery.cluster.events.topics import LogStartMoved, PartitionsAdded, TopicDeleted
+from rookery.cluster.events.topicevents import LogStartMoved, PartitionsAdded, TopicDeleted
 from rookery.cluster.replica import Replica
 from rookery.cluster.state.partition import Partition, Row, RowKind
 from rookery.cluster.state.state import TOPIC_RESOURCE
@@ -47,8 +47,8 @@ from rookery.log.maintain import snapshots
 from rookery.log.read.objects import key_of
 from rookery.log.read.runs import body
 from rookery.log.recover.recover import RecoveryPlan, append_unplaced, carry_out, check_lost, plan
-from rookery.records import batch as batches
-from rookery.records.record import read
+from rookery.records import batches
+from rookery.records.recordcodec import read
 from tests.log.site import OTHER, TOPIC, Site, Writer, batch, rows
 
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from rookery.cluster.events.brokers import BrokerRegistered
-from rookery.cluster.events.txns import TransactionExpired
+from rookery.cluster.events.brokerevents import BrokerRegistered
+from rookery.cluster.events.txnevents import TransactionExpired
 from rookery.cluster.state import aborted
 from rookery.cluster.state.groups import GroupOffset
 from rookery.cluster.state.partition import Row, RowKind

@@ -9,10 +9,9 @@ import pytest
 from rookery.cluster.state.partition import Partition, Row, RowKind
 from rookery.errors import Corrupt, Unavailable
 from rookery.log.maintain.refine import RefinedRow, refine
-from rookery.records import batch as batches
-from rookery.records import record as records
-from rookery.records.batch import TimestampType
-from rookery.records.record import Record, build
+from rookery.records import batches, recordcodec
+from rookery.records.batches import TimestampType
+from rookery.records.recordcodec import Record, build
 
 OBJECT = 5 << 24
 KIB = 1024
@@ -55,7 +54,7 @@ def offsets(one: RefinedRow) -> list[int]:
     for header, parts in zip(headers, one.batches(), strict=True):
         assert data[header.position : header.end] == b"".join(parts)
         assert header.partition_leader_epoch == one.partition.epoch_at(header.base_offset)
-    return [record.offset for record in records.read_all(data)]
+    return [record.offset for record in recordcodec.read_all(data)]
 
 
 @pytest.mark.parametrize("size", [10, 20 * KIB])

@@ -7,15 +7,15 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from rookery.cluster.events.brokers import BrokerRegistered, ClusterCreated
-from rookery.cluster.events.log import (
+from rookery.cluster.events.brokerevents import BrokerRegistered, ClusterCreated
+from rookery.cluster.events.logevents import (
     BatchesCommitted,
     Extent,
     ReplacedRange,
     RowPiece,
     RowsReplaced,
 )
-from rookery.cluster.events.topics import LogStartMoved, TopicCreated, TopicDeleted
+from rookery.cluster.events.topicevents import LogStartMoved, TopicCreated, TopicDeleted
 from rookery.cluster.open import open_log
 from rookery.cluster.port import ClusterLog
 from rookery.cluster.replica import Replica
@@ -28,7 +28,7 @@ from rookery.log.read.objects import Places
 from rookery.log.read.reader import LogReader, SureReader
 from rookery.log.read.segmentindex import Layouts
 from rookery.log.read.tail import Tail, TailSlice
-from rookery.records import record as records
+from rookery.records import recordcodec
 from rookery.store.backends.memory import MemoryStore
 from rookery.testing.clock import ManualClock
 from tests.log.stored import KEY, TOPIC, batch
@@ -107,7 +107,7 @@ async def test_what_was_moved_is_found() -> None:
         assert before is not None
         assert after is not None
         assert b"".join(before.parts) == b"".join(after.parts)
-        assert [one.offset for one in records.read_all(b"".join(after.parts))] == [0, 1, 2]
+        assert [one.offset for one in recordcodec.read_all(b"".join(after.parts))] == [0, 1, 2]
 
 
 async def test_what_someone_else_deleted_is_named() -> None:

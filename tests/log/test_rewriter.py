@@ -10,9 +10,9 @@ from random import Random
 
 import pytest
 
-from rookery.cluster.events.brokers import BrokerExpired, BrokerRegistered
-from rookery.cluster.events.log import RowsLost, RowsReplaced, SegmentsStaged
-from rookery.cluster.events.topics import LogStartMoved, TopicDeleted
+from rookery.cluster.events.brokerevents import BrokerExpired, BrokerRegistered
+from rookery.cluster.events.logevents import RowsLost, RowsReplaced, SegmentsStaged
+from rookery.cluster.events.topicevents import LogStartMoved, TopicDeleted
 from rookery.cluster.replica import Replica
 from rookery.cluster.state.partition import Partition, RowKind
 from rookery.cluster.state.state import Outcome, State
@@ -26,8 +26,7 @@ from rookery.log.read.reader import LogReader
 from rookery.log.read.segmentindex import Layouts
 from rookery.log.read.tail import Tail
 from rookery.log.settings import RewriteSettings
-from rookery.records import batch as batches
-from rookery.records import record as records
+from rookery.records import batches, recordcodec
 from rookery.store.port import Buffer, NotFound, Store, StoredObject
 from rookery.wire.message import Message
 from tests.log.rewriting import SMALL, TOPIC, Process, Seen, Where, World, a_world
@@ -231,7 +230,7 @@ async def test_the_brokers_reader_sees_the_same(tmp_path: Path) -> None:
                         one.offset, one.key, one.value, one.timestamp, header.partition_leader_epoch
                     )
                     for header in batches.verify(data)
-                    for one in records.read(data, header)
+                    for one in recordcodec.read(data, header)
                 ]
             assert found == seen["t", index]
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from rookery.cluster.events.brokers import BrokerRegistered, ClusterCreated
-from rookery.cluster.events.log import BatchesCommitted, Extent
-from rookery.cluster.events.topics import TopicCreated
+from rookery.cluster.events.brokerevents import BrokerRegistered, ClusterCreated
+from rookery.cluster.events.logevents import BatchesCommitted, Extent
+from rookery.cluster.events.topicevents import TopicCreated
 from rookery.cluster.open import open_log
 from rookery.cluster.replica import Replica
 from rookery.formats.journal import journal_header

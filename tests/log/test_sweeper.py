@@ -7,14 +7,14 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from rookery.cluster.events.brokers import (
+from rookery.cluster.events.brokerevents import (
     BrokerExpired,
     BrokerRegistered,
     ClusterCreated,
     ProcessRegistered,
 )
-from rookery.cluster.events.log import BatchesCommitted, Extent, SegmentsStaged, StagedSegment
-from rookery.cluster.events.topics import LogStartMoved, TopicCreated
+from rookery.cluster.events.logevents import BatchesCommitted, Extent, SegmentsStaged, StagedSegment
+from rookery.cluster.events.topicevents import LogStartMoved, TopicCreated
 from rookery.cluster.open import open_log
 from rookery.cluster.replica import Replica
 from rookery.formats.keys import STORED, object_id

@@ -9,7 +9,7 @@ from rookery.formats.keys import index_key, times_key
 from rookery.log.read import times
 from rookery.log.read.times import TimedRecord
 from rookery.log.settings import CacheSettings
-from rookery.records import batch as batches
+from rookery.records import batches
 from tests.log.stored import KEY, StoredWorld, batch
 
 SMALL = CacheSettings(stored_block_bytes=16 * 1024)

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from rookery.cluster.events.brokers import BrokerExpired
-from rookery.cluster.events.log import BatchesCommitted, Extent
-from rookery.cluster.events.topics import LogStartMoved, TopicDeleted
+from rookery.cluster.events.brokerevents import BrokerExpired
+from rookery.cluster.events.logevents import BatchesCommitted, Extent
+from rookery.cluster.events.topicevents import LogStartMoved, TopicDeleted
 from rookery.cluster.replica import IncarnationFenced
 from rookery.cluster.state.partition import RowKind
 from rookery.cluster.state.topics import Topic
@@ -24,8 +24,8 @@ from rookery.log.maintain.refine import RefinedRow
 from rookery.log.maintain.retention import Retention
 from rookery.log.maintain.sweeper import Sweeper
 from rookery.log.settings import CareSettings
-from rookery.records import batch as batches
-from rookery.records.record import Record, build
+from rookery.records import batches
+from rookery.records.recordcodec import Record, build
 from rookery.testing.clock import ManualClock
 from tests.log.rewriting import SMALL, TOPIC, Process, World, a_world
 from tests.log.site import Site

@@ -7,9 +7,9 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from rookery.cluster.events.brokers import BrokerRegistered, ClusterCreated
-from rookery.cluster.events.log import BatchesCommitted, Extent
-from rookery.cluster.events.topics import TopicCreated
+from rookery.cluster.events.brokerevents import BrokerRegistered, ClusterCreated
+from rookery.cluster.events.logevents import BatchesCommitted, Extent
+from rookery.cluster.events.topicevents import TopicCreated
 from rookery.cluster.numbers import Numbers
 from rookery.cluster.open import open_log
 from rookery.cluster.replica import IncarnationFenced, Replica

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from rookery.cluster.events.brokers import BrokerRegistered, ClusterCreated
-from rookery.cluster.events.topics import TopicCreated
+from rookery.cluster.events.brokerevents import BrokerRegistered, ClusterCreated
+from rookery.cluster.events.topicevents import TopicCreated
 from rookery.cluster.open import open_log
 from rookery.cluster.replica import Replica
 from rookery.cluster.state.state import AppendOutcome
@@ -18,8 +18,8 @@ from rookery.log.read.tail import Tail
 from rookery.log.write.flushtarget import CheckedBatch, FlushSettings, JournalTarget, NoFlushTarget
 from rookery.log.write.journal import FlushPosition, Journal
 from rookery.log.write.writer import LogWriter
-from rookery.records import batch as batches
-from rookery.records.record import BatchSettings, Record, build
+from rookery.records import batches
+from rookery.records.recordcodec import BatchSettings, Record, build
 from rookery.testing.clock import ManualClock
 from rookery.testing.cluster import FaultyLog
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Self
 
-from rookery.cluster.events.groups import GroupClaimed, OffsetCommitted
-from rookery.cluster.events.txns import (
+from rookery.cluster.events.groupevents import GroupClaimed, OffsetCommitted
+from rookery.cluster.events.txnevents import (
     OffsetsAddedToTransaction,
     PartitionsAddedToTransaction,
     TransactionEnded,
@@ -16,8 +16,8 @@ from rookery.cluster.events.txns import (
 from rookery.cluster.state.txns import TransactionOwner
 from rookery.errors import ErrorCode
 from rookery.log.write.flushtarget import CheckedBatch
-from rookery.records import batch as batches
-from rookery.records.record import BatchSettings, Record, build
+from rookery.records import batches
+from rookery.records.recordcodec import BatchSettings, Record, build
 from tests.log.site import TOPIC, Writer
 
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from rookery.formats.kraft.entries import METADATA_FOLDER, METADATA_TOPIC_ID, pack_batch
-from rookery.records.record import BatchSettings, Record, build
+from rookery.records.recordcodec import BatchSettings, Record, build
 from rookery.wire.kraft.cluster import FeatureLevelRecord
 from rookery.wire.kraft.topics import PartitionRecord, TopicRecord
 from rookery.wire.message import Message

@@ -10,15 +10,15 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from rookery.broker.settings import BrokerSettings
-from rookery.cluster.events.topics import TopicCreated
+from rookery.cluster.events.topicevents import TopicCreated
 from rookery.errors import Corrupt
 from rookery.formats.logfile.names import FileKind
 from rookery.logdir.directory import LogDirectory
 from rookery.logdir.exporter.logs import PartitionExporter
 from rookery.logdir.partition import PartitionLog
-from rookery.model import partition as model
+from rookery.model import partition
 from rookery.model.topicname import OFFSETS_TOPIC
-from rookery.records.record import BatchSettings, Record, build
+from rookery.records.recordcodec import BatchSettings, Record, build
 from rookery.testing.kafka import KafkaServer
 from rookery.testing.kafkadir import MadeDirectory, look
 from rookery.testing.served import ServedBroker
@@ -56,7 +56,7 @@ def test_kafka_starts_on_it_and_clients_see_what_they_saw(
     directory.check()
     assert directory.damage == []
     assert directory.is_clean
-    assert len(directory.partitions[model.TopicPartition("large", 0)].segments) > 2
+    assert len(directory.partitions[partition.TopicPartition("large", 0)].segments) > 2
 
     server.start()
     found = look(server, folder, made.killed.cluster_id)
@@ -65,7 +65,7 @@ def test_kafka_starts_on_it_and_clients_see_what_they_saw(
     check_that_it_goes_on(server, found.topics["large"].partitions[0].high)
     assert server.stop() in {0, 143}
     # What Kafka has written behind ours is read by us again.
-    log = LogDirectory.open([folder]).partitions[model.TopicPartition("large", 0)]
+    log = LogDirectory.open([folder]).partitions[partition.TopicPartition("large", 0)]
     assert log.log_end == found.topics["large"].partitions[0].high + 1
 
 
@@ -112,7 +112,7 @@ def test_segments_roll_and_have_indexes(tmp_path: Path) -> None:
         writer.write(batch(base))
     written = writer.finish(bytes(16), [], 60)
 
-    log = PartitionLog(tmp_path / "t-0", model.TopicPartition("t", 0))
+    log = PartitionLog(tmp_path / "t-0", partition.TopicPartition("t", 0))
     assert (log.log_start, log.log_end) == (7, 60)
     assert [one.base_offset for one in log.segments] == [7, 14, 21, 28, 35, 42, 49, 56]
     assert written.segments == 8
@@ -126,7 +126,7 @@ def test_offsets_at_the_end_that_are_missing_are_not_given_again(tmp_path: Path)
     writer.write(batch(3))
     writer.finish(bytes(16), [], 50)
 
-    log = PartitionLog(tmp_path / "t-0", model.TopicPartition("t", 0))
+    log = PartitionLog(tmp_path / "t-0", partition.TopicPartition("t", 0))
     assert log.log_end == 50
     assert log.segments[-1].path.stat().st_size == 0
     assert log.segments[-1].beside(FileKind.INDEX).exists()
@@ -160,7 +160,7 @@ def test_a_topic_under_a_name_of_kafkas_own_is_left_out(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr.decode()
     report = json.loads(done.stdout)
     assert (report["topics"], report["left_out"]) == (1, [OFFSETS_TOPIC])
-    assert model.TopicPartition("orders", 0) in LogDirectory.open([folder]).partitions
+    assert partition.TopicPartition("orders", 0) in LogDirectory.open([folder]).partitions
     chosen = run(
         "export", str(tmp_path / "other"), "--data", str(data), "--quiet", "--topic", OFFSETS_TOPIC
     )

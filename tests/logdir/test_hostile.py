@@ -19,7 +19,7 @@ from rookery.logdir.exporter.quorum import write_metadata
 from rookery.logdir.inspection import inspect
 from rookery.logdir.internal import read_groups, read_transactions
 from rookery.model.address import Address
-from rookery.records.record import BatchSettings, Record, build
+from rookery.records.recordcodec import BatchSettings, Record, build
 from rookery.wire.coordinator.catalog import CONSUMER_OFFSETS
 from rookery.wire.coordinator.offsets import OffsetCommitKey, OffsetCommitValue
 from rookery.wire.kraft.topics import PartitionRecord, TopicRecord

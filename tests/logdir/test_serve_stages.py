@@ -18,7 +18,7 @@ import pytest
 from rookery.broker.settings import BrokerSettings
 from rookery.errors import ErrorCode
 from rookery.log.settings import Durability
-from rookery.records import batch as batches
+from rookery.records import batches
 from rookery.testing.served import ServedBroker
 from rookery.testing.wire import Peer
 from rookery.wire.codec import read_response, request_frame

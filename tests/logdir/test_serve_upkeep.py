@@ -18,7 +18,7 @@ from rookery.cli.main import main
 from rookery.errors import ConfigError, ErrorCode
 from rookery.logdir.directory import LogDirectory
 from rookery.logdir.server.translate.javahash import partition_of
-from rookery.records import batch as batches
+from rookery.records import batches
 from rookery.testing.served import ServedBroker, ask
 from rookery.testing.wait import wait_until
 from rookery.wire.buffer import Buffer

@@ -10,7 +10,7 @@ from rookery.logdir.internal import read_groups, read_transactions
 from rookery.logdir.partition import PartitionLog
 from rookery.model.topicname import INTERNAL_TOPICS
 from rookery.model.uuid import uuid_text
-from rookery.records import record as records
+from rookery.records import recordcodec
 from rookery.testing.kafkadir import ClusterSight, SeenPartition, SeenRecord, SeenTopic
 
 CREATE_TIME, LOG_APPEND_TIME = 1, 2
@@ -89,7 +89,7 @@ def visible(log: PartitionLog) -> list[tuple[int, SeenRecord]]:
             continue
         kind = LOG_APPEND_TIME if header.timestamp_type else CREATE_TIME
         producer = header.producer_id if header.is_transactional else -1
-        for record in records.read(batch.data, header._replace(position=0)):
+        for record in recordcodec.read(batch.data, header._replace(position=0)):
             if log.log_start <= record.offset < log.high_watermark:
                 row = SeenRecord(
                     record.offset,

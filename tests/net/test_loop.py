@@ -6,7 +6,7 @@ import sys
 import pytest
 import uvloop
 
-from rookery.net.loop import run
+from rookery.net.loop import run_loop
 
 
 async def _which() -> asyncio.AbstractEventLoop:
@@ -14,9 +14,9 @@ async def _which() -> asyncio.AbstractEventLoop:
 
 
 def test_uvloop_is_used_where_it_is_installed() -> None:
-    assert isinstance(run(_which()), uvloop.Loop)
+    assert isinstance(run_loop(_which()), uvloop.Loop)
 
 
 def test_the_standard_loop_is_used_where_it_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "uvloop", None)
-    assert not isinstance(run(_which()), uvloop.Loop)
+    assert not isinstance(run_loop(_which()), uvloop.Loop)

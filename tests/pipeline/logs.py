@@ -10,7 +10,7 @@ from typing import NamedTuple
 from rookery.client.admin import NewTopic
 from rookery.client.client import Client
 from rookery.errors import ApiError, ErrorCode
-from rookery.records.record import Record
+from rookery.records.recordcodec import Record
 from rookery.testing.brokers import Host
 
 

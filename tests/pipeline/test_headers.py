@@ -16,7 +16,7 @@ from rookery.pipeline.batch.headers import emptied, filled
 from rookery.pipeline.declaration.columns import RAW
 from rookery.pipeline.declaration.load import load
 from rookery.pipeline.run import BatchPace, run_pipeline
-from rookery.records.record import Record
+from rookery.records.recordcodec import Record
 from rookery.tables.open import open_table
 from rookery.testing.brokers import Host
 

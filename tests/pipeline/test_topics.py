@@ -12,7 +12,7 @@ from rookery.pipeline.batch.engine import BatchEngine, BatchPlan
 from rookery.pipeline.declaration.load import load
 from rookery.pipeline.declaration.spec import Pipeline
 from rookery.pipeline.manifests import Manifests
-from rookery.records.record import Record
+from rookery.records.recordcodec import Record
 from rookery.tables.open import open_table
 from rookery.testing.brokers import Host
 from tests.pipeline.localrows import LocalRows, bird, raw

@@ -13,7 +13,7 @@ from rookery.client.client import Client
 from rookery.pipeline.declaration.load import load
 from rookery.pipeline.gold import make_gold
 from rookery.pipeline.run import BatchPace, run_pipeline
-from rookery.records.record import Record
+from rookery.records.recordcodec import Record
 from rookery.tables.open import open_table
 from rookery.testing.brokers import Host
 from tests.pipeline.logs import Log, Message

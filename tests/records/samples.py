@@ -6,11 +6,10 @@ import random
 from collections.abc import Callable, Iterator
 from itertools import islice
 
-from rookery.records import _kernel, kernel
-from rookery.records import batch as batches
-from rookery.records.batch import BatchHeader
+from rookery.records import _kernel, batches, kernel
+from rookery.records.batches import BatchHeader
 from rookery.records.compression import CODECS
-from rookery.records.record import BatchSettings, Record, build
+from rookery.records.recordcodec import BatchSettings, Record, build
 from rookery.records.twins import kerneltwin
 
 RULES = [

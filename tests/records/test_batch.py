@@ -10,13 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rookery.errors import ApiError, Corrupt, ErrorCode
-from rookery.records import batch as batches
-from rookery.records import kernel
-from rookery.records.batch import BatchHeader, TimestampType
+from rookery.records import batches, kernel
+from rookery.records.batches import BatchHeader, TimestampType
 from rookery.records.compression import CODECS, DEFAULT_LIMIT, GZIP, NONE, ZSTD, Codec
-from rookery.records.record import BatchSettings, Record, build
+from rookery.records.recordcodec import BatchSettings, Record, build
 from rookery.records.twins import kerneltwin
-from tests.records.samples import batch as sample
+from tests.records.samples import batch
 
 RECORDS = [Record(b"k", b"v" * 50, (), 1_700_000_000_000 + n) for n in range(3)]
 PLAIN = build(RECORDS)
@@ -266,7 +265,7 @@ FIELDS = {
 
 @given(st.integers(0, 2**32), st.fixed_dictionaries({}, optional=FIELDS))
 def test_restamp_makes_the_crc_right(seed: int, fields: dict[str, Any]) -> None:
-    data = b"junk" + sample(random.Random(seed)) + b"more"
+    data = b"junk" + batch(random.Random(seed)) + b"more"
     header = batches.parse(data, 4)
     wanted = header._replace(**fields)
 

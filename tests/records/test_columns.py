@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from rookery.errors import ApiError, ConfigError, Corrupt, Error, ErrorCode
-from rookery.records import batch as b
+from rookery.records import batches as b
 from rookery.records import columns
 from rookery.records.columns import decode, encode
 from rookery.records.compression import CODECS, GZIP

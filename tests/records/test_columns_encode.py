@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from rookery.errors import ApiError, ConfigError, ErrorCode
-from rookery.records import batch as b
+from rookery.records import batches as b
 from rookery.records import columns
 from rookery.records.columns import decode, encode
 from rookery.records.compression import CODECS, GZIP, ZSTD

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 import pyarrow as pa
 import pytest
 
-from rookery.records.batch import BatchHeader, seal
+from rookery.records.batches import BatchHeader, seal
 from rookery.records.reading import PartitionBatches, ReadSettings
 
 native = pytest.importorskip("rookery.records._columns")

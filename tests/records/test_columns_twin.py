@@ -9,13 +9,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from rookery.errors import Error
-from rookery.records import batch as b
+from rookery.records import batches as b
 from rookery.records import columns
 from rookery.records.columns import decode, encode
 from rookery.records.compression import CODECS, Codec
 from rookery.records.reading import COLUMNS, END, HEADERS, PartitionBatches, ReadSettings
-from rookery.records.twins import columnstwin as twin
-from rookery.records.twins import manycolumns as many
+from rookery.records.twins import columnstwin, manycolumns
 from rookery.records.writing import WriteSettings
 
 native = pytest.importorskip("rookery.records._columns")
@@ -184,7 +183,7 @@ def test_reading(
 
     by_native = outcome(native, given_to, reading)
 
-    assert is_same(by_native, outcome(twin, given_to, reading)), by_native
+    assert is_same(by_native, outcome(columnstwin, given_to, reading)), by_native
 
 
 @given(
@@ -206,7 +205,7 @@ def test_reading_many_at_once(
 
     by_native = outcome(native, given_to, reading)
 
-    assert is_same(by_native, outcome(twin, given_to, reading)), by_native
+    assert is_same(by_native, outcome(columnstwin, given_to, reading)), by_native
 
 
 def test_a_number_with_more_bytes_than_it_needs_is_read_as_the_kernel_does() -> None:
@@ -220,7 +219,7 @@ def test_a_number_with_more_bytes_than_it_needs_is_read_as_the_kernel_does() -> 
         given_to = [PartitionBatches("t", 0, bytes(data))]
         reading = ReadSettings(check_crc=False)
         by_native = outcome(native, given_to, reading)
-        assert is_same(by_native, outcome(twin, given_to, reading)), (size, by_native)
+        assert is_same(by_native, outcome(columnstwin, given_to, reading)), (size, by_native)
 
 
 @pytest.mark.parametrize(
@@ -229,7 +228,7 @@ def test_a_number_with_more_bytes_than_it_needs_is_read_as_the_kernel_does() -> 
 def test_records_without_headers_are_read_at_once(headers: object, is_at_once: bool) -> None:
     rows = [{"key": b"k", "value": b"v", "headers": headers}] * 5
     [batch] = encode(pa.RecordBatch.from_pylist(rows, SCHEMA))
-    found = many.read(bytes(batch[b.HEADER_SIZE :]), 5)
+    found = manycolumns.read(bytes(batch[b.HEADER_SIZE :]), 5)
     assert (found is not None) == is_at_once
 
 
@@ -245,4 +244,4 @@ def test_writing(some: list[Row], size: int, keep: bool, default: int, start: in
     table = pa.Table.from_pylist(some, SCHEMA).slice(start)
     writing = WriteSettings(max_batch_bytes=size, keep_offsets=keep, timestamp_ms=default)
 
-    assert is_same(written(native, table, writing), written(twin, table, writing))
+    assert is_same(written(native, table, writing), written(columnstwin, table, writing))

@@ -12,9 +12,9 @@ from struct import Struct, unpack_from
 import pytest
 
 from rookery.errors import ErrorCode
-from rookery.records import batch as batches
+from rookery.records import batches
 from rookery.records.compression import CODECS, Codec
-from rookery.records.record import BatchSettings, Record, build, read
+from rookery.records.recordcodec import BatchSettings, Record, build, read
 from rookery.testing.kafka import KafkaServer
 from tests.records.test_batch import ACCEPTED, REFUSED
 

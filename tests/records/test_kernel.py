@@ -12,10 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rookery.errors import Corrupt
-from rookery.records import _kernel, kernel
-from rookery.records import batch as batches
-from rookery.records.batch import BatchHeader
-from rookery.records.record import Record
+from rookery.records import _kernel, batches, kernel
+from rookery.records.batches import BatchHeader
+from rookery.records.recordcodec import Record
 from rookery.records.twins import kerneltwin
 from tests.records.samples import (
     RULES,

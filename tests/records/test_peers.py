@@ -25,9 +25,9 @@ from kafka.record.memory_records import (
 )
 from kio.static.primitive import TZAwareMicros, i8, i16, i32, i64
 
-from rookery.records import batch as batches
+from rookery.records import batches
 from rookery.records.compression import CODECS, Codec
-from rookery.records.record import BatchSettings, Record, build, read
+from rookery.records.recordcodec import BatchSettings, Record, build, read
 
 NOW = 1_700_000_000_000
 RECORDS = [

@@ -6,9 +6,9 @@ import pytest
 
 from rookery.errors import ApiError, Corrupt, ErrorCode
 from rookery.model.control import ControlRecordType
-from rookery.records import batch as batches
+from rookery.records import batches
 from rookery.records.compression import CODECS, GZIP, NONE, Codec
-from rookery.records.record import (
+from rookery.records.recordcodec import (
     BatchContents,
     BatchSettings,
     Control,

@@ -9,12 +9,12 @@ from typing import NamedTuple
 import pytest
 
 from rookery.errors import Corrupt
-from rookery.records import batch as batches
-from rookery.records.batch import BatchHeader
+from rookery.records import batches
+from rookery.records.batches import BatchHeader
 from rookery.records.crc import checksum
 from rookery.records.expectation import FAR, Expectation, ExpectedExtent, OffsetRule
 from rookery.records.policy import examine, rewrite, serve
-from rookery.records.record import Record, build
+from rookery.records.recordcodec import Record, build
 from rookery.records.scan import BatchDamage, Scan, Scanner, corrupt, scan
 
 AT = 1000

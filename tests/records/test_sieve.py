@@ -9,10 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rookery.errors import Corrupt
-from rookery.records import _kernel, _sieve
-from rookery.records import batch as batches
-from rookery.records.batch import BatchHeader
-from rookery.records.record import Record, payload, read
+from rookery.records import _kernel, _sieve, batches
+from rookery.records.batches import BatchHeader
+from rookery.records.recordcodec import Record, payload, read
 from rookery.records.twins import sievetwin
 from tests.records.samples import outcome
 

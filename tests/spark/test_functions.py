@@ -17,7 +17,7 @@ from rookery.decode.rows import to_list
 from rookery.errors import ConfigError
 from rookery.spark.functions import as_storable, decode, storable
 from rookery.testing.registry import RegistryServer
-from tests.decode import test_protobuf as protobuf
+from tests.decode import test_protobuf
 
 if TYPE_CHECKING:
     from pyspark.sql import Row, SparkSession
@@ -158,11 +158,11 @@ def test_lists_and_maps_of_avro_s_times(spark: SparkSession) -> None:
 
 
 def test_protobuf_by_its_descriptors(spark: SparkSession) -> None:
-    made = protobuf.file()
-    order = protobuf.message_class(made)(id=7, tags=["a", "b"])
+    made = test_protobuf.file()
+    order = test_protobuf.message_class(made)(id=7, tags=["a", "b"])
     order.at.FromDatetime(datetime.datetime(2026, 11, 15, tzinfo=datetime.UTC))
     values = [order.SerializeToString(), b"\xff", None]
-    schema = protobuf.described(made)
+    schema = test_protobuf.described(made)
     good, bad, empty = rows(spark, values, "protobuf", schema=schema, message="shop.Order")
     assert (good.value.id, good.value.tags, good["_error"]) == (7, ["a", "b"], None)
     assert good.value.at.year == 2026

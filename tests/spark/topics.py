@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from rookery.client.admin import NewTopic
 from rookery.client.client import Client
-from rookery.records.record import Record
+from rookery.records.recordcodec import Record
 
 
 def fill_topic(

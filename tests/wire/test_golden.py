@@ -17,9 +17,9 @@ from typing import Any, NamedTuple
 import pytest
 
 from rookery.errors import ErrorCode, ProtocolError
-from rookery.records import batch
-from rookery.records.batch import BatchHeader
-from rookery.records.record import read
+from rookery.records import batches
+from rookery.records.batches import BatchHeader
+from rookery.records.recordcodec import read
 from rookery.wire import _twin
 from rookery.wire.buffer import Buffer
 from rookery.wire.catalog import apis
@@ -282,14 +282,14 @@ def produced() -> Iterator[tuple[Buffer, BatchHeader]]:
     for request in bodies("Produce", "request"):
         for topic in request.topic_data:
             for part in topic.partition_data:
-                (header,) = batch.validate(part.records)
+                (header,) = batches.validate(part.records)
                 yield part.records, header
 
 
 def fetched(golden: Golden) -> Iterator[tuple[Buffer, BatchHeader]]:
     for topic in golden.read().responses:
         for part in topic.partitions:
-            for header in batch.fetched(part.records or b""):
+            for header in batches.fetched(part.records or b""):
                 yield part.records, header
 
 

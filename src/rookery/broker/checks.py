@@ -17,11 +17,10 @@ from rookery.broker.config.configs import TopicConfigs
 from rookery.cluster.state.state import State
 from rookery.cluster.state.topics import Topic
 from rookery.errors import ApiError, ErrorCode
-from rookery.records import batch as batches
-from rookery.records import record as records
-from rookery.records.batch import BatchHeader
+from rookery.records import batches, recordcodec
+from rookery.records.batches import BatchHeader
 from rookery.records.compression import named
-from rookery.records.record import BatchContents
+from rookery.records.recordcodec import BatchContents
 
 PRODUCER: Final = "producer"
 UNCOMPRESSED: Final = "uncompressed"
@@ -132,7 +131,7 @@ def adapt(data: memoryview, settings: TopicConfigs, now_ms: int) -> memoryview:
         return data
     codec = named(name)
     body = codec.compress(
-        records.payload(data, header, _limit(settings)), settings.compression_level
+        recordcodec.payload(data, header, _limit(settings)), settings.compression_level
     )
     attributes = header.attributes & ~batches.CODEC_MASK | codec.id
     packed = bytearray(batches.seal(header._replace(attributes=attributes), body))
@@ -154,11 +153,11 @@ def _check_records(
     data: memoryview, header: BatchHeader, settings: TopicConfigs, now_ms: int
 ) -> BatchContents:
     limit = _limit(settings)
-    contents = records.inspect(data, header, limit)
+    contents = recordcodec.inspect(data, header, limit)
     if settings.is_compacted and contents.null_keys:
         faults = [
             (index, "a compacted topic needs a key in every record")
-            for index, record in enumerate(records.read(data, header, limit))
+            for index, record in enumerate(recordcodec.read(data, header, limit))
             if record.key is None
         ]
         raise BadRecords(

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from typing import Final
 
 from rookery.broker.call import Call
-from rookery.cluster.events.brokers import ConfigsChanged
-from rookery.cluster.events.topics import PartitionsAdded, TopicCreated, TopicDeleted
+from rookery.cluster.events.brokerevents import ConfigsChanged
+from rookery.cluster.events.topicevents import PartitionsAdded, TopicCreated, TopicDeleted
 from rookery.cluster.proposal import divide
 from rookery.cluster.state.state import TOPIC_RESOURCE, Outcome, State
 from rookery.errors import ErrorCode

@@ -14,7 +14,7 @@ from typing import Final
 
 from rookery.broker.settings import BrokerSettings
 from rookery.clock import Clock
-from rookery.cluster.events.txns import TransactionalIdExpired, TransactionExpired
+from rookery.cluster.events.txnevents import TransactionalIdExpired, TransactionExpired
 from rookery.cluster.replica import Replica
 from rookery.cluster.state.groups import coordinator_of
 from rookery.cluster.state.txns import Transaction

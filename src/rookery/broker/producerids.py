@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Final
 
-from rookery.cluster.events.log import ProducerIdsAllotted
+from rookery.cluster.events.logevents import ProducerIdsAllotted
 from rookery.cluster.replica import Replica
 
 _RUN: Final = 1000

@@ -8,8 +8,8 @@ from typing import Final
 
 from rookery.broker.call import Services
 from rookery.broker.config.configs import check_topic
-from rookery.cluster.events.brokers import SettingChange
-from rookery.cluster.events.topics import TopicCreated
+from rookery.cluster.events.brokerevents import SettingChange
+from rookery.cluster.events.topicevents import TopicCreated
 from rookery.cluster.state.topics import Topics
 from rookery.errors import ApiError, ErrorCode
 from rookery.model.topicname import RESERVED_TOPICS

@@ -19,8 +19,8 @@ from rookery.broker.groups.offsets import (
 )
 from rookery.broker.groups.requests import refusal
 from rookery.broker.groups.subject import GroupSeat
-from rookery.cluster.events.groups import OffsetCommitted
-from rookery.cluster.events.txns import TransactionOffsetsCommitted, TransactionPlace
+from rookery.cluster.events.groupevents import OffsetCommitted
+from rookery.cluster.events.txnevents import TransactionOffsetsCommitted, TransactionPlace
 from rookery.cluster.state.outcome import Outcome
 from rookery.cluster.state.txns import Transaction, TransactionOwner
 from rookery.errors import ApiError, Error, ErrorCode

@@ -9,7 +9,7 @@ from rookery.cli.options.connection import ClusterOptions
 from rookery.client.admin import NewTopic
 from rookery.client.client import Client
 from rookery.errors import ApiError, ErrorCode, Unavailable
-from rookery.net.loop import run
+from rookery.net.loop import run_loop
 
 T = TypeVar("T")
 
@@ -30,7 +30,7 @@ def run_client(command: str, address: ClusterOptions, work: Callable[[Client], A
             raise first_of(group) from group
 
     try:
-        return run(main())
+        return run_loop(main())
     except Unavailable as error:
         raise Unavailable(
             f"{error}\nIs a broker running at {settings.bootstrap}? `rookery broker` starts one; "

@@ -21,5 +21,5 @@ from rookery.model.offset import EARLIEST as EARLIEST
 from rookery.model.offset import LATEST as LATEST
 from rookery.model.offset import CommittedOffset as CommittedOffset
 from rookery.model.partition import TopicPartition as TopicPartition
-from rookery.records.record import Record as Record
+from rookery.records.recordcodec import Record as Record
 from rookery.security.tls import ClientTls as ClientTls

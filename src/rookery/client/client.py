@@ -23,7 +23,7 @@ from rookery.client.settings import ClientSettings, ProducerSettings
 from rookery.clock import Clock, Random, SystemClock, SystemRandom
 from rookery.model.offset import EARLIEST
 from rookery.model.partition import TopicPartition
-from rookery.records.record import Record
+from rookery.records.recordcodec import Record
 
 
 class Client:

@@ -19,10 +19,9 @@ from rookery.model.node import Node
 from rookery.model.offset import EARLIEST, LATEST
 from rookery.model.partition import TopicPartition
 from rookery.model.uuid import ZERO
-from rookery.records import batch as batches
-from rookery.records import record as records_of
-from rookery.records.batch import BatchHeader
-from rookery.records.record import Record
+from rookery.records import batches, recordcodec
+from rookery.records.batches import BatchHeader
+from rookery.records.recordcodec import Record
 from rookery.wire.message import Parts, Records
 from rookery.wire.messages.fetch import (
     FETCH,
@@ -96,7 +95,7 @@ class FetchResult:
             if header.is_control:
                 skipped.on_control(header, self.data)
             elif header.last_offset >= self.position and not skipped.has(header):
-                for record in records_of.read(self.data, header):
+                for record in recordcodec.read(self.data, header):
                     if record.offset >= self.position:
                         yield record
 
@@ -122,8 +121,8 @@ class AbortedProducers:
 
     def on_control(self, header: BatchHeader, data: memoryview) -> None:
         """End a producer's aborted transaction at its abort marker."""
-        for record in records_of.read(data, header):
-            if records_of.control(record).type is ControlRecordType.ABORT:
+        for record in recordcodec.read(data, header):
+            if recordcodec.control(record).type is ControlRecordType.ABORT:
                 # The transaction may have been opened and aborted without any records.
                 self.has(header)
                 self._producers.discard(header.producer_id)

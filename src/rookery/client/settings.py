@@ -8,7 +8,7 @@ from typing import Final
 
 from rookery.errors import ApiError, ConfigError
 from rookery.model.address import Address, parse_addresses
-from rookery.records.batch import HEADER_SIZE
+from rookery.records.batches import HEADER_SIZE
 from rookery.records.compression import Codec, named
 from rookery.security.tls import ClientTls
 

@@ -11,7 +11,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
-from rookery.cluster.events import brokers, groups, imports, log, pins, sinks, topics, txns
+from rookery.cluster.events import (
+    brokerevents,
+    groupevents,
+    importevents,
+    logevents,
+    pinevents,
+    sinkevents,
+    topicevents,
+    txnevents,
+)
 from rookery.errors import Corrupt, ProtocolError
 from rookery.wire.buffer import Buffer
 from rookery.wire.codec import decode, encode, encode_bytes
@@ -23,7 +32,16 @@ VERSION: Final = 0
 
 EVENTS: Final[dict[int, type[Message]]] = {
     event.KEY: event
-    for module in (brokers, topics, pins, log, groups, txns, sinks, imports)
+    for module in (
+        brokerevents,
+        topicevents,
+        pinevents,
+        logevents,
+        groupevents,
+        txnevents,
+        sinkevents,
+        importevents,
+    )
     for event in vars(module).values()
     if isinstance(event, type) and issubclass(event, Message) and event.KEY is not None
 }

@@ -17,7 +17,7 @@ from collections.abc import Awaitable, Callable
 
 from rookery.clock import Clock, Random
 from rookery.cluster.entry import Entry
-from rookery.cluster.events.brokers import BrokerBeat, BrokerLeft, ProcessRegistered
+from rookery.cluster.events.brokerevents import BrokerBeat, BrokerLeft, ProcessRegistered
 from rookery.cluster.numbers import Numbers
 from rookery.cluster.replica import Replica
 from rookery.cluster.settings import MemberSettings

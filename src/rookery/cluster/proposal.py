@@ -8,8 +8,8 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from rookery.cluster.entry import MAX_EVENTS, MAX_PAYLOAD_BYTES
-from rookery.cluster.events.log import BatchesCommitted
-from rookery.cluster.events.sinks import SinkPartStaged
+from rookery.cluster.events.logevents import BatchesCommitted
+from rookery.cluster.events.sinkevents import SinkPartStaged
 from rookery.cluster.state.outcome import Outcome
 from rookery.wire.buffer import Buffer
 from rookery.wire.codec import encode_bytes

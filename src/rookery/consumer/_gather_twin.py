@@ -11,8 +11,8 @@ import numpy as np
 
 from rookery.consumer.order.table import KEY, OFFSET, PARTITION, ROW_BYTES, TIME, VALUE, WIDTH
 from rookery.errors import Error
-from rookery.records import batch as batches
-from rookery.records.batch import CODEC_MASK, BatchHeader
+from rookery.records import batches
+from rookery.records.batches import CODEC_MASK, BatchHeader
 from rookery.records.kernel import Buffer
 
 _NO_TIME: Final = -(1 << 62)

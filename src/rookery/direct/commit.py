@@ -10,8 +10,8 @@ import logging
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from rookery.cluster.events.log import ObjectsCondemned
-from rookery.cluster.events.sinks import SinkCommitted, SinkForgotten
+from rookery.cluster.events.logevents import ObjectsCondemned
+from rookery.cluster.events.sinkevents import SinkCommitted, SinkForgotten
 from rookery.cluster.state.outcome import Outcome
 from rookery.cluster.state.sinkrules import (
     MAX_ID,

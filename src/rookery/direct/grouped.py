@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from rookery.cluster.events.groups import OffsetCommitted, OffsetsPublished
+from rookery.cluster.events.groupevents import OffsetCommitted, OffsetsPublished
 from rookery.direct.log import DirectLog
 from rookery.errors import ApiError, ErrorCode
 
@@ -12,7 +12,9 @@ _MAX_ID_BYTES = 32_767
 _AT_ONCE = 4_000
 
 
-async def publish(log: DirectLog, group_id: str, offsets: Mapping[tuple[bytes, int], int]) -> None:
+async def publish_offsets(
+    log: DirectLog, group_id: str, offsets: Mapping[tuple[bytes, int], int]
+) -> None:
     """Publish the next offset to read in each partition, by topic id and partition.
 
     Deleted partitions are skipped.

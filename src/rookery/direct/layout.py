@@ -17,9 +17,8 @@ from rookery.direct.partitioner import RowPartitioner
 from rookery.direct.targets import TopicTarget
 from rookery.errors import ApiError, ConfigError, ErrorCode
 from rookery.formats.manifest import Manifest, ManifestExtent, ManifestTopic, write_head
-from rookery.records import batch as batch_format
 from rookery.records import murmur
-from rookery.records.batch import HEADER_SIZE, NO_TIMESTAMP, BatchHeader
+from rookery.records.batches import HEADER_SIZE, NO_TIMESTAMP, BatchHeader, parse
 from rookery.records.columns import encode
 from rookery.records.compression import CODECS, Codec
 from rookery.records.crc import checksum
@@ -239,7 +238,7 @@ def _bad_time(where: str, time_ms: int, name: str, limit: int) -> ApiError:
 def _runs(batches: Iterable[bytearray], target: TopicTarget, partition: int) -> list[PackedRun]:
     runs: list[PackedRun] = []
     for batch in batches:
-        header = batch_format.parse(batch)
+        header = parse(batch)
         last = runs[-1] if runs else None
         if last is not None and last.size + len(batch) <= MAX_RUN_BYTES:
             runs[-1] = last._replace(

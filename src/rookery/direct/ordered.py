@@ -91,7 +91,7 @@ class SpanShare:
         return sum(part.range.size for part in self.parts)
 
 
-async def shares(
+async def span_shares(
     log: DirectLog,
     ranges: Sequence[PlannedRange],
     min_tasks: int,

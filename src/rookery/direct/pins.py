@@ -18,7 +18,7 @@ from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
 from rookery.clock import Random, SystemRandom
-from rookery.cluster.events.pins import PinStart, TopicPinned, TopicUnpinned
+from rookery.cluster.events.pinevents import PinStart, TopicPinned, TopicUnpinned
 from rookery.cluster.state.state import State
 from rookery.cluster.state.topics import Topic
 from rookery.direct.log import DirectLog

@@ -8,8 +8,8 @@ from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from rookery.clock import Random, SystemRandom
-from rookery.cluster.events.brokers import SettingChange
-from rookery.cluster.events.topics import TopicCreated
+from rookery.cluster.events.brokerevents import SettingChange
+from rookery.cluster.events.topicevents import TopicCreated
 from rookery.cluster.state.state import State
 from rookery.cluster.state.topics import Topic
 from rookery.direct.log import DirectLog

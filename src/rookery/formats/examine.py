@@ -10,8 +10,7 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple, TypeVar
 
 from rookery.errors import Error
-from rookery.formats.index import HEADER_BYTES as INDEX_HEADER_BYTES
-from rookery.formats.index import Index, parse_index
+from rookery.formats.index import INDEX_HEADER_BYTES, Index, parse_index
 from rookery.formats.keys import INDEX_ENDING, SEGMENT_ENDING, TIMES_ENDING
 from rookery.formats.segment import (
     FOOTER_BYTES,
@@ -22,9 +21,8 @@ from rookery.formats.segment import (
     parse_header,
 )
 from rookery.formats.times import Times, parse_times
-from rookery.records import batch as batches
-from rookery.records import policy
-from rookery.records.batch import BatchHeader
+from rookery.records import batches, policy
+from rookery.records.batches import BatchHeader
 from rookery.records.crc import checksum
 from rookery.records.expectation import FAR, Expectation, ExpectedExtent, OffsetRule
 from rookery.records.kernel import Buffer

@@ -15,13 +15,13 @@ from struct import Struct
 from typing import Final, NamedTuple
 
 from rookery.errors import Corrupt
-from rookery.formats.segment import HEADER_BYTES as FIRST_POSITION
-from rookery.records.batch import BatchHeader
+from rookery.formats.segment import HEADER_BYTES
+from rookery.records.batches import BatchHeader
 from rookery.records.kernel import Buffer
 
 MAGIC: Final = b"IDX\0"
 VERSION: Final = 1
-HEADER_BYTES: Final = 16
+INDEX_HEADER_BYTES: Final = 16
 DEFAULT_INTERVAL: Final = 100
 """Messages between two entries, as in the format's first implementation."""
 DEFAULT_INTERVAL_BYTES: Final = 64 * 1024
@@ -89,7 +89,7 @@ def parse_index(data: Buffer, name: str = "index") -> Index:
     Raises:
         Corrupt: this version cannot read it; the text begins with the name.
     """
-    if len(data) < HEADER_BYTES:
+    if len(data) < INDEX_HEADER_BYTES:
         raise Corrupt(f"{name}: ends after {len(data)} bytes, within its header")
     magic, version, count, interval, reserved = _HEADER.unpack_from(data)
     if magic != MAGIC:
@@ -98,15 +98,17 @@ def parse_index(data: Buffer, name: str = "index") -> Index:
         raise Corrupt(f"{name}: index version {version}; this Rookery reads {VERSION} only")
     if reserved or interval < 0:
         raise Corrupt(f"{name}: interval {interval} is below 0, or reserved {reserved} is not 0")
-    if count < 0 or len(data) != HEADER_BYTES + count * _ENTRY.size:
+    if count < 0 or len(data) != INDEX_HEADER_BYTES + count * _ENTRY.size:
         raise Corrupt(f"{name}: {len(data)} bytes are not what {count} entries take up")
-    entries = [IndexEntry(*row) for row in _ENTRY.iter_unpack(memoryview(data)[HEADER_BYTES:])]
+    entries = [
+        IndexEntry(*row) for row in _ENTRY.iter_unpack(memoryview(data)[INDEX_HEADER_BYTES:])
+    ]
     _check_order(entries, name)
     return Index(interval, entries)
 
 
 def _check_order(entries: list[IndexEntry], name: str) -> None:
-    if entries and (entries[0].offset < 0 or entries[0].position < FIRST_POSITION):
+    if entries and (entries[0].offset < 0 or entries[0].position < HEADER_BYTES):
         raise Corrupt(f"{name}: its first entry {tuple(entries[0])} lies outside of a segment")
     for one, other in pairwise(entries):
         if one.offset >= other.offset or one.position >= other.position:

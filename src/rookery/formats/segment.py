@@ -16,7 +16,7 @@ from struct import Struct
 from typing import Final, NamedTuple
 
 from rookery.errors import Corrupt
-from rookery.records.batch import BatchHeader
+from rookery.records.batches import BatchHeader
 from rookery.records.crc import checksum
 from rookery.records.expectation import Expectation, ExpectedExtent, OffsetRule
 from rookery.records.kernel import Buffer

@@ -21,8 +21,8 @@ from rookery.formats.segment import (
     SegmentHeader,
 )
 from rookery.formats.times import SegmentAbort, SegmentEpoch, SegmentOrigin, TimeBlock, Times
-from rookery.records import batch as batches
-from rookery.records.batch import FIELDS, BatchHeader
+from rookery.records import batches
+from rookery.records.batches import FIELDS, BatchHeader
 from rookery.records.crc import checksum, combine
 from rookery.records.kernel import Buffer
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import pyarrow as pa
 
-from rookery.cluster.events.topics import LogStartMoved
+from rookery.cluster.events.topicevents import LogStartMoved
 from rookery.cluster.state.partition import Partition
 from rookery.cluster.state.state import State
 from rookery.direct.blockinglog import BlockingLog, shared

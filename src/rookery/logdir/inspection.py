@@ -10,8 +10,8 @@ from rookery.logdir.directory import LogDirectory
 from rookery.logdir.partition import PartitionLog
 from rookery.logdir.segment import SegmentBatch
 from rookery.model.partition import TopicPartition
-from rookery.records import record as records
-from rookery.records.batch import NO_TIMESTAMP
+from rookery.records.batches import NO_TIMESTAMP
+from rookery.records.recordcodec import read
 
 Progress = Callable[[int, int], None]
 """Called with the bytes and records that were read."""
@@ -104,5 +104,5 @@ def _visible(batch: SegmentBatch, start: int, end: int) -> int:
     header = batch.header
     if start <= header.base_offset and header.last_offset < end:
         return header.record_count
-    found = records.read(batch.data, header._replace(position=0))
+    found = read(batch.data, header._replace(position=0))
     return sum(start <= record.offset < end for record in found)

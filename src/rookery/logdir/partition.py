@@ -24,7 +24,7 @@ from rookery.logdir.damage import Damage
 from rookery.logdir.files import read_text
 from rookery.logdir.segment import LogFileSegment, SegmentBatch
 from rookery.model.partition import TopicPartition
-from rookery.records import record as records
+from rookery.records import recordcodec
 
 
 class Checkpoints(NamedTuple):
@@ -250,7 +250,7 @@ def _first_from(batch: SegmentBatch, timestamp: int, start: int, end: int) -> Ti
     if header.max_timestamp < timestamp:
         return None  # as in Kafka, transaction markers are found, too
     epoch = header.partition_leader_epoch
-    for record in records.read(batch.data, header._replace(position=0)):
+    for record in recordcodec.read(batch.data, header._replace(position=0)):
         if record.timestamp >= timestamp and start <= record.offset < end:
             return TimedOffset(record.offset, record.timestamp, epoch)
     return None

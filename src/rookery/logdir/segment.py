@@ -28,7 +28,7 @@ from rookery.formats.logfile.indexes import (
 )
 from rookery.formats.logfile.names import FileKind, FileName, file_name
 from rookery.logdir.damage import Damage, damage_of
-from rookery.records.batch import OVERHEAD, BatchHeader
+from rookery.records.batches import OVERHEAD, BatchHeader
 from rookery.records.expectation import FAR, Expectation, ExpectedExtent, OffsetRule
 from rookery.records.scan import BatchDamage, Scan, scan
 

@@ -18,7 +18,7 @@ def loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:
     return uvloop.new_event_loop
 
 
-def run(main: Coroutine[Any, Any, T]) -> T:
+def run_loop(main: Coroutine[Any, Any, T]) -> T:
     """Run a program's main coroutine to completion, and return its result."""
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
         return runner.run(main)

@@ -21,7 +21,7 @@ import pyarrow as pa
 
 from rookery.errors import ApiError, ErrorCode
 from rookery.native import load
-from rookery.records.batch import HEADER_SIZE, MAGIC, TRANSACTIONAL, BatchHeader, seal
+from rookery.records.batches import HEADER_SIZE, MAGIC, TRANSACTIONAL, BatchHeader, seal
 from rookery.records.reading import INT32_MAX, PartitionBatches, ReadSettings
 from rookery.records.writing import WriteSettings, prepare
 

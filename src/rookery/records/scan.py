@@ -10,7 +10,7 @@ checks those against the expectation. `records/policy` decides what happens to d
 object per batch, because all fetches and all Spark reads go through it.
 
 Bytes from a broker have no expectation: `client/fetch` and `consumer/fetch/kafka` check them with
-`records/batch` alone. Bytes that were scanned before are only outlined, by `records/batch` too.
+`records/batches` alone. Bytes that were scanned before are only outlined, by `records/batches` too.
 """
 
 from __future__ import annotations
@@ -20,9 +20,8 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from rookery.errors import Corrupt, Error
-from rookery.records import batch as batches
-from rookery.records import kernel
-from rookery.records.batch import OVERHEAD, BatchHeader
+from rookery.records import batches, kernel
+from rookery.records.batches import OVERHEAD, BatchHeader
 from rookery.records.crc import checksum
 from rookery.records.expectation import Expectation, ExtentLike, OffsetRule
 from rookery.records.kernel import Buffer

@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 from rookery.errors import ApiError, ConfigError, ErrorCode
-from rookery.records.batch import HEADER_SIZE
+from rookery.records.batches import HEADER_SIZE
 from rookery.records.compression import NONE, Codec
 from rookery.records.reading import HEADERS, INT32_MAX
 

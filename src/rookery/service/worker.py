@@ -12,7 +12,7 @@ from contextlib import suppress
 from typing import Any
 
 from rookery.errors import ConfigError, Error
-from rookery.net.loop import run
+from rookery.net.loop import run_loop
 from rookery.service import logs
 from rookery.service.process import BAD_SETTING, FAILED, StopRequest
 
@@ -37,7 +37,7 @@ def run_worker(command: str, work: Work) -> int:
     number, orders = message["number"], message["orders"]
     logs.set_up(orders["log_level"], worker=number)
     try:
-        return run(_work(work, orders))
+        return run_loop(_work(work, orders))
     except Error as error:
         # For the user: the supervisor sees only the exit code.
         print(f"{command}: worker {number}: {error}", file=sys.stderr)  # noqa: T201

@@ -23,7 +23,7 @@ from pyspark.sql.streaming.listener import (
 )
 
 from rookery.direct.blockinglog import BlockingLog
-from rookery.direct.grouped import publish as publish_offsets
+from rookery.direct.grouped import publish_offsets
 from rookery.direct.place import ClusterAddress
 from rookery.errors import Corrupt, Error
 from rookery.spark.read.offset import Key, StreamOffset

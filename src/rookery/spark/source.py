@@ -17,9 +17,9 @@ from typing import Final
 from pyspark.sql.types import StructField, StructType
 
 from rookery.errors import ConfigError
-from rookery.spark import schema as columns
 from rookery.spark.rawoptions import check_no_secrets
 from rookery.spark.read.options import ReadOptions, limits_in
+from rookery.spark.schema import names_of, spark_schema
 
 # The prefix of the table's options among the properties that Spark passes.
 _PREFIX: Final = "option."
@@ -47,7 +47,7 @@ class SourceOptions:
         Raises:
             ConfigError: an option is invalid.
         """
-        found = columns.spark_schema(ReadOptions.columns_of(self._options))
+        found = spark_schema(ReadOptions.columns_of(self._options))
         return found if self._table is None else noted(found, self._table)
 
     def of_reader(self, schema: StructType, *, is_stream: bool = False) -> ReadOptions:
@@ -58,7 +58,7 @@ class SourceOptions:
         """
         given = together(told(schema), self._options)
         options = ReadOptions.of(given, is_stream=is_stream)
-        return options.with_columns(columns.names_of(schema))
+        return options.with_columns(names_of(schema))
 
     def of_writer(self, schema: StructType) -> tuple[dict[str, str], StructType]:
         """Return the options and columns of a writer."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from rookery.errors import ErrorCode
-from rookery.records.batch import HEADER_SIZE
+from rookery.records.batches import HEADER_SIZE
 from rookery.wire.message import Message, Parts
 from rookery.wire.messages.fetch import FetchResponse, PartitionData
 from rookery.wire.messages.list_offsets import ListOffsetsPartitionResponse, ListOffsetsResponse

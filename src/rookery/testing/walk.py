@@ -22,7 +22,7 @@ import rookery
 from rookery.broker.settings import BrokerSettings
 from rookery.clock import SystemClock
 from rookery.log.settings import RewriteSettings
-from rookery.records.record import BatchSettings, Record, build
+from rookery.records.recordcodec import BatchSettings, Record, build
 from rookery.testing.served import ServedBroker, ask
 from rookery.testing.wait import wait_until
 from rookery.wire.messages.create_topics import CREATE_TOPICS, CreatableTopic, CreateTopicsRequest

@@ -12,7 +12,7 @@ from rookery.broker.coordination.coordinator import Coordinator
 from rookery.broker.coordination.machine import Effect, Event, MachineRequest, Persist, Reply, Tick
 from rookery.broker.coordination.seats import HeldRequest, Seat
 from rookery.cluster.entry import EVENTS, Entry
-from rookery.cluster.events.brokers import BrokerRegistered, ClusterCreated
+from rookery.cluster.events.brokerevents import BrokerRegistered, ClusterCreated
 from rookery.cluster.open import open_log
 from rookery.cluster.replica import Replica
 from rookery.cluster.state.groups import coordinator_of

@@ -12,7 +12,7 @@ from rookery.broker.coordination.seats import HeldRequest
 from rookery.broker.groups.classic.machine import Classic
 from rookery.broker.groups.consumer.machine import Consumer
 from rookery.broker.groups.settings import ConsumerSettings
-from rookery.cluster.events.groups import GroupChanged, GroupClaimed, GroupPersisted
+from rookery.cluster.events.groupevents import GroupChanged, GroupClaimed, GroupPersisted
 from rookery.cluster.state.groups import GROUP_CHANGES_LEVEL, Group
 from rookery.cluster.state.images.image import read_image, write_image
 from rookery.errors import Corrupt, ErrorCode

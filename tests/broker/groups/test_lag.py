@@ -8,9 +8,9 @@ from collections.abc import Iterator
 import pytest
 
 from rookery.broker.groups.lag import LAG, OMITTED, GroupLag
-from rookery.cluster.events.groups import GroupDeleted, OffsetCommitted, OffsetsCommitted
-from rookery.cluster.events.log import BatchesCommitted, Extent
-from rookery.cluster.events.topics import TopicCreated
+from rookery.cluster.events.groupevents import GroupDeleted, OffsetCommitted, OffsetsCommitted
+from rookery.cluster.events.logevents import BatchesCommitted, Extent
+from rookery.cluster.events.topicevents import TopicCreated
 from rookery.testing.clock import ManualClock
 from tests.broker.groups.upkeep import Site, classic_body, site
 

@@ -11,8 +11,8 @@ import pytest
 from rookery.broker.broker import Broker
 from rookery.broker.groups.removal import OffsetRetention
 from rookery.broker.settings import BrokerSettings
-from rookery.cluster.events.groups import OffsetCommitted, OffsetsCommitted
-from rookery.cluster.events.topics import TopicCreated
+from rookery.cluster.events.groupevents import OffsetCommitted, OffsetsCommitted
+from rookery.cluster.events.topicevents import TopicCreated
 from rookery.cluster.state.groups import Group
 from rookery.testing.clock import ManualClock
 from rookery.testing.served import ServedBroker, ask

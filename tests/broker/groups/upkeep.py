@@ -17,8 +17,8 @@ from rookery.broker.groups.kind import GroupSettings
 from rookery.broker.groups.kindtable import Kinds
 from rookery.broker.groups.machine import GroupMachine
 from rookery.broker.groups.settings import ClassicSettings, ConsumerSettings
-from rookery.cluster.events.brokers import BrokerRegistered, ClusterCreated
-from rookery.cluster.events.groups import GroupClaimed, GroupPersisted
+from rookery.cluster.events.brokerevents import BrokerRegistered, ClusterCreated
+from rookery.cluster.events.groupevents import GroupClaimed, GroupPersisted
 from rookery.cluster.open import open_log
 from rookery.cluster.replica import Replica
 from rookery.cluster.state.state import FEATURE_LEVEL

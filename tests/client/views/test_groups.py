@@ -11,7 +11,7 @@ from rookery.client.views.groups import describe_groups, list_groups
 from rookery.errors import ApiError, ErrorCode
 from rookery.model.offset import CommittedOffset
 from rookery.model.partition import TopicPartition
-from rookery.records.record import Record
+from rookery.records.recordcodec import Record
 
 
 async def _topic(client: Client, name: str) -> str:

@@ -6,7 +6,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from rookery.errors import ErrorCode
-from rookery.records import record as records
+from rookery.records import recordcodec
 from rookery.testing.served import ask
 from rookery.wire.messages.fetch import FETCH, PartitionData
 from rookery.wire.messages.produce import PRODUCE, PartitionProduceResponse
@@ -60,7 +60,7 @@ def values(bootstrap: str, topic: str, partition: int = 0, start: int = 0) -> li
         offset = start + len(found)
         answer = fetch(bootstrap, topic, offset, partition)
         assert answer.error_code is OK, answer.error_code
-        more = list(records.read_all(bytes_of(answer)))
+        more = list(recordcodec.read_all(bytes_of(answer)))
         more = [one for one in more if one.offset >= offset]
         if answer.high_watermark == offset and not more:
             return found

@@ -22,8 +22,8 @@ from rookery.formats.kraft.snapshots import (
     parse_snapshot_name,
 )
 from rookery.model.control import ControlRecordType
-from rookery.records.batch import parse, verify
-from rookery.records.record import BatchSettings, Record, build
+from rookery.records.batches import parse, verify
+from rookery.records.recordcodec import BatchSettings, Record, build
 from rookery.wire.control import LeaderChangeMessage, Voter
 from rookery.wire.kraft.brokers import (
     BrokerRegistrationChangeRecord,

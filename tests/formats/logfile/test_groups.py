@@ -5,8 +5,8 @@ from __future__ import annotations
 from rookery.formats.logfile.groups import LoggedGroups, LoggedOffset, LoggedTransactions
 from rookery.model.control import ControlRecordType
 from rookery.model.partition import TopicPartition
-from rookery.records.batch import parse
-from rookery.records.record import BatchSettings, Record, build, build_marker
+from rookery.records.batches import parse
+from rookery.records.recordcodec import BatchSettings, Record, build, build_marker
 from rookery.wire.coordinator.catalog import CONSUMER_OFFSETS, TRANSACTION_STATE
 from rookery.wire.coordinator.offsets import OffsetCommitKey, OffsetCommitValue
 from rookery.wire.coordinator.transactions import TransactionLogKey, TransactionLogValue

@@ -21,8 +21,8 @@ from rookery.formats.logfile.indexes import (
     parse_times,
     position_of,
 )
-from rookery.records.batch import BatchHeader, parse
-from rookery.records.record import BatchSettings, Record, build
+from rookery.records.batches import BatchHeader, parse
+from rookery.records.recordcodec import BatchSettings, Record, build
 
 POSITIONS = [PositionEntry(1010, 4200), PositionEntry(1025, 8500)]
 TIMES = [TimeEntry(5000, 1010), TimeEntry(7000, 1024)]

@@ -6,8 +6,8 @@ from rookery.formats.logfile.indexes import LoggedAbort
 from rookery.formats.logfile.producers import NO_OFFSET, ProducerEntry
 from rookery.formats.logfile.replay import PartitionReplay, SequencedBatch
 from rookery.model.control import ControlRecordType
-from rookery.records.batch import parse
-from rookery.records.record import BatchSettings, Record, build, build_marker
+from rookery.records.batches import parse
+from rookery.records.recordcodec import BatchSettings, Record, build, build_marker
 
 
 class World:

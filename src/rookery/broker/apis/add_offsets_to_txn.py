@@ -7,7 +7,7 @@ from typing import Final
 from rookery.broker.call import Call, handles
 from rookery.broker.groups.requests import check_group_id
 from rookery.broker.transactions import check_id, decide, told
-from rookery.cluster.events.txns import OffsetsAddedToTransaction
+from rookery.cluster.events.txnevents import OffsetsAddedToTransaction
 from rookery.errors import ApiError, ErrorCode
 from rookery.security.access import AclResource, Operation, named
 from rookery.wire.messages.add_offsets_to_txn import (

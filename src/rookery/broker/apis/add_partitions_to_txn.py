@@ -11,7 +11,7 @@ from typing import Final
 from rookery.broker.call import Call, handles
 from rookery.broker.groups.requests import reach_head
 from rookery.broker.transactions import check_id, decide, owned, parts, told
-from rookery.cluster.events.txns import PartitionsAddedToTransaction, TransactionPlace
+from rookery.cluster.events.txnevents import PartitionsAddedToTransaction, TransactionPlace
 from rookery.cluster.state.txns import TransactionOwner
 from rookery.errors import ApiError, Error, ErrorCode, code_of
 from rookery.security.access import AclResource, Denial, Operation, cluster, named

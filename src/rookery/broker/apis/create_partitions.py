@@ -7,7 +7,7 @@ from collections import Counter
 from rookery.broker.call import Call, handles
 from rookery.broker.decisions import decide
 from rookery.broker.topics import MAX_PARTITIONS, check_partitions
-from rookery.cluster.events.topics import PartitionsAdded
+from rookery.cluster.events.topicevents import PartitionsAdded
 from rookery.cluster.state.topics import Topic
 from rookery.errors import ApiError, ErrorCode
 from rookery.security.access import AclResource, Operation, named

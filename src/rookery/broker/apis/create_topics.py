@@ -16,7 +16,7 @@ from rookery.broker.config import configs
 from rookery.broker.config.configkeys import TOPIC_KEYS
 from rookery.broker.decisions import decide
 from rookery.broker.topics import MAX_PARTITIONS, check_alike, new_topic
-from rookery.cluster.events.topics import TopicCreated
+from rookery.cluster.events.topicevents import TopicCreated
 from rookery.errors import ApiError, ErrorCode
 from rookery.security.access import AclResource, Denial, Operation, named
 from rookery.wire.message import ZERO_UUID

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rookery.broker.call import Call, handles
 from rookery.broker.decisions import decide
-from rookery.cluster.events.topics import LogStartMoved
+from rookery.cluster.events.topicevents import LogStartMoved
 from rookery.errors import ErrorCode
 from rookery.security.access import AclResource, Operation, named
 from rookery.wire.messages.delete_records import (

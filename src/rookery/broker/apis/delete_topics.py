@@ -6,7 +6,7 @@ from collections import Counter
 
 from rookery.broker.call import Call, handles
 from rookery.broker.decisions import decide
-from rookery.cluster.events.topics import TopicDeleted
+from rookery.cluster.events.topicevents import TopicDeleted
 from rookery.cluster.state.topics import Topic
 from rookery.errors import ErrorCode
 from rookery.security.access import AclResource, Operation, named

@@ -9,7 +9,7 @@ from typing import Final
 
 from rookery.broker.call import Call, handles
 from rookery.broker.transactions import check_id, decide, told
-from rookery.cluster.events.txns import TransactionEnded
+from rookery.cluster.events.txnevents import TransactionEnded
 from rookery.errors import ApiError, ErrorCode
 from rookery.security.access import AclResource, Operation, named
 from rookery.wire.messages.end_txn import END_TXN, EndTxnRequest, EndTxnResponse

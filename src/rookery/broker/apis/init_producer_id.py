@@ -14,7 +14,7 @@ from typing import Final
 
 from rookery.broker.call import Call, handles
 from rookery.broker.transactions import check_id, decide, told
-from rookery.cluster.events.txns import TransactionInitialised
+from rookery.cluster.events.txnevents import TransactionInitialised
 from rookery.errors import ApiError, Error, ErrorCode
 from rookery.security.access import AclResource, Operation, any_of, named
 from rookery.wire.messages.init_producer_id import (

@@ -8,9 +8,9 @@ from __future__ import annotations
 from typing import Final
 
 from rookery.broker.call import Call, handles
+from rookery.cluster.state import txns
 from rookery.cluster.state.groups import coordinator_of
 from rookery.cluster.state.txns import Transaction
-from rookery.cluster.state.txns import TransactionState as States
 from rookery.errors import ErrorCode
 from rookery.security.access import AclResource, Operation, listed
 from rookery.service.namepattern import NamePattern
@@ -22,7 +22,7 @@ from rookery.wire.messages.list_transactions import (
 )
 
 # Kafka's other states never persist here, but a filter for one of them is valid.
-_KNOWN: Final = frozenset(state.words for state in States) | {
+_KNOWN: Final = frozenset(state.words for state in txns.TransactionState) | {
     "PrepareCommit", "PrepareAbort", "Dead", "PrepareEpochFence",
 }  # fmt: skip
 

@@ -15,7 +15,7 @@ from rookery.broker.topics import (
     check_name,
     new_topic,
 )
-from rookery.cluster.events.topics import TopicCreated
+from rookery.cluster.events.topicevents import TopicCreated
 from rookery.cluster.state.topics import Topic
 from rookery.errors import ApiError, ErrorCode
 from rookery.model.topicname import INTERNAL_TOPICS, RESERVED_TOPICS

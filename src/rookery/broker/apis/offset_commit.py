@@ -8,7 +8,7 @@ from typing import Final
 from rookery.broker.call import Call, handles
 from rookery.broker.groups.offsets import CommitAuthor, commit
 from rookery.broker.groups.requests import check_group_id, reach_head
-from rookery.cluster.events.groups import OffsetCommitted
+from rookery.cluster.events.groupevents import OffsetCommitted
 from rookery.cluster.state.topics import Topic
 from rookery.errors import ErrorCode
 from rookery.security.access import AclResource, Operation, named

@@ -8,7 +8,7 @@ from rookery.broker.call import Call, handles
 from rookery.broker.groups.machine import CommitGate
 from rookery.broker.groups.offsets import delete
 from rookery.broker.groups.requests import check_group_id, reach_head
-from rookery.cluster.events.groups import OffsetPlace
+from rookery.cluster.events.groupevents import OffsetPlace
 from rookery.errors import ErrorCode
 from rookery.security.access import AclResource, Operation, named
 from rookery.wire.messages.offset_delete import (

@@ -23,8 +23,8 @@ from rookery.cluster.state.topics import Topic
 from rookery.errors import ApiError, Error, ErrorCode, code_of
 from rookery.log.write.flushtarget import CheckedBatch
 from rookery.model.topicname import RESERVED_TOPICS
-from rookery.records import batch as batches
-from rookery.records.batch import BatchHeader
+from rookery.records import batches
+from rookery.records.batches import BatchHeader
 from rookery.security.access import AclResource, Operation, named
 from rookery.wire.messages.produce import (
     PRODUCE,

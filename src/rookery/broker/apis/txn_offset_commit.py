@@ -9,8 +9,8 @@ from rookery.broker.call import Call, handles
 from rookery.broker.groups.offsets import CommitAuthor
 from rookery.broker.groups.requests import check_group_id, reach_head
 from rookery.broker.transactions import check_id, commit_offsets, told
-from rookery.cluster.events.groups import OffsetCommitted
-from rookery.cluster.events.txns import TransactionOffsetsCommitted
+from rookery.cluster.events.groupevents import OffsetCommitted
+from rookery.cluster.events.txnevents import TransactionOffsetsCommitted
 from rookery.errors import ApiError, ErrorCode
 from rookery.security.access import AclResource, Operation, named
 from rookery.wire.messages.txn_offset_commit import (

@@ -7,7 +7,7 @@ from collections import Counter
 from rookery.broker.call import Call, handles
 from rookery.broker.decisions import decide
 from rookery.broker.features import OWN, features
-from rookery.cluster.events.brokers import FeatureLevelRaised
+from rookery.cluster.events.brokerevents import FeatureLevelRaised
 from rookery.errors import ApiError, ErrorCode
 from rookery.security.access import Operation, cluster
 from rookery.wire.messages.update_features import (

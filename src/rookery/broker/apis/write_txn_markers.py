@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from rookery.broker.call import Call, handles
 from rookery.broker.transactions import decide, parts
-from rookery.cluster.events.txns import MarkersWritten, TransactionPlace
+from rookery.cluster.events.txnevents import MarkersWritten, TransactionPlace
 from rookery.errors import ErrorCode
 from rookery.security.access import Operation, cluster
 from rookery.wire.messages.write_txn_markers import (

@@ -16,7 +16,7 @@ from rookery.broker.config.configs import (
 )
 from rookery.broker.decisions import decide
 from rookery.broker.telemetry import clientmetrics
-from rookery.cluster.events.brokers import ConfigsChanged, SettingChange
+from rookery.cluster.events.brokerevents import ConfigsChanged, SettingChange
 from rookery.cluster.state.state import (
     BROKER_RESOURCE,
     CLIENT_METRICS_RESOURCE,

@@ -17,7 +17,7 @@ from importlib import import_module
 from typing import Any
 
 from rookery.broker.coordination.machine import Event, MachineRequest, Reply
-from rookery.broker.groups import kinds as folder
+from rookery.broker.groups import kinds
 from rookery.broker.groups.kind import GroupKind, GroupSettings, Step, StoredGroup, is_persisted
 from rookery.broker.groups.machine import GroupMachine
 from rookery.errors import Corrupt, ErrorCode
@@ -26,8 +26,8 @@ from rookery.errors import Corrupt, ErrorCode
 @cache
 def group_kinds() -> tuple[GroupKind[Any], ...]:
     """Return the row of every module in `groups/kinds`."""
-    names = [module.name for module in pkgutil.iter_modules(folder.__path__)]
-    return tuple(import_module(f"{folder.__name__}.{name}").KIND for name in names)
+    names = [module.name for module in pkgutil.iter_modules(kinds.__path__)]
+    return tuple(import_module(f"{kinds.__name__}.{name}").KIND for name in names)
 
 
 class Kinds:

@@ -11,7 +11,7 @@ from rookery.broker.groups.coordinator import GroupCoordinator
 from rookery.broker.groups.machine import CommitGate, gate_of
 from rookery.broker.groups.requests import refusal
 from rookery.broker.groups.subject import GroupSeat
-from rookery.cluster.events.groups import (
+from rookery.cluster.events.groupevents import (
     OffsetCommitted,
     OffsetPlace,
     OffsetsCommitted,

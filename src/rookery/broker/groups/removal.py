@@ -20,7 +20,7 @@ from rookery.broker.groups.machine import GroupMachine, gate_of
 from rookery.broker.groups.requests import refusal
 from rookery.broker.groups.subject import GroupSeat
 from rookery.clock import Clock
-from rookery.cluster.events.groups import (
+from rookery.cluster.events.groupevents import (
     ExpiredPlace,
     GroupDeleted,
     GroupExpired,

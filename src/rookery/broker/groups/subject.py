@@ -11,7 +11,7 @@ from rookery.broker.coordination.seats import Seat
 from rookery.broker.groups.kind import Step
 from rookery.broker.groups.kindtable import Kinds
 from rookery.broker.groups.machine import GroupMachine
-from rookery.cluster.events.groups import GroupChanged, GroupClaimed, GroupPersisted
+from rookery.cluster.events.groupevents import GroupChanged, GroupClaimed, GroupPersisted
 from rookery.cluster.replica import Replica
 from rookery.cluster.state.groups import GROUP_CHANGES_LEVEL, Group, coordinator_of
 from rookery.errors import Error

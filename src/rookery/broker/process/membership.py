@@ -18,7 +18,7 @@ from typing import Final, NamedTuple
 from rookery.broker.settings import BrokerSettings
 from rookery.clock import Clock
 from rookery.cluster.entry import Entry
-from rookery.cluster.events.brokers import BrokerExpired
+from rookery.cluster.events.brokerevents import BrokerExpired
 from rookery.cluster.replica import Replica
 from rookery.cluster.state.brokers import LiveBroker
 from rookery.cluster.state.state import EntryOutcome

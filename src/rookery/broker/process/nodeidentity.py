@@ -8,7 +8,7 @@ from rookery.broker.process.nodeclaim import NodeClaim
 from rookery.broker.process.nodelock import NodeLock
 from rookery.broker.settings import BrokerSettings
 from rookery.clock import Clock
-from rookery.cluster.events.brokers import BrokerRegistered
+from rookery.cluster.events.brokerevents import BrokerRegistered
 from rookery.cluster.replica import Replica
 from rookery.errors import ConfigError
 from rookery.model.address import Address, parse_address

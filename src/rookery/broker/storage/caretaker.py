@@ -29,7 +29,7 @@ from rookery.errors import Error, Unavailable
 from rookery.log.lostlog import check_not_lost
 from rookery.log.maintain.caretaker import Caretaker
 from rookery.log.origin import Handles
-from rookery.net.loop import run
+from rookery.net.loop import run_loop
 from rookery.records import heap
 from rookery.service import logs
 
@@ -51,7 +51,7 @@ def main() -> int:
     logs.set_up(settings.log_level, role="caretaker")
     heap.keep()
     try:
-        return run(_work(settings))
+        return run_loop(_work(settings))
     except Error as error:
         log.error("the caretaker cannot go on: %s", error)  # noqa: TRY400 (it says what to do)
         return FAILED

@@ -19,7 +19,7 @@ from rookery.broker.storage.backing import BackingTraits, TopicConfigsOf
 from rookery.broker.storage.maintenance import ObjectMaintenance, snapshot_entries
 from rookery.clock import Clock, Random
 from rookery.cluster.entry import MAX_PAYLOAD_BYTES, Entry
-from rookery.cluster.events.brokers import ClusterCreated
+from rookery.cluster.events.brokerevents import ClusterCreated
 from rookery.cluster.numbers import Numbers
 from rookery.cluster.port import ClusterLogTraits
 from rookery.cluster.replica import Replica

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from rookery.client.client import Client
     from rookery.client.fetch import FetchResult, FetchSettings
     from rookery.model.partition import TopicPartition
-    from rookery.records.record import Record
+    from rookery.records.recordcodec import Record
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -50,7 +50,7 @@ class ExportLog(CommandArguments):
 def run(args: ExportLog) -> int:
     """Export; a directory that is there is never touched."""
     from rookery.cli.output.figures import size_text
-    from rookery.net.loop import run as run_loop
+    from rookery.net.loop import run_loop
 
     folder = Path(args.directory).absolute()
     report = run_loop(_export(args, args.log.load_settings(), folder))

@@ -27,7 +27,7 @@ class CheckLog(CommandArguments):
 
 def run(args: CheckLog) -> int:
     """Check the log; return 1 if there are faults."""
-    from rookery.net.loop import run as run_loop
+    from rookery.net.loop import run_loop
 
     report = run_loop(_check(args, args.log.load_settings()))
     if args.json:

@@ -71,7 +71,7 @@ class ImportDirectory(CommandArguments):
 def run(args: ImportDirectory) -> int:
     """Import; a run that was cut off goes on where it was."""
     from rookery.logdir.directory import LogDirectory
-    from rookery.net.loop import run as run_loop
+    from rookery.net.loop import run_loop
 
     settings = args.load_settings()
     directory = LogDirectory.open([Path(name) for name in args.directory])

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from rookery.cli.output.figures import LiveMeter
     from rookery.client.client import Client
     from rookery.client.produce.producer import Producer
-    from rookery.records.record import Record
+    from rookery.records.recordcodec import Record
 
 # What an interrupt leaves for records that are on their way.
 _LAST_CHANCE_MS: Final = 5_000

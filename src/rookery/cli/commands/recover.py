@@ -33,7 +33,7 @@ class RecoverLog(CommandArguments):
 def run(args: RecoverLog) -> int:
     """Recover, or print what that would do; return 1 if not every record is back."""
     from rookery.cli.output.recovery import as_json, as_text
-    from rookery.net.loop import run as run_loop
+    from rookery.net.loop import run_loop
 
     if not args.yes and not args.dry_run:
         raise ConfigError(

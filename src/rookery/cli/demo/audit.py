@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from rookery.records.record import Record
+from rookery.records.recordcodec import Record
 
 _NUMBER: Final = 9
 """Digits in front of each value: the record's number in its partition."""

@@ -27,8 +27,8 @@ from rookery.client.produce.partition import partition_of
 from rookery.client.produce.producer import Producer
 from rookery.client.settings import ClientSettings, ProducerSettings
 from rookery.errors import Error
-from rookery.net.loop import run
-from rookery.records.record import Record
+from rookery.net.loop import run_loop
+from rookery.records.recordcodec import Record
 
 TOPIC: Final = "demo"
 PARTITIONS: Final = 4
@@ -58,7 +58,7 @@ def run_records_demo(records: int, durability: str, *, as_json: bool) -> int:
     with tempfile.TemporaryDirectory(prefix="rookery-demo-") as folder:
         broker = ChildBroker(Path(folder), durability)
         try:
-            summary = run(_ended_by_signals(lambda: _Demo(broker, records, console).run()))
+            summary = run_loop(_ended_by_signals(lambda: _Demo(broker, records, console).run()))
         finally:
             # In whatever way it ends: neither the process nor the folder stays.
             broker.kill()

@@ -31,8 +31,8 @@ from rookery.cli.output.tables import open_console
 from rookery.client.client import Client
 from rookery.client.settings import ProducerSettings
 from rookery.errors import Unavailable
-from rookery.net.loop import run
-from rookery.records.record import Record
+from rookery.net.loop import run_loop
+from rookery.records.recordcodec import Record
 
 PARTITIONS: Final = 4
 _BIRDS: Final = ("jackdaw", "rook", "raven", "magpie", "jay", "chough", "crow", "nutcracker")
@@ -101,7 +101,7 @@ def run_tables_demo(records: int, durability: str, report_file: str, *, as_json:
     report = Path(report_file).absolute()
     with tempfile.TemporaryDirectory(prefix="rookery-tables-") as name:
         folder = Path(name)
-        broken = run(_fill(folder, records, durability, console))
+        broken = run_loop(_fill(folder, records, durability, console))
         declared = folder / "sightings.toml"
         declared.write_text(
             _DECLARED.format(
@@ -166,7 +166,7 @@ def _run_and_kill(declared: Path, console: Console) -> None:
             if process.poll() is not None or looks * _LOOK_SECONDS > _PATIENCE_SECONDS:
                 said = (declared.parent / "run.log").read_text("utf-8", "replace")
                 raise Unavailable(f"the pipeline did not get to batch {_KILL_AFTER}:\n{said}")
-            run(asyncio.sleep(_LOOK_SECONDS))
+            run_loop(asyncio.sleep(_LOOK_SECONDS))
         console.print(
             f"[bold red]kill -9[/bold red] of the pipeline after {_lines(figures)} batches …",
             highlight=False,

@@ -90,7 +90,7 @@ def run_configured(
     from rookery.config.load import config_files, load
     from rookery.config.sections import sections
     from rookery.config.show import config_as_json, print_config
-    from rookery.net.loop import run as run_loop
+    from rookery.net.loop import run_loop
     from rookery.service import logs
 
     files = config_files(args.config)

@@ -16,7 +16,7 @@ from typing import Final, TypeAlias
 
 from rookery.errors import ConfigError
 from rookery.model.partition import TopicPartition
-from rookery.records.record import Record
+from rookery.records.recordcodec import Record
 
 Write: TypeAlias = Callable[[TopicPartition, Record], bytes]
 """Turns a record into what is printed."""

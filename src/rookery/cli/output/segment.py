@@ -20,8 +20,8 @@ from rookery.formats.keys import (
 from rookery.formats.times import Times
 from rookery.model.partition import TopicPartition
 from rookery.model.uuid import uuid_text
-from rookery.records import record as records
-from rookery.records.batch import TimestampType
+from rookery.records import recordcodec
+from rookery.records.batches import TimestampType
 
 ENDINGS: Final = (SEGMENT_ENDING, INDEX_ENDING, TIMES_ENDING)
 
@@ -104,7 +104,7 @@ def _record_rows(files: Files, batch: ExaminedBatch) -> list[dict[str, Any]] | N
     if data is None or not batch.is_sound:
         return None
     try:
-        found = list(records.read(data, batch.header))
+        found = list(recordcodec.read(data, batch.header))
     except Error:
         return None
     rows = [json.loads(lines.to_json(TopicPartition("", 0), record)) for record in found]

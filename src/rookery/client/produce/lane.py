@@ -6,8 +6,7 @@ import asyncio
 import logging
 from typing import Final
 
-from rookery.client.connect.connections import Lane as ConnectionLane
-from rookery.client.connect.connections import Link
+from rookery.client.connect.connections import Lane, Link
 from rookery.client.connect.retry import may_retry
 from rookery.client.connect.router import Router
 from rookery.client.produce.outcomes import Outcomes
@@ -107,7 +106,7 @@ class BrokerLane:
         if self._requests:
             return None
         address = self._router.metadata.node(self._node_id).address
-        self._link = await self._router.connections.get(address, ConnectionLane.PRODUCE)
+        self._link = await self._router.connections.get(address, Lane.PRODUCE)
         return self._link
 
     def _on_no_link(self, error: Error) -> None:

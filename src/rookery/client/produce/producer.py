@@ -24,8 +24,8 @@ from rookery.client.settings import ACKS_NONE, ProducerSettings
 from rookery.clock import Clock, Random
 from rookery.errors import ApiError, Error, ErrorCode, Unavailable
 from rookery.model.partition import TopicPartition
-from rookery.records.batch import HEADER_SIZE
-from rookery.records.record import Record
+from rookery.records.batches import HEADER_SIZE
+from rookery.records.recordcodec import Record
 
 
 class Producer:

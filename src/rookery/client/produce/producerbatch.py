@@ -23,8 +23,8 @@ from typing import Final, NamedTuple
 from rookery.client.settings import ProducerSettings
 from rookery.errors import ApiError, Error, ErrorCode
 from rookery.model.partition import TopicPartition
-from rookery.records import batch as batches
-from rookery.records.record import BatchSettings, Record, build
+from rookery.records import batches
+from rookery.records.recordcodec import BatchSettings, Record, build
 
 # The maximum size of a record's lengths, deltas and attributes, in addition to its own bytes.
 _RECORD_OVERHEAD: Final = 32

@@ -24,7 +24,7 @@ from rookery.client.connect.router import TRANSACTION
 from rookery.errors import ApiError, ConfigError, ErrorCode
 from rookery.model.offset import CommittedOffset
 from rookery.model.partition import TopicPartition
-from rookery.records.batch import HEADER_SIZE, parse, stamp_into
+from rookery.records.batches import HEADER_SIZE, parse, stamp_into
 from rookery.records.columns import encode
 from rookery.records.compression import NONE, Codec
 from rookery.records.writing import WriteSettings

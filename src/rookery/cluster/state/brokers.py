@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from rookery.cluster.events.brokers import BrokerRegistered, ProcessRegistered
+from rookery.cluster.events.brokerevents import BrokerRegistered, ProcessRegistered
 
 
 class LiveBroker(NamedTuple):

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Final, Protocol
 
 from rookery.cluster.entry import Entry
-from rookery.cluster.events import groups as events
+from rookery.cluster.events import groupevents
 from rookery.cluster.state.brokers import Brokers
 from rookery.cluster.state.groups import Group, Groups, coordinator_of, pack
 from rookery.cluster.state.outcome import OK, EntryOutcome, Outcome
@@ -28,7 +28,7 @@ class GroupContext(Protocol):
 
 
 def _claimed(
-    known: GroupContext, entry: Entry, event: events.GroupClaimed, done: EntryOutcome
+    known: GroupContext, entry: Entry, event: groupevents.GroupClaimed, done: EntryOutcome
 ) -> Outcome:
     broker = known.brokers.of(entry.incarnation)
     chosen = coordinator_of(event.group_id, known.brokers.nodes)
@@ -39,7 +39,7 @@ def _claimed(
 
 
 def _persisted(
-    known: GroupContext, entry: Entry, event: events.GroupPersisted, _done: EntryOutcome
+    known: GroupContext, entry: Entry, event: groupevents.GroupPersisted, _done: EntryOutcome
 ) -> Outcome:
     group = known.groups.led(event.group_id, entry.incarnation, event.epoch)
     if group is None or group.version != event.version:
@@ -55,7 +55,7 @@ def _persisted(
 
 
 def _changed(
-    known: GroupContext, entry: Entry, event: events.GroupChanged, _done: EntryOutcome
+    known: GroupContext, entry: Entry, event: groupevents.GroupChanged, _done: EntryOutcome
 ) -> Outcome:
     group = known.groups.led(event.group_id, entry.incarnation, event.epoch)
     if group is None or group.version != event.version or not group.kind:
@@ -67,7 +67,7 @@ def _changed(
 
 
 def _committed(
-    known: GroupContext, entry: Entry, event: events.OffsetsCommitted, _done: EntryOutcome
+    known: GroupContext, entry: Entry, event: groupevents.OffsetsCommitted, _done: EntryOutcome
 ) -> Outcome:
     group = known.groups.led(event.group_id, entry.incarnation, event.epoch)
     if group is None:
@@ -77,7 +77,7 @@ def _committed(
 
 
 def _commit(
-    known: GroupContext, group: Group, one: events.OffsetCommitted, stamp_ms: int
+    known: GroupContext, group: Group, one: groupevents.OffsetCommitted, stamp_ms: int
 ) -> ErrorCode:
     # A topic that was deleted, or deleted and recreated, in the meantime has another id.
     if known.topics.partition(one.topic_id, one.partition) is None:
@@ -87,7 +87,7 @@ def _commit(
 
 
 def _offsets_deleted(
-    known: GroupContext, entry: Entry, event: events.OffsetsDeleted, _done: EntryOutcome
+    known: GroupContext, entry: Entry, event: groupevents.OffsetsDeleted, _done: EntryOutcome
 ) -> Outcome:
     group = known.groups.led(event.group_id, entry.incarnation, event.epoch)
     if group is None:
@@ -98,7 +98,7 @@ def _offsets_deleted(
 
 
 def _offsets_expired(
-    known: GroupContext, entry: Entry, event: events.OffsetsExpired, _done: EntryOutcome
+    known: GroupContext, entry: Entry, event: groupevents.OffsetsExpired, _done: EntryOutcome
 ) -> Outcome:
     group = known.groups.led(event.group_id, entry.incarnation, event.epoch)
     if group is None:
@@ -112,13 +112,13 @@ def _offsets_expired(
 
 
 def _deleted(
-    known: GroupContext, entry: Entry, event: events.GroupDeleted, done: EntryOutcome
+    known: GroupContext, entry: Entry, event: groupevents.GroupDeleted, done: EntryOutcome
 ) -> Outcome:
     return _remove(known, entry, event, done, keep_offsets=False)
 
 
 def _expired(
-    known: GroupContext, entry: Entry, event: events.GroupExpired, done: EntryOutcome
+    known: GroupContext, entry: Entry, event: groupevents.GroupExpired, done: EntryOutcome
 ) -> Outcome:
     return _remove(known, entry, event, done, keep_offsets=True)
 
@@ -126,7 +126,7 @@ def _expired(
 def _remove(
     known: GroupContext,
     entry: Entry,
-    event: events.GroupDeleted | events.GroupExpired,
+    event: groupevents.GroupDeleted | groupevents.GroupExpired,
     done: EntryOutcome,
     *,
     keep_offsets: bool,
@@ -142,7 +142,7 @@ def _remove(
 
 
 def _published(
-    known: GroupContext, entry: Entry, event: events.OffsetsPublished, _done: EntryOutcome
+    known: GroupContext, entry: Entry, event: groupevents.OffsetsPublished, _done: EntryOutcome
 ) -> Outcome:
     group = known.groups.by_id.get(event.group_id)
     if group is not None and group.kind:
@@ -154,13 +154,13 @@ def _published(
 
 
 HANDLERS: Final[dict[type[Message], Callable[..., Outcome]]] = {
-    events.GroupClaimed: _claimed,
-    events.GroupPersisted: _persisted,
-    events.GroupChanged: _changed,
-    events.OffsetsCommitted: _committed,
-    events.OffsetsDeleted: _offsets_deleted,
-    events.OffsetsExpired: _offsets_expired,
-    events.GroupDeleted: _deleted,
-    events.GroupExpired: _expired,
-    events.OffsetsPublished: _published,
+    groupevents.GroupClaimed: _claimed,
+    groupevents.GroupPersisted: _persisted,
+    groupevents.GroupChanged: _changed,
+    groupevents.OffsetsCommitted: _committed,
+    groupevents.OffsetsDeleted: _offsets_deleted,
+    groupevents.OffsetsExpired: _offsets_expired,
+    groupevents.GroupDeleted: _deleted,
+    groupevents.GroupExpired: _expired,
+    groupevents.OffsetsPublished: _published,
 }

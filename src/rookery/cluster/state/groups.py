@@ -15,7 +15,7 @@ from hashlib import blake2b
 from struct import Struct
 from typing import Final, NamedTuple
 
-from rookery.cluster.events.groups import OffsetCommitted
+from rookery.cluster.events.groupevents import OffsetCommitted
 from rookery.cluster.state.topics import leader_of
 
 GROUP_CHANGES_LEVEL: Final = 2

@@ -12,7 +12,7 @@ from itertools import pairwise
 from typing import Final, Protocol
 
 from rookery.cluster.entry import Entry
-from rookery.cluster.events import imports as events
+from rookery.cluster.events import importevents
 from rookery.cluster.state import producers
 from rookery.cluster.state.objects import Objects
 from rookery.cluster.state.outcome import OK, EntryOutcome, Outcome
@@ -38,7 +38,7 @@ class ImportContext(Protocol):
 
 
 def _segments_imported(
-    known: ImportContext, _entry: Entry, event: events.SegmentsImported, done: EntryOutcome
+    known: ImportContext, _entry: Entry, event: importevents.SegmentsImported, done: EntryOutcome
 ) -> Outcome:
     partition = known.topics.partition(event.topic_id, event.partition)
     if partition is None:
@@ -57,7 +57,7 @@ def _segments_imported(
     return OK
 
 
-def _are_sound(known: ImportContext, event: events.SegmentsImported) -> bool:
+def _are_sound(known: ImportContext, event: importevents.SegmentsImported) -> bool:
     """Whether the segments were staged for this place, are unused, and are contiguous."""
     topic = known.topics.by_id[event.topic_id]
     base = event.base_offset
@@ -77,7 +77,7 @@ def _are_sound(known: ImportContext, event: events.SegmentsImported) -> bool:
     return base >= 0
 
 
-def _append(partition: Partition, segment: events.ImportedSegment) -> None:
+def _append(partition: Partition, segment: importevents.ImportedSegment) -> None:
     values = (partition.next_offset, segment.object_id, 0, segment.size, segment.max_timestamp)
     for column, value in zip(partition.columns, (*values, _KIND), strict=True):
         column.append(value)
@@ -86,7 +86,7 @@ def _append(partition: Partition, segment: events.ImportedSegment) -> None:
 
 
 def _producers_imported(
-    known: ImportContext, _entry: Entry, event: events.ProducersImported, _done: EntryOutcome
+    known: ImportContext, _entry: Entry, event: importevents.ProducersImported, _done: EntryOutcome
 ) -> Outcome:
     partition = known.topics.partition(event.topic_id, event.partition)
     if partition is None:
@@ -105,7 +105,7 @@ def _producers_imported(
     return OK
 
 
-def _is_producer(one: events.ImportedProducer) -> bool:
+def _is_producer(one: importevents.ImportedProducer) -> bool:
     return (
         0 <= one.producer_id < PRODUCER_IDS
         and one.epoch >= 0
@@ -114,7 +114,7 @@ def _is_producer(one: events.ImportedProducer) -> bool:
     )
 
 
-def _window(one: events.ImportedProducer) -> bytes:
+def _window(one: importevents.ImportedProducer) -> bytes:
     """Pack the state that a partition keeps of a producer."""
     if not one.batches:
         return producers.close(None, one.epoch, one.time_ms)
@@ -131,7 +131,7 @@ def _window(one: events.ImportedProducer) -> bytes:
     return window or b""
 
 
-def _add_aborted(partition: Partition, aborted: list[events.ImportedAbort]) -> None:
+def _add_aborted(partition: Partition, aborted: list[importevents.ImportedAbort]) -> None:
     """Add transactions that are not known yet, in the order of their markers."""
     last = partition.aborted[-2] if partition.aborted else -1
     rows = array("q", partition.aborted)
@@ -143,7 +143,7 @@ def _add_aborted(partition: Partition, aborted: list[events.ImportedAbort]) -> N
 
 
 def _partition_imported(
-    known: ImportContext, _entry: Entry, event: events.PartitionImported, done: EntryOutcome
+    known: ImportContext, _entry: Entry, event: importevents.PartitionImported, done: EntryOutcome
 ) -> Outcome:
     partition = known.topics.partition(event.topic_id, event.partition)
     if partition is None:
@@ -165,14 +165,14 @@ def _partition_imported(
     return OK
 
 
-def _rise(epochs: list[events.ImportedEpoch]) -> bool:
+def _rise(epochs: list[importevents.ImportedEpoch]) -> bool:
     return all(one.epoch >= 0 and one.start_offset >= 0 for one in epochs) and all(
         one.epoch < two.epoch and one.start_offset <= two.start_offset
         for one, two in pairwise(epochs)
     )
 
 
-def _take_epochs(partition: Partition, epochs: list[events.ImportedEpoch]) -> None:
+def _take_epochs(partition: Partition, epochs: list[importevents.ImportedEpoch]) -> None:
     """Adopt the epochs in the imported batches; the current leader gets a later epoch."""
     taken = [(one.epoch, one.start_offset) for one in epochs]
     if partition.epochs[: len(taken)] == taken:
@@ -185,7 +185,10 @@ def _take_epochs(partition: Partition, epochs: list[events.ImportedEpoch]) -> No
 
 
 def _transactional_id_imported(
-    known: ImportContext, entry: Entry, event: events.TransactionalIdImported, done: EntryOutcome
+    known: ImportContext,
+    entry: Entry,
+    event: importevents.TransactionalIdImported,
+    done: EntryOutcome,
 ) -> Outcome:
     transactions = known.transactions
     if event.transactional_id in transactions.by_id:
@@ -202,8 +205,8 @@ def _transactional_id_imported(
 
 
 HANDLERS: Final[dict[type[Message], Callable[..., Outcome]]] = {
-    events.SegmentsImported: _segments_imported,
-    events.ProducersImported: _producers_imported,
-    events.PartitionImported: _partition_imported,
-    events.TransactionalIdImported: _transactional_id_imported,
+    importevents.SegmentsImported: _segments_imported,
+    importevents.ProducersImported: _producers_imported,
+    importevents.PartitionImported: _partition_imported,
+    importevents.TransactionalIdImported: _transactional_id_imported,
 }

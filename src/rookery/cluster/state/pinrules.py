@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import Final, Protocol
 
 from rookery.cluster.entry import Entry
-from rookery.cluster.events import pins as events
+from rookery.cluster.events import pinevents
 from rookery.cluster.state.outcome import OK, EntryOutcome, Outcome
 from rookery.cluster.state.topics import Pin, Topics
 from rookery.errors import ErrorCode
@@ -33,7 +33,7 @@ class PinContext(Protocol):
 
 
 def _pinned(
-    known: PinContext, entry: Entry, event: events.TopicPinned, _done: EntryOutcome
+    known: PinContext, entry: Entry, event: pinevents.TopicPinned, _done: EntryOutcome
 ) -> Outcome:
     topic = known.topics.by_id.get(event.topic_id)
     if topic is None:
@@ -47,7 +47,7 @@ def _pinned(
 
 
 def _unpinned(
-    known: PinContext, _entry: Entry, event: events.TopicUnpinned, _done: EntryOutcome
+    known: PinContext, _entry: Entry, event: pinevents.TopicUnpinned, _done: EntryOutcome
 ) -> Outcome:
     topic = known.topics.by_id.get(event.topic_id)
     if topic is None:
@@ -57,6 +57,6 @@ def _unpinned(
 
 
 HANDLERS: Final[dict[type[Message], Callable[..., Outcome]]] = {
-    events.TopicPinned: _pinned,
-    events.TopicUnpinned: _unpinned,
+    pinevents.TopicPinned: _pinned,
+    pinevents.TopicUnpinned: _unpinned,
 }

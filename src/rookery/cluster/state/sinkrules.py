@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from typing import Final, NamedTuple, Protocol
 
 from rookery.cluster.entry import MAX_EVENTS, Entry
-from rookery.cluster.events import sinks as events
+from rookery.cluster.events import sinkevents
 from rookery.cluster.state.objects import Objects
 from rookery.cluster.state.outcome import OK, EntryOutcome, Outcome
 from rookery.cluster.state.partition import BatchPosition, Partition
@@ -64,7 +64,7 @@ class SinkContext(Protocol):
 
 
 def _part_staged(
-    known: SinkContext, entry: Entry, event: events.SinkPartStaged, done: EntryOutcome
+    known: SinkContext, entry: Entry, event: sinkevents.SinkPartStaged, done: EntryOutcome
 ) -> Outcome:
     sinks, objects = known.sinks, known.objects
     _let_go(known, sinks.overdue(entry.stamp_ms), done.number)
@@ -83,7 +83,7 @@ def _part_staged(
 
 
 def _stage(
-    known: SinkContext, event: events.SinkPartStaged, batch: SinkBatch, until_ms: int
+    known: SinkContext, event: sinkevents.SinkPartStaged, batch: SinkBatch, until_ms: int
 ) -> Outcome:
     """Add the next part to its object, or the first part to a new object."""
     sinks = known.sinks
@@ -101,7 +101,7 @@ def _stage(
     return OK
 
 
-def _is_sound(event: events.SinkPartStaged) -> bool:
+def _is_sound(event: sinkevents.SinkPartStaged) -> bool:
     """Whether a part is within its limits and can become rows."""
     return (
         len(event.sink_id) <= MAX_ID
@@ -116,7 +116,7 @@ def _is_sound(event: events.SinkPartStaged) -> bool:
 
 
 def _committed(
-    known: SinkContext, entry: Entry, event: events.SinkCommitted, done: EntryOutcome
+    known: SinkContext, entry: Entry, event: sinkevents.SinkCommitted, done: EntryOutcome
 ) -> Outcome:
     batch = SinkBatch(event.sink_id, event.query_id, event.batch_id)
     last = known.sinks.by_id.get(event.sink_id)
@@ -141,7 +141,7 @@ def _is_repeated(last: SinkState | None, batch: SinkBatch) -> bool:
 
 
 def _refusal(
-    known: SinkContext, event: events.SinkCommitted, last: SinkState | None
+    known: SinkContext, event: sinkevents.SinkCommitted, last: SinkState | None
 ) -> Outcome | None:
     """Return why a batch cannot be the sink's next."""
     size = len(event.source_offsets.encode())
@@ -160,7 +160,9 @@ def _refusal(
     return None
 
 
-def _unready(known: SinkContext, event: events.SinkCommitted, batch: SinkBatch) -> Outcome | None:
+def _unready(
+    known: SinkContext, event: sinkevents.SinkCommitted, batch: SinkBatch
+) -> Outcome | None:
     """Return an error if an object is not fully staged for this batch or a topic was deleted."""
     if len(set(event.object_ids)) != len(event.object_ids):
         return Outcome(ErrorCode.INVALID_REQUEST)
@@ -217,13 +219,13 @@ def _begin(known: SinkContext, topic_id: bytes, index: int, stamp_ms: int) -> _G
 
 
 def _aborted(
-    known: SinkContext, _entry: Entry, event: events.SinkAborted, done: EntryOutcome
+    known: SinkContext, _entry: Entry, event: sinkevents.SinkAborted, done: EntryOutcome
 ) -> Outcome:
     return Outcome(ErrorCode.NONE, _let_go(known, event.object_ids, done.number))
 
 
 def _forgotten(
-    known: SinkContext, _entry: Entry, event: events.SinkForgotten, _done: EntryOutcome
+    known: SinkContext, _entry: Entry, event: sinkevents.SinkForgotten, _done: EntryOutcome
 ) -> Outcome:
     if known.sinks.by_id.pop(event.sink_id, None) is None:
         return Outcome(ErrorCode.RESOURCE_NOT_FOUND)
@@ -241,8 +243,8 @@ def _let_go(known: SinkContext, object_ids: Iterable[int], number: int) -> list[
 
 
 HANDLERS: Final[dict[type[Message], Callable[..., Outcome]]] = {
-    events.SinkPartStaged: _part_staged,
-    events.SinkCommitted: _committed,
-    events.SinkAborted: _aborted,
-    events.SinkForgotten: _forgotten,
+    sinkevents.SinkPartStaged: _part_staged,
+    sinkevents.SinkCommitted: _committed,
+    sinkevents.SinkAborted: _aborted,
+    sinkevents.SinkForgotten: _forgotten,
 }

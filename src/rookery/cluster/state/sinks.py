@@ -10,7 +10,7 @@ from itertools import takewhile
 from struct import Struct
 from typing import Final, NamedTuple
 
-from rookery.cluster.events.sinks import SinkPartStaged
+from rookery.cluster.events.sinkevents import SinkPartStaged
 
 RUN: Final = Struct("<16siqiiq")
 """A staged run: topic id, partition, position, size, records, highest timestamp."""

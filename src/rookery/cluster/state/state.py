@@ -14,9 +14,7 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from rookery.cluster.entry import Entry
-from rookery.cluster.events import brokers as broker_events
-from rookery.cluster.events import log as log_events
-from rookery.cluster.events import topics as topic_events
+from rookery.cluster.events import brokerevents, logevents, topicevents
 from rookery.cluster.state import (
     aborted,
     grouprules,
@@ -40,7 +38,7 @@ from rookery.cluster.state.topics import Topic, Topics
 from rookery.cluster.state.txnends import Moment
 from rookery.cluster.state.txns import Transactions
 from rookery.errors import Corrupt, ErrorCode
-from rookery.records.batch import TRANSACTIONAL
+from rookery.records.batches import TRANSACTIONAL
 from rookery.wire.message import Message
 
 FEATURE_LEVEL: Final = 2
@@ -130,7 +128,7 @@ class State:
     # The cluster and its brokers.
 
     def _cluster_created(
-        self, _entry: Entry, event: broker_events.ClusterCreated, _done: EntryOutcome
+        self, _entry: Entry, event: brokerevents.ClusterCreated, _done: EntryOutcome
     ) -> Outcome:
         if not self.cluster_id:
             self.cluster_id = event.cluster_id
@@ -138,7 +136,7 @@ class State:
         return Outcome(ErrorCode.NONE, self.cluster_id)
 
     def _level_raised(
-        self, _entry: Entry, event: broker_events.FeatureLevelRaised, _done: EntryOutcome
+        self, _entry: Entry, event: brokerevents.FeatureLevelRaised, _done: EntryOutcome
     ) -> Outcome:
         self._raise_level(event.feature_level)
         return OK
@@ -152,7 +150,7 @@ class State:
         self.feature_level = max(self.feature_level, level)
 
     def _registered(
-        self, entry: Entry, event: broker_events.BrokerRegistered, done: EntryOutcome
+        self, entry: Entry, event: brokerevents.BrokerRegistered, done: EntryOutcome
     ) -> Outcome:
         if self._has_registered(done):
             return Outcome(ErrorCode.DUPLICATE_BROKER_REGISTRATION)
@@ -161,7 +159,7 @@ class State:
         return Outcome(ErrorCode.NONE, broker.node_id)
 
     def _process_registered(
-        self, entry: Entry, event: broker_events.ProcessRegistered, done: EntryOutcome
+        self, entry: Entry, event: brokerevents.ProcessRegistered, done: EntryOutcome
     ) -> Outcome:
         if self._has_registered(done):
             return Outcome(ErrorCode.DUPLICATE_BROKER_REGISTRATION)
@@ -181,7 +179,7 @@ class State:
         return OK
 
     def _expired(
-        self, _entry: Entry, event: broker_events.BrokerExpired, _done: EntryOutcome
+        self, _entry: Entry, event: brokerevents.BrokerExpired, _done: EntryOutcome
     ) -> Outcome:
         if self.brokers.sequences.get(event.incarnation) != event.last_sequence:
             return Outcome(ErrorCode.BROKER_ID_NOT_REGISTERED)
@@ -192,7 +190,7 @@ class State:
     # Topics and settings.
 
     def _topic_created(
-        self, _entry: Entry, event: topic_events.TopicCreated, _done: EntryOutcome
+        self, _entry: Entry, event: topicevents.TopicCreated, _done: EntryOutcome
     ) -> Outcome:
         if event.name in self.topics.by_name or event.topic_id in self.topics.by_id:
             return Outcome(ErrorCode.TOPIC_ALREADY_EXISTS)
@@ -206,7 +204,7 @@ class State:
         return OK
 
     def _topic_deleted(
-        self, _entry: Entry, event: topic_events.TopicDeleted, done: EntryOutcome
+        self, _entry: Entry, event: topicevents.TopicDeleted, done: EntryOutcome
     ) -> Outcome:
         topic = self.topics.by_id.get(event.topic_id)
         if topic is None:
@@ -222,7 +220,7 @@ class State:
         return OK
 
     def _partitions_added(
-        self, _entry: Entry, event: topic_events.PartitionsAdded, _done: EntryOutcome
+        self, _entry: Entry, event: topicevents.PartitionsAdded, _done: EntryOutcome
     ) -> Outcome:
         topic = self.topics.by_id.get(event.topic_id)
         if topic is None:
@@ -233,7 +231,7 @@ class State:
         return OK
 
     def _configs_changed(
-        self, _entry: Entry, event: broker_events.ConfigsChanged, _done: EntryOutcome
+        self, _entry: Entry, event: brokerevents.ConfigsChanged, _done: EntryOutcome
     ) -> Outcome:
         if event.resource_type == TOPIC_RESOURCE:
             topic = self.topics.by_name.get(event.resource_name)
@@ -259,7 +257,7 @@ class State:
         return OK
 
     def _is_as_observed(
-        self, configs: Mapping[str, str], event: broker_events.ConfigsChanged
+        self, configs: Mapping[str, str], event: brokerevents.ConfigsChanged
     ) -> bool:
         """Whether the settings are still those that the change is based on."""
         if not event.is_conditional or self.feature_level < CONDITIONAL_CONFIGS:
@@ -267,7 +265,7 @@ class State:
         return configs == {one.name: one.value for one in event.observed}
 
     def _log_start_moved(
-        self, _entry: Entry, event: topic_events.LogStartMoved, done: EntryOutcome
+        self, _entry: Entry, event: topicevents.LogStartMoved, done: EntryOutcome
     ) -> Outcome:
         partition = self.topics.partition(event.topic_id, event.partition)
         if partition is None:
@@ -287,7 +285,7 @@ class State:
     # The log.
 
     def _committed(
-        self, entry: Entry, event: log_events.BatchesCommitted, done: EntryOutcome
+        self, entry: Entry, event: logevents.BatchesCommitted, done: EntryOutcome
     ) -> Outcome:
         object_id = event.object_id or -done.number
         stamp_ms = entry.stamp_ms
@@ -298,7 +296,7 @@ class State:
         )
 
     def _append(
-        self, extent: log_events.Extent, object_id: int, stamp_ms: int, done: EntryOutcome
+        self, extent: logevents.Extent, object_id: int, stamp_ms: int, done: EntryOutcome
     ) -> AppendOutcome:
         topic = self.topics.by_id.get(extent.topic_id)
         if topic is None or not 0 <= extent.partition < len(topic.partitions):
@@ -344,11 +342,11 @@ class State:
         return AppendOutcome(_NONE, base, append_time, False)  # noqa: FBT003 (for every batch: faster)
 
     def _segments_staged(
-        self, _entry: Entry, event: log_events.SegmentsStaged, _done: EntryOutcome
+        self, _entry: Entry, event: logevents.SegmentsStaged, _done: EntryOutcome
     ) -> Outcome:
         return Outcome(_NONE, [self._stage(staged) for staged in event.segments])
 
-    def _stage(self, staged: log_events.StagedSegment) -> bool:
+    def _stage(self, staged: logevents.StagedSegment) -> bool:
         """Name a segment; each plain name is used once, in the order of offsets."""
         topic = self.topics.by_id.get(staged.topic_id)
         partition = self.topics.partition(staged.topic_id, staged.partition)
@@ -365,9 +363,7 @@ class State:
         )
         return is_plain
 
-    def _replaced(
-        self, entry: Entry, event: log_events.RowsReplaced, done: EntryOutcome
-    ) -> Outcome:
+    def _replaced(self, entry: Entry, event: logevents.RowsReplaced, done: EntryOutcome) -> Outcome:
         if event.object_id in self.objects.condemned:
             return Outcome(_NONE, [False] * len(event.ranges))
         return Outcome(
@@ -379,14 +375,14 @@ class State:
             ],
         )
 
-    def _is_held_off(self, one: log_events.ReplacedRange, now_ms: int) -> bool:
+    def _is_held_off(self, one: logevents.ReplacedRange, now_ms: int) -> bool:
         """Whether the range compacts away records that a pin protects."""
         topic = self.topics.by_id.get(one.topic_id)
         held = None if topic is None else topic.held_from(one.partition, now_ms)
         # Records at or above `cleaned_to` are unchanged, even if they are in the range.
         return held is not None and one.cleaned_to > held
 
-    def _replace(self, object_id: int, one: log_events.ReplacedRange, done: EntryOutcome) -> bool:
+    def _replace(self, object_id: int, one: logevents.ReplacedRange, done: EntryOutcome) -> bool:
         """Replace rows, if the old ones are exactly those that the rewriter read."""
         partition = self.topics.partition(one.topic_id, one.partition)
         span = partition.span(one.base_offset, one.end_offset) if partition is not None else None
@@ -414,11 +410,11 @@ class State:
         return True
 
     def _objects_condemned(
-        self, _entry: Entry, event: log_events.ObjectsCondemned, done: EntryOutcome
+        self, _entry: Entry, event: logevents.ObjectsCondemned, done: EntryOutcome
     ) -> Outcome:
         return Outcome(_NONE, self.objects.condemn(event.object_ids, done.number))
 
-    def _rows_lost(self, _entry: Entry, event: log_events.RowsLost, _done: EntryOutcome) -> Outcome:
+    def _rows_lost(self, _entry: Entry, event: logevents.RowsLost, _done: EntryOutcome) -> Outcome:
         partition = self.topics.partition(event.topic_id, event.partition)
         if partition is None:
             return Outcome(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
@@ -426,21 +422,21 @@ class State:
         return OK
 
     def _objects_dropped(
-        self, _entry: Entry, event: log_events.ObjectsDropped, done: EntryOutcome
+        self, _entry: Entry, event: logevents.ObjectsDropped, done: EntryOutcome
     ) -> Outcome:
         kept = self.objects.drop(event.object_ids)
         done.dropped.extend(one for one in event.object_ids if one not in kept)
         return Outcome(ErrorCode.NONE, kept)
 
     def _ids_allotted(
-        self, _entry: Entry, event: log_events.ProducerIdsAllotted, _done: EntryOutcome
+        self, _entry: Entry, event: logevents.ProducerIdsAllotted, _done: EntryOutcome
     ) -> Outcome:
         first = self.next_producer_id
         self.next_producer_id += event.count
         return Outcome(ErrorCode.NONE, first)
 
     def _producers_expired(
-        self, _entry: Entry, event: log_events.ProducersExpired, _done: EntryOutcome
+        self, _entry: Entry, event: logevents.ProducersExpired, _done: EntryOutcome
     ) -> Outcome:
         partition = self.topics.partition(event.topic_id, event.partition)
         if partition is not None:
@@ -449,7 +445,7 @@ class State:
                     del partition.producers[idle.producer_id]
         return OK
 
-    def _is_idle(self, partition: Partition, idle: log_events.IdleProducer) -> bool:
+    def _is_idle(self, partition: Partition, idle: logevents.IdleProducer) -> bool:
         """Whether a producer has been inactive since it was found idle."""
         window = partition.producers.get(idle.producer_id)
         if window is None:
@@ -463,26 +459,26 @@ class State:
         return not has_written and idle.producer_id not in partition.ongoing
 
     _handlers: Final[dict[type[Message], Callable[..., Outcome]]] = {
-        broker_events.ClusterCreated: _cluster_created,
-        broker_events.FeatureLevelRaised: _level_raised,
-        broker_events.BrokerRegistered: _registered,
-        broker_events.ProcessRegistered: _process_registered,
-        broker_events.BrokerBeat: _beat,
-        broker_events.BrokerLeft: _left,
-        broker_events.BrokerExpired: _expired,
-        broker_events.ConfigsChanged: _configs_changed,
-        topic_events.TopicCreated: _topic_created,
-        topic_events.TopicDeleted: _topic_deleted,
-        topic_events.PartitionsAdded: _partitions_added,
-        topic_events.LogStartMoved: _log_start_moved,
-        log_events.BatchesCommitted: _committed,
-        log_events.RowsLost: _rows_lost,
-        log_events.SegmentsStaged: _segments_staged,
-        log_events.RowsReplaced: _replaced,
-        log_events.ObjectsCondemned: _objects_condemned,
-        log_events.ObjectsDropped: _objects_dropped,
-        log_events.ProducerIdsAllotted: _ids_allotted,
-        log_events.ProducersExpired: _producers_expired,
+        brokerevents.ClusterCreated: _cluster_created,
+        brokerevents.FeatureLevelRaised: _level_raised,
+        brokerevents.BrokerRegistered: _registered,
+        brokerevents.ProcessRegistered: _process_registered,
+        brokerevents.BrokerBeat: _beat,
+        brokerevents.BrokerLeft: _left,
+        brokerevents.BrokerExpired: _expired,
+        brokerevents.ConfigsChanged: _configs_changed,
+        topicevents.TopicCreated: _topic_created,
+        topicevents.TopicDeleted: _topic_deleted,
+        topicevents.PartitionsAdded: _partitions_added,
+        topicevents.LogStartMoved: _log_start_moved,
+        logevents.BatchesCommitted: _committed,
+        logevents.RowsLost: _rows_lost,
+        logevents.SegmentsStaged: _segments_staged,
+        logevents.RowsReplaced: _replaced,
+        logevents.ObjectsCondemned: _objects_condemned,
+        logevents.ObjectsDropped: _objects_dropped,
+        logevents.ProducerIdsAllotted: _ids_allotted,
+        logevents.ProducersExpired: _producers_expired,
         **grouprules.HANDLERS,
         **importrules.HANDLERS,
         **pinrules.HANDLERS,
@@ -492,9 +488,9 @@ class State:
 
 
 _WITHOUT_WRITER: Final = (
-    broker_events.ClusterCreated,
-    broker_events.BrokerRegistered,
-    broker_events.ProcessRegistered,
+    brokerevents.ClusterCreated,
+    brokerevents.BrokerRegistered,
+    brokerevents.ProcessRegistered,
 )
 
 

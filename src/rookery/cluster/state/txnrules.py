@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import Final
 
 from rookery.cluster.entry import Entry
-from rookery.cluster.events import txns as events
-from rookery.cluster.events.log import Extent
+from rookery.cluster.events import txnevents
+from rookery.cluster.events.logevents import Extent
 from rookery.cluster.state import producers
 from rookery.cluster.state.groups import pack
 from rookery.cluster.state.outcome import OK, EndedTransaction, EntryOutcome, Outcome
@@ -30,7 +30,7 @@ from rookery.cluster.state.txns import (
     TransactionState,
 )
 from rookery.errors import ErrorCode
-from rookery.records.batch import TRANSACTIONAL
+from rookery.records.batches import TRANSACTIONAL
 from rookery.wire.message import Message
 
 _NONE: Final = ErrorCode.NONE
@@ -82,7 +82,7 @@ def join(
 def _initialised(
     known: TransactionContext,
     entry: Entry,
-    event: events.TransactionInitialised,
+    event: txnevents.TransactionInitialised,
     done: EntryOutcome,
 ) -> Outcome:
     transactions = known.transactions
@@ -111,7 +111,7 @@ def _initialised(
 def _partitions_added(
     known: TransactionContext,
     entry: Entry,
-    event: events.PartitionsAddedToTransaction,
+    event: txnevents.PartitionsAddedToTransaction,
     done: EntryOutcome,
 ) -> Outcome:
     transaction = _of(known, event)
@@ -128,7 +128,7 @@ def _partitions_added(
 def _offsets_added(
     known: TransactionContext,
     entry: Entry,
-    event: events.OffsetsAddedToTransaction,
+    event: txnevents.OffsetsAddedToTransaction,
     done: EntryOutcome,
 ) -> Outcome:
     transaction = _of(known, event)
@@ -142,7 +142,7 @@ def _offsets_added(
 def _offsets_committed(
     known: TransactionContext,
     entry: Entry,
-    event: events.TransactionOffsetsCommitted,
+    event: txnevents.TransactionOffsetsCommitted,
     done: EntryOutcome,
 ) -> Outcome:
     transaction = _of(known, event)
@@ -166,7 +166,7 @@ def _offsets_committed(
 
 
 def _ended(
-    known: TransactionContext, entry: Entry, event: events.TransactionEnded, done: EntryOutcome
+    known: TransactionContext, entry: Entry, event: txnevents.TransactionEnded, done: EntryOutcome
 ) -> Outcome:
     transaction = known.transactions.by_id.get(event.transactional_id)
     if transaction is None:
@@ -187,7 +187,7 @@ def _ended(
 def _end(
     known: TransactionContext,
     transaction: Transaction,
-    event: events.TransactionEnded,
+    event: txnevents.TransactionEnded,
     moment: Moment,
     done: EntryOutcome,
 ) -> Outcome:
@@ -209,7 +209,7 @@ def _end(
 
 
 def _expired(
-    known: TransactionContext, entry: Entry, event: events.TransactionExpired, done: EntryOutcome
+    known: TransactionContext, entry: Entry, event: txnevents.TransactionExpired, done: EntryOutcome
 ) -> Outcome:
     transaction = known.transactions.open.get(event.transactional_id)
     if transaction is None or transaction.started != event.started:
@@ -222,7 +222,7 @@ def _expired(
 def _id_expired(
     known: TransactionContext,
     _entry: Entry,
-    event: events.TransactionalIdExpired,
+    event: txnevents.TransactionalIdExpired,
     _done: EntryOutcome,
 ) -> Outcome:
     transaction = known.transactions.by_id.get(event.transactional_id)
@@ -233,7 +233,7 @@ def _id_expired(
 
 
 def _markers_written(
-    known: TransactionContext, entry: Entry, event: events.MarkersWritten, done: EntryOutcome
+    known: TransactionContext, entry: Entry, event: txnevents.MarkersWritten, done: EntryOutcome
 ) -> Outcome:
     writer = TransactionOwner(event.producer_id, event.producer_epoch)
     moment = _moment(entry, done)
@@ -271,9 +271,9 @@ def _may_mark(known: TransactionContext, place: Place, writer: TransactionOwner)
 
 def _of(
     known: TransactionContext,
-    event: events.PartitionsAddedToTransaction
-    | events.OffsetsAddedToTransaction
-    | events.TransactionOffsetsCommitted,
+    event: txnevents.PartitionsAddedToTransaction
+    | txnevents.OffsetsAddedToTransaction
+    | txnevents.TransactionOffsetsCommitted,
 ) -> Transaction | Outcome:
     """Return the transactional id of an event, if its producer is the current one."""
     transaction = known.transactions.by_id.get(event.transactional_id)
@@ -294,12 +294,12 @@ def _fence(
 
 
 HANDLERS: Final[dict[type[Message], Callable[..., Outcome]]] = {
-    events.TransactionInitialised: _initialised,
-    events.PartitionsAddedToTransaction: _partitions_added,
-    events.OffsetsAddedToTransaction: _offsets_added,
-    events.TransactionOffsetsCommitted: _offsets_committed,
-    events.TransactionEnded: _ended,
-    events.TransactionExpired: _expired,
-    events.TransactionalIdExpired: _id_expired,
-    events.MarkersWritten: _markers_written,
+    txnevents.TransactionInitialised: _initialised,
+    txnevents.PartitionsAddedToTransaction: _partitions_added,
+    txnevents.OffsetsAddedToTransaction: _offsets_added,
+    txnevents.TransactionOffsetsCommitted: _offsets_committed,
+    txnevents.TransactionEnded: _ended,
+    txnevents.TransactionExpired: _expired,
+    txnevents.TransactionalIdExpired: _id_expired,
+    txnevents.MarkersWritten: _markers_written,
 }

@@ -10,7 +10,7 @@ from rookery.consumer.order.block import Chunk
 from rookery.consumer.output.arrow import fresh
 from rookery.consumer.settings import ANY_ROWS
 from rookery.model.partition import TopicPartition
-from rookery.records.batch import CODEC_MASK, BatchHeader
+from rookery.records.batches import CODEC_MASK, BatchHeader
 
 # The assumed growth of compressed batches: decompressed, they stay in memory until their last row
 # is returned.

@@ -23,7 +23,7 @@ from rookery.consumer.settings import MIB, StreamSettings, ms
 from rookery.errors import ApiError, Corrupt, Error, ErrorCode
 from rookery.model.offset import EARLIEST, LATEST
 from rookery.model.partition import TopicPartition
-from rookery.records.batch import FIELDS, HEADER_SIZE, BatchHeader
+from rookery.records.batches import FIELDS, HEADER_SIZE, BatchHeader
 
 log = logging.getLogger(__name__)
 

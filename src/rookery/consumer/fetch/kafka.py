@@ -23,7 +23,7 @@ from rookery.errors import ApiError, Error, ErrorCode, Unavailable
 from rookery.model.node import Node
 from rookery.model.partition import TopicPartition
 from rookery.model.topicname import INTERNAL_TOPICS
-from rookery.records import batch as batches
+from rookery.records import batches
 from rookery.wire.message import Parts, Records
 from rookery.wire.messages.fetch import FETCH, FetchResponse, PartitionData
 

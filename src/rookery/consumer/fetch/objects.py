@@ -24,7 +24,7 @@ from rookery.errors import ApiError, ConfigError, Conflict, Error, ErrorCode, Un
 from rookery.log.read import times
 from rookery.model.offset import EARLIEST, LATEST, CommittedOffset
 from rookery.model.partition import TopicPartition
-from rookery.records import batch as batches
+from rookery.records import batches
 
 _LANE: Final = "objects"
 _AT_ONCE: Final = 16

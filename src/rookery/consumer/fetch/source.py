@@ -10,7 +10,7 @@ from typing import Final, NamedTuple, Protocol
 from rookery.consumer.checkpoint import Checkpoint, PartitionMark
 from rookery.errors import Error
 from rookery.model.partition import TopicPartition
-from rookery.records.batch import BatchHeader
+from rookery.records.batches import BatchHeader
 
 NOTHING: Final = memoryview(b"")
 

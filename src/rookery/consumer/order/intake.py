@@ -5,8 +5,7 @@ from __future__ import annotations
 from rookery.consumer.checkpoint import NO_TIME
 from rookery.consumer.faults import CorruptBatch, RecordTooLarge
 from rookery.consumer.fetch.shelf import ENDLESS, Shelf, Shelves
-from rookery.consumer.order import block as blocks
-from rookery.consumer.order.block import Chunk, RowBlock
+from rookery.consumer.order.block import Chunk, RowBlock, decoded, keep, reading
 from rookery.consumer.order.eventtime import EventTime
 from rookery.consumer.order.merge import Merge
 from rookery.consumer.order.table import ORDER
@@ -26,7 +25,7 @@ class Intake:
         self._settings = settings
         self._event_time = EventTime(settings.event_time, shape)
         needed = shape.needs() | self._event_time.needs()
-        self._reading = blocks.reading(needed, settings.max_batch_bytes)
+        self._reading = reading(needed, settings.max_batch_bytes)
 
     def take(self, shelf: Shelf) -> int | None:
         """Take in a partition's next chunk; return its number of rows, or None if there is none."""
@@ -34,7 +33,7 @@ class Intake:
         if chunk is None:
             return None
         try:
-            found = blocks.decoded(chunk, self._reading, shelf.index)
+            found = decoded(chunk, self._reading, shelf.index)
             many = [self._kept(shelf, block) for block in found]
         except (Corrupt, ApiError) as error:
             self._on_fault(shelf, chunk, error)
@@ -73,7 +72,7 @@ class Intake:
         mask &= times < shelf.end_time_ms
         if self._settings.missing_timestamp == "drop":
             mask &= ~is_missing
-        return block if mask.all() else blocks.keep(block, mask)
+        return block if mask.all() else keep(block, mask)
 
     def _on_fault(self, shelf: Shelf, chunk: Chunk, error: Corrupt | ApiError) -> None:
         """Reset the partition to the start of the chunk, so that the next try reads it again."""

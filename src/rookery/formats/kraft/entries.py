@@ -12,10 +12,10 @@ from typing import Final, NamedTuple
 
 from rookery.errors import Corrupt, ProtocolError
 from rookery.model.control import ControlRecordType
-from rookery.records import record as records
-from rookery.records.batch import BatchHeader
+from rookery.records import recordcodec
+from rookery.records.batches import BatchHeader
 from rookery.records.kernel import Buffer
-from rookery.records.record import BatchSettings, Record
+from rookery.records.recordcodec import BatchSettings, Record
 from rookery.wire import control
 from rookery.wire.buffer import FrameReader
 from rookery.wire.kraft.brokers import BrokerRegistrationChangeRecord, RegisterBrokerRecord
@@ -59,7 +59,7 @@ def read_batch(batch: Buffer, header: BatchHeader) -> Iterator[MetadataEntry | C
     Raises:
         Corrupt: a record cannot be read; the text names its offset.
     """
-    for record in records.read(batch, header._replace(position=0)):
+    for record in recordcodec.read(batch, header._replace(position=0)):
         try:
             yield _control(record, header) if header.is_control else _entry(record, header)
         except (Corrupt, ProtocolError) as error:
@@ -95,7 +95,7 @@ def pack_batch(
         Record(None, write_record(message, version), (), timestamp) for message, version in messages
     )
     settings = BatchSettings(base_offset=base_offset, partition_leader_epoch=epoch)
-    return records.build(rows, settings)
+    return recordcodec.build(rows, settings)
 
 
 def pack_control(
@@ -110,7 +110,7 @@ def pack_control(
         for type_, message in messages
     )
     settings = BatchSettings(base_offset=base_offset, partition_leader_epoch=epoch, is_control=True)
-    return records.build(rows, settings)
+    return recordcodec.build(rows, settings)
 
 
 def version_for(message: Message, metadata_version: int) -> int:

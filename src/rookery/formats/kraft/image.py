@@ -18,9 +18,22 @@ from rookery.formats.kraft.entries import ControlEntry, MetadataEntry
 from rookery.formats.kraft.topics import MetadataTopics
 from rookery.model.control import ControlRecordType
 from rookery.wire.control import KRaftVersionRecord, VotersRecord
-from rookery.wire.kraft import brokers as broker_records
 from rookery.wire.kraft import cluster, security
-from rookery.wire.kraft import topics as topic_records
+from rookery.wire.kraft.brokers import (
+    BrokerRegistrationChangeRecord,
+    FenceBrokerRecord,
+    RegisterBrokerRecord,
+    RegisterControllerRecord,
+    UnfenceBrokerRecord,
+    UnregisterBrokerRecord,
+)
+from rookery.wire.kraft.topics import (
+    ClearElrRecord,
+    PartitionChangeRecord,
+    PartitionRecord,
+    RemoveTopicRecord,
+    TopicRecord,
+)
 from rookery.wire.message import Message
 
 METADATA_VERSION: Final = "metadata.version"
@@ -37,8 +50,8 @@ class MetadataImage:
     configs: dict[tuple[int, str], dict[str, str]] = field(default_factory=dict)
     """Settings by resource type and name; the name is empty for the defaults of all brokers."""
     features: dict[str, int] = field(default_factory=dict)
-    brokers: dict[int, broker_records.RegisterBrokerRecord] = field(default_factory=dict)
-    controllers: dict[int, broker_records.RegisterControllerRecord] = field(default_factory=dict)
+    brokers: dict[int, RegisterBrokerRecord] = field(default_factory=dict)
+    controllers: dict[int, RegisterControllerRecord] = field(default_factory=dict)
     next_producer_id: int = 0
     quotas: dict[tuple[tuple[str, str | None], ...], dict[str, float]] = field(default_factory=dict)
     scram: dict[tuple[int, str], security.UserScramCredentialRecord] = field(default_factory=dict)
@@ -165,19 +178,19 @@ class MetadataImage:
     def _producer_ids(self, record: cluster.ProducerIdsRecord) -> None:
         self.next_producer_id = record.next_producer_id
 
-    def _remove_topic(self, record: topic_records.RemoveTopicRecord) -> bool:
+    def _remove_topic(self, record: RemoveTopicRecord) -> bool:
         name = self.topics.remove(record.topic_id)
         if name is not None and name not in self.topics.by_name:
             self.configs.pop((TOPIC, name), None)
         return name is not None
 
-    def _register(self, record: broker_records.RegisterBrokerRecord) -> None:
+    def _register(self, record: RegisterBrokerRecord) -> None:
         self.brokers[record.broker_id] = record
 
-    def _unregister(self, record: broker_records.UnregisterBrokerRecord) -> bool:
+    def _unregister(self, record: UnregisterBrokerRecord) -> bool:
         return self.brokers.pop(record.broker_id, None) is not None
 
-    def _change_broker(self, record: broker_records.BrokerRegistrationChangeRecord) -> bool:
+    def _change_broker(self, record: BrokerRegistrationChangeRecord) -> bool:
         known = self.brokers.get(record.broker_id)
         if known is None:
             return False
@@ -193,17 +206,15 @@ class MetadataImage:
         self.brokers[record.broker_id] = known.replace(**changes)
         return True
 
-    def _fence(
-        self, record: broker_records.FenceBrokerRecord | broker_records.UnfenceBrokerRecord
-    ) -> bool:
+    def _fence(self, record: FenceBrokerRecord | UnfenceBrokerRecord) -> bool:
         known = self.brokers.get(record.id_)
         if known is None:
             return False
-        fenced = isinstance(record, broker_records.FenceBrokerRecord)
+        fenced = isinstance(record, FenceBrokerRecord)
         self.brokers[record.id_] = known.replace(fenced=fenced)
         return True
 
-    def _controller(self, record: broker_records.RegisterControllerRecord) -> None:
+    def _controller(self, record: RegisterControllerRecord) -> None:
         self.controllers[record.controller_id] = record
 
     def _scram(self, record: security.UserScramCredentialRecord) -> None:
@@ -230,23 +241,23 @@ class MetadataImage:
 
 _Rule = Callable[[MetadataImage, Any], bool | None]
 _RULES: Final[dict[type[Message], _Rule]] = {
-    topic_records.TopicRecord: lambda image, record: image.topics.create(record),
-    topic_records.PartitionRecord: lambda image, record: image.topics.place(record),
-    topic_records.PartitionChangeRecord: lambda image, record: image.topics.change(record),
-    topic_records.ClearElrRecord: lambda image, record: image.topics.clear_elr(record),
-    topic_records.RemoveTopicRecord: MetadataImage._remove_topic,
+    TopicRecord: lambda image, record: image.topics.create(record),
+    PartitionRecord: lambda image, record: image.topics.place(record),
+    PartitionChangeRecord: lambda image, record: image.topics.change(record),
+    ClearElrRecord: lambda image, record: image.topics.clear_elr(record),
+    RemoveTopicRecord: MetadataImage._remove_topic,
     cluster.ConfigRecord: MetadataImage._config,
     cluster.FeatureLevelRecord: MetadataImage._feature,
     cluster.ClientQuotaRecord: MetadataImage._quota,
     cluster.ProducerIdsRecord: MetadataImage._producer_ids,
     cluster.NoOpRecord: MetadataImage._nothing,
     cluster.ZkMigrationStateRecord: MetadataImage._nothing,
-    broker_records.RegisterBrokerRecord: MetadataImage._register,
-    broker_records.UnregisterBrokerRecord: MetadataImage._unregister,
-    broker_records.FenceBrokerRecord: MetadataImage._fence,
-    broker_records.UnfenceBrokerRecord: MetadataImage._fence,
-    broker_records.BrokerRegistrationChangeRecord: MetadataImage._change_broker,
-    broker_records.RegisterControllerRecord: MetadataImage._controller,
+    RegisterBrokerRecord: MetadataImage._register,
+    UnregisterBrokerRecord: MetadataImage._unregister,
+    FenceBrokerRecord: MetadataImage._fence,
+    UnfenceBrokerRecord: MetadataImage._fence,
+    BrokerRegistrationChangeRecord: MetadataImage._change_broker,
+    RegisterControllerRecord: MetadataImage._controller,
     security.UserScramCredentialRecord: MetadataImage._scram,
     security.RemoveUserScramCredentialRecord: MetadataImage._unscram,
     security.AccessControlEntryRecord: MetadataImage._acl,

@@ -13,10 +13,10 @@ from typing import NamedTuple
 from rookery.errors import Corrupt
 from rookery.model.control import ControlRecordType
 from rookery.model.partition import TopicPartition
-from rookery.records import record as records
-from rookery.records.batch import BatchHeader
+from rookery.records import recordcodec
+from rookery.records.batches import BatchHeader
 from rookery.records.kernel import Buffer
-from rookery.records.record import Record
+from rookery.records.recordcodec import Record
 from rookery.wire.coordinator.catalog import CONSUMER_OFFSETS, TRANSACTION_STATE
 from rookery.wire.coordinator.classic import GroupMetadataKey, GroupMetadataValue
 from rookery.wire.coordinator.consumer import ConsumerGroupMetadataKey
@@ -67,7 +67,7 @@ class LoggedGroups:
 
     def apply(self, batch: Buffer, header: BatchHeader) -> None:
         """Take in the next batch of the topic, given as the bytes of that batch alone."""
-        for record in records.read(batch, header._replace(position=0)):
+        for record in recordcodec.read(batch, header._replace(position=0)):
             try:
                 self._apply(record, header)
             except Corrupt as error:
@@ -83,7 +83,7 @@ class LoggedGroups:
 
     def _apply(self, record: Record, header: BatchHeader) -> None:
         if header.is_control:
-            self._end(header.producer_id, records.control(record).type)
+            self._end(header.producer_id, recordcodec.control(record).type)
             return
         pair = _read(record)
         if pair is None:
@@ -152,7 +152,7 @@ class LoggedTransactions:
         """Take in the next batch of the topic, given as the bytes of that batch alone."""
         if header.is_control:
             return
-        for record in records.read(batch, header._replace(position=0)):
+        for record in recordcodec.read(batch, header._replace(position=0)):
             try:
                 self._apply(record)
             except Corrupt as error:

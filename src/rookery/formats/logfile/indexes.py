@@ -17,7 +17,7 @@ from struct import Struct
 from typing import Final, NamedTuple
 
 from rookery.errors import Corrupt
-from rookery.records.batch import BatchHeader
+from rookery.records.batches import BatchHeader
 from rookery.records.kernel import Buffer
 
 INTERVAL_BYTES: Final = 4096

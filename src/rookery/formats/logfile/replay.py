@@ -13,8 +13,8 @@ from typing import Final, NamedTuple
 from rookery.formats.logfile.indexes import LoggedAbort
 from rookery.formats.logfile.producers import NO_OFFSET, ProducerEntry
 from rookery.model.control import ControlRecordType
-from rookery.records import record as records
-from rookery.records.batch import BatchHeader
+from rookery.records import recordcodec
+from rookery.records.batches import BatchHeader
 from rookery.records.kernel import Buffer
 
 REMEMBERED: Final = 5
@@ -61,8 +61,8 @@ class PartitionReplay:
         if not header.is_control:
             self.add(header)
             return
-        for record in records.read(batch, header._replace(position=0)):
-            marker = records.control(record)
+        for record in recordcodec.read(batch, header._replace(position=0)):
+            marker = recordcodec.control(record)
             if marker.coordinator_epoch is not None:
                 is_abort = marker.type == ControlRecordType.ABORT
                 self.end(header, marker.coordinator_epoch, is_abort=is_abort)

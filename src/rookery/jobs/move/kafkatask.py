@@ -37,7 +37,7 @@ from rookery.jobs.move.rangereads import plan_ranges, read
 from rookery.jobs.proof import Proof, prove
 from rookery.model.partition import TopicPartition
 from rookery.records.reading import HEADERS
-from rookery.records.record import Record
+from rookery.records.recordcodec import Record
 
 _COLUMNS: Final = ("offset", "timestamp", "key", "value", "headers")
 # The target topic may set its own timestamps.

@@ -9,8 +9,7 @@ from typing import Any, Final
 from rookery.cluster.state.topics import Topic
 from rookery.direct.blockinglog import BlockingLog
 from rookery.direct.offsets import check_reached, end_of
-from rookery.direct.ordered import SpanShare
-from rookery.direct.ordered import shares as span_shares
+from rookery.direct.ordered import SpanShare, span_shares
 from rookery.direct.plan import OffsetRange, PlannedRange, ReadPlanner, TaskSize
 from rookery.errors import ConfigError, Conflict
 from rookery.jobs.move.rangereads import refuse

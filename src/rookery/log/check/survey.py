@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from rookery.cluster.events.log import RowsLost
+from rookery.cluster.events.logevents import RowsLost
 from rookery.cluster.replica import Replica
 from rookery.cluster.state.partition import Partition, Row
 from rookery.cluster.state.topics import Topic

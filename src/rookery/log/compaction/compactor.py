@@ -22,8 +22,8 @@ from rookery.log.maintain.refine import Read
 from rookery.log.maintain.rewriter import DAMAGED_ROWS
 from rookery.log.read.runs import body
 from rookery.log.settings import CompactionSettings, RewriteSettings
-from rookery.records import batch as batches
-from rookery.records.batch import BatchHeader, TimestampType
+from rookery.records import batches
+from rookery.records.batches import BatchHeader, TimestampType
 from rookery.records.sieve import SEED_BYTES
 from rookery.store.port import Store
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from rookery.cluster.state.aborted import AbortedTransaction
-from rookery.records.batch import BatchHeader
+from rookery.records.batches import BatchHeader
 
 
 class Fates:

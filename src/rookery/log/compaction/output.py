@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass
 
-from rookery.cluster.events.log import RowsReplaced
+from rookery.cluster.events.logevents import RowsReplaced
 from rookery.log.maintain.newobjects import CapturedRange, Publisher, segment
 from rookery.log.settings import RewriteSettings
 

@@ -20,9 +20,8 @@ from rookery.errors import ApiError, Corrupt
 from rookery.log.compaction.fates import NONE, Fates
 from rookery.log.compaction.source import BatchPiece
 from rookery.model.control import ControlRecordType
-from rookery.records import batch as batches
-from rookery.records import record as records
-from rookery.records.batch import BatchHeader
+from rookery.records import batches, recordcodec
+from rookery.records.batches import BatchHeader
 from rookery.records.kernel import Buffer
 from rookery.records.sieve import OffsetMap, rebase
 
@@ -75,7 +74,7 @@ def note(
 
 def _note_batch(last: OffsetMap, piece: BatchPiece, header: BatchHeader) -> bool:
     try:
-        return last.note(records.payload(piece.data, header), header)
+        return last.note(recordcodec.payload(piece.data, header), header)
     except (ApiError, Corrupt) as error:
         # Its checksum is right, so the producer sent it like this. It is kept and reported once.
         log.warning("the batch at offset %d is not compacted: %s", header.base_offset, error)
@@ -135,12 +134,12 @@ class Sieve:
             return False
         if self.fates.is_listed(header):
             return False
-        [record] = records.read(piece.data, header)
+        [record] = recordcodec.read(piece.data, header)
         ends = ControlRecordType.COMMIT, ControlRecordType.ABORT
-        return records.control(record).type in ends
+        return recordcodec.control(record).type in ends
 
     def _records(self, whole: _Batch, piece: BatchPiece, header: BatchHeader) -> _Batch:
-        payload = records.payload(piece.data, header)
+        payload = recordcodec.payload(piece.data, header)
         is_over = header.has_delete_horizon and header.base_timestamp <= self.now_ms
         count, tombstones, highest, rest = self.last.sift(payload, header, is_over)
         removed = header.record_count - count

@@ -11,8 +11,8 @@ from rookery.errors import Corrupt, Error
 from rookery.formats.segment import FOOTER_BYTES, HEADER_BYTES, parse_footer
 from rookery.log.maintain.refine import Read, RefinedRow, refine
 from rookery.log.read.runs import batches_of, body, expect_body
-from rookery.records import batch as batches
-from rookery.records.batch import BatchHeader
+from rookery.records import batches
+from rookery.records.batches import BatchHeader
 from rookery.records.crc import checksum
 from rookery.records.expectation import OffsetRule
 from rookery.records.scan import corrupt

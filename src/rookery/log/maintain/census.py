@@ -16,7 +16,7 @@ from typing import Final, TypeAlias
 from rookery.cluster.state.partition import Partition, RowKind
 from rookery.formats.keys import is_stored
 from rookery.formats.segment import FOOTER_BYTES, HEADER_BYTES, MAX_MESSAGES, MAX_SEGMENT_BYTES
-from rookery.records.batch import HEADER_SIZE
+from rookery.records.batches import HEADER_SIZE
 
 RANGE_ROWS: Final = 1000
 """Rows of one range: it fits into one event and never produces more rows than it replaces."""

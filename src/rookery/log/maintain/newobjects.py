@@ -14,7 +14,7 @@ from itertools import chain
 from typing import Final, NamedTuple, Protocol
 
 from rookery.clock import Clock
-from rookery.cluster.events.log import (
+from rookery.cluster.events.logevents import (
     ObjectsCondemned,
     ReplacedRange,
     RowPiece,
@@ -35,7 +35,7 @@ from rookery.log.maintain.refine import RefinedRow
 from rookery.log.read.objects import key_of
 from rookery.log.read.runs import MOST_OFFSETS
 from rookery.log.settings import RewriteSettings
-from rookery.records import batch as batches
+from rookery.records import batches
 from rookery.records.kernel import Buffer
 from rookery.store.port import Store
 from rookery.wire.message import Message

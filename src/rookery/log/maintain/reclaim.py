@@ -10,7 +10,7 @@ from collections import Counter
 from typing import Final
 
 from rookery.clock import Clock
-from rookery.cluster.events.log import ObjectsCondemned
+from rookery.cluster.events.logevents import ObjectsCondemned
 from rookery.log.maintain.newobjects import Proposer
 from rookery.log.write.journal import Journal
 

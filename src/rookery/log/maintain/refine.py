@@ -18,8 +18,8 @@ from rookery.errors import Corrupt, Error
 from rookery.log.read.files import MissingJournal
 from rookery.log.read.runs import MOST_OFFSETS, expect_row, gap
 from rookery.log.write import markers
-from rookery.records import batch as batches
-from rookery.records.batch import BatchHeader
+from rookery.records import batches
+from rookery.records.batches import BatchHeader
 from rookery.records.kernel import Buffer
 from rookery.records.policy import rewrite
 from rookery.records.scan import corrupt

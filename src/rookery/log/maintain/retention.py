@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import Final, Protocol
 
 from rookery.clock import Clock
-from rookery.cluster.events.log import IdleProducer, ProducersExpired
-from rookery.cluster.events.topics import LogStartMoved
+from rookery.cluster.events.logevents import IdleProducer, ProducersExpired
+from rookery.cluster.events.topicevents import LogStartMoved
 from rookery.cluster.replica import Replica
 from rookery.cluster.state import producers
 from rookery.cluster.state.partition import Partition

@@ -18,7 +18,7 @@ from typing import ClassVar, Final
 
 from rookery import metrics
 from rookery.clock import Clock
-from rookery.cluster.events.log import (
+from rookery.cluster.events.logevents import (
     ReplacedRange,
     RowsReplaced,
 )

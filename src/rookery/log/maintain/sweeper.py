@@ -16,8 +16,8 @@ from itertools import islice
 from typing import Final, NamedTuple, Protocol
 
 from rookery.clock import Clock
-from rookery.cluster.events.log import ObjectsCondemned, ObjectsDropped
-from rookery.cluster.events.sinks import SinkAborted
+from rookery.cluster.events.logevents import ObjectsCondemned, ObjectsDropped
+from rookery.cluster.events.sinkevents import SinkAborted
 from rookery.cluster.replica import IncarnationFenced, Replica
 from rookery.errors import Unavailable
 from rookery.formats.keys import is_stored, split_object_id

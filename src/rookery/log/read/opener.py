@@ -25,8 +25,8 @@ from rookery.log.read.runs import ReadRun, body, expect_run, gap, name
 from rookery.log.read.segmentindex import Layouts
 from rookery.log.read.tail import Key
 from rookery.log.write.markers import marker
-from rookery.records import batch as batches
-from rookery.records.batch import BatchHeader
+from rookery.records import batches
+from rookery.records.batches import BatchHeader
 from rookery.records.policy import serve
 from rookery.records.scan import corrupt
 from rookery.wire.buffer import Buffer

@@ -30,7 +30,7 @@ from rookery.log.read.opener import BlockSource, Direct, OpenedRun, Opener, Read
 from rookery.log.read.runs import FAR, MOST_OFFSETS, ReadMark, ReadRun, body, gap, name, plan
 from rookery.log.read.segmentindex import Layouts
 from rookery.log.read.tail import Key, Tail, TailSlice
-from rookery.records.batch import BatchHeader
+from rookery.records.batches import BatchHeader
 from rookery.wire.buffer import Buffer
 
 _RUNS_AT_ONCE: Final = 4

@@ -16,8 +16,8 @@ from typing import Final, NamedTuple
 from rookery.cluster.state.partition import Partition, Row, RowKind
 from rookery.formats.segment import FOOTER_BYTES, HEADER_BYTES
 from rookery.log.read.tail import Key
-from rookery.records import batch as batches
-from rookery.records.batch import BatchHeader
+from rookery.records import batches
+from rookery.records.batches import BatchHeader
 from rookery.records.expectation import EpochAt, Expectation, ExpectedExtent, OffsetRule
 from rookery.records.scan import Scan, Scanner, too_short
 from rookery.wire.buffer import Buffer

@@ -19,7 +19,7 @@ from rookery.formats.segment import (
     parse_header,
 )
 from rookery.log.read.runs import batches_of
-from rookery.records.batch import BatchHeader
+from rookery.records.batches import BatchHeader
 from rookery.records.crc import checksum
 from rookery.records.expectation import OffsetRule
 from rookery.records.scan import Scan

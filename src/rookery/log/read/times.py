@@ -17,9 +17,8 @@ from rookery.errors import ApiError, Corrupt
 from rookery.formats.layout import SegmentLayout
 from rookery.log.read.reader import LogReader
 from rookery.log.read.tail import Key
-from rookery.records import batch as batches
-from rookery.records import record as records
-from rookery.records.batch import BatchHeader, TimestampType
+from rookery.records import batches, recordcodec
+from rookery.records.batches import BatchHeader, TimestampType
 from rookery.wire.buffer import Buffer
 
 _STEP: Final = 4096
@@ -163,7 +162,7 @@ def _first_in(data: Buffer, header: BatchHeader, begin: int, time_ms: int) -> Ti
     if header.timestamp_type is TimestampType.LOG_APPEND_TIME and header.record_count:
         return TimedRecord(max(header.base_offset, begin), header.max_timestamp)
     try:
-        for record in records.read(data, header):
+        for record in recordcodec.read(data, header):
             if record.timestamp >= time_ms and record.offset >= begin:
                 return TimedRecord(record.offset, record.timestamp)
     except (ApiError, Corrupt):
@@ -207,7 +206,8 @@ def _highest_in(data: Buffer, headers: list[BatchHeader], begin: int) -> TimedRe
 def _stamps(data: Buffer, header: BatchHeader, begin: int) -> list[TimedRecord]:
     try:
         found = [
-            TimedRecord(record.offset, record.timestamp) for record in records.read(data, header)
+            TimedRecord(record.offset, record.timestamp)
+            for record in recordcodec.read(data, header)
         ]
     except (ApiError, Corrupt):
         found = [_stamp_of(header, begin)]

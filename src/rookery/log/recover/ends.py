@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from rookery.cluster.events.groups import OffsetCommitted
+from rookery.cluster.events.groupevents import OffsetCommitted
 from rookery.cluster.state.groups import Group, pack
 from rookery.cluster.state.partition import Partition
 from rookery.cluster.state.state import State

@@ -14,7 +14,7 @@ from functools import partial
 
 from rookery.clock import Clock, Random
 from rookery.cluster.entry import MAX_EVENTS
-from rookery.cluster.events.log import BatchesCommitted, Extent
+from rookery.cluster.events.logevents import BatchesCommitted, Extent
 from rookery.cluster.member import ClusterMember, process_registration
 from rookery.cluster.replica import Replica
 from rookery.cluster.state.state import AppendOutcome

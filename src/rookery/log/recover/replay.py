@@ -26,7 +26,7 @@ from rookery.log.read.runs import batches_of, expect_body
 from rookery.log.recover.ends import Key
 from rookery.log.recover.rebuild import Rebuilt
 from rookery.log.recover.transactions import Spans, settle
-from rookery.records.batch import BatchHeader
+from rookery.records.batches import BatchHeader
 from rookery.records.expectation import OffsetRule
 from rookery.records.scan import corrupt
 

@@ -23,8 +23,8 @@ from rookery.formats.manifest import EndMarker
 from rookery.log.check.fault import FaultKind, LogFault, Where
 from rookery.log.recover.ends import Key, Told, move_offsets
 from rookery.model.control import ControlRecordType
-from rookery.records import record as records
-from rookery.records.batch import BatchHeader
+from rookery.records import recordcodec
+from rookery.records.batches import BatchHeader
 from rookery.records.kernel import Buffer
 
 # Stands for a sequence that nothing can follow: records are missing.
@@ -198,5 +198,5 @@ def _next(sequence: int) -> int:
 
 
 def _is_abort(data: Buffer, header: BatchHeader) -> bool:
-    [record] = records.read(data, header)
-    return records.control(record).type is ControlRecordType.ABORT
+    [record] = recordcodec.read(data, header)
+    return recordcodec.control(record).type is ControlRecordType.ABORT

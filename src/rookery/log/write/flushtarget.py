@@ -12,7 +12,7 @@ from rookery.cluster.state.state import AppendOutcome
 from rookery.errors import Unavailable
 from rookery.log.maintain.reclaim import Reclaimer
 from rookery.log.write.journal import FlushPosition, Journal
-from rookery.records.batch import BatchHeader
+from rookery.records.batches import BatchHeader
 from rookery.store.pendingcalls import PendingCalls
 
 

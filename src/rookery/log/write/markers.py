@@ -11,8 +11,8 @@ from typing import Final
 from rookery.cluster.state.partition import Partition, Row, RowKind
 from rookery.log.read.tail import Key, Tail
 from rookery.model.control import ControlRecordType
-from rookery.records import batch as batches
-from rookery.records.record import BatchSettings, build_marker
+from rookery.records import batches
+from rookery.records.recordcodec import BatchSettings, build_marker
 
 # The order of the cluster log decides how a transaction ends. There are no coordinators that an
 # epoch would have to distinguish.

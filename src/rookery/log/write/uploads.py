@@ -14,7 +14,7 @@ from typing import Final
 
 from rookery.clock import Clock
 from rookery.cluster.entry import Entry
-from rookery.cluster.events.log import ObjectsCondemned
+from rookery.cluster.events.logevents import ObjectsCondemned
 from rookery.cluster.numbers import Numbers
 from rookery.cluster.replica import Replica
 from rookery.cluster.state.outcome import AppendOutcome, EntryOutcome

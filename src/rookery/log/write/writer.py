@@ -21,7 +21,7 @@ from typing import Any, Final
 from rookery import metrics
 from rookery.clock import loop_seconds, stopwatch
 from rookery.cluster.entry import MAX_EVENTS, Entry
-from rookery.cluster.events.log import BatchesCommitted, Extent
+from rookery.cluster.events.logevents import BatchesCommitted, Extent
 from rookery.cluster.replica import Replica
 from rookery.cluster.state.state import AppendOutcome, EntryOutcome, Outcome
 from rookery.cluster.state.topics import Topic
@@ -32,7 +32,7 @@ from rookery.log.write.flushtarget import CheckedBatch, FlushSettings, FlushTarg
 from rookery.log.write.journal import FlushPosition
 from rookery.log.write.traffic import WRITTEN
 from rookery.outage import Outage
-from rookery.records import batch as batches
+from rookery.records import batches
 from rookery.wire.buffer import Buffer
 
 log = logging.getLogger(__name__)

@@ -9,7 +9,7 @@ from typing import Final
 from rookery.cluster.state.state import State
 from rookery.cluster.state.txns import Transaction
 from rookery.logdir.server.translate.javahash import partition_of
-from rookery.records.record import BatchSettings, Record, build
+from rookery.records.recordcodec import BatchSettings, Record, build
 from rookery.wire.coordinator.catalog import CONSUMER_OFFSETS, TRANSACTION_STATE
 from rookery.wire.coordinator.offsets import OffsetCommitKey, OffsetCommitValue
 from rookery.wire.coordinator.transactions import (

@@ -17,7 +17,7 @@ from rookery.formats.logfile.indexes import (
 from rookery.formats.logfile.names import LEADER_EPOCHS, PARTITION_METADATA, FileKind, file_name
 from rookery.formats.logfile.producers import ProducerEntry, pack_producers
 from rookery.formats.logfile.replay import PartitionReplay
-from rookery.records.batch import BatchHeader
+from rookery.records.batches import BatchHeader
 from rookery.records.expectation import FAR, Expectation, ExpectedExtent, OffsetRule
 from rookery.records.kernel import Buffer
 from rookery.records.policy import rewrite

@@ -43,7 +43,7 @@ from rookery.model.address import Address
 from rookery.model.partition import TopicPartition
 from rookery.model.topicname import RESERVED_TOPICS
 from rookery.model.uuid import uuid_text
-from rookery.records.record import Record
+from rookery.records.recordcodec import Record
 from rookery.wire.coordinator.catalog import CONSUMER_OFFSETS, TRANSACTION_STATE
 from rookery.wire.kraft.cluster import ConfigRecord, ProducerIdsRecord
 from rookery.wire.kraft.topics import PartitionRecord, TopicRecord

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Iterator
 from typing import Final
 
-from rookery.cluster.events.imports import (
+from rookery.cluster.events.importevents import (
     ImportedAbort,
     ImportedBatch,
     ImportedEpoch,

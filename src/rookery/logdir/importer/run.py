@@ -10,8 +10,8 @@ import asyncio
 from dataclasses import dataclass, field
 
 from rookery.clock import Random
-from rookery.cluster.events.brokers import SettingChange
-from rookery.cluster.events.topics import PartitionsAdded, TopicCreated
+from rookery.cluster.events.brokerevents import SettingChange
+from rookery.cluster.events.topicevents import PartitionsAdded, TopicCreated
 from rookery.errors import ConfigError
 from rookery.log.maintain.newobjects import Publisher
 from rookery.logdir.directory import LogDirectory

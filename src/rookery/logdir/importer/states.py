@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from rookery.cluster.events.groups import OffsetCommitted, OffsetsPublished
-from rookery.cluster.events.imports import TransactionalIdImported
-from rookery.cluster.events.log import ProducerIdsAllotted
-from rookery.cluster.events.txns import MarkersWritten, TransactionPlace
+from rookery.cluster.events.groupevents import OffsetCommitted, OffsetsPublished
+from rookery.cluster.events.importevents import TransactionalIdImported
+from rookery.cluster.events.logevents import ProducerIdsAllotted
+from rookery.cluster.events.txnevents import MarkersWritten, TransactionPlace
 from rookery.cluster.state import producers
 from rookery.cluster.state.txns import LAST_EPOCH
 from rookery.formats.logfile.groups import LoggedGroup, LoggedGroups, LoggedTransactions

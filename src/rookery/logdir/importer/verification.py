@@ -13,7 +13,7 @@ from rookery.log.read.runs import batches_of, expect_body
 from rookery.logdir.importer.report import Progress
 from rookery.logdir.importer.target import ImportTarget
 from rookery.logdir.partition import PartitionLog
-from rookery.records.batch import BatchHeader
+from rookery.records.batches import BatchHeader
 from rookery.records.expectation import OffsetRule
 from rookery.records.scan import corrupt
 

@@ -18,8 +18,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
-from rookery.cluster import entry as entries
-from rookery.cluster.entry import read_entry, read_events
+from rookery.cluster.entry import Entry, read_entry, read_events
 from rookery.cluster.port import (
     READ_BYTES,
     Durability,
@@ -130,7 +129,7 @@ class DirectoryLog:
         return number
 
     def _plan(self, number: int, data: bytes) -> DirectoryJob:
-        entry: entries.Entry = read_entry(number, data)
+        entry: Entry = read_entry(number, data)
         events = read_events(number, entry)
         scribe = self._scribe
         doomed = scribe.foresee(events) if scribe is not None else {}

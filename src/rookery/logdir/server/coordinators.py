@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from rookery.cluster.events.groups import OffsetCommitted
+from rookery.cluster.events.groupevents import OffsetCommitted
 from rookery.cluster.state.groups import Group, pack
 from rookery.cluster.state.state import State
 from rookery.cluster.state.txns import Place, Transaction, TransactionOwner, TransactionState

@@ -22,8 +22,8 @@ from rookery.formats.logfile.checkpoints import LoggedEpoch
 from rookery.formats.logfile.indexes import Indexer, PositionEntry, TimeEntry
 from rookery.formats.logfile.names import FileKind
 from rookery.logdir.segment import LogFileSegment
-from rookery.records import batch as batches
-from rookery.records.batch import BatchHeader
+from rookery.records import batches
+from rookery.records.batches import BatchHeader
 
 PIECE_BYTES: Final = 1024 * 1024
 """The maximum number of bytes to scan for a reader of one offset."""

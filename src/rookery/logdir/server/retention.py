@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from rookery.cluster.events.topics import LogStartMoved
+from rookery.cluster.events.topicevents import LogStartMoved
 from rookery.logdir.server.limits import LimitsOf, SegmentLimits
 from rookery.logdir.server.loadeddirectory import Key, LoadedDirectory
 from rookery.logdir.writer.appendlog import AppendLog, HeldSegment

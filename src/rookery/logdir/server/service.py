@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from rookery.cluster.events.txns import TransactionEnded
+from rookery.cluster.events.txnevents import TransactionEnded
 from rookery.cluster.port import Durability
 from rookery.errors import ConfigError
 from rookery.logdir.directory import LogDirectory

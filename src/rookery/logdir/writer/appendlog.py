@@ -23,7 +23,7 @@ from rookery.formats.logfile.replay import PartitionReplay
 from rookery.logdir.writer.segmentfile import Begun, NewBatch, SegmentFile
 from rookery.logdir.writer.smallfiles import mark_deleted, replace, sync_folder
 from rookery.model.partition import TopicPartition
-from rookery.records.batch import BatchHeader
+from rookery.records.batches import BatchHeader
 from rookery.wire.buffer import Buffer
 
 _INT_MAX: Final = (1 << 31) - 1

@@ -21,7 +21,7 @@ from rookery.formats.logfile.indexes import (
     pack_times,
 )
 from rookery.formats.logfile.names import FileKind, file_name
-from rookery.records.batch import BatchHeader
+from rookery.records.batches import BatchHeader
 from rookery.wire.buffer import Buffer
 
 _IOV_MAX: Final = 1024

@@ -9,12 +9,34 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 
 from rookery.errors import ApiError, Corrupt
-from rookery.records import batch as b
-from rookery.records import reading as r
-from rookery.records.batch import BatchHeader
+from rookery.records import batches
+from rookery.records.batches import BatchHeader
 from rookery.records.crc import checksum
-from rookery.records.reading import PartitionBatches, ReadSettings
-from rookery.records.twins import manycolumns as many
+from rookery.records.reading import (
+    CONTROL,
+    COUNT,
+    CRC,
+    CUT,
+    FAULTS,
+    HEADER,
+    KEY,
+    NUMBER,
+    OFFSETS,
+    RECORD_LENGTH,
+    RECORD_OFFSET,
+    RECORD_TRAILING,
+    SHORT,
+    TIMESTAMP,
+    TRAILING,
+    VALUE,
+    PartitionBatches,
+    ReadSettings,
+    bad_magic,
+    corrupt,
+    inflate,
+    too_big,
+)
+from rookery.records.twins import manycolumns
 from rookery.records.twins.packertwin import Packer
 
 _CRC_FROM = 21
@@ -31,7 +53,7 @@ class _Fault(Exception):  # noqa: N818 (never leaves this file)
     """A record cannot be read: the index of its text in FAULTS."""
 
     def __init__(self, what: int) -> None:
-        super().__init__(r.FAULTS[what])
+        super().__init__(FAULTS[what])
         self.what = what
 
 
@@ -110,36 +132,36 @@ class Decoder:
     def _scan_batch(self) -> None:
         rest = self._data[self._position :]
         offset = int.from_bytes(rest[:8], "big", signed=True)
-        if len(rest) > 16 and rest[16] != b.MAGIC:
-            raise r.bad_magic(self._fetched.topic, self._fetched.partition, offset, rest[16])
-        size = b.OVERHEAD + int.from_bytes(rest[8:12], "big", signed=True)
-        if len(rest) >= b.OVERHEAD and size < b.HEADER_SIZE:
-            raise self._corrupt(offset, r.SHORT)
-        if len(rest) < b.OVERHEAD or size > len(rest):
+        if len(rest) > 16 and rest[16] != batches.MAGIC:
+            raise bad_magic(self._fetched.topic, self._fetched.partition, offset, rest[16])
+        size = batches.OVERHEAD + int.from_bytes(rest[8:12], "big", signed=True)
+        if len(rest) >= batches.OVERHEAD and size < batches.HEADER_SIZE:
+            raise self._corrupt(offset, SHORT)
+        if len(rest) < batches.OVERHEAD or size > len(rest):
             if not self._reading.allow_cut:
-                raise self._corrupt(offset, r.CUT)
+                raise self._corrupt(offset, CUT)
             self._position = len(self._data)
             return
-        self._scan_whole(rest[:size], b.parse(rest))
+        self._scan_whole(rest[:size], batches.parse(rest))
         self._position += size
 
     def _scan_whole(self, batch: memoryview, header: BatchHeader) -> None:
         offset, delta, count = header.base_offset, header.last_offset_delta, header.record_count
         if offset < 0 or delta < 0 or offset > _INT64_MAX - delta:
-            raise self._corrupt(offset, r.OFFSETS)
+            raise self._corrupt(offset, OFFSETS)
         if not 0 <= count <= delta + 1:
-            raise self._corrupt(offset, r.COUNT)
+            raise self._corrupt(offset, COUNT)
         if offset >= self._fetched.until_offset:
             return
         # The rest of the header is trusted only after this check, so that a flipped bit cannot hide
         # records.
         if self._reading.check_crc and checksum(batch[_CRC_FROM:]) != header.crc:
-            raise self._corrupt(offset, r.CRC)
+            raise self._corrupt(offset, CRC)
         if self._is_hidden(batch, header) or offset + delta < self._fetched.from_offset:
             return
         data = self._records(batch, header)
         if count * _SMALLEST_RECORD > len(data):
-            raise self._corrupt(offset, r.COUNT)
+            raise self._corrupt(offset, COUNT)
         self._sections.append(_Section(self._fetched, header, bytes(data), count))
         self._bytes += len(data)
         self._rows += count
@@ -166,19 +188,19 @@ class Decoder:
         except _Fault:
             size, position = 0, 0
         if size < 4 or size > len(data) - position:
-            raise self._corrupt(offset, r.CONTROL)
+            raise self._corrupt(offset, CONTROL)
         return bytes(data[position + 2 : position + 4]) == b"\0\0"
 
     def _records(self, batch: memoryview, header: BatchHeader) -> memoryview:
-        records = batch[b.HEADER_SIZE :]
-        codec = header.attributes & b.CODEC_MASK
+        records = batch[batches.HEADER_SIZE :]
+        codec = header.attributes & batches.CODEC_MASK
         if not codec:
             return records
         limit = self._reading.max_inflated_bytes
-        return memoryview(r.inflate(self._fetched, header.base_offset, codec, records, limit))
+        return memoryview(inflate(self._fetched, header.base_offset, codec, records, limit))
 
     def _corrupt(self, offset: int, what: int) -> Corrupt:
-        return r.corrupt(self._fetched.topic, self._fetched.partition, offset, what)
+        return corrupt(self._fetched.topic, self._fetched.partition, offset, what)
 
     def _fill(self, section: _Section, found: _Rows) -> bool:
         """Read as much of a batch as fits; return whether that was all of it."""
@@ -198,10 +220,10 @@ class Decoder:
 
     def _read_all(self, section: _Section, found: _Rows) -> bool:
         """Read a whole batch if none of it was read, all of it fits, and it is regular."""
-        records = None if section.position else many.read(section.data, section.left)
+        records = None if section.position else manycolumns.read(section.data, section.left)
         if records is None:
             return False
-        columns = many.ColumnBuilder(section.data, section.header, section.fetched, records)
+        columns = manycolumns.ColumnBuilder(section.data, section.header, section.fetched, records)
         room, rows_left = columns.room(self._wants), self._reading.max_rows - found.count
         if room is None or room > found.room or columns.count > rows_left:
             return False
@@ -227,13 +249,13 @@ class Decoder:
             section.position = end
             section.left -= 1
         if section.position != len(section.data):
-            raise _Fault(r.TRAILING)
+            raise _Fault(TRAILING)
         return True
 
     def _too_big(self, section: _Section, row: _Row) -> Exception:
         fetched = section.fetched
         limit = self._reading.max_bytes
-        return r.too_big(fetched.topic, fetched.partition, row[0], row[-1], limit)
+        return too_big(fetched.topic, fetched.partition, row[0], row[-1], limit)
 
     def _build(self, found: _Rows) -> pa.RecordBatch:
         columns = [pa.concat_arrays(arrays) for arrays in zip(*found.parts, strict=True)]
@@ -282,7 +304,7 @@ def _listed(rows: list[_Row]) -> _Of:
 
 def _corrupt_section(section: _Section, what: int) -> Corrupt:
     fetched = section.fetched
-    return r.corrupt(fetched.topic, fetched.partition, section.header.base_offset, what)
+    return corrupt(fetched.topic, fetched.partition, section.header.base_offset, what)
 
 
 def _record(section: _Section, wants: frozenset[str]) -> tuple[_Row | None, int]:
@@ -291,11 +313,11 @@ def _record(section: _Section, wants: frozenset[str]) -> tuple[_Row | None, int]
     size, position = _number(data, section.position, len(data), 32)
     end = position + size
     if size < _SMALLEST_RECORD - 1 or end > len(data):
-        raise _Fault(r.RECORD_LENGTH)
+        raise _Fault(RECORD_LENGTH)
     time_delta, position = _number(data, position + 1, end, 64)
     delta, position = _number(data, position, end, 32)
     if not 0 <= delta <= header.last_offset_delta:
-        raise _Fault(r.RECORD_OFFSET)
+        raise _Fault(RECORD_OFFSET)
     offset = header.base_offset + delta
     if not fetched.from_offset <= offset < fetched.until_offset:
         return None, end
@@ -306,12 +328,12 @@ def _record(section: _Section, wants: frozenset[str]) -> tuple[_Row | None, int]
 def _timestamp(header: BatchHeader, delta: int) -> int | None:
     time = (
         header.max_timestamp
-        if header.attributes & b.LOG_APPEND_TIME
+        if header.attributes & batches.LOG_APPEND_TIME
         else header.base_timestamp + delta
     )
     if not -_INT64_MAX - 1 <= time <= _INT64_MAX:
-        raise _Fault(r.TIMESTAMP)
-    return None if time == b.NO_TIMESTAMP else time
+        raise _Fault(TIMESTAMP)
+    return None if time == batches.NO_TIMESTAMP else time
 
 
 def _contents(
@@ -322,9 +344,9 @@ def _contents(
     key = value = None
     headers: list[_Header] = []
     if has_key or has_value or has_headers:
-        key, position = _bytes(data, position, end, r.KEY)
+        key, position = _bytes(data, position, end, KEY)
     if has_value or has_headers:
-        value, position = _bytes(data, position, end, r.VALUE)
+        value, position = _bytes(data, position, end, VALUE)
     room = (len(key) if key and has_key else 0) + (len(value) if value and has_value else 0)
     if has_headers and data[position:end] != b"\0":
         headers = _headers(data, position, end)
@@ -335,16 +357,16 @@ def _contents(
 def _headers(data: bytes, position: int, end: int) -> list[_Header]:
     count, position = _number(data, position, end, 32)
     if not 0 <= count <= (end - position) // 2:
-        raise _Fault(r.HEADER)
+        raise _Fault(HEADER)
     headers: list[_Header] = []
     for _ in range(count):
-        name, position = _bytes(data, position, end, r.HEADER)
+        name, position = _bytes(data, position, end, HEADER)
         if name is None:
-            raise _Fault(r.HEADER)
-        content, position = _bytes(data, position, end, r.HEADER)
+            raise _Fault(HEADER)
+        content, position = _bytes(data, position, end, HEADER)
         headers.append((name, content))
     if position != end:
-        raise _Fault(r.RECORD_TRAILING)
+        raise _Fault(RECORD_TRAILING)
     return headers
 
 
@@ -376,4 +398,4 @@ def _number(data: bytes, position: int, end: int, bits: int) -> tuple[int, int]:
                 break
             return (result >> 1) ^ -(result & 1), position
         shift += 7
-    raise _Fault(r.NUMBER)
+    raise _Fault(NUMBER)

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from rookery.records.batch import LOG_APPEND_TIME, NO_TIMESTAMP, BatchHeader
+from rookery.records.batches import LOG_APPEND_TIME, NO_TIMESTAMP, BatchHeader
 from rookery.records.reading import PartitionBatches
 
 Integers: TypeAlias = NDArray[np.int64]

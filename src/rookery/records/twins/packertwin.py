@@ -6,7 +6,7 @@ from typing import Any, TypeAlias
 
 import pyarrow as pa
 
-from rookery.records import batch as b
+from rookery.records import batches
 from rookery.records.reading import INT32_MAX
 from rookery.records.varint import zigzag
 from rookery.records.writing import LAST_TIMESTAMP, bad_header, bad_offset, bad_timestamp, too_large
@@ -31,7 +31,7 @@ class Packer:
         return rows.column(name).to_pylist() if name in self._names else [None] * self._rows
 
     def pack(self, start: int, base_offset: int, limit: int) -> Packed:
-        out = bytearray(b.HEADER_SIZE)
+        out = bytearray(batches.HEADER_SIZE)
         base = base_offset if self._offsets[start] is None else self._offsets[start]
         base_time = highest = self._times[start]
         delta = -1
@@ -41,7 +41,7 @@ class Packer:
             record = self._record(row, base_time, step)
             if len(record) > limit and row == start:
                 raise too_large(row, len(record), limit)
-            if len(out) - b.HEADER_SIZE + len(record) > limit or step > INT32_MAX:
+            if len(out) - batches.HEADER_SIZE + len(record) > limit or step > INT32_MAX:
                 break
             out += record
             delta, row, highest = step, row + 1, max(highest, self._times[row])
@@ -56,7 +56,7 @@ class Packer:
         return delta
 
     def _record(self, row: int, base_time: int, delta: int) -> bytes:
-        if self._times[row] < b.NO_TIMESTAMP or self._times[row] > LAST_TIMESTAMP:
+        if self._times[row] < batches.NO_TIMESTAMP or self._times[row] > LAST_TIMESTAMP:
             raise bad_timestamp(row)
         headers = self._headers[row] or ()
         body = b"".join(

@@ -87,7 +87,7 @@ class BatchReader(DataSourceReader):
             found = latest.shares(ranges, cut.tasks(sum(one.size for one in ranges)))
             return [Share(many, keys=keys) for many, keys in found]
         if options.is_ordered:
-            spans = await ordered.shares(log, ranges, options.min_partitions)
+            spans = await ordered.span_shares(log, ranges, options.min_partitions)
             return [Share([], span=one) for one in spans]
         return [Share(many) for many in await planner.tasks(ranges, cut)]
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from rookery.cluster.state.partition import Partition
 from rookery.direct import pace
-from rookery.direct.grouped import publish
+from rookery.direct.grouped import publish_offsets
 from rookery.direct.log import DirectLog
 from rookery.direct.offsets import SubscribedPartition, check_reached, end_of
 from rookery.direct.pins import Pins, compacted_since
@@ -144,7 +144,7 @@ class StreamPlan:
         if not group or offsets == self._published:
             return
         try:
-            await publish(self._log, group, offsets)
+            await publish_offsets(self._log, group, offsets)
         except Error as error:
             # The query continues: only the figures shown by tools depend on this.
             log.warning("the offsets of group %s are not published: %s", group, error)

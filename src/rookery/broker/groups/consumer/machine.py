@@ -49,7 +49,7 @@ from rookery.broker.coordination.machine import (
     Tick,
 )
 from rookery.broker.groups.consumer.assign import Places
-from rookery.broker.groups.consumer.classicmembers import answer as answer_classic
+from rookery.broker.groups.consumer.classicmembers import answer
 from rookery.broker.groups.consumer.embedded import CONSUMER
 from rookery.broker.groups.consumer.group import ConsumerGroup
 from rookery.broker.groups.consumer.heartbeat import check, invalid, is_full, owned
@@ -236,7 +236,7 @@ class Consumer:
     def _answer(self, request: MachineRequest, now_ms: int) -> Message:
         message = request.message
         if not isinstance(message, ConsumerGroupHeartbeatRequest):
-            return answer_classic(self._group, request, now_ms)
+            return answer(self._group, request, now_ms)
         try:
             check(message, request.version)
             if message.member_epoch in (LEAVING, AWAY):

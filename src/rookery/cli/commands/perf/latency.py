@@ -93,7 +93,7 @@ async def _send(
 ) -> None:
     from rookery.cli.pace import SendPace
     from rookery.client.settings import ProducerSettings
-    from rookery.records.record import Record
+    from rookery.records.recordcodec import Record
 
     settings = ProducerSettings(acks=ACKS[args.acks], linger_ms=0)
     async with client.producer(settings) as producer:

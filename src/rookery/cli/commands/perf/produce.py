@@ -92,7 +92,7 @@ class _Load:
     async def run(self, count: int) -> None:
         import asyncio
 
-        from rookery.records.record import Record
+        from rookery.records.recordcodec import Record
 
         send, topic, meter = self._producer.send, self._topic, self._meter
         step = max(1, count // _SAMPLES)

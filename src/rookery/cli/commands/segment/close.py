@@ -73,7 +73,7 @@ class ClosedPartition:
 
 def run(args: CloseSegments) -> int:
     """Make segments; return 1 if a partition still has batches in none."""
-    from rookery.net.loop import run as run_loop
+    from rookery.net.loop import run_loop
 
     closed = run_loop(_close(args.log.load_settings(), args.topic, args.partition))
     if args.json:

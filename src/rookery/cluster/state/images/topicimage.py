@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 from array import array
 
-from rookery.cluster.events.pins import PinStart
+from rookery.cluster.events.pinevents import PinStart
 from rookery.cluster.state.partition import Partition, column_bytes
 from rookery.cluster.state.topics import Pin, Topic
 from rookery.errors import Corrupt

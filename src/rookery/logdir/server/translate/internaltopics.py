@@ -7,10 +7,9 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from rookery.clock import Random
-from rookery.cluster.events import groups as group_events
-from rookery.cluster.events import txns as txn_events
-from rookery.cluster.events.brokers import SettingChange
-from rookery.cluster.events.topics import TopicCreated
+from rookery.cluster.events import groupevents, txnevents
+from rookery.cluster.events.brokerevents import SettingChange
+from rookery.cluster.events.topicevents import TopicCreated
 from rookery.cluster.replica import Replica
 from rookery.cluster.state.state import Outcome
 from rookery.model.topicname import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
@@ -22,12 +21,12 @@ _CONFIGS: Final = {
     "segment.bytes": "104857600",
 }
 _OFFSETS: Final = (
-    group_events.OffsetsCommitted,
-    group_events.OffsetsPublished,
-    txn_events.OffsetsAddedToTransaction,
-    txn_events.TransactionOffsetsCommitted,
+    groupevents.OffsetsCommitted,
+    groupevents.OffsetsPublished,
+    txnevents.OffsetsAddedToTransaction,
+    txnevents.TransactionOffsetsCommitted,
 )
-_TRANSACTIONS: Final = (txn_events.TransactionInitialised,)
+_TRANSACTIONS: Final = (txnevents.TransactionInitialised,)
 
 
 class InternalTopics:

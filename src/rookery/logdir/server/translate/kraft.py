@@ -10,8 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from rookery.cluster.events import brokers as broker_events
-from rookery.cluster.events import topics as topic_events
+from rookery.cluster.events import brokerevents, topicevents
 from rookery.cluster.state.state import TOPIC_RESOURCE, resource_name
 from rookery.formats.kraft.entries import (
     CLUSTER_METADATA,
@@ -25,7 +24,7 @@ from rookery.logdir.server.repair import repair_segment
 from rookery.logdir.writer.appendlog import AppendLog
 from rookery.logdir.writer.segmentfile import NewBatch
 from rookery.model.partition import TopicPartition
-from rookery.records import batch as batches
+from rookery.records import batches
 from rookery.wire.kraft.cluster import ConfigRecord, ProducerIdsRecord
 from rookery.wire.kraft.topics import (
     PartitionChangeRecord,
@@ -69,7 +68,7 @@ class MetadataWriter:
         data = pack_batch(rows, base_offset, self._epoch, now_ms)
         return NewBatch(batches.parse(data), data)
 
-    def created(self, event: topic_events.TopicCreated) -> Iterable[Message]:
+    def created(self, event: topicevents.TopicCreated) -> Iterable[Message]:
         """Return the records of a new topic."""
         yield TopicRecord(name=event.name, topic_id=event.topic_id)
         for change in event.configs:
@@ -96,7 +95,7 @@ class MetadataWriter:
         """Return the record of a deleted topic."""
         return RemoveTopicRecord(topic_id=topic_id)
 
-    def configured(self, event: broker_events.ConfigsChanged) -> Iterable[Message]:
+    def configured(self, event: brokerevents.ConfigsChanged) -> Iterable[Message]:
         """Return the records of changed settings."""
         name = resource_name(event.resource_type, event.resource_name)
         for change in event.changes:
@@ -115,7 +114,7 @@ class MetadataWriter:
         )
 
 
-def _config(type_: int, name: str, change: broker_events.SettingChange) -> ConfigRecord:
+def _config(type_: int, name: str, change: brokerevents.SettingChange) -> ConfigRecord:
     return ConfigRecord(
         resource_type=type_, resource_name=name, name=change.name, value=change.value
     )

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from rookery.cluster.events import groups as events
+from rookery.cluster.events import groupevents
 from rookery.cluster.state.state import State
 from rookery.errors import ErrorCode
 from rookery.logdir.server.translate.javahash import partition_of
-from rookery.records.record import Record
+from rookery.records.recordcodec import Record
 from rookery.wire.coordinator.catalog import CONSUMER_OFFSETS
 from rookery.wire.coordinator.classic import GroupMetadataKey, GroupMetadataValue
 from rookery.wire.coordinator.offsets import OffsetCommitKey, OffsetCommitValue
@@ -32,7 +32,7 @@ def offsets_place(state: State, group_id: str) -> tuple[bytes, int] | None:
 def commits(
     state: State,
     group_id: str,
-    offsets: Iterable[events.OffsetCommitted],
+    offsets: Iterable[groupevents.OffsetCommitted],
     codes: Iterable[ErrorCode],
     now_ms: int,
 ) -> Iterator[Record]:

@@ -17,11 +17,7 @@ from pathlib import Path
 from typing import Final
 
 from rookery.cluster.entry import Entry
-from rookery.cluster.events import brokers as broker_events
-from rookery.cluster.events import groups as group_events
-from rookery.cluster.events import log as log_events
-from rookery.cluster.events import topics as topic_events
-from rookery.cluster.events import txns as txn_events
+from rookery.cluster.events import brokerevents, groupevents, logevents, topicevents, txnevents
 from rookery.cluster.state.outcome import EndedTransaction, EntryOutcome, Outcome
 from rookery.cluster.state.state import State
 from rookery.cluster.state.topics import Topic
@@ -43,9 +39,8 @@ from rookery.logdir.writer.segmentfile import NewBatch
 from rookery.model.control import ControlRecordType
 from rookery.model.partition import TopicPartition
 from rookery.model.uuid import uuid_text
-from rookery.records import batch as batches
-from rookery.records import record as records
-from rookery.records.record import BatchSettings, Record
+from rookery.records import batches, recordcodec
+from rookery.records.recordcodec import BatchSettings, Record
 from rookery.wire.message import Message
 
 logger = logging.getLogger(__name__)
@@ -107,14 +102,14 @@ class Scribe:
         state = self._state
         doomed: Doomed = {}
         for event in events:
-            if isinstance(event, group_events.GroupDeleted | group_events.GroupExpired):
+            if isinstance(event, groupevents.GroupDeleted | groupevents.GroupExpired):
                 group = state.groups.by_id.get(event.group_id)
                 places = doomed.setdefault(event.group_id, [])
                 for topic_id, partition, _ in group.each_offset() if group is not None else ():
                     topic = state.topics.by_id.get(topic_id)
                     if topic is not None:
                         places.append((topic.name, partition))
-            elif isinstance(event, topic_events.TopicDeleted):
+            elif isinstance(event, topicevents.TopicDeleted):
                 topic = state.topics.by_id.get(event.topic_id)
                 if topic is not None:
                     _doom_topic(state, topic, doomed)
@@ -141,11 +136,11 @@ class Scribe:
 
     # Topics and settings.
 
-    def _created(self, work: Work, event: topic_events.TopicCreated, _: Outcome) -> None:
+    def _created(self, work: Work, event: topicevents.TopicCreated, _: Outcome) -> None:
         work.records += self._metadata.created(event)
         self._make_logs(work, event.topic_id, event.name, range(event.partitions))
 
-    def _grown(self, work: Work, event: topic_events.PartitionsAdded, _: Outcome) -> None:
+    def _grown(self, work: Work, event: topicevents.PartitionsAdded, _: Outcome) -> None:
         topic = self._state.topics.by_id[event.topic_id]
         new = [
             index
@@ -164,7 +159,7 @@ class Scribe:
             self._logs[topic_id, index] = log
             work.before.append(log.make)
 
-    def _deleted(self, work: Work, event: topic_events.TopicDeleted, _: Outcome) -> None:
+    def _deleted(self, work: Work, event: topicevents.TopicDeleted, _: Outcome) -> None:
         work.records.append(self._metadata.deleted(event.topic_id))
         for key in [key for key in self._logs if key[0] == event.topic_id]:
             gone = self._logs.pop(key)
@@ -181,10 +176,10 @@ class Scribe:
             self._loaded.files.forget(held.object_id)
         self._trash.add(_aside(log), due_ms)
 
-    def _configured(self, work: Work, event: broker_events.ConfigsChanged, _: Outcome) -> None:
+    def _configured(self, work: Work, event: brokerevents.ConfigsChanged, _: Outcome) -> None:
         work.records += self._metadata.configured(event)
 
-    def _log_start(self, work: Work, event: topic_events.LogStartMoved, _: Outcome) -> None:
+    def _log_start(self, work: Work, event: topicevents.LogStartMoved, _: Outcome) -> None:
         log = self._logs.get((event.topic_id, event.partition))
         partition = self._state.topics.partition(event.topic_id, event.partition)
         if log is not None and partition is not None:
@@ -204,7 +199,7 @@ class Scribe:
 
     # Batches.
 
-    def _expired(self, _: Work, event: log_events.ProducersExpired, __: Outcome) -> None:
+    def _expired(self, _: Work, event: logevents.ProducersExpired, __: Outcome) -> None:
         """Forget producers that the state has expired."""
         log = self._logs.get((event.topic_id, event.partition))
         partition = self._state.topics.partition(event.topic_id, event.partition)
@@ -215,7 +210,7 @@ class Scribe:
                 log.replay.producers.pop(idle.producer_id, None)
                 log.replay.batches.pop(idle.producer_id, None)
 
-    def _committed(self, work: Work, event: log_events.BatchesCommitted, outcome: Outcome) -> None:
+    def _committed(self, work: Work, event: logevents.BatchesCommitted, outcome: Outcome) -> None:
         found = zip(event.extents, self._stash.get(event.object_id), outcome.value, strict=True)
         for extent, batch, appended in found:
             if appended.error is not _NONE or appended.is_duplicate:
@@ -267,7 +262,7 @@ class Scribe:
     ) -> None:
         settings = self._settings(work, key, TransactionOwner(ended.producer_id, ended.epoch))
         if settings is not None:
-            data = records.build_marker(outcome, 0, settings, work.now_ms)
+            data = recordcodec.build_marker(outcome, 0, settings, work.now_ms)
             work.add(key, NewBatch(batches.parse(data), data))
 
     def _prepare(self, work: Work, ended: EndedTransaction, places: list[Key]) -> None:
@@ -285,13 +280,13 @@ class Scribe:
 
     # Groups.
 
-    def _offsets(self, work: Work, event: group_events.OffsetsCommitted, outcome: Outcome) -> None:
+    def _offsets(self, work: Work, event: groupevents.OffsetsCommitted, outcome: Outcome) -> None:
         rows = offsetrecords.commits(
             self._state, event.group_id, event.offsets, outcome.value, work.now_ms
         )
         self._tell_group(work, event.group_id, list(rows))
 
-    def _persisted(self, work: Work, event: group_events.GroupPersisted, _: Outcome) -> None:
+    def _persisted(self, work: Work, event: groupevents.GroupPersisted, _: Outcome) -> None:
         """Record once that the members that Kafka knew of a group are not here."""
         generation = self._loaded.populated.pop(event.group_id, None)
         if generation is not None:
@@ -301,7 +296,7 @@ class Scribe:
     def _offsets_deleted(
         self,
         work: Work,
-        event: group_events.OffsetsDeleted | group_events.OffsetsExpired,
+        event: groupevents.OffsetsDeleted | groupevents.OffsetsExpired,
         _: Outcome,
     ) -> None:
         names = []
@@ -317,7 +312,7 @@ class Scribe:
     def _group_deleted(
         self,
         work: Work,
-        event: group_events.GroupDeleted | group_events.GroupExpired,
+        event: groupevents.GroupDeleted | groupevents.GroupExpired,
         _: Outcome,
     ) -> None:
         # Its offsets were collected before they were deleted.
@@ -332,7 +327,7 @@ class Scribe:
             return
         settings = self._settings(work, key, writer)
         if settings is not None:
-            data = records.build(rows, settings)
+            data = recordcodec.build(rows, settings)
             work.add(key, NewBatch(batches.parse(data), data))
 
     def _settings(
@@ -353,11 +348,11 @@ class Scribe:
 
     # Transactions.
 
-    def _touched(self, work: Work, event: txn_events.TransactionInitialised, _: Outcome) -> None:
+    def _touched(self, work: Work, event: txnevents.TransactionInitialised, _: Outcome) -> None:
         work.touched[event.transactional_id] = None
 
     def _txn_offsets(
-        self, work: Work, event: txn_events.TransactionOffsetsCommitted, outcome: Outcome
+        self, work: Work, event: txnevents.TransactionOffsetsCommitted, outcome: Outcome
     ) -> None:
         work.touched[event.transactional_id] = None
         key = offsetrecords.offsets_place(self._state, event.group_id)
@@ -370,7 +365,7 @@ class Scribe:
         self._tell_group(work, event.group_id, list(rows), writer)
 
     def _txn_group(
-        self, work: Work, event: txn_events.OffsetsAddedToTransaction, _: Outcome
+        self, work: Work, event: txnevents.OffsetsAddedToTransaction, _: Outcome
     ) -> None:
         work.touched[event.transactional_id] = None
         key = offsetrecords.offsets_place(self._state, event.group_id)
@@ -424,34 +419,34 @@ class Scribe:
             key = txnrecords.transactions_place(self._state, transactional_id)
             settings = self._settings(work, key, None) if key is not None else None
             if key is not None and settings is not None:
-                data = records.build([row], settings)
+                data = recordcodec.build([row], settings)
                 header = batches.parse(data)
                 work.took(key, header.last_offset + 1)
                 found.setdefault(key, []).append(NewBatch(header, data))
         return found
 
     _handlers: Final[dict[type[Message], Callable[..., None]]] = {
-        topic_events.TopicCreated: _created,
-        topic_events.PartitionsAdded: _grown,
-        topic_events.TopicDeleted: _deleted,
-        topic_events.LogStartMoved: _log_start,
-        broker_events.ConfigsChanged: _configured,
-        log_events.BatchesCommitted: _committed,
-        log_events.ProducersExpired: _expired,
-        group_events.GroupPersisted: _persisted,
-        group_events.OffsetsCommitted: _offsets,
-        group_events.OffsetsPublished: _offsets,
-        group_events.OffsetsDeleted: _offsets_deleted,
-        group_events.OffsetsExpired: _offsets_deleted,
-        group_events.GroupDeleted: _group_deleted,
-        group_events.GroupExpired: _group_deleted,
-        txn_events.TransactionInitialised: _touched,
-        txn_events.PartitionsAddedToTransaction: _touched,
-        txn_events.OffsetsAddedToTransaction: _txn_group,
-        txn_events.TransactionOffsetsCommitted: _txn_offsets,
-        txn_events.TransactionEnded: _touched,
-        txn_events.TransactionExpired: _touched,
-        txn_events.TransactionalIdExpired: _touched,
+        topicevents.TopicCreated: _created,
+        topicevents.PartitionsAdded: _grown,
+        topicevents.TopicDeleted: _deleted,
+        topicevents.LogStartMoved: _log_start,
+        brokerevents.ConfigsChanged: _configured,
+        logevents.BatchesCommitted: _committed,
+        logevents.ProducersExpired: _expired,
+        groupevents.GroupPersisted: _persisted,
+        groupevents.OffsetsCommitted: _offsets,
+        groupevents.OffsetsPublished: _offsets,
+        groupevents.OffsetsDeleted: _offsets_deleted,
+        groupevents.OffsetsExpired: _offsets_deleted,
+        groupevents.GroupDeleted: _group_deleted,
+        groupevents.GroupExpired: _group_deleted,
+        txnevents.TransactionInitialised: _touched,
+        txnevents.PartitionsAddedToTransaction: _touched,
+        txnevents.OffsetsAddedToTransaction: _txn_group,
+        txnevents.TransactionOffsetsCommitted: _txn_offsets,
+        txnevents.TransactionEnded: _touched,
+        txnevents.TransactionExpired: _touched,
+        txnevents.TransactionalIdExpired: _touched,
     }
 
 

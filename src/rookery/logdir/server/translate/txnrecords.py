@@ -13,7 +13,7 @@ from rookery.cluster.state.state import State
 from rookery.cluster.state.txns import Transaction, TransactionOwner, TransactionState
 from rookery.logdir.server.coordinators import PREPARE_ABORT, PREPARE_COMMIT
 from rookery.logdir.server.translate.javahash import partition_of
-from rookery.records.record import Record
+from rookery.records.recordcodec import Record
 from rookery.wire.coordinator.catalog import TRANSACTION_STATE
 from rookery.wire.coordinator.transactions import (
     PartitionsSchema,

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from rookery.logdir.server.translate.job import Key
 from rookery.logdir.writer.segmentfile import NewBatch
-from rookery.records.record import Record
+from rookery.records.recordcodec import Record
 from rookery.wire.message import Message
 
 

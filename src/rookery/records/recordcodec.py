@@ -9,9 +9,8 @@ from typing import NamedTuple
 
 from rookery.errors import ApiError, Corrupt, ErrorCode
 from rookery.model.control import ControlRecordType
-from rookery.records import batch as batches
-from rookery.records import kernel
-from rookery.records.batch import BatchHeader
+from rookery.records import batches, kernel
+from rookery.records.batches import BatchHeader
 from rookery.records.compression import DEFAULT_LIMIT, NONE, Codec
 from rookery.records.kernel import Buffer
 

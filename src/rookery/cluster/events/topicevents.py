@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rookery.cluster.events.brokers import SettingChange
+from rookery.cluster.events.brokerevents import SettingChange
 from rookery.wire.message import Message, Offset, PartitionId, TopicId, TopicName, i16, i32
 
 

@@ -6,7 +6,7 @@ producer is rejected when it is applied, whichever broker wrote it.
 
 from __future__ import annotations
 
-from rookery.cluster.events.groups import OffsetCommitted
+from rookery.cluster.events.groupevents import OffsetCommitted
 from rookery.wire.message import (
     GroupId,
     Message,
