@@ -644,3 +644,38 @@ def test_a_whole_program(tmp_path: Path) -> None:
         "port = 6  # variable ROOKERY_BROKER_PORT\n"
         "size = 7  # flag --size\n"
     )
+
+
+@dataclass(frozen=True)
+class Door:
+    """A table that a file can hold under any name."""
+
+    listen: str = ""
+    password: str = field(default="", metadata={"secret": True})
+
+
+@dataclass(frozen=True)
+class House:
+    doors: dict[str, Door] = field(default_factory=dict)
+
+
+def test_named_tables_are_loaded_by_name(tmp_path: Path) -> None:
+    file = tmp_path / "house.toml"
+    file.write_text(
+        '[house.doors.front]\nlisten = "a:1"\n[house.doors.back-yard]\npassword = "x"\n'
+    )
+
+    loaded = load(House, "house", environ={}, files=[file])
+
+    assert loaded.settings.doors == {"front": Door("a:1"), "back_yard": Door("", "x")}
+    shown = print_config(loaded)
+    assert 'password = "x"' not in shown
+    assert "[house.doors.back-yard]" in shown
+
+
+def test_an_unknown_key_of_a_named_table_is_reported_with_its_line(tmp_path: Path) -> None:
+    file = tmp_path / "house.toml"
+    file.write_text('[house.doors.front]\nlisen = "a:1"\n')
+
+    with pytest.raises(ConfigError, match=r"doors.front.lisen: unknown; did you mean listen.*:2"):
+        load(House, "house", environ={}, files=[file])

@@ -17,6 +17,7 @@ from rookery.cluster.events import (
     importevents,
     logevents,
     pinevents,
+    securityevents,
     sinkevents,
     topicevents,
     txnevents,
@@ -41,6 +42,7 @@ EVENTS: Final[dict[int, type[Message]]] = {
         txnevents,
         sinkevents,
         importevents,
+        securityevents,
     )
     for event in vars(module).values()
     if isinstance(event, type) and issubclass(event, Message) and event.KEY is not None

@@ -11,7 +11,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
-from rookery.config.schema import NO_DEFAULT, Setting, build, settings_of
+from rookery.config.schema import (
+    NO_DEFAULT,
+    Setting,
+    TableNames,
+    build,
+    settings_of,
+    table_fields,
+)
 from rookery.config.sources import (
     Given,
     Problems,
@@ -72,10 +79,10 @@ def load(  # noqa: PLR0913, PLR0917 (one for each source)
         ConfigError: the settings are invalid; the text lists all problems with their places.
     """
     environ = os.environ if environ is None else environ
-    settings, problems = settings_of(cls), Problems()
+    tomls, problems = [TomlFile(path) for path in files], Problems()
+    settings = settings_of(cls, _table_names(cls, section, tomls))
     given: dict[Setting, Given] = {}
-    for path in files:
-        file = TomlFile(path)
+    for file in tomls:
         if sections:
             file.check_sections(sections, problems)
         given.update(_by_setting(file.given(settings, section, problems)))
@@ -102,6 +109,18 @@ def config_files(
     if named:
         return [Path(name).expanduser() for name in named]
     return [default] if default.is_file() else []
+
+
+def _table_names(
+    cls: type[DataclassInstance], section: str, files: Sequence[TomlFile]
+) -> TableNames:
+    """Return the names of the tables that files give to each field that holds named tables."""
+    found: dict[str, dict[str, None]] = {field: {} for field in table_fields(cls)}
+    for file in files:
+        for field, names in found.items():
+            for name in file.names(f"{section}.{field}"):
+                names[name.replace("-", "_")] = None
+    return tuple((field, tuple(names)) for field, names in found.items())
 
 
 def _by_setting(given: Iterator[Given]) -> Iterator[tuple[Setting, Given]]:

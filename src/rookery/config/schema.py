@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import MISSING, dataclass
 from functools import cache
-from typing import TYPE_CHECKING, Any, TypeVar, cast, get_type_hints
+from typing import TYPE_CHECKING, Any, TypeVar, cast, get_args, get_origin, get_type_hints
 
 from rookery.config.docstrings import field_docs
 from rookery.config.values import ValueKind, kind_of
@@ -19,6 +19,8 @@ T = TypeVar("T", bound="DataclassInstance")
 
 DEST_PREFIX = "setting "
 """The prefix of flag values among parsed arguments."""
+TableNames = tuple[tuple[str, tuple[str, ...]], ...]
+"""Fields that hold named tables, each with the names that files give to them."""
 NO_DEFAULT = object()
 """Replaces a default: the user must set the value."""
 
@@ -62,14 +64,33 @@ class Setting:
         return "a secret value" if self.is_secret else repr(value)
 
 
+def table_fields(cls: type[DataclassInstance]) -> dict[str, type[DataclassInstance]]:
+    """Return the fields that hold named tables (`dict[str, …]`), with the class of a table."""
+    hints = get_type_hints(cls)
+    return {
+        field.name: get_args(hints[field.name])[1]
+        for field in _fields(cls)
+        if _holds_tables(hints[field.name])
+    }
+
+
 @cache
-def settings_of(cls: type[DataclassInstance]) -> tuple[Setting, ...]:
+def settings_of(cls: type[DataclassInstance], names: TableNames = ()) -> tuple[Setting, ...]:
     """List the settings of a class, in the order of its fields.
+
+    Args:
+        cls: the settings class.
+        names: the names of tables in fields that hold named tables; without them, such fields have
+            no settings.
 
     Raises:
         TypeError: a field's type cannot be a setting, or two settings share a name.
     """
-    found = tuple(_walk(cls, (), NO_DEFAULT))
+    tables = table_fields(cls)
+    found = list(_walk(cls, (), NO_DEFAULT))
+    for field, table_names in names:
+        for name in table_names:
+            found += _walk(tables[field], (field, name), NO_DEFAULT)
     names: dict[str, Setting] = {}
     for setting in found:
         other = names.setdefault(setting.flag, setting)
@@ -77,20 +98,35 @@ def settings_of(cls: type[DataclassInstance]) -> tuple[Setting, ...]:
             raise TypeError(
                 f"{cls.__name__}: {setting.key} and {other.key} are both {setting.flag}"
             )
-    return found
+    return tuple(found)
 
 
 def build(cls: type[T], values: dict[tuple[str, ...], object]) -> T:
     """Create the settings object from values by path."""
     hints = get_type_hints(cls)
     arguments: dict[str, object] = {}
+    tables = table_fields(cls)
     for field in _fields(cls):
-        if dataclasses.is_dataclass(hint := hints[field.name]):
+        if field.name in tables:
+            arguments[field.name] = _build_tables(field.name, tables[field.name], values)
+        elif dataclasses.is_dataclass(hint := hints[field.name]):
             inner = {path[1:]: value for path, value in values.items() if path[0] == field.name}
             arguments[field.name] = build(cast("type[DataclassInstance]", hint), inner)
         else:
             arguments[field.name] = values[field.name,]
     return cast("Callable[..., T]", cls)(**arguments)
+
+
+def _build_tables(
+    field: str, cls: type[DataclassInstance], values: dict[tuple[str, ...], object]
+) -> dict[str, object]:
+    """Create the settings of each named table of a field."""
+    inner = {path[1:]: value for path, value in values.items() if path[0] == field}
+    names = dict.fromkeys(path[0] for path in inner)
+    return {
+        name: build(cls, {path[1:]: value for path, value in inner.items() if path[0] == name})
+        for name in names
+    }
 
 
 def _walk(
@@ -99,6 +135,8 @@ def _walk(
     """List the settings of a class; an example, if given, provides the defaults."""
     hints, docs = get_type_hints(cls), field_docs(cls)
     for field in _fields(cls):
+        if _holds_tables(hints[field.name]):
+            continue
         hint, path = hints[field.name], (*above, field.name)
         default = _default(field) if example is NO_DEFAULT else getattr(example, field.name)
         if dataclasses.is_dataclass(hint):
@@ -110,6 +148,10 @@ def _walk(
             raise TypeError(f"{cls.__name__}.{field.name}: {error}") from None
         is_secret = bool(field.metadata.get("secret"))
         yield Setting(path, kind, default, docs.get(field.name, ""), is_secret)
+
+
+def _holds_tables(hint: object) -> bool:
+    return get_origin(hint) is dict and dataclasses.is_dataclass(get_args(hint)[1])
 
 
 def _fields(cls: type[DataclassInstance]) -> list[dataclasses.Field[Any]]:

@@ -12,6 +12,14 @@ class ClientSession:
 
     principal: str | None = None
     """The authenticated client, such as `User:alice`; None before the login."""
+    listener: str = ""
+    """The name of the listener that the client has connected to."""
+    host: str = ""
+    """The client's address, without its port."""
+    mechanism: str = ""
+    """The SASL mechanism of the last login; empty without one."""
+    expires_ms: int = 0
+    """The monotonic time at which the login expires; 0 for never."""
     software_name: str = ""
     """The client library, according to its ApiVersions request."""
     software_version: str = ""

@@ -21,6 +21,7 @@ from rookery.cluster.state import (
     importrules,
     pinrules,
     producers,
+    securityrules,
     sinkrules,
     txnrules,
 )
@@ -33,6 +34,7 @@ from rookery.cluster.state.outcome import AppendOutcome as AppendOutcome  # noqa
 from rookery.cluster.state.outcome import EntryOutcome as EntryOutcome  # noqa: PLC0414
 from rookery.cluster.state.outcome import Outcome as Outcome  # noqa: PLC0414
 from rookery.cluster.state.partition import BatchPosition, Partition, Row
+from rookery.cluster.state.security import Security
 from rookery.cluster.state.sinks import Sinks
 from rookery.cluster.state.topics import Topic, Topics
 from rookery.cluster.state.txnends import Moment
@@ -41,7 +43,7 @@ from rookery.errors import Corrupt, ErrorCode
 from rookery.records.batches import TRANSACTIONAL
 from rookery.wire.message import Message
 
-FEATURE_LEVEL: Final = 2
+FEATURE_LEVEL: Final = 3
 """The newest rules that this program knows. Each change to the behaviour of `apply` needs the next
 level: see docs/designs/0011-digests-and-upgrades.md."""
 SHORT_EPOCHS: Final = 2
@@ -86,6 +88,7 @@ class State:
         self.groups = Groups()
         self.transactions = Transactions()
         self.sinks = Sinks()
+        self.security = Security()
 
     def apply(self, number: int, entry: Entry, events: list[Message]) -> EntryOutcome:
         """Apply one entry; it must be the next.
@@ -482,6 +485,7 @@ class State:
         **grouprules.HANDLERS,
         **importrules.HANDLERS,
         **pinrules.HANDLERS,
+        **securityrules.HANDLERS,
         **sinkrules.HANDLERS,
         **txnrules.HANDLERS,
     }

@@ -17,6 +17,11 @@ from rookery.cluster.state.images.brokerimage import (
     process_images,
 )
 from rookery.cluster.state.images.groupimage import GroupImage, group_image, read_group
+from rookery.cluster.state.images.securityimage import (
+    SecurityImage,
+    read_security,
+    security_image,
+)
 from rookery.cluster.state.images.sinkimage import (
     SinkImage,
     StagedImage,
@@ -81,6 +86,7 @@ class StateImage(Message, versions=range(1), flexible=0):
     transactions: list[TransactionImage]
     sinks: list[SinkImage] = field(tag=0, factory=list)
     staged: list[StagedImage] = field(tag=1, factory=list)
+    security: list[SecurityImage] = field(tag=2, factory=list)
 
 
 class CondemnedImage(Message):
@@ -198,6 +204,7 @@ def _image(state: State) -> StateImage:
         transactions=[transaction_image(one) for one in state.transactions],
         sinks=sink_images(state.sinks),
         staged=staged_images(state.sinks),
+        security=security_image(state.security),
     )
 
 
@@ -227,6 +234,7 @@ def _state(image: StateImage) -> State:
     for partition in (one for each in state.topics for one in each.partitions):
         _count_rows(state, partition)
     state.sinks = read_sinks(image.sinks, image.staged)
+    state.security = read_security(image.security)
     for object_id in state.sinks.staged:
         state.objects.add_row(object_id)  # held, as if a row lived in it
     return state

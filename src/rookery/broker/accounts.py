@@ -1,0 +1,47 @@
+"""The users of a cluster: SCRAM credentials from the cluster's state, also for PLAIN."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from rookery.cluster.replica import Replica
+from rookery.security.credential import MIN_ITERATIONS, ScramCredential
+
+MECHANISMS: Final = {"SCRAM-SHA-256": 1, "SCRAM-SHA-512": 2}
+"""Kafka's numbers of the SCRAM mechanisms."""
+_NO_SALT: Final = b"rookery: no such user"
+
+
+class ClusterAccounts:
+    """Answers from the state that the replica has applied."""
+
+    def __init__(self, replica: Replica) -> None:
+        self._replica = replica
+
+    @property
+    def secret(self) -> bytes:
+        """The cluster's secret, from which the salts of unknown users are derived."""
+        return self._replica.state.security.secret
+
+    @property
+    def iterations(self) -> int:
+        """The iteration count that unknown users appear to have."""
+        return MIN_ITERATIONS
+
+    def scram(self, mechanism: str, username: str) -> ScramCredential | None:
+        """Return a user's credential."""
+        stored = self._replica.state.security.scram.get(username, {}).get(MECHANISMS[mechanism])
+        if stored is None:
+            return None
+        return ScramCredential(
+            mechanism, stored.salt, stored.iterations, stored.stored_key, stored.server_key
+        )
+
+    def has_password(self, username: str, password: str) -> bool:
+        """Check a password against a user's credentials; takes as long for an unknown user."""
+        for mechanism in MECHANISMS:
+            known = self.scram(mechanism, username)
+            if known is not None:
+                return known.matches(password)
+        ScramCredential.from_password("SCRAM-SHA-256", password, _NO_SALT, self.iterations)
+        return False

@@ -1,0 +1,18 @@
+"""SaslAuthenticate: one message of a login."""
+
+from __future__ import annotations
+
+from rookery.broker.call import Call, handles
+from rookery.wire.messages.sasl_authenticate import (
+    SASL_AUTHENTICATE,
+    SaslAuthenticateRequest,
+    SaslAuthenticateResponse,
+)
+
+
+@handles(SASL_AUTHENTICATE, mutates=False, touches=())
+async def sasl_authenticate(
+    call: Call, request: SaslAuthenticateRequest
+) -> SaslAuthenticateResponse:
+    """Pass the client's message to the mechanism; a failed login closes the connection."""
+    return await call.services.login(call.connection).authenticate(call.connection, request)

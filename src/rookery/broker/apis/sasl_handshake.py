@@ -1,0 +1,16 @@
+"""SaslHandshake: choose the mechanism of a login."""
+
+from __future__ import annotations
+
+from rookery.broker.call import Call, handles
+from rookery.wire.messages.sasl_handshake import (
+    SASL_HANDSHAKE,
+    SaslHandshakeRequest,
+    SaslHandshakeResponse,
+)
+
+
+@handles(SASL_HANDSHAKE, mutates=False, touches=())
+def sasl_handshake(call: Call, request: SaslHandshakeRequest) -> SaslHandshakeResponse:
+    """Begin a login, if this listener offers the mechanism."""
+    return call.services.login(call.connection).handshake(call.connection, request.mechanism)

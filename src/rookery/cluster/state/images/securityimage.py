@@ -1,0 +1,82 @@
+"""Access rules, credentials and quotas in a state's image."""
+
+from __future__ import annotations
+
+from rookery.cluster.events.securityevents import AclRow, QuotaEntityPart
+from rookery.cluster.state.security import Security, StoredScram
+from rookery.cluster.state.securityrules import binding_of
+from rookery.wire.message import Message, User, f64, i8, i32
+
+
+class ScramImage(Message):
+    """One user's credential for one mechanism."""
+
+    user: User
+    mechanism: i8
+    iterations: i32
+    salt: bytes
+    stored_key: bytes
+    server_key: bytes
+
+
+class LimitImage(Message):
+    """One limit of an entity."""
+
+    key: str
+    value: f64
+
+
+class QuotaImage(Message):
+    """An entity and its limits."""
+
+    entity: list[QuotaEntityPart]
+    limits: list[LimitImage]
+
+
+class SecurityImage(Message):
+    """Everything that access control stores."""
+
+    acls: list[AclRow]
+    scram: list[ScramImage]
+    quotas: list[QuotaImage]
+    secret: bytes
+
+
+def security_image(security: Security) -> list[SecurityImage]:
+    """Write access control; an empty list if the cluster has none, as before feature level 3."""
+    if not (security.acls or security.scram or security.quotas or security.secret):
+        return []
+    return [
+        SecurityImage(
+            acls=[AclRow(**rule._asdict()) for rule in security.acls],
+            scram=[
+                ScramImage(user=user, mechanism=mechanism, **stored._asdict())
+                for user, credentials in security.scram.items()
+                for mechanism, stored in sorted(credentials.items())
+            ],
+            quotas=[
+                QuotaImage(
+                    entity=[QuotaEntityPart(entity_type=kind, name=name) for kind, name in entity],
+                    limits=[LimitImage(key=key, value=limits[key]) for key in sorted(limits)],
+                )
+                for entity, limits in security.quotas.items()
+            ],
+            secret=security.secret,
+        )
+    ]
+
+
+def read_security(images: list[SecurityImage]) -> Security:
+    """Read access control."""
+    security = Security()
+    for image in images:
+        security.acls = dict.fromkeys(map(binding_of, image.acls))
+        for one in image.scram:
+            security.scram.setdefault(one.user, {})[one.mechanism] = StoredScram(
+                one.iterations, bytes(one.salt), bytes(one.stored_key), bytes(one.server_key)
+            )
+        for quota in image.quotas:
+            entity = tuple((part.entity_type, part.name) for part in quota.entity)
+            security.quotas[entity] = {limit.key: limit.value for limit in quota.limits}
+        security.secret = bytes(image.secret)
+    return security

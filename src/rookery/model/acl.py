@@ -1,0 +1,60 @@
+"""Access rules as plain values with Kafka's numbers, and filters over them."""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+ANY: Final = 1
+"""In a filter: every resource type, pattern type, operation or permission."""
+MATCH: Final = 2
+"""A filter's pattern type: the literal, prefixed and wildcard rules that apply to a name."""
+LITERAL: Final = 3
+PREFIXED: Final = 4
+DENY: Final = 2
+ALLOW: Final = 3
+WILDCARD: Final = "*"
+
+
+class AclBinding(NamedTuple):
+    """One rule: a principal on a host may or may not perform an operation on some resources."""
+
+    resource_type: int
+    pattern_type: int
+    resource_name: str
+    principal: str
+    host: str
+    operation: int
+    permission: int
+
+
+class AclFilter(NamedTuple):
+    """A condition on rules; None and `ANY` match everything."""
+
+    resource_type: int = ANY
+    pattern_type: int = ANY
+    resource_name: str | None = None
+    principal: str | None = None
+    host: str | None = None
+    operation: int = ANY
+    permission: int = ANY
+
+    def matches(self, rule: AclBinding) -> bool:
+        """Whether the filter finds a rule."""
+        return (
+            self.resource_type in {ANY, rule.resource_type}
+            and self.operation in {ANY, rule.operation}
+            and self.permission in {ANY, rule.permission}
+            and self.principal in {None, rule.principal}
+            and self.host in {None, rule.host}
+            and self._matches_pattern(rule)
+        )
+
+    def _matches_pattern(self, rule: AclBinding) -> bool:
+        name = self.resource_name
+        if self.pattern_type == MATCH:
+            if name is None:
+                return True
+            if rule.pattern_type == PREFIXED:
+                return name.startswith(rule.resource_name)
+            return rule.resource_name in {name, WILDCARD}
+        return self.pattern_type in {ANY, rule.pattern_type} and name in {None, rule.resource_name}

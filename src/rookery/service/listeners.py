@@ -1,0 +1,154 @@
+"""Listeners of a server: their settings, their TLS and login, and the identity of their clients.
+
+    [broker.listeners.internal]            one table per listener
+    listen = "sasl_ssl://0.0.0.0:9093"     the security protocol, then the address
+
+A client connects to one listener. Its session keeps the listener's name, so that the server
+advertises addresses that this client can reach.
+"""
+
+from __future__ import annotations
+
+import logging
+import ssl
+from dataclasses import dataclass, field, replace
+from enum import Enum
+from typing import Final, Literal
+
+from rookery.errors import ConfigError
+from rookery.model.address import Address, parse_address
+from rookery.net.connection import Connection
+from rookery.security.sasl import mechanisms
+from rookery.security.tls import ClientAuth, KeyPair, ServerTls, server_context
+from rookery.service.login import LoginSettings
+
+log = logging.getLogger(__name__)
+
+ANONYMOUS: Final = "User:ANONYMOUS"
+"""The principal of a client that has not authenticated."""
+
+
+class SecurityProtocol(Enum):
+    """How a listener is protected; Kafka's names and numbers."""
+
+    PLAINTEXT = 0
+    SSL = 1
+    SASL_PLAINTEXT = 2
+    SASL_SSL = 3
+
+    @property
+    def has_tls(self) -> bool:
+        """Whether connections are encrypted."""
+        return self in {SecurityProtocol.SSL, SecurityProtocol.SASL_SSL}
+
+    @property
+    def has_sasl(self) -> bool:
+        """Whether clients log in."""
+        return self in {SecurityProtocol.SASL_PLAINTEXT, SecurityProtocol.SASL_SSL}
+
+
+@dataclass(frozen=True, slots=True)
+class ListenerConfig:
+    """The settings of one listener."""
+
+    listen: str = ""
+    """The address, after the security protocol: sasl_ssl://0.0.0.0:9093; without one, plaintext."""
+    advertise: str = ""
+    """The advertised address, if it differs from the one listened on."""
+    certificate_file: str = ""
+    """The server's certificate and those that lead to its authority (PEM)."""
+    key_file: str = ""
+    """The private key; empty if it is in the certificate file."""
+    key_password: str = field(default="", metadata={"secret": True}, repr=False)
+    """The password of the key, if it is encrypted."""
+    client_ca_file: str = ""
+    """Authorities of client certificates (PEM)."""
+    client_auth: Literal["none", "requested", "required"] = "none"
+    """Whether clients are asked for a certificate."""
+    mechanisms: str = "SCRAM-SHA-512,SCRAM-SHA-256"
+    """The SASL mechanisms that are offered, separated by commas."""
+    max_session_ms: int = field(default=0, metadata={"min": 0})
+    """How long a login is valid (Kafka's connections.max.reauth.ms); 0 without limit."""
+
+    @property
+    def protocol(self) -> SecurityProtocol:
+        """The security protocol.
+
+        Raises:
+            ConfigError: there is no such protocol.
+        """
+        name, separator, _ = self.listen.partition("://")
+        if not separator:
+            return SecurityProtocol.PLAINTEXT
+        try:
+            return SecurityProtocol[name.upper()]
+        except KeyError:
+            known = ", ".join(one.name.lower() for one in SecurityProtocol)
+            raise ConfigError(
+                f"{name!r} is not a security protocol; use one of {known}", name="listen"
+            ) from None
+
+    @property
+    def address(self) -> Address:
+        """The address to listen on."""
+        return parse_address(self.listen.rpartition("://")[2], "listen", lowest_port=0)
+
+    def at(self, address: Address) -> ListenerConfig:
+        """Return the settings with another address."""
+        prefix, separator, _ = self.listen.rpartition("://")
+        return replace(self, listen=f"{prefix}{separator}{address.text}")
+
+    def advertised(self, port: int) -> Address:
+        """Return the address for clients of a listener that has this port."""
+        if self.advertise:
+            return parse_address(self.advertise, "advertise")
+        return Address(self.address.host, port)
+
+    def tls(self) -> ssl.SSLContext | None:
+        """Create the TLS context; None for a listener without TLS.
+
+        Raises:
+            ConfigError: a file or a setting cannot be used.
+        """
+        if not self.protocol.has_tls:
+            return None
+        if not self.certificate_file:
+            raise ConfigError(
+                f"must be set, because the listener is {self.listen}", name="certificate_file"
+            )
+        own = KeyPair(self.certificate_file, self.key_file or None, self.key_password or None)
+        auth = ClientAuth(self.client_auth)
+        return server_context(ServerTls(own, self.client_ca_file or None, auth))
+
+    def login(self) -> LoginSettings:
+        """Return the settings of logins; without mechanisms if the listener has no SASL.
+
+        Raises:
+            ConfigError: a mechanism does not exist.
+        """
+        if not self.protocol.has_sasl:
+            return LoginSettings()
+        names = tuple(name.strip() for name in self.mechanisms.split(",") if name.strip())
+        unknown = [name for name in names if name not in mechanisms()]
+        if unknown or not names:
+            raise ConfigError(
+                f"{self.mechanisms!r} must name some of {', '.join(mechanisms())}",
+                name="mechanisms",
+            )
+        return LoginSettings(names, self.max_session_ms)
+
+
+class ListenerIdentity:
+    """Gives every client of one listener its identity when it connects."""
+
+    def __init__(self, name: str, config: ListenerConfig) -> None:
+        self.name = name
+        self.config = config
+
+    def admit(self, connection: Connection) -> None:
+        """Fill the session of a new connection; with SASL, the principal follows from the login."""
+        session = connection.session
+        session.listener = self.name
+        session.host = connection.peer.rpartition(":")[0].strip("[]")
+        if not self.config.protocol.has_sasl:
+            session.principal = ANONYMOUS

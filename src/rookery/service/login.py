@@ -1,0 +1,167 @@
+"""Login with SASL: SaslHandshake chooses a mechanism, SaslAuthenticate carries its messages.
+
+    new ──SaslHandshake──► mechanism chosen ──SaslAuthenticate, …──► authenticated
+                                  │
+                                  └── failed: answer after a delay, then close
+
+A client that has logged in may log in again on the same connection (KIP-368), as the same principal
+and with the same mechanism. A mechanism that hashes passwords runs in a small pool of threads, so
+that logins cannot delay other clients.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from typing import Final
+
+from rookery.clock import Clock, Random
+from rookery.errors import ApiError, ErrorCode, ProtocolError
+from rookery.net.connection import Connection
+from rookery.security.sasl import Accounts, ServerExchange, open_server, refusal
+from rookery.wire.messages.sasl_authenticate import (
+    SaslAuthenticateRequest,
+    SaslAuthenticateResponse,
+)
+from rookery.wire.messages.sasl_handshake import SaslHandshakeResponse
+
+log = logging.getLogger(__name__)
+
+_THREADS: Final = 1
+"""Threads that hash passwords. More would compete with the event loop for the processor."""
+_SLOW_MECHANISMS: Final = frozenset({"PLAIN"})
+"""Mechanisms in which the server hashes the client's password."""
+
+
+@dataclass(frozen=True, slots=True)
+class LoginSettings:
+    """How clients log in on one listener."""
+
+    mechanisms: tuple[str, ...] = ()
+    """The mechanisms that are offered; empty if the listener has no SASL."""
+    max_session_ms: int = 0
+    """How long a login is valid (Kafka's connections.max.reauth.ms); 0 without limit."""
+    failure_delay_ms: int = 100
+    """The delay before a failed login is answered, which slows down guessing."""
+
+
+class _Login:
+    """A login in progress on one connection."""
+
+    __slots__ = ("exchange", "mechanism")
+
+    def __init__(self, mechanism: str, exchange: ServerExchange) -> None:
+        self.mechanism = mechanism
+        self.exchange = exchange
+
+
+class LoginService:
+    """Logs in the clients of one listener."""
+
+    def __init__(
+        self, settings: LoginSettings, accounts: Accounts, clock: Clock, random: Random
+    ) -> None:
+        """Offer the mechanisms of the settings.
+
+        Args:
+            settings: the mechanisms and the limits.
+            accounts: the users.
+            clock: times the sessions.
+            random: creates nonces.
+        """
+        self.settings = settings
+        self._accounts = accounts
+        self._clock = clock
+        self._random = random
+        self._logins: dict[Connection, _Login] = {}
+        self._threads = ThreadPoolExecutor(_THREADS, "rookery-login")
+
+    def close(self) -> None:
+        """Stop the threads; logins in progress fail."""
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+    def handshake(self, connection: Connection, mechanism: str) -> SaslHandshakeResponse:
+        """Choose a mechanism.
+
+        Raises:
+            ApiError: the listener has no SASL, or a login is already in progress.
+        """
+        offered = list(self.settings.mechanisms)
+        if not offered or connection in self._logins:
+            raise ApiError(ErrorCode.ILLEGAL_SASL_STATE)
+        session = connection.session
+        if mechanism not in offered or session.mechanism not in {"", mechanism}:
+            connection.close()
+            return SaslHandshakeResponse(
+                error_code=ErrorCode.UNSUPPORTED_SASL_MECHANISM, mechanisms=offered
+            )
+        exchange = open_server(mechanism, self._accounts, self._random.token(18).hex())
+        self._logins[connection] = _Login(mechanism, exchange)
+        connection.when_lost(partial(self._logins.pop, connection, None))
+        return SaslHandshakeResponse(error_code=ErrorCode.NONE, mechanisms=offered)
+
+    async def authenticate(
+        self, connection: Connection, request: SaslAuthenticateRequest
+    ) -> SaslAuthenticateResponse:
+        """Pass one message to the mechanism; a failed login closes the connection."""
+        try:
+            answer = await self.respond(connection, bytes(request.auth_bytes))
+        except ApiError as error:
+            return SaslAuthenticateResponse(
+                error_code=error.code, error_message=str(error), auth_bytes=b""
+            )
+        is_done = connection not in self._logins
+        return SaslAuthenticateResponse(
+            error_code=ErrorCode.NONE,
+            auth_bytes=answer,
+            session_lifetime_ms=self.settings.max_session_ms if is_done else 0,
+        )
+
+    async def respond(self, connection: Connection, message: bytes) -> bytes:
+        """Pass one message to the mechanism and return its answer.
+
+        Raises:
+            ApiError: the login failed; the connection closes after the answer.
+        """
+        login = self._logins.get(connection)
+        # A client that logs in sends one message at a time. What it sends too early waits.
+        connection.pause()
+        try:
+            answer = await self._step(connection, login, message)
+        except (ApiError, ProtocolError) as error:
+            self._logins.pop(connection, None)
+            log.info("login failed: %s", error, extra={"client": connection.peer})
+            await asyncio.sleep(self.settings.failure_delay_ms / 1000)
+            connection.close()
+            raise error if isinstance(error, ApiError) else refusal() from error
+        finally:
+            connection.resume()
+        return answer
+
+    async def _step(self, connection: Connection, login: _Login | None, message: bytes) -> bytes:
+        if login is None:
+            raise ApiError(ErrorCode.ILLEGAL_SASL_STATE)
+        respond = login.exchange.respond
+        if login.mechanism in _SLOW_MECHANISMS:
+            loop = asyncio.get_running_loop()
+            answer = await loop.run_in_executor(self._threads, respond, message)
+        else:
+            answer = respond(message)
+        if login.exchange.is_done:
+            self._finish(connection, login)
+        return answer
+
+    def _finish(self, connection: Connection, login: _Login) -> None:
+        """Admit the client; a second login must be of the same principal."""
+        self._logins.pop(connection, None)
+        session, principal = connection.session, f"User:{login.exchange.username}"
+        if session.principal not in {None, principal}:
+            raise refusal("a connection cannot change its principal")
+        session.mechanism = login.mechanism
+        if self.settings.max_session_ms:
+            session.expires_ms = self._clock.monotonic_ms() + self.settings.max_session_ms
+        connection.authenticated(principal)
+        log.info("login of %s", principal, extra={"client": connection.peer})
