@@ -13,8 +13,8 @@ import pytest
 
 from rookery.broker.broker import Broker
 from rookery.broker.call import Services
-from rookery.broker.process.clientports import ClientPorts
 from rookery.broker.process import liveness
+from rookery.broker.process.clientports import ClientPorts
 from rookery.broker.settings import BrokerSettings
 from rookery.broker.storage.objectlog import ObjectLogBacking, replica_of
 from rookery.client import Client, TopicPartition
