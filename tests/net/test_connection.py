@@ -722,4 +722,4 @@ async def test_a_request_that_fails_after_its_client_is_gone_leaves_no_timer() -
     parking.parked[1000][1].set_exception(ValueError("late"))
     await asyncio.sleep(0)
     await asyncio.sleep(0)
-    assert connection._watch._timer is None or connection._watch._timer.cancelled()
+    assert connection._flow.watch._timer is None or connection._flow.watch._timer.cancelled()

@@ -198,7 +198,7 @@ def _numbers(broker: Broker) -> list[MetricReading]:
         *_journal_numbers(broker),
         (_APPLIED, lambda: replica.state.applied),
         (_PROPOSALS, lambda: replica.waiting),
-        *listener_numbers(broker.listeners),
+        *listener_numbers(broker.ports.listeners),
     ]
 
 

@@ -19,7 +19,7 @@ from __future__ import annotations
 from typing import Final
 
 from rookery.broker.coordination.machine import MachineRequest
-from rookery.broker.groups.classic.rebalance import refusal
+from rookery.broker.groups.classic.group import refusal
 from rookery.broker.groups.consumer.embedded import CONSUMER, assignment_bytes
 from rookery.broker.groups.consumer.group import ConsumerGroup
 from rookery.broker.groups.consumer.member import GroupMember
@@ -79,7 +79,7 @@ def _heartbeat(
         group.refresh(request.topics, is_changed=False)
     if not _has_next_step(group, member):
         return ErrorCode.NONE
-    group.await_join(member, now_ms)
+    group.timeouts.await_join(member, now_ms)
     return ErrorCode.REBALANCE_IN_PROGRESS
 
 
@@ -116,9 +116,9 @@ def _part(
         raise ApiError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
     if member.epoch < group.epoch and not member.holding.revoked:
         # A member that must revoke partitions has to learn of it first; it then rejoins by itself.
-        group.await_join(member, now_ms)
+        group.timeouts.await_join(member, now_ms)
         raise ApiError(ErrorCode.REBALANCE_IN_PROGRESS)
-    group.end_sync(member)
+    group.timeouts.end_sync(member)
     group.touch(member, now_ms)
     parts = by_name(member.holding.assigned, group.topic_ids)
     return assignment_bytes(parts, member.classic.protocols[protocol])

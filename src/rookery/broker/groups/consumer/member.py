@@ -62,7 +62,7 @@ class GroupMember:
     """The previous epoch: if a response is lost, the member does not know the new one."""
     classic: ClassicTerms | None = None
     """Set while it uses the classic protocol."""
-    tellings: int = field(default=1, compare=False)
+    repeats_left: int = field(default=1, compare=False)
     """The number of responses that still repeat the assignment until the member reports it: a
     response can be lost, and not every client asks again. A new coordinator does not know which
     responses arrived, so it repeats the assignment."""

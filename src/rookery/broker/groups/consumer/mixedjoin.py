@@ -40,7 +40,7 @@ def join(
     _update(group, request, member, terms, subscription)
     group.reconcile(member, places_of(subscription.owned_partitions, request.topics), now_ms)
     group.touch(member, now_ms)
-    group.await_sync(member, now_ms)
+    group.timeouts.await_sync(member, now_ms)
     return JoinGroupResponse(
         error_code=ErrorCode.NONE,
         generation_id=member.epoch,
