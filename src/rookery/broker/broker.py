@@ -142,7 +142,7 @@ class Broker:
         self._open_node_lock()
         await self.identity.claim()
         await self.ports.start(self.services)
-        self.identity.port = self.listener.port
+        self.identity.endpoints = self.ports.endpoints
         await self.member.join()
         await self.backing.start(self.periodic_tasks)
         self._start_tasks()

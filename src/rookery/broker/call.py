@@ -37,6 +37,7 @@ from rookery.cluster.state.state import State
 from rookery.log.read.reader import LogReader
 from rookery.log.write.writer import LogWriter
 from rookery.security.access import Access
+from rookery.service.login import LoginService
 from rookery.wire.message import Api, Message
 from rookery.wire.messages.metadata import MetadataResponseTopic
 
@@ -71,6 +72,8 @@ class Services:
     """Topic descriptions for Metadata."""
     telemetry: Telemetry = field(default_factory=Telemetry)
     node_id: int = -1
+    logins: dict[str, LoginService] = field(default_factory=dict)
+    """How clients log in, by listener."""
     registration: LiveBroker | None = None
     """This broker's latest registration."""
     handover: asyncio.Event | None = None
@@ -115,6 +118,19 @@ class Call:
     def state(self) -> State:
         """What the cluster has agreed on, as far as it is applied here."""
         return self.services.replica.state
+
+    def reachable(self, broker: LiveBroker | None) -> LiveBroker | None:
+        """Return a broker with the address of the listener that this client has connected to.
+
+        None if the broker has no such listener, or if there is no broker.
+        """
+        return broker.at(self.connection.session.listener) if broker is not None else None
+
+    @property
+    def brokers(self) -> list[LiveBroker]:
+        """The brokers to advertise to this client, with addresses that it can reach."""
+        found = map(self.reachable, self.services.brokers)
+        return [broker for broker in found if broker is not None]
 
 
 Req = TypeVar("Req", bound=Message)

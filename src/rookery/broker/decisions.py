@@ -14,8 +14,9 @@ from rookery.broker.call import Call
 from rookery.cluster.events.brokerevents import ConfigsChanged
 from rookery.cluster.events.topicevents import PartitionsAdded, TopicCreated, TopicDeleted
 from rookery.cluster.proposal import divide
+from rookery.cluster.state.securityrules import SECURITY
 from rookery.cluster.state.state import TOPIC_RESOURCE, Outcome, State
-from rookery.errors import ErrorCode
+from rookery.errors import ApiError, ErrorCode
 from rookery.wire.message import Message
 
 log = logging.getLogger(__name__)
@@ -72,3 +73,17 @@ def _describe(state: State, event: Message) -> str:
 def _name(state: State, topic_id: bytes) -> str:
     topic = state.topics.by_id.get(topic_id)
     return topic.name if topic is not None else topic_id.hex()
+
+
+def require_security(call: Call) -> None:
+    """Refuse changes of rules, credentials and quotas before all brokers can read them.
+
+    Raises:
+        ApiError: UNSUPPORTED_VERSION; the operator must raise the feature level first.
+    """
+    if call.state.feature_level < SECURITY:
+        raise ApiError(
+            ErrorCode.UNSUPPORTED_VERSION,
+            f"the cluster has feature level {call.state.feature_level}; when all brokers run this "
+            f"release, raise it: kafka-features upgrade --feature rookery.version={SECURITY}",
+        )

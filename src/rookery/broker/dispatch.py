@@ -22,10 +22,14 @@ from rookery.wire.codec import (
 from rookery.wire.frame import Frame
 from rookery.wire.message import Message
 from rookery.wire.messages.api_versions import API_VERSIONS, ApiVersionsRequest
+from rookery.wire.messages.sasl_authenticate import SASL_AUTHENTICATE
+from rookery.wire.messages.sasl_handshake import SASL_HANDSHAKE
 
 log = logging.getLogger(__name__)
 
 REQUESTS: Final = RequestMetrics("broker")
+_BEFORE_LOGIN: Final = frozenset({API_VERSIONS_KEY, SASL_HANDSHAKE.key, SASL_AUTHENTICATE.key})
+"""The APIs that need no login."""
 
 
 class _Served(NamedTuple):
@@ -109,6 +113,9 @@ class Dispatcher:
 
     def __call__(self, connection: Connection, frame: Frame) -> Answer | Awaitable[Answer]:
         """Start a request; an exception closes the connection."""
+        session = connection.session
+        if session.principal is None or session.expires_ms:
+            self._check_login(connection, frame)
         key, version, correlation_id = peek(frame)
         served = self._served.get((key, version))
         if served is None:
@@ -125,6 +132,21 @@ class Dispatcher:
         if answer is None or isinstance(answer, Message):
             return work.finish(answer)
         return work.wait(answer)
+
+    def _check_login(self, connection: Connection, frame: Frame) -> None:
+        """Accept only logins from a client that has not logged in, or whose login has expired.
+
+        Raises:
+            ProtocolError: it is another request; the connection closes, as in Kafka.
+        """
+        key, _, _ = peek(frame)
+        session, now_ms = connection.session, self._services.clock.monotonic_ms()
+        if key in _BEFORE_LOGIN:
+            return
+        if session.principal is None:
+            raise ProtocolError(f"API {key} before the login; authenticate with SASL first")
+        if now_ms >= session.expires_ms:
+            raise ProtocolError(f"the login of {session.principal} has expired; log in again")
 
     def _refuse_version(self, key: int, version: int, correlation_id: int) -> Answer:
         if key != API_VERSIONS_KEY:

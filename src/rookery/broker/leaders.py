@@ -24,7 +24,7 @@ def other_leader(call: Call, topic: Topic, index: int) -> Leader | None:
     wait forever for that epoch.
     """
     partition = topic.partitions[index]
-    broker = call.state.brokers.by_node.get(partition.leader)
+    broker = call.reachable(call.state.brokers.by_node.get(partition.leader))
     if broker is None or broker.node_id == call.services.node_id:
         return None
     return Leader(broker, partition.leader_epoch)

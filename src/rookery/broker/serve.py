@@ -11,7 +11,7 @@ from rookery.broker.broker import Broker
 from rookery.broker.process.observe import Observer
 from rookery.broker.settings import BrokerSettings
 from rookery.errors import ConfigError
-from rookery.model.address import Address, parse_address
+from rookery.model.address import Address
 from rookery.net.http import HttpServer
 from rookery.service.process import StopRequest, run_server
 from rookery.service.server import MonitoredServer
@@ -61,12 +61,10 @@ async def serve(
 def _info(broker: Broker, http: HttpServer | None) -> BrokerInfo:
     """Return the report of a broker that is ready."""
     settings = broker.settings
-    text = settings.advertise or settings.listen
-    address = parse_address(text, "listen", lowest_port=0)
-    port = address.port if settings.advertise else broker.listener.port
+    own = broker.ports.endpoints[0]
     return BrokerInfo(
         node_id=broker.services.node_id,
-        address=Address(address.host, port).text,
+        address=Address(own.host, own.port).text,
         http=Address(http.settings.host, http.port).text if http else "",
         cluster_id=broker.replica.state.cluster_id,
         data=name_of(settings.store) or str(Path(settings.log_dir or settings.data).absolute()),

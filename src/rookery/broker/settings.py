@@ -7,13 +7,16 @@ from typing import Any, Final, Literal
 
 from rookery.broker.groups.settings import ClassicSettings, ConsumerSettings
 from rookery.cluster.settings import MemberSettings
+from rookery.errors import ConfigError
 from rookery.log.settings import CareSettings, CompactionSettings, RewriteSettings
 from rookery.model.location import Location
+from rookery.service.listeners import ListenerConfig, ListenerSecurity
 from rookery.store.prices import Prices
 
 # With durability "os", a power failure can lose the end of the cluster log but keep journals. Up to
 # this many incarnations then have numbers that were used before.
 _REGISTRATIONS: Final = 100
+DEFAULT_LISTEN: Final = "127.0.0.1:9092"
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,10 +56,15 @@ class BrokerSettings:
     """The maximum number of concurrent flushes to the store."""
     flush_interval_ms: int = field(default=25, metadata={"min": 0, "max": 60_000})
     """The delay before the next small flush while one is in progress, since requests cost money."""
-    listen: str = "127.0.0.1:9092"
-    """The address for clients; port 0 lets the system choose."""
+    listen: str = DEFAULT_LISTEN
+    """The address for clients; port 0 lets the system choose. A security protocol can precede it:
+    sasl_ssl://0.0.0.0:9093."""
     advertise: str = ""
     """The advertised address, if it differs from the one listened on."""
+    security: ListenerSecurity = field(default_factory=ListenerSecurity)
+    """The certificate and the logins of listeners, where a listener has no own settings."""
+    listeners: dict[str, ListenerConfig] = field(default_factory=dict)
+    """Listeners by name, each a table [broker.listeners.NAME]; they replace `listen`."""
     bootstrap: str = ""
     """An additional bootstrap address that brokers of this host share."""
     node_id: int = field(default=-1, metadata={"min": -1, "max": 2**31 - 1})
@@ -147,8 +155,28 @@ class BrokerSettings:
             "classic_groups": ClassicSettings(**values["classic_groups"]),
             "consumer_groups": ConsumerSettings(**values["consumer_groups"]),
             "prices": Prices(**values["prices"]),
+            "security": ListenerSecurity(**values["security"]),
+            "listeners": {
+                name: ListenerConfig(**table) for name, table in values["listeners"].items()
+            },
         }
         return cls(**(values | nested))
+
+    def client_listeners(self) -> dict[str, ListenerConfig]:
+        """Return the listeners by name, complete; the first one identifies the broker.
+
+        Raises:
+            ConfigError: there are two sources of listeners, or a protocol does not exist.
+        """
+        if not self.listeners:
+            only = ListenerConfig(listen=self.listen, advertise=self.advertise)
+            return {only.protocol.name: only.over(self.security)}
+        if self.listen != DEFAULT_LISTEN or self.advertise:
+            raise ConfigError(
+                "the tables [broker.listeners.NAME] replace it; add a table instead",
+                name="advertise" if self.advertise else "listen",
+            )
+        return {name: one.over(self.security) for name, one in self.listeners.items()}
 
     def member(self) -> MemberSettings:
         """Return the broker's settings as a member of the cluster."""

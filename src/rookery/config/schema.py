@@ -91,9 +91,9 @@ def settings_of(cls: type[DataclassInstance], names: TableNames = ()) -> tuple[S
     for field, table_names in names:
         for name in table_names:
             found += _walk(tables[field], (field, name), NO_DEFAULT)
-    names: dict[str, Setting] = {}
+    by_flag: dict[str, Setting] = {}
     for setting in found:
-        other = names.setdefault(setting.flag, setting)
+        other = by_flag.setdefault(setting.flag, setting)
         if other is not setting:
             raise TypeError(
                 f"{cls.__name__}: {setting.key} and {other.key} are both {setting.flag}"

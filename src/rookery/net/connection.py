@@ -53,6 +53,8 @@ class Connection(asyncio.BufferedProtocol):
         """
         self.peer = "(not connected)"
         """The client's address."""
+        self.when_made: Callable[[Connection], None] | None = None
+        """Called once there is a client, before its first request."""
         self.session = ClientSession()
         """The data that the server keeps about the client."""
         self.bytes_in = 0
@@ -195,6 +197,8 @@ class Connection(asyncio.BufferedProtocol):
         self.peer = address_name(transport.get_extra_info("peername"))
         self.answers.join(self)
         self._flow.open(transport)
+        if self.when_made is not None:
+            self.when_made(self)
 
     def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002 (the splitter knows better)
         """Return the buffer for the next bytes."""

@@ -11,6 +11,7 @@ import errno
 import logging
 import socket
 import ssl
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -63,6 +64,7 @@ class Listener:
         budget: Budget | None = None,
         answers: AnswerBudget | None = None,
         tls: ssl.SSLContext | None = None,
+        admit: Callable[[Connection], None] | None = None,
     ) -> None:
         """Prepare the listener; `start` begins to listen.
 
@@ -72,6 +74,7 @@ class Listener:
             budget: bytes of unanswered requests, if shared with other listeners.
             answers: bytes of unread responses, if shared with other listeners.
             tls: the server-side TLS context; without it the port is plaintext.
+            admit: called for every new connection, after its TLS handshake.
         """
         self.connections: set[Connection] = set()
         self.accepted = 0
@@ -81,6 +84,7 @@ class Listener:
         self._budget = budget or Budget()
         self._answers = answers or AnswerBudget()
         self._tls = tls
+        self._admitting = admit
         self._chunks = Chunks()
         self._sockets: list[socket.socket] = []
         self._handshakes: dict[Connection, asyncio.Task[None]] = {}
@@ -221,6 +225,7 @@ class Listener:
         connection = Connection(
             self._handler, self._settings.connection, self._budget, self._chunks, self._answers
         )
+        connection.when_made = self._admitting
         connection.when_lost(lambda: self._lost(connection))
         self.connections.add(connection)
         self._is_empty.clear()

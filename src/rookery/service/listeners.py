@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import logging
 import ssl
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from enum import Enum
 from typing import Final, Literal
 
@@ -48,13 +48,9 @@ class SecurityProtocol(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class ListenerConfig:
-    """The settings of one listener."""
+class ListenerSecurity:
+    """How a listener is protected, for all listeners or for one."""
 
-    listen: str = ""
-    """The address, after the security protocol: sasl_ssl://0.0.0.0:9093; without one, plaintext."""
-    advertise: str = ""
-    """The advertised address, if it differs from the one listened on."""
     certificate_file: str = ""
     """The server's certificate and those that lead to its authority (PEM)."""
     key_file: str = ""
@@ -69,6 +65,28 @@ class ListenerConfig:
     """The SASL mechanisms that are offered, separated by commas."""
     max_session_ms: int = field(default=0, metadata={"min": 0})
     """How long a login is valid (Kafka's connections.max.reauth.ms); 0 without limit."""
+
+
+@dataclass(frozen=True, slots=True)
+class ListenerConfig(ListenerSecurity):
+    """The settings of one listener; security that is not set is that of the broker."""
+
+    listen: str = ""
+    """The address, after the security protocol: sasl_ssl://0.0.0.0:9093; without one, plaintext."""
+    advertise: str = ""
+    """The advertised address, if it differs from the one listened on."""
+    shared: str = field(default="", metadata={"setting": False})
+    """The address that the workers of a host share; empty with one worker."""
+
+    def over(self, defaults: ListenerSecurity) -> ListenerConfig:
+        """Return the settings with other defaults for the security that is not set."""
+        own = ListenerSecurity()
+        unset = {
+            one.name: getattr(defaults, one.name)
+            for one in fields(ListenerSecurity)
+            if getattr(self, one.name) == getattr(own, one.name)
+        }
+        return replace(self, **unset)
 
     @property
     def protocol(self) -> SecurityProtocol:

@@ -100,7 +100,7 @@ class LoginService:
             )
         exchange = open_server(mechanism, self._accounts, self._random.token(18).hex())
         self._logins[connection] = _Login(mechanism, exchange)
-        connection.when_lost(partial(self._logins.pop, connection, None))
+        connection.when_lost(partial(self._drop, connection))
         return SaslHandshakeResponse(error_code=ErrorCode.NONE, mechanisms=offered)
 
     async def authenticate(
@@ -153,6 +153,9 @@ class LoginService:
         if login.exchange.is_done:
             self._finish(connection, login)
         return answer
+
+    def _drop(self, connection: Connection) -> None:
+        self._logins.pop(connection, None)
 
     def _finish(self, connection: Connection, login: _Login) -> None:
         """Admit the client; a second login must be of the same principal."""

@@ -40,7 +40,7 @@ async def describe_cluster(call: Call, request: DescribeClusterRequest) -> Descr
         answer.error_message = "this is a broker; the cluster has no controllers of its own"
         return answer
     await call.services.replica.barrier()
-    brokers = call.services.brokers
+    brokers = call.brokers
     return DescribeClusterResponse(
         error_code=ErrorCode.NONE,
         cluster_id=call.state.cluster_id,

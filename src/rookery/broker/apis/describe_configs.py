@@ -186,4 +186,4 @@ class _Page:
 
 def _address(call: Call) -> str:
     broker = call.state.brokers.by_node.get(call.services.node_id)
-    return f"{broker.host}:{broker.port}" if broker else call.services.settings.listen
+    return f"{broker.host}:{broker.port}" if broker else ""

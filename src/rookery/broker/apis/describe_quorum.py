@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Final
 
 from rookery.broker.call import Call, handles
+from rookery.cluster.state.brokers import LiveBroker
 from rookery.errors import ErrorCode
 from rookery.security.access import Operation, cluster
 from rookery.wire.messages.describe_quorum import (
@@ -45,11 +46,17 @@ async def describe_quorum(call: Call, request: DescribeQuorumRequest) -> Describ
         nodes=[
             Node(
                 node_id=broker.node_id,
-                listeners=[Listener(name="PLAINTEXT", host=broker.host, port=broker.port)],
+                listeners=_listeners(broker),
             )
             for broker in call.services.brokers
         ],
     )
+
+
+def _listeners(broker: LiveBroker) -> list[Listener]:
+    if not broker.endpoints:
+        return [Listener(name="PLAINTEXT", host=broker.host, port=broker.port)]
+    return [Listener(name=one.listener, host=one.host, port=one.port) for one in broker.endpoints]
 
 
 def _partition(call: Call, name: str, index: int) -> QuorumPartition:

@@ -54,7 +54,7 @@ def _find(call: Call, key_type: int, key: str) -> Coordinator:
     if key_type == _TRANSACTION and not key:
         return _refused(key, ErrorCode.INVALID_REQUEST, "the transactional id is empty")
     brokers = call.state.brokers
-    broker = brokers.by_node.get(coordinator_of(key, brokers.nodes))
+    broker = call.reachable(brokers.by_node.get(coordinator_of(key, brokers.nodes)))
     if broker is None:
         code = ErrorCode.COORDINATOR_NOT_AVAILABLE
         return _refused(key, code, code.sentence)

@@ -78,7 +78,7 @@ async def metadata(call: Call, request: MetadataRequest) -> MetadataResponse:
 def _answer(
     call: Call, request: MetadataRequest, topics: list[MetadataResponseTopic]
 ) -> MetadataResponse:
-    brokers = call.services.brokers
+    brokers = call.brokers
     return MetadataResponse(
         brokers=[
             MetadataResponseBroker(

@@ -15,4 +15,5 @@ async def sasl_authenticate(
     call: Call, request: SaslAuthenticateRequest
 ) -> SaslAuthenticateResponse:
     """Pass the client's message to the mechanism; a failed login closes the connection."""
-    return await call.services.login(call.connection).authenticate(call.connection, request)
+    login = call.services.logins[call.connection.session.listener]
+    return await login.authenticate(call.connection, request)

@@ -13,4 +13,5 @@ from rookery.wire.messages.sasl_handshake import (
 @handles(SASL_HANDSHAKE, mutates=False, touches=())
 def sasl_handshake(call: Call, request: SaslHandshakeRequest) -> SaslHandshakeResponse:
     """Begin a login, if this listener offers the mechanism."""
-    return call.services.login(call.connection).handshake(call.connection, request.mechanism)
+    login = call.services.logins[call.connection.session.listener]
+    return login.handshake(call.connection, request.mechanism)

@@ -5,14 +5,19 @@ from __future__ import annotations
 import asyncio
 from typing import Final
 
+from rookery.broker.accounts import ClusterAccounts
 from rookery.broker.call import Services
 from rookery.broker.dispatch import Dispatcher
 from rookery.broker.settings import BrokerSettings
 from rookery.clock import loop_seconds
+from rookery.cluster.events.brokerevents import EndpointRow
 from rookery.model.address import parse_address
 from rookery.net.answers import AnswerBudget
 from rookery.net.listener import Listener, ListenerSettings
 from rookery.net.outbox import Budget
+from rookery.net.settings import ConnectionSettings
+from rookery.service.listeners import ListenerConfig, ListenerIdentity
+from rookery.service.login import LoginService
 
 # A broker that has left the cluster answers until no request has arrived for _QUIET_SECONDS, but no
 # longer than _REDIRECT_SECONDS.
@@ -26,7 +31,10 @@ class ClientPorts:
     def __init__(self, settings: BrokerSettings) -> None:
         self.listeners: list[Listener] = []
         """The started listeners; the broker's own port is the first."""
+        self.endpoints: list[EndpointRow] = []
+        """The advertised address of each listener, for the registration."""
         self._settings = settings
+        self._logins: list[LoginService] = []
 
     @property
     def own(self) -> Listener:
@@ -40,22 +48,44 @@ class ClientPorts:
             ConfigError: an address cannot be listened on.
         """
         settings = self._settings
-        dispatcher, budget = Dispatcher(services), Budget(settings.request_bytes)
-        answers = AnswerBudget(settings.answer_bytes, settings.unread_timeout_ms)
-        # The broker's own port comes first: it is the advertised one.
-        for name, text in (("listen", settings.listen), ("bootstrap", settings.bootstrap)):
-            if not text:
-                continue
-            address = parse_address(text, name, lowest_port=0)
-            options = ListenerSettings(
-                host=address.host,
-                port=address.port,
-                reuse_port=name == "bootstrap",
-                max_connections=settings.max_connections,
-            )
-            listener = Listener(dispatcher, options, budget=budget, answers=answers)
-            await listener.start()
-            self.listeners.append(listener)
+        self._dispatcher, self._budget = Dispatcher(services), Budget(settings.request_bytes)
+        self._answers = AnswerBudget(settings.answer_bytes, settings.unread_timeout_ms)
+        accounts = ClusterAccounts(services.replica)
+        for name, config in settings.client_listeners().items():
+            login = LoginService(config.login(), accounts, services.clock, services.random)
+            services.logins[name] = login
+            self._logins.append(login)
+            listener = await self._listen(name, config)
+            self.endpoints.append(_endpoint(name, config, listener.port))
+            if config.shared:
+                address = parse_address(config.shared, "shared")
+                await self._listen(name, config.at(address), is_shared=True)
+        if settings.bootstrap:
+            name, config = next(iter(settings.client_listeners().items()))
+            address = parse_address(settings.bootstrap, "bootstrap", lowest_port=0)
+            await self._listen(name, config.at(address), is_shared=True)
+
+    async def _listen(
+        self, name: str, config: ListenerConfig, *, is_shared: bool = False
+    ) -> Listener:
+        options = ListenerSettings(
+            host=config.address.host,
+            port=config.address.port,
+            reuse_port=is_shared,
+            max_connections=self._settings.max_connections,
+            connection=ConnectionSettings(requires_authentication=config.protocol.has_sasl),
+        )
+        listener = Listener(
+            self._dispatcher,
+            options,
+            budget=self._budget,
+            answers=self._answers,
+            tls=config.tls(),
+            admit=ListenerIdentity(name, config).admit,
+        )
+        await listener.start()
+        self.listeners.append(listener)
+        return listener
 
     async def redirect_clients(self, services: Services) -> None:
         """Continue for a moment to report the new leaders of partitions to clients.
@@ -74,9 +104,18 @@ class ClientPorts:
     async def stop(self, grace_ms: int) -> None:
         """Stop listening, and close all connections when their requests are answered."""
         await asyncio.gather(*(listener.stop(grace_ms) for listener in self.listeners))
+        for login in self._logins:
+            login.close()
 
     def abort_connections(self) -> None:
         """Close all connections immediately; clients connect again."""
         for listener in self.listeners:
             for connection in list(listener.connections):
                 connection.abort()
+
+
+def _endpoint(name: str, config: ListenerConfig, port: int) -> EndpointRow:
+    address = config.advertised(port)
+    return EndpointRow(
+        listener=name, protocol=config.protocol.value, host=address.host, port=address.port
+    )

@@ -8,10 +8,11 @@ from rookery.broker.process.nodeclaim import NodeClaim
 from rookery.broker.process.nodelock import NodeLock
 from rookery.broker.settings import BrokerSettings
 from rookery.clock import Clock
-from rookery.cluster.events.brokerevents import BrokerRegistered
+from rookery.cluster.events.brokerevents import BrokerRegistered, EndpointRow
 from rookery.cluster.replica import Replica
+from rookery.cluster.state.securityrules import SECURITY
 from rookery.errors import ConfigError
-from rookery.model.address import Address, parse_address
+from rookery.model.address import Address
 
 log = logging.getLogger(__name__)
 
@@ -42,17 +43,16 @@ class NodeIdentity:
         self._claims = NodeClaim(replica, clock, lock, settings)
         self._configured_id = configured_id
         self._claimed_id: int | None = None
-        self.port = 0
-        """The port that the broker listens on; 0 before that."""
+        self.endpoints: list[EndpointRow] = []
+        """The advertised addresses; empty before the broker listens."""
 
     @property
     def address(self) -> Address:
         """The advertised address."""
-        name = "advertise" if self._settings.advertise else "listen"
-        address = parse_address(getattr(self._settings, name), name, lowest_port=0)
-        if self._settings.advertise or not self.port:
-            return address
-        return Address(address.host, self.port)
+        if self.endpoints:
+            return Address(self.endpoints[0].host, self.endpoints[0].port)
+        config = next(iter(self._settings.client_listeners().values()))
+        return config.advertised(config.address.port)
 
     async def claim(self) -> None:
         """Claim a node id for the next registration; without one the cluster chooses.
@@ -81,7 +81,13 @@ class NodeIdentity:
             host=address.host,
             port=address.port,
             rack=self._settings.rack or None,
+            endpoints=self.endpoints if self._has_endpoints() else [],
         )
+
+    def _has_endpoints(self) -> bool:
+        """Whether listeners are registered by name: programs of lower levels cannot read them."""
+        is_plain = len(self.endpoints) == 1 and self.endpoints[0].protocol == 0
+        return self._replica.state.feature_level >= SECURITY and not is_plain
 
     def check_free(self, node_id: int) -> None:
         """Refuse to rejoin if another process has this broker's node id: both would compete for it.

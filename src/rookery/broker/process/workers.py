@@ -10,8 +10,9 @@ new connection to one of them.
 
 from __future__ import annotations
 
+import socket
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, replace
 from functools import partial
 from typing import Any
@@ -20,38 +21,63 @@ from rookery.broker.serve import BrokerInfo, check_folder, serve
 from rookery.broker.settings import BrokerSettings
 from rookery.errors import ConfigError
 from rookery.model.address import Address, parse_address
+from rookery.service.listeners import ListenerConfig
 from rookery.service.process import StopRequest
 from rookery.service.sharedport import following_port, reserve_port
 from rookery.service.supervisor import Orders, Report, Supervisor
 from rookery.service.worker import Tell, run_worker
 
 
-def worker_settings(settings: BrokerSettings, index: int, bootstrap: Address) -> BrokerSettings:
-    """Return the settings of one worker: its own ports and node id, and the shared port.
+def worker_settings(
+    settings: BrokerSettings, index: int, shared: Mapping[str, Address]
+) -> BrokerSettings:
+    """Return the settings of one worker: its own ports and node id, and the shared ports.
+
+    Args:
+        settings: the settings of all workers.
+        index: the number of the worker, from 0.
+        shared: the shared address of each listener.
 
     Raises:
         ConfigError: there are not enough ports, or the settings contradict each other.
     """
-    advertise = ""
-    if settings.advertise:
-        public = parse_address(settings.advertise, "advertise")
-        advertise = following_port(public, index + 1, "advertise").text
-    listen = parse_address(settings.listen, "listen", lowest_port=0)
-    if not listen.port and settings.advertise:
-        raise ConfigError("advertise: workers need fixed ports for it; give `listen` a port")
     http = settings.http_listen
     if http:
         address = parse_address(http, "http_listen", lowest_port=0)
         http = following_port(address, index, "http_listen").text
-    return replace(
+    own = replace(
         settings,
-        listen=following_port(listen, index + 1, "listen").text,
-        bootstrap=bootstrap.text,
-        advertise=advertise,
         http_listen=http,
         node_id=settings.node_id + index if settings.node_id >= 0 else -1,
         workers=1,
     )
+    if settings.listeners:
+        return replace(
+            own,
+            listeners={
+                name: replace(_of_worker(one, index), shared=shared[name].text)
+                for name, one in settings.listeners.items()
+            },
+        )
+    only = _of_worker(ListenerConfig(listen=settings.listen, advertise=settings.advertise), index)
+    [bootstrap] = shared.values()
+    return replace(own, listen=only.listen, advertise=only.advertise, bootstrap=bootstrap.text)
+
+
+def _of_worker(config: ListenerConfig, index: int) -> ListenerConfig:
+    """Return a worker's own listener, on a port after the shared one.
+
+    Raises:
+        ConfigError: there is no such port, or the advertised one is not known.
+    """
+    advertise = ""
+    if config.advertise:
+        public = parse_address(config.advertise, "advertise")
+        advertise = following_port(public, index + 1, "advertise").text
+        if not config.address.port:
+            raise ConfigError("advertise: workers need fixed ports for it; give `listen` a port")
+    listen = following_port(config.address, index + 1, "listen")
+    return replace(config.at(listen), advertise=advertise)
 
 
 class BrokerWorkers:
@@ -69,35 +95,44 @@ class BrokerWorkers:
             raise ConfigError("bootstrap: with workers the shared address is that of `listen`")
         if not settings.store:
             check_folder(settings.data)
-        listen = parse_address(settings.listen, "listen", lowest_port=0)
-        self._reserved = reserve_port(listen, "listen")
-        self.bootstrap = Address(listen.host, int(self._reserved.getsockname()[1]))
+        self._reserved: list[socket.socket] = []
+        shared = {
+            name: self._reserve(one.address) for name, one in settings.client_listeners().items()
+        }
+        self.bootstrap = next(iter(shared.values()))
         self._supervisor = Supervisor(
             (sys.executable, "-m", "rookery.broker.process.workers"),
             [
-                partial(orders_of, worker_settings(settings, index, self.bootstrap))
+                partial(orders_of, worker_settings(settings, index, shared))
                 for index in range(settings.workers)
             ],
             settings.drain_timeout_ms,
             lambda reports: when_ready([BrokerInfo(**report) for report in reports]),
         )
 
+    def _reserve(self, address: Address) -> Address:
+        """Keep a port for the workers, and return it."""
+        reserved = reserve_port(address, "listen")
+        self._reserved.append(reserved)
+        return Address(address.host, int(reserved.getsockname()[1]))
+
     async def run(self, stop: StopRequest) -> int:
         """Keep the workers alive until they are asked to stop; return the exit code."""
         try:
             return await self._supervisor.run(stop)
         finally:
-            self._reserved.close()
+            for reserved in self._reserved:
+                reserved.close()
 
 
 def orders_of(settings: BrokerSettings, report: Report | None) -> Orders:
     """Return a worker's settings for a restart, with the last port and node id."""
     if report is None:
         return asdict(settings)
-    listen = parse_address(settings.listen, lowest_port=0)
-    if not listen.port:
-        listen = Address(listen.host, parse_address(report["address"]).port)
-    return asdict(replace(settings, listen=listen.text, node_id=report["node_id"]))
+    config = ListenerConfig(listen=settings.listen)
+    if not config.address.port:
+        config = config.at(parse_address(report["address"]))
+    return asdict(replace(settings, listen=config.listen, node_id=report["node_id"]))
 
 
 async def _work(orders: dict[str, Any], stop: StopRequest, tell: Tell) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rookery.wire.message import BrokerId, Host, Message, Port, Uuid, field, i16, i64
+from rookery.wire.message import BrokerId, Host, Message, Port, Uuid, field, i8, i16, i64
 
 
 class ClusterCreated(Message, key=1, versions=range(1), flexible=0):
@@ -23,6 +23,17 @@ class BrokerRegistered(Message, key=2, versions=range(1), flexible=0):
     host: Host
     port: Port
     rack: str | None = None
+    # From feature level 3 on: the address of each listener; empty if there is only one.
+    endpoints: list[EndpointRow] = field(tag=0, factory=list)
+
+
+class EndpointRow(Message):
+    """The address of one listener of a broker."""
+
+    listener: str
+    protocol: i8  # 0 PLAINTEXT, 1 SSL, 2 SASL_PLAINTEXT, 3 SASL_SSL
+    host: Host
+    port: Port
 
 
 class BrokerBeat(Message, key=3, versions=range(1), flexible=0):

@@ -6,9 +6,24 @@ live incarnation counts; every other entry is void.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import NamedTuple
 
-from rookery.cluster.events.brokerevents import BrokerRegistered, ProcessRegistered
+from rookery.cluster.events.brokerevents import (
+    BrokerRegistered,
+    EndpointRow,
+    ProcessRegistered,
+)
+
+
+class BrokerEndpoint(NamedTuple):
+    """The address of one listener of a broker."""
+
+    listener: str
+    protocol: int
+    """0 PLAINTEXT, 1 SSL, 2 SASL_PLAINTEXT, 3 SASL_SSL."""
+    host: str
+    port: int
 
 
 class LiveBroker(NamedTuple):
@@ -20,6 +35,17 @@ class LiveBroker(NamedTuple):
     port: int
     rack: str | None
     process_id: bytes
+    endpoints: tuple[BrokerEndpoint, ...] = ()
+    """The addresses of its listeners; empty if it has registered only one address."""
+
+    def at(self, listener: str) -> LiveBroker | None:
+        """Return the broker with the address of one listener; None if it has no such listener."""
+        if not self.endpoints:
+            return self
+        for endpoint in self.endpoints:
+            if endpoint.listener == listener:
+                return self._replace(host=endpoint.host, port=endpoint.port)
+        return None
 
 
 class LiveProcess(NamedTuple):
@@ -64,7 +90,13 @@ class Brokers:
         if before is not None:
             self.remove(before.incarnation)
         broker = LiveBroker(
-            node_id, incarnation, event.host, event.port, event.rack, event.process_id
+            node_id,
+            incarnation,
+            event.host,
+            event.port,
+            event.rack,
+            event.process_id,
+            endpoints_of(event.endpoints),
         )
         self.by_node[node_id] = broker
         self._live(incarnation, stamp_ms)
@@ -99,3 +131,8 @@ class Brokers:
         while node_id in self.by_node:
             node_id += 1
         return node_id
+
+
+def endpoints_of(rows: Iterable[EndpointRow]) -> tuple[BrokerEndpoint, ...]:
+    """Return the endpoints of a registration or an image."""
+    return tuple(BrokerEndpoint(one.listener, one.protocol, one.host, one.port) for one in rows)

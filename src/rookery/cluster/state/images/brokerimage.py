@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from rookery.cluster.state.brokers import Brokers, LiveBroker, LiveProcess
-from rookery.wire.message import BrokerId, Host, Message, Port, Uuid, i64
+from rookery.cluster.events.brokerevents import EndpointRow
+from rookery.cluster.state.brokers import Brokers, LiveBroker, LiveProcess, endpoints_of
+from rookery.wire.message import BrokerId, Host, Message, Port, Uuid, field, i64
 
 
 class BrokerImage(Message):
@@ -17,6 +18,7 @@ class BrokerImage(Message):
     port: Port
     rack: str | None
     process_id: Uuid
+    endpoints: list[EndpointRow] = field(tag=0, factory=list)
 
 
 class ProcessImage(Message):
@@ -41,6 +43,7 @@ def broker_images(brokers: Brokers) -> list[BrokerImage]:
             port=one.port,
             rack=one.rack,
             process_id=one.process_id,
+            endpoints=[EndpointRow(**endpoint._asdict()) for endpoint in one.endpoints],
         )
         for _, one in sorted(brokers.by_node.items())
     ]
@@ -68,7 +71,13 @@ def fill_brokers(brokers: Brokers, live: list[BrokerImage], processes: list[Proc
         )
     for one in live:
         brokers.by_node[one.node_id] = LiveBroker(
-            one.node_id, one.incarnation, one.host, one.port, one.rack, one.process_id
+            one.node_id,
+            one.incarnation,
+            one.host,
+            one.port,
+            one.rack,
+            one.process_id,
+            endpoints_of(one.endpoints),
         )
     everyone: list[ProcessImage | BrokerImage] = [*processes, *live]
     for image in everyone:
