@@ -15,13 +15,14 @@ from rookery.broker.process.workers import worker_settings
 from rookery.broker.settings import BrokerSettings
 from rookery.errors import ConfigError
 from rookery.model.address import Address
+from rookery.service.listeners import ListenerConfig
 from rookery.testing.broker import BrokerProcess, is_alive
 from rookery.testing.probe import brokers_seen, is_open
 from rookery.testing.wait import PATIENCE_SECONDS, wait_until
 from tests.crash.killing import PARTITIONS, TOPIC, create_topic
 from tests.crash.load import Load, check, read_all
 
-BOOTSTRAP = Address("127.0.0.1", 9092)
+BOOTSTRAP = {"PLAINTEXT": Address("127.0.0.1", 9092)}
 
 
 @pytest.fixture
@@ -71,6 +72,22 @@ def test_advertised_ports_follow_each_other_too() -> None:
 def test_ports_that_do_not_suffice_are_refused(settings: BrokerSettings, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         worker_settings(settings, 0, BOOTSTRAP)
+
+
+def test_every_listener_of_a_worker_has_its_own_port_and_the_shared_one() -> None:
+    tables = {
+        "inner": ListenerConfig(listen="127.0.0.1:9092"),
+        "outer": ListenerConfig(listen="sasl_ssl://0.0.0.0:9192"),
+    }
+    shared = {"inner": Address("127.0.0.1", 9092), "outer": Address("0.0.0.0", 9192)}
+
+    found = worker_settings(BrokerSettings(listeners=tables, workers=2), 1, shared)
+
+    listens = {name: (one.listen, one.shared) for name, one in found.listeners.items()}
+    assert listens == {
+        "inner": ("127.0.0.1:9094", "127.0.0.1:9092"),
+        "outer": ("sasl_ssl://0.0.0.0:9194", "0.0.0.0:9192"),
+    }
 
 
 def test_metadata_names_each_worker_with_its_own_port(three: BrokerProcess) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from rookery.model.acl import AclBinding
+from rookery.cluster.state.acls import StoredAcl
 
 QuotaEntity = tuple[tuple[str, str | None], ...]
 """Types and names of an entity's parts, sorted by type; None is the default of a type."""
@@ -28,7 +28,7 @@ class Security:
     __slots__ = ("acls", "acls_version", "quotas", "quotas_version", "scram", "secret")
 
     def __init__(self) -> None:
-        self.acls: dict[AclBinding, None] = {}
+        self.acls: dict[StoredAcl, None] = {}
         self.acls_version = 0
         """Changes with the rules, so that indexes over them are rebuilt; not replicated."""
         self.scram: dict[str, dict[int, StoredScram]] = {}

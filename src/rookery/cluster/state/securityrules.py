@@ -7,10 +7,10 @@ from typing import Final, Protocol
 
 from rookery.cluster.entry import Entry
 from rookery.cluster.events import securityevents
+from rookery.cluster.state.acls import StoredAcl, StoredAclFilter
 from rookery.cluster.state.outcome import OK, EntryOutcome, Outcome
 from rookery.cluster.state.security import Security, StoredScram
 from rookery.errors import ErrorCode
-from rookery.model.acl import AclBinding, AclFilter
 from rookery.wire.message import Message
 
 SECURITY: Final = 3
@@ -102,9 +102,9 @@ def _secret_created(
     return OK
 
 
-def binding_of(row: securityevents.AclRow) -> AclBinding:
+def binding_of(row: securityevents.AclRow) -> StoredAcl:
     """Return the rule of a row."""
-    return AclBinding(
+    return StoredAcl(
         row.resource_type,
         row.pattern_type,
         row.resource_name,
@@ -115,8 +115,8 @@ def binding_of(row: securityevents.AclRow) -> AclBinding:
     )
 
 
-def _filter_of(row: securityevents.AclFilterRow) -> AclFilter:
-    return AclFilter(
+def _filter_of(row: securityevents.AclFilterRow) -> StoredAclFilter:
+    return StoredAclFilter(
         row.resource_type,
         row.pattern_type,
         row.resource_name,

@@ -1,4 +1,4 @@
-"""Access rules as plain values with Kafka's numbers, and filters over them."""
+"""Stored access rules with Kafka's numbers, and filters over them."""
 
 from __future__ import annotations
 
@@ -8,14 +8,11 @@ ANY: Final = 1
 """In a filter: every resource type, pattern type, operation or permission."""
 MATCH: Final = 2
 """A filter's pattern type: the literal, prefixed and wildcard rules that apply to a name."""
-LITERAL: Final = 3
 PREFIXED: Final = 4
-DENY: Final = 2
-ALLOW: Final = 3
 WILDCARD: Final = "*"
 
 
-class AclBinding(NamedTuple):
+class StoredAcl(NamedTuple):
     """One rule: a principal on a host may or may not perform an operation on some resources."""
 
     resource_type: int
@@ -27,7 +24,7 @@ class AclBinding(NamedTuple):
     permission: int
 
 
-class AclFilter(NamedTuple):
+class StoredAclFilter(NamedTuple):
     """A condition on rules; None and `ANY` match everything."""
 
     resource_type: int = ANY
@@ -38,7 +35,7 @@ class AclFilter(NamedTuple):
     operation: int = ANY
     permission: int = ANY
 
-    def matches(self, rule: AclBinding) -> bool:
+    def matches(self, rule: StoredAcl) -> bool:
         """Whether the filter finds a rule."""
         return (
             self.resource_type in {ANY, rule.resource_type}
@@ -49,7 +46,7 @@ class AclFilter(NamedTuple):
             and self._matches_pattern(rule)
         )
 
-    def _matches_pattern(self, rule: AclBinding) -> bool:
+    def _matches_pattern(self, rule: StoredAcl) -> bool:
         name = self.resource_name
         if self.pattern_type == MATCH:
             if name is None:
