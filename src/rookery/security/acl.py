@@ -1,0 +1,282 @@
+"""Access rules (ACLs) and filters over them, with Kafka's numbers and Kafka's checks.
+
+A rule binds a principal, a client's address, an operation and a verdict to a pattern of resources.
+`security/aclrules.py` decides by them.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import struct
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Final, TypeVar
+
+from rookery.errors import ApiError, ErrorCode
+from rookery.security.access import AclResource
+from rookery.wire.messages.create_acls import AclCreation
+from rookery.wire.messages.delete_acls import DeleteAclsFilter
+from rookery.wire.messages.describe_acls import DescribeAclsRequest
+
+ANY: Final = 1
+"""The number of "any" in filters, for types of resources, operations and permissions."""
+WILDCARD: Final = "*"
+"""As a literal name: every resource of the type. As a host: every address."""
+ANYONE: Final = "User:*"
+"""The principal of rules that apply to every user."""
+CLUSTER_NAME: Final = "kafka-cluster"
+"""The only name that a resource of type cluster can have."""
+
+_Number = TypeVar("_Number", bound=IntEnum)
+
+
+class PatternType(IntEnum):
+    """How a pattern names resources. Rules are literal or prefixed; the others are for filters."""
+
+    ANY = 1
+    """Patterns of both types whose text equals the name."""
+    MATCH = 2
+    """Every pattern that covers the name."""
+    LITERAL = 3
+    PREFIXED = 4
+
+
+class AclOperation(IntEnum):
+    """The operation that a rule is about: one that a request can need, or all of them."""
+
+    ALL = 2
+    READ = 3
+    WRITE = 4
+    CREATE = 5
+    DELETE = 6
+    ALTER = 7
+    DESCRIBE = 8
+    CLUSTER_ACTION = 9
+    DESCRIBE_CONFIGS = 10
+    ALTER_CONFIGS = 11
+    IDEMPOTENT_WRITE = 12
+    CREATE_TOKENS = 13
+    DESCRIBE_TOKENS = 14
+    TWO_PHASE_COMMIT = 15
+
+
+class PermissionType(IntEnum):
+    """The verdict of a rule."""
+
+    DENY = 2
+    ALLOW = 3
+
+
+OPERATIONS: Final[Mapping[AclResource, frozenset[AclOperation]]] = {
+    AclResource.TOPIC: frozenset(
+        {
+            AclOperation.READ,
+            AclOperation.WRITE,
+            AclOperation.CREATE,
+            AclOperation.DELETE,
+            AclOperation.ALTER,
+            AclOperation.DESCRIBE,
+            AclOperation.DESCRIBE_CONFIGS,
+            AclOperation.ALTER_CONFIGS,
+        }
+    ),
+    AclResource.GROUP: frozenset(
+        {
+            AclOperation.READ,
+            AclOperation.DELETE,
+            AclOperation.DESCRIBE,
+            AclOperation.DESCRIBE_CONFIGS,
+            AclOperation.ALTER_CONFIGS,
+        }
+    ),
+    AclResource.CLUSTER: frozenset(
+        {
+            AclOperation.CREATE,
+            AclOperation.ALTER,
+            AclOperation.DESCRIBE,
+            AclOperation.CLUSTER_ACTION,
+            AclOperation.DESCRIBE_CONFIGS,
+            AclOperation.ALTER_CONFIGS,
+            AclOperation.IDEMPOTENT_WRITE,
+        }
+    ),
+    AclResource.TRANSACTIONAL_ID: frozenset(
+        {AclOperation.WRITE, AclOperation.DESCRIBE, AclOperation.TWO_PHASE_COMMIT}
+    ),
+    AclResource.DELEGATION_TOKEN: frozenset({AclOperation.DESCRIBE}),
+    AclResource.USER: frozenset({AclOperation.CREATE_TOKENS, AclOperation.DESCRIBE_TOKENS}),
+}
+"""The operations that requests can need on each type of resource; others never have an effect."""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class AclBinding:
+    """One rule. Rules with equal fields are the same rule."""
+
+    resource_type: AclResource
+    pattern_type: PatternType
+    name: str
+    principal: str
+    """As in `User:alice`."""
+    host: str
+    """A client's address in the form of `format_host`, or `*`."""
+    operation: AclOperation
+    permission: PermissionType
+
+    def __str__(self) -> str:
+        """Describe the rule in one line, for people."""
+        pattern = "" if self.pattern_type is PatternType.LITERAL else "prefix "
+        host = "" if self.host == WILDCARD else f" from {self.host}"
+        return (
+            f"{self.permission.name} {self.principal}{host} {self.operation.name} "
+            f"on {self.resource_type.name} {pattern}{self.name!r}"
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AclFilter:
+    """A choice of rules; None matches everything."""
+
+    resource_type: AclResource | None = None
+    pattern_type: PatternType = PatternType.ANY
+    name: str | None = None
+    principal: str | None = None
+    host: str | None = None
+    operation: AclOperation | None = None
+    permission: PermissionType | None = None
+
+    def matches(self, rule: AclBinding) -> bool:
+        """Return whether a rule is in the choice."""
+        return (
+            self.resource_type in (None, rule.resource_type)
+            and self.principal in (None, rule.principal)
+            and self.host in (None, rule.host)
+            and self.operation in (None, rule.operation)
+            and self.permission in (None, rule.permission)
+            and self._matches_pattern(rule)
+        )
+
+    def _matches_pattern(self, rule: AclBinding) -> bool:
+        is_either = self.pattern_type in (PatternType.ANY, PatternType.MATCH)
+        if not is_either and self.pattern_type is not rule.pattern_type:
+            return False
+        if self.name is None or self.name == rule.name:
+            return True
+        if self.pattern_type is not PatternType.MATCH:
+            return False
+        if rule.pattern_type is PatternType.PREFIXED:
+            return self.name.startswith(rule.name)
+        return rule.name == WILDCARD
+
+
+def read_creation(creation: AclCreation) -> AclBinding:
+    """Convert one item of CreateAcls to a rule, with Kafka's checks.
+
+    Kafka accepts rules that can never have an effect; `find_mistake` finds those.
+
+    Raises:
+        ApiError: INVALID_REQUEST.
+    """
+    resource_type = _read(AclResource, creation.resource_type, "resourceType")
+    if resource_type is AclResource.CLUSTER and creation.resource_name != CLUSTER_NAME:
+        raise _invalid(f"The only valid name for the CLUSTER resource is {CLUSTER_NAME}")
+    if not creation.resource_name:
+        raise _invalid("Invalid empty resource name")
+    pattern_type = _read(PatternType, creation.resource_pattern_type, "patternType")
+    if pattern_type not in (PatternType.LITERAL, PatternType.PREFIXED):
+        raise _invalid(f"Invalid patternType {pattern_type.name}")
+    operation = _read(AclOperation, creation.operation, "operation")
+    permission = _read(PermissionType, creation.permission_type, "permissionType")
+    if ":" not in creation.principal:
+        raise _invalid(
+            f"Could not parse principal from `{creation.principal}` (no colon is present "
+            "separating the principal type from the principal name)"
+        )
+    return AclBinding(
+        resource_type,
+        pattern_type,
+        creation.resource_name,
+        creation.principal,
+        creation.host,
+        operation,
+        permission,
+    )
+
+
+def read_filter(message: DescribeAclsRequest | DeleteAclsFilter) -> AclFilter:
+    """Convert the filter of DescribeAcls, or one of those of DeleteAcls.
+
+    Raises:
+        ApiError: INVALID_REQUEST, if a number has no meaning.
+    """
+    return AclFilter(
+        resource_type=_read_any(AclResource, message.resource_type_filter, "resourceType"),
+        pattern_type=_read(PatternType, message.pattern_type_filter, "patternType"),
+        name=message.resource_name_filter,
+        principal=message.principal_filter,
+        host=message.host_filter,
+        operation=_read_any(AclOperation, message.operation, "operation"),
+        permission=_read_any(PermissionType, message.permission_type, "permissionType"),
+    )
+
+
+def find_mistake(rule: AclBinding) -> str | None:
+    """Return why a rule, although valid, cannot do what its author wants; None if it can.
+
+    `kafka-acls` refuses the first of these; Kafka itself accepts them all.
+    """
+    operations = OPERATIONS[rule.resource_type]
+    if rule.operation is not AclOperation.ALL and rule.operation not in operations:
+        names = ", ".join(sorted(operation.name for operation in operations))
+        return f"{rule.operation.name} does not exist on {rule.resource_type.name}, only {names}"
+    if rule.pattern_type is PatternType.PREFIXED and rule.name == WILDCARD:
+        return "the prefix '*' covers names that begin with an asterisk; use the literal name '*'"
+    kind, _, name = rule.principal.partition(":")
+    if not kind or not name:
+        return f"the principal {rule.principal!r} is not of the form Type:name"
+    if name == WILDCARD and rule.principal != ANYONE:
+        return f"{rule.principal!r} matches only a principal of that name; use {ANYONE!r}"
+    return None if rule.host == WILDCARD else _find_host_mistake(rule.host)
+
+
+def format_host(address: str) -> str:
+    """Return an IP address in the form that rules use, which is that of Java.
+
+    IPv6 addresses are written in full (`0:0:0:0:0:0:0:1`); IPv4 addresses mapped into IPv6 are
+    written as IPv4.
+
+    Raises:
+        ValueError: it is not an IP address.
+    """
+    parsed = ipaddress.ip_address(address)
+    if isinstance(parsed, ipaddress.IPv4Address):
+        return str(parsed)
+    if parsed.ipv4_mapped is not None:
+        return str(parsed.ipv4_mapped)
+    words = ":".join(f"{word:x}" for word in struct.unpack(">8H", parsed.packed))
+    return words if parsed.scope_id is None else f"{words}%{parsed.scope_id}"
+
+
+def _find_host_mistake(host: str) -> str | None:
+    try:
+        address = format_host(host)
+    except ValueError:
+        return f"the host {host!r} is not an IP address; host names and networks never match"
+    return None if address == host else f"the host {host!r} must be written {address!r}"
+
+
+def _read(kind: type[_Number], number: int, field: str) -> _Number:
+    try:
+        return kind(number)
+    except ValueError:
+        name = "ANY" if number == ANY else f"UNKNOWN ({number})"
+        raise _invalid(f"Invalid {field} {name}") from None
+
+
+def _read_any(kind: type[_Number], number: int, field: str) -> _Number | None:
+    return None if number == ANY else _read(kind, number, field)
+
+
+def _invalid(reason: str) -> ApiError:
+    return ApiError(ErrorCode.INVALID_REQUEST, reason)

@@ -1,0 +1,84 @@
+"""Our decisions beside those of Kafka's own classes."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from rookery.security.acl import AclBinding, format_host
+from rookery.security.aclrules import AclRules
+from rookery.testing.java import Java
+from tests.security.aclcases import GRID, POOL, SUPER_USER
+from tests.security.oracle import SecurityOracle
+
+pytestmark = [pytest.mark.kafka, pytest.mark.timeout(180)]
+
+
+@pytest.fixture(scope="session")
+def java() -> Java:
+    """Java with Kafka's jars."""
+    return Java.find()
+
+
+@pytest.fixture(scope="module")
+def oracle(java: Java, tmp_path_factory: pytest.TempPathFactory) -> SecurityOracle:
+    return SecurityOracle.compile(java, tmp_path_factory.mktemp("classes"))
+
+
+# A rule for the literal `*` covers every name. Kafka does not apply it to longer names that begin
+# with an asterisk, not even if it denies: it takes `*` for a literal prefix of such a name.
+COMPARED = [ask for ask in GRID if not ask.resource.name.startswith("*x")]
+
+
+def _fields(rule: AclBinding) -> list[object]:
+    return [
+        rule.resource_type,
+        rule.pattern_type,
+        rule.name,
+        rule.principal,
+        rule.host,
+        rule.operation,
+        rule.permission,
+    ]
+
+
+def test_decisions_equal_those_of_the_standard_authorizer(oracle: SecurityOracle) -> None:
+    chance = random.Random(20)
+    cases = [
+        (list(dict.fromkeys(chance.choices(POOL, k=chance.randrange(9)))), bool(number % 2))
+        for number in range(1_000)
+    ]
+    questions = [
+        {
+            "kind": "acl",
+            "super_users": SUPER_USER,
+            "open": str(is_open).lower(),
+            "rules": [_fields(rule) for rule in rules],
+            "asks": [[*ask[:3], *ask.resource] for ask in COMPARED],
+        }
+        for rules, is_open in cases
+    ]
+
+    for (rules, is_open), answers in zip(cases, oracle.ask(questions), strict=True):
+        index = AclRules(rules, super_users=[SUPER_USER], allow_everyone_if_no_acl=is_open)
+        ours = []
+        for ask in COMPARED:
+            ours.append(index.decide(*ask).allowed)
+            ours.append(index.allows_any(*ask[:3], ask.resource.type))
+        differences = [
+            (ask, theirs)
+            for ask, mine, theirs in zip(
+                [ask for ask in COMPARED for _ in range(2)], ours, answers, strict=True
+            )
+            if mine is not theirs
+        ]
+        assert not differences, (rules, is_open)
+
+
+def test_addresses_equal_those_of_java(oracle: SecurityOracle) -> None:
+    hosts = ["10.0.0.1", "::1", "2001:DB8::00ff", "::ffff:10.0.0.1", "::", "1::2:0:0:3", "fe80::a"]
+
+    (answers,) = oracle.ask([{"kind": "hosts", "hosts": hosts}])
+
+    assert [format_host(host) for host in hosts] == answers
