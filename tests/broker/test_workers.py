@@ -77,16 +77,16 @@ def test_ports_that_do_not_suffice_are_refused(settings: BrokerSettings, message
 def test_every_listener_of_a_worker_has_its_own_port_and_the_shared_one() -> None:
     tables = {
         "inner": ListenerConfig(listen="127.0.0.1:9092"),
-        "outer": ListenerConfig(listen="sasl_ssl://0.0.0.0:9192"),
+        "outer": ListenerConfig(listen="sasl_ssl://127.0.0.2:9192"),
     }
-    shared = {"inner": Address("127.0.0.1", 9092), "outer": Address("0.0.0.0", 9192)}
+    shared = {"inner": Address("127.0.0.1", 9092), "outer": Address("127.0.0.2", 9192)}
 
     found = worker_settings(BrokerSettings(listeners=tables, workers=2), 1, shared)
 
     listens = {name: (one.listen, one.shared) for name, one in found.listeners.items()}
     assert listens == {
         "inner": ("127.0.0.1:9094", "127.0.0.1:9092"),
-        "outer": ("sasl_ssl://0.0.0.0:9194", "0.0.0.0:9192"),
+        "outer": ("sasl_ssl://127.0.0.2:9194", "127.0.0.2:9192"),
     }
 
 
