@@ -14,7 +14,8 @@ from rookery.broker.settings import BrokerSettings
 from rookery.broker.telemetry import pushedmetrics
 from rookery.broker.telemetry.clientmetrics import WantedMetrics, wanted_of
 from rookery.broker.telemetry.pushedmetrics import VALUES, Telemetry
-from rookery.cluster.state.state import CLIENT_METRICS_RESOURCE, State, resource_key
+from rookery.cluster.resources import CLIENT_METRICS_RESOURCE, resource_key
+from rookery.cluster.state.state import State
 from rookery.errors import ApiError, ErrorCode
 from rookery.formats.otlp import Point
 from rookery.model.uuid import uuid_text

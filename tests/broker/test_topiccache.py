@@ -14,14 +14,9 @@ from rookery.cluster.entry import EntryAuthor, read_entry, read_events, write_en
 from rookery.cluster.events.brokerevents import ConfigsChanged, SettingChange
 from rookery.cluster.events.importevents import ImportedEpoch, PartitionImported
 from rookery.cluster.events.topicevents import PartitionsAdded, TopicCreated, TopicDeleted
+from rookery.cluster.resources import BROKER_RESOURCE, GROUP_RESOURCE, TOPIC_RESOURCE, resource_key
 from rookery.cluster.state.images.image import read_image, write_image
-from rookery.cluster.state.state import (
-    BROKER_RESOURCE,
-    GROUP_RESOURCE,
-    TOPIC_RESOURCE,
-    State,
-    resource_key,
-)
+from rookery.cluster.state.state import State
 from rookery.cluster.state.topics import Topic
 from rookery.wire.message import Message
 from tests.cluster.histories import Historian

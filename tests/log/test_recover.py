@@ -23,8 +23,8 @@ from rookery.cluster.events.logevents import (
 )
 from rookery.cluster.events.topicevents import LogStartMoved, PartitionsAdded, TopicDeleted
 from rookery.cluster.replica import Replica
+from rookery.cluster.resources import TOPIC_RESOURCE
 from rookery.cluster.state.partition import Partition, Row, RowKind
-from rookery.cluster.state.state import TOPIC_RESOURCE
 from rookery.errors import Conflict, ErrorCode
 from rookery.formats.keys import (
     CLUSTER,

@@ -17,14 +17,14 @@ from rookery.broker.config.configs import (
 from rookery.broker.decisions import decide
 from rookery.broker.telemetry import clientmetrics
 from rookery.cluster.events.brokerevents import ConfigsChanged, SettingChange
-from rookery.cluster.state.state import (
+from rookery.cluster.resources import (
     BROKER_RESOURCE,
     CLIENT_METRICS_RESOURCE,
-    CONDITIONAL_CONFIGS,
     GROUP_RESOURCE,
     TOPIC_RESOURCE,
     resource_key,
 )
+from rookery.cluster.state.topicrules import CONDITIONAL_CONFIGS
 from rookery.errors import ApiError, ErrorCode
 
 _OTHERS: Final = {8: "a broker's loggers"}

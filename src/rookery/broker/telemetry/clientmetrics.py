@@ -8,7 +8,8 @@ from typing import Final, NamedTuple
 
 from rookery.broker.call import Call
 from rookery.broker.config.configkeys import ConfigKey, ConfigKind, split
-from rookery.cluster.state.state import CLIENT_METRICS_RESOURCE, State, configured, resource_key
+from rookery.cluster.resources import CLIENT_METRICS_RESOURCE, configured, resource_key
+from rookery.cluster.state.state import State
 from rookery.errors import ApiError, ErrorCode
 from rookery.model.uuid import uuid_text
 from rookery.records.crc import checksum
