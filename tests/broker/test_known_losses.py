@@ -51,8 +51,8 @@ def bad_log(broker: ServedBroker) -> FaultyLog:
     """Put faults to order between the broker and its cluster log."""
 
     async def wrap() -> FaultyLog:
-        replica = broker.broker.replica
-        log = replica._log = FaultyLog(replica._log)
+        follower = broker.broker.replica._follower
+        log = follower.log = FaultyLog(follower.log)
         return log
 
     return broker.do(wrap())

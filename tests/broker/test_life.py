@@ -179,7 +179,7 @@ async def test_an_expired_broker_replaces_its_own_registrations_whose_answers_we
         failures += 1
         if failures <= 2:
             await register(event)
-            first.replica.incarnation = 0
+            first.replica._follower.incarnation = 0
             raise Unavailable("the answer was lost")
         return await register(event)
 
@@ -306,7 +306,8 @@ async def test_a_broker_whose_place_is_taken_stops(start: Start) -> None:
 async def test_a_broker_that_slept_through_its_expiry_joins_under_another_id(start: Start) -> None:
     first, _ = await start(caretaker="off")
     second, _ = await start(caretaker="off")
-    log = first.replica._log = FaultyLog(first.replica._log)
+    follower = first.replica._follower
+    log = follower.log = FaultyLog(follower.log)
     await second.replica.barrier()
     log.cut()
     old, node_id = first.replica.incarnation, first.services.node_id

@@ -82,7 +82,7 @@ async def test_a_draining_broker_is_not_ready(broker: Broker) -> None:
 
 
 async def test_a_log_that_takes_no_entries_is_out_of_reach(broker: Broker) -> None:
-    broker.replica.trouble = "the disk is full: free some space"
+    broker.replica._follower.trouble = "the disk is full: free some space"
 
     assert await problems(broker) == {"cluster log": "the disk is full: free some space"}
 

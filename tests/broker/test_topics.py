@@ -470,8 +470,8 @@ def test_without_the_cluster_log_nothing_is_said_to_be_unknown(broker: ServedBro
 
 async def _wrap(broker: ServedBroker) -> FaultyLog:
     """Put faults to order between the broker and its cluster log."""
-    replica = broker.broker.replica
-    log = replica._log = FaultyLog(replica._log)
+    follower = broker.broker.replica._follower
+    log = follower.log = FaultyLog(follower.log)
     return log
 
 

@@ -570,8 +570,8 @@ async def test_a_log_out_of_reach_is_an_error_that_producers_retry(start: Start)
     create(broker, "t")
 
     async def wrap() -> FaultyLog:
-        replica = broker.broker.replica
-        log = replica._log = FaultyLog(replica._log)
+        follower = broker.broker.replica._follower
+        log = follower.log = FaultyLog(follower.log)
         return log
 
     async with raw(broker) as client:

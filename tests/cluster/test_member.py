@@ -17,7 +17,8 @@ from rookery.cluster.events.topicevents import TopicCreated
 from rookery.cluster.member import ClusterMember, process_registration
 from rookery.cluster.numbers import Numbers
 from rookery.cluster.open import open_log
-from rookery.cluster.replica import IncarnationFenced, Replica
+from rookery.cluster.proposal import IncarnationFenced
+from rookery.cluster.replica import Replica
 from rookery.cluster.settings import MemberSettings
 from rookery.cluster.state.brokers import LiveBroker
 from rookery.cluster.state.state import EntryOutcome
@@ -593,7 +594,7 @@ async def test_check_that_fails_holds_beats_and_joins_back(site: Site) -> None:
 async def test_beats_end_when_the_replica_has_stopped(site: Site) -> None:
     process = await site.process()
     await process.member.join()
-    process.replica._stop(Corrupt("a fault"))
+    process.replica._follower.stop(Corrupt("a fault"))
     arrived = process.log.arrived
     await pass_time(SESSION_SECONDS * 2)
     assert process.log.arrived == arrived

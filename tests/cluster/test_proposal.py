@@ -13,8 +13,8 @@ from rookery.cluster.events.logevents import IdleProducer, ProducersExpired
 from rookery.cluster.events.topicevents import LogStartMoved, TopicCreated
 from rookery.cluster.open import open_log
 from rookery.cluster.port import MAX_ENTRY_BYTES
-from rookery.cluster.proposal import MAX_EVENT_BYTES, PART_BYTES, divide, size_of
-from rookery.cluster.replica import IncarnationFenced, Replica
+from rookery.cluster.proposal import MAX_EVENT_BYTES, PART_BYTES, IncarnationFenced, divide, size_of
+from rookery.cluster.replica import Replica
 from rookery.errors import ErrorCode
 from rookery.testing.clock import ManualClock
 from rookery.testing.messages import random_message

@@ -20,7 +20,8 @@ from rookery.cluster.events.logevents import BatchesCommitted, Extent, ProducerI
 from rookery.cluster.events.topicevents import TopicCreated
 from rookery.cluster.open import open_log
 from rookery.cluster.port import READ_BYTES, LogEntry
-from rookery.cluster.replica import IncarnationFenced, Replica
+from rookery.cluster.proposal import IncarnationFenced
+from rookery.cluster.replica import Replica
 from rookery.cluster.state.images.image import read_image, write_image
 from rookery.cluster.state.state import EntryOutcome, Outcome, State
 from rookery.errors import Corrupt, ErrorCode, Unavailable
@@ -318,7 +319,7 @@ async def test_of_two_programs_with_different_rules_the_younger_process_stops(
     async def load(_at_least: int) -> State:
         return OtherRules()
 
-    younger = Replica(replica._log, ManualClock(), load)
+    younger = Replica(replica._follower.log, ManualClock(), load)
     await younger.open()
     await younger.register(registration(3))
     for _ in range(3):

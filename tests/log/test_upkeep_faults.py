@@ -11,7 +11,7 @@ import pytest
 from rookery.cluster.events.brokerevents import BrokerExpired
 from rookery.cluster.events.logevents import BatchesCommitted, Extent
 from rookery.cluster.events.topicevents import LogStartMoved, TopicDeleted
-from rookery.cluster.replica import IncarnationFenced
+from rookery.cluster.proposal import IncarnationFenced
 from rookery.cluster.state.partition import RowKind
 from rookery.cluster.state.topics import Topic
 from rookery.errors import Corrupt, Unavailable

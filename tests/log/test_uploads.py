@@ -12,7 +12,8 @@ from rookery.cluster.events.logevents import BatchesCommitted, Extent
 from rookery.cluster.events.topicevents import TopicCreated
 from rookery.cluster.numbers import Numbers
 from rookery.cluster.open import open_log
-from rookery.cluster.replica import IncarnationFenced, Replica
+from rookery.cluster.proposal import IncarnationFenced
+from rookery.cluster.replica import Replica
 from rookery.formats.keys import STORED, object_id
 from rookery.log.write.uploads import Uploads
 from rookery.store.open import open_store

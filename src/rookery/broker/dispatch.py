@@ -8,7 +8,7 @@ from collections.abc import Awaitable
 from typing import Any, Final, NamedTuple
 
 from rookery.broker.call import Call, Route, Services, routes
-from rookery.cluster.replica import IncarnationFenced
+from rookery.cluster.proposal import IncarnationFenced
 from rookery.errors import ErrorCode, ProtocolError, code_of
 from rookery.net.connection import Connection
 from rookery.net.outbox import Answer

@@ -21,7 +21,7 @@ import pyarrow as pa
 from rookery.clock import Random, SystemRandom
 from rookery.cluster.entry import MAX_EVENTS
 from rookery.cluster.events.sinkevents import SinkAborted, SinkPartStaged, StagedRun
-from rookery.cluster.replica import IncarnationFenced
+from rookery.cluster.proposal import IncarnationFenced
 from rookery.cluster.state.outcome import Outcome
 from rookery.cluster.state.sinks import SinkBatch
 from rookery.direct.layout import Built, PackedRun, PackSettings, Stamp, build

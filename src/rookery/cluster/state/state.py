@@ -5,7 +5,7 @@
                     └──► each event in turn ──► an outcome for whoever proposed it
 
 Outcomes go into a rolling digest that entries carry, so that replicas detect differences: see
-`digest.py` and `cluster/replica.py`.
+`digest.py` and `cluster/digestcheck.py`.
 
 The handlers of events are in files of rules: `topicrules.py`, `logrules.py`, `grouprules.py`, …
 Each names the parts of the state that its rules depend on. Those of the cluster and its brokers are

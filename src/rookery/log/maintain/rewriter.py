@@ -22,7 +22,7 @@ from rookery.cluster.events.logevents import (
     ReplacedRange,
     RowsReplaced,
 )
-from rookery.cluster.replica import IncarnationFenced
+from rookery.cluster.proposal import IncarnationFenced
 from rookery.cluster.state.topics import Topic
 from rookery.errors import Error, Unavailable
 from rookery.formats.keys import object_key

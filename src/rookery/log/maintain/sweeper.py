@@ -18,7 +18,8 @@ from typing import Final, NamedTuple, Protocol
 from rookery.clock import Clock
 from rookery.cluster.events.logevents import ObjectsCondemned, ObjectsDropped
 from rookery.cluster.events.sinkevents import SinkAborted
-from rookery.cluster.replica import IncarnationFenced, Replica
+from rookery.cluster.proposal import IncarnationFenced
+from rookery.cluster.replica import Replica
 from rookery.errors import Unavailable
 from rookery.formats.keys import is_stored, split_object_id
 from rookery.log.maintain.quarantine import Quarantine
