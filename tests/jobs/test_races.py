@@ -13,7 +13,7 @@ from rookery.direct.log import DirectLog
 from rookery.direct.place import ClusterAddress, host_mark
 from rookery.jobs import compaction, mergejob
 from rookery.jobs.proof import Proof
-from rookery.log.maintain.plan import MergeJob, range_of
+from rookery.log.maintain.rewritejob import MergeJob, range_of
 from rookery.log.settings import RewriteSettings
 from tests.direct.sinking import rows
 from tests.jobs.world import check_clean, contents, create, fill, last_by_key, state_of, with_log

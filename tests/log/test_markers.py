@@ -16,7 +16,8 @@ from rookery.log.check.fault import FaultKind
 from rookery.log.check.sources import Bytes
 from rookery.log.compaction.compactor import Compactor
 from rookery.log.maintain import snapshots
-from rookery.log.maintain.plan import RewritePlanner, SegmentJob
+from rookery.log.maintain.plan import RewritePlanner
+from rookery.log.maintain.rewritejob import SegmentJob
 from rookery.log.read.cache import BlockCache
 from rookery.log.read.objects import Places
 from rookery.log.read.reader import LogReader

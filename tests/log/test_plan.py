@@ -14,7 +14,8 @@ from rookery.cluster.state.state import State
 from rookery.cluster.state.topics import Topic
 from rookery.errors import ConfigError
 from rookery.formats.keys import STORED, object_id
-from rookery.log.maintain.plan import Lag, MergeJob, RewritePlanner, RowRange, SegmentJob
+from rookery.log.maintain.plan import Lag, RewritePlanner
+from rookery.log.maintain.rewritejob import MergeJob, RowRange, SegmentJob
 from rookery.log.settings import RewriteSettings
 
 SETTINGS = RewriteSettings(

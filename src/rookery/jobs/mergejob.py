@@ -24,7 +24,8 @@ from rookery.jobs.move.rangereads import plan_ranges, read
 from rookery.jobs.proof import COLUMNS, Proof, prove
 from rookery.jobs.report import JobPart, JobPlan, JobReport, JobRun, JobStep, Requests
 from rookery.jobs.tasks import run_tasks, slots
-from rookery.log.maintain.plan import MergeJob, RewritePlanner, RowRange, SegmentJob
+from rookery.log.maintain.plan import RewritePlanner
+from rookery.log.maintain.rewritejob import MergeJob, RowRange, SegmentJob
 from rookery.log.maintain.rewriter import Rewriter
 from rookery.log.settings import RewriteSettings
 

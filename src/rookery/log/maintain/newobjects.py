@@ -30,8 +30,8 @@ from rookery.formats.keys import index_key, split_object_id, times_key
 from rookery.formats.manifest import Manifest, ManifestExtent, ManifestTopic, write_head
 from rookery.formats.segmentwriter import FinishedSegment, SegmentWriter
 from rookery.formats.times import SegmentAbort, SegmentEpoch, SegmentOrigin
-from rookery.log.maintain.plan import RowRange
 from rookery.log.maintain.refine import RefinedRow
+from rookery.log.maintain.rewritejob import RowRange
 from rookery.log.read.objects import key_of
 from rookery.log.read.runs import MOST_OFFSETS
 from rookery.log.settings import RewriteSettings

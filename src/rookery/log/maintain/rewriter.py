@@ -34,9 +34,10 @@ from rookery.log.maintain.newobjects import (
     merged,
     segment,
 )
-from rookery.log.maintain.plan import Lag, MergeJob, RewritePlanner, RowRange, SegmentJob, divided
+from rookery.log.maintain.plan import Lag, RewritePlanner
 from rookery.log.maintain.quarantine import Key, Quarantine
 from rookery.log.maintain.refine import Read, RefinedRow, refine
+from rookery.log.maintain.rewritejob import MergeJob, RowRange, SegmentJob, divided
 from rookery.log.settings import RewriteSettings
 from rookery.store.port import Store
 
