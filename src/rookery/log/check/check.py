@@ -29,7 +29,7 @@ from rookery.log.check.rows import RowTable
 from rookery.log.check.sources import Sources
 from rookery.log.check.unnamed import UnnamedObject, unnamed_journals, unnamed_keys
 from rookery.log.maintain import snapshots
-from rookery.store.port import NotFound, Store
+from rookery.store.port import NotFound, ReadableStore
 
 _ROUNDS: Final = 5
 _OURS: Final = "_rookery/"
@@ -169,7 +169,7 @@ class _Check:
         return await self._sources.store.size(fault.key) is not None
 
 
-async def _count_extents(store: Store, key: str) -> int | None:
+async def _count_extents(store: ReadableStore, key: str) -> int | None:
     """Return the number of batches in a shared object; None if it is not one or unreadable."""
     if parse_object_key(key) is None:
         return None

@@ -15,7 +15,7 @@ from itertools import repeat
 from typing import Final, NamedTuple, Protocol
 
 from rookery.clock import loop_seconds
-from rookery.cluster.port import ClusterLog
+from rookery.cluster.port import ReadableLog
 from rookery.cluster.state.partition import Partition, Row
 from rookery.errors import Corrupt, Unavailable
 from rookery.formats.keys import is_stored
@@ -138,7 +138,7 @@ class Opener:
 
     def __init__(
         self,
-        cluster_log: ClusterLog,
+        cluster_log: ReadableLog,
         objects: BlockSource,
         direct: Direct | None,
         layouts: Layouts | None,

@@ -19,7 +19,7 @@ from collections.abc import Awaitable
 from typing import Final, NamedTuple
 
 from rookery import metrics
-from rookery.cluster.port import ClusterLog
+from rookery.cluster.port import ReadableLog
 from rookery.cluster.replica import Replica
 from rookery.cluster.state.partition import Partition, Row
 from rookery.errors import Corrupt, Error
@@ -42,7 +42,7 @@ class LogReader:
 
     def __init__(
         self,
-        cluster_log: ClusterLog,
+        cluster_log: ReadableLog,
         objects: BlockSource,
         tail: Tail,
         direct: Direct | None = None,
