@@ -179,7 +179,7 @@ def test_what_a_single_broker_does_not_have_is_taken_back(broker: ServedBroker) 
     for resource, what, value in (("1", put, "5"), ("77", delete, None)):
         code, text = change(broker.bootstrap, BROKER, resource, (key, what, value))
         assert code is ErrorCode.INVALID_CONFIG
-        assert "for all brokers at once" in (text or "")
+        assert "apply to all brokers" in (text or "")
 
 
 def test_concurrent_changes_of_a_list_are_all_kept(start: Start) -> None:

@@ -2,8 +2,8 @@
 
     Empty ──join──► PreparingRebalance ──all joined, or time is up──► CompletingRebalance
       ▲               │      ▲     ▲                                     │         │
-      └─nobody is left┘      │     └──join, leave, expiry, nobody syncs──┘         │ leader syncs
-                             └─────join, leave, expiry, nobody syncs──── Stable ◄──┘
+      └no member left─┘      │     └──join, leave, expiry, sync timeout──┘         │ leader syncs
+                             └─────join, leave, expiry, sync timeout──── Stable ◄──┘
 
 | request   | Empty   | PreparingRebalance    | CompletingRebalance   | Stable                   |
 |-----------|---------|-----------------------|-----------------------|--------------------------|
@@ -115,7 +115,9 @@ class ClassicGroupMachine:
         """
         group = persistence.restore(body, settings, now_ms)
         if group.group_id != group_id:
-            raise Corrupt(f"what was kept for group {group_id} is of group {group.group_id}")
+            raise Corrupt(
+                f"the persisted state of group {group_id} is that of group {group.group_id}"
+            )
         return cls(group)
 
     @property
@@ -263,7 +265,7 @@ class ClassicGroupMachine:
             case LeaveGroupRequest() as message:
                 leave(self._group, request, message, now_ms)
             case message:
-                raise TypeError(f"a classic group has no answer to a {type(message).__name__}")
+                raise TypeError(f"a classic group cannot answer a {type(message).__name__}")
 
     def _on_gone(self, gone: ClientGone, now_ms: int) -> None:
         """Drop a held request; its member has its session timeout to ask again."""
