@@ -193,14 +193,14 @@ async def test_a_directory_without_a_cluster_is_refused(start: Open, tmp_path: P
     folder = make_directory(tmp_path / "logs", {"birds": [[b"rook"]]})
     (folder / "meta.properties").write_text(f"node.id={NODE}\nversion=1\n")
 
-    with pytest.raises(ConfigError, match=r"names no cluster; restore cluster\.id"):
+    with pytest.raises(ConfigError, match=r"has no cluster id; restore cluster\.id"):
         await start(log_dir=str(folder), read_only=True)
 
 
 async def test_a_directory_has_one_broker_of_one_process(tmp_path: Path) -> None:
     folder = make_directory(tmp_path / "logs")
 
-    with pytest.raises(ConfigError, match="leave out --store"):
+    with pytest.raises(ConfigError, match="omit --store"):
         make(log_dir=str(folder), store="memory:x")
 
 

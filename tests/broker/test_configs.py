@@ -18,7 +18,7 @@ from kafka.admin import ConfigResourceType
 
 from rookery.broker.config import configs
 from rookery.broker.config.configkeys import BROKER_KEYS, TOPIC_KEYS
-from rookery.broker.groups.consumer.machine import Consumer
+from rookery.broker.groups.consumer.machine import ConsumerGroupMachine
 from rookery.broker.groups.settings import ConsumerSettings
 from rookery.broker.settings import BrokerSettings
 from rookery.cluster.state.state import State
@@ -179,7 +179,7 @@ def test_what_a_single_broker_does_not_have_is_taken_back(broker: ServedBroker) 
     for resource, what, value in (("1", put, "5"), ("77", delete, None)):
         code, text = change(broker.bootstrap, BROKER, resource, (key, what, value))
         assert code is ErrorCode.INVALID_CONFIG
-        assert "for all brokers at once" in (text or "")
+        assert "apply to all brokers" in (text or "")
 
 
 def test_concurrent_changes_of_a_list_are_all_kept(start: Start) -> None:
@@ -611,7 +611,7 @@ def test_a_group_keeps_to_its_own_settings(broker: ServedBroker) -> None:
     sessions = []
     for group in ("own", "other"):
         machine = broker.broker.groups.machine(broker.broker.replica.state.groups.by_id[group])
-        assert isinstance(machine, Consumer)
+        assert isinstance(machine, ConsumerGroupMachine)
         sessions.append(machine.group.settings.session_timeout_ms)
     assert sessions == [600_000, 45_000]
 

@@ -12,7 +12,9 @@ from weakref import WeakSet
 import pytest
 
 from rookery.broker.broker import Broker
+from rookery.broker.call import Services
 from rookery.broker.process import liveness
+from rookery.broker.process.clientports import ClientPorts
 from rookery.broker.settings import BrokerSettings
 from rookery.broker.storage.objectlog import ObjectLogBacking, replica_of
 from rookery.client import Client, TopicPartition
@@ -203,7 +205,7 @@ async def kill(broker: Broker) -> None:
     stopped.add(broker)
     await broker.member.close()
     await broker.periodic_tasks.stop()
-    await asyncio.gather(*(listener.stop(grace_ms=0) for listener in broker.listeners))
+    await asyncio.gather(*(listener.stop(grace_ms=0) for listener in broker.ports.listeners))
     await broker.replica.close()
     broker.node_lock.close()
 
@@ -341,11 +343,11 @@ async def test_a_broker_that_stops_leaves_before_it_closes(
     line = Raw(await connect("127.0.0.1", first.listener.port))
     has_left, may_close = asyncio.Event(), asyncio.Event()
 
-    async def send_on(_: Broker) -> None:
+    async def redirect(_: ClientPorts, __: Services) -> None:
         has_left.set()
         await may_close.wait()
 
-    monkeypatch.setattr(Broker, "_send_clients_on", send_on)
+    monkeypatch.setattr(ClientPorts, "redirect_clients", redirect)
     stopping = asyncio.create_task(stop(first))
     held = asyncio.create_task(line.produce("t", batch(b"x")))
     await asyncio.wait_for(has_left.wait(), 10)

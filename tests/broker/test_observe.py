@@ -146,7 +146,7 @@ async def test_upkeep_that_fails_is_a_warning_and_the_broker_stays_ready(broker:
 
     assert answer.status == HTTPStatus.OK
     assert json.loads(answer.body)["warnings"] == {
-        "caretaker": "upkeep skips 1 things that it cannot process: rewrite of topic t: bad"
+        "caretaker": "maintenance skips 1 items that it cannot process: rewrite of topic t: bad"
     }
     assert observe._CARE_QUARANTINED.value == 1
     assert observe._CARE_FAILURES.value == 3

@@ -75,7 +75,7 @@ async def test_whoever_does_not_read_is_cut_off_who_holds_most_first(
             await large.is_cut_off.wait()
     assert not small.is_cut_off.is_set(), "one was enough"
     assert budget.cut_off == 1
-    assert "it holds 103809024 bytes of answers that it has not read" in caplog.text
+    assert "it holds 103809024 bytes of responses that it has not read" in caplog.text
     assert budget.room() > LIMIT // 5
 
 

@@ -12,16 +12,14 @@ from typing import Final
 from rookery.broker.call import Services, hidden_when_read_only
 from rookery.broker.checks import rules_of
 from rookery.broker.config.configs import TopicCache
-from rookery.broker.dispatch import Dispatcher
 from rookery.broker.fetchservice import FetchService, PartitionWatch
-from rookery.broker.groups.claims import GroupClaims
 from rookery.broker.groups.coordinator import GroupCoordinator
 from rookery.broker.groups.kind import GroupSettings
 from rookery.broker.groups.kindtable import Kinds
-from rookery.broker.groups.removal import OffsetRetention
-from rookery.broker.overdue import Overdue
+from rookery.broker.process.clientports import ClientPorts
+from rookery.broker.process.duties import ClusterDuties
 from rookery.broker.process.liveness import reach_broker
-from rookery.broker.process.membership import MEMBERS_MS, Membership
+from rookery.broker.process.membership import Membership
 from rookery.broker.process.nodeidentity import NodeIdentity
 from rookery.broker.process.nodelock import NodeLock
 from rookery.broker.producerids import ProducerIds
@@ -29,20 +27,18 @@ from rookery.broker.settings import BrokerSettings
 from rookery.broker.storage.backing import Backing
 from rookery.broker.storage.caretakerkeeper import CaretakerKeeper
 from rookery.broker.storage.open import open_backing
-from rookery.clock import Clock, Random, SystemClock, SystemRandom, loop_seconds
+from rookery.clock import Clock, Random, SystemClock, SystemRandom
 from rookery.cluster.entry import Entry
 from rookery.cluster.member import ClusterMember
 from rookery.cluster.numbers import Numbers
+from rookery.cluster.replica import Replica
 from rookery.cluster.resources import GROUP_RESOURCE, resource_key
 from rookery.cluster.state.state import EntryOutcome
 from rookery.log.read.tail import Tail
 from rookery.log.write.journal import Journal
 from rookery.log.write.writer import LogWriter
-from rookery.model.address import parse_address
 from rookery.model.uuid import uuid_text
-from rookery.net.answers import AnswerBudget
-from rookery.net.listener import Listener, ListenerSettings
-from rookery.net.outbox import Budget
+from rookery.net.listener import Listener
 from rookery.service import memory
 from rookery.service.periodic import PeriodicTasks
 from rookery.service.stalls import LOOK_MS, StallMetrics, StallWatch
@@ -51,19 +47,12 @@ log = logging.getLogger(__name__)
 
 STALLS: Final = StallMetrics("broker")
 
-# The interval of the check for expired offsets (Kafka's offsets.retention.check.interval.ms).
-_OFFSETS_INTERVAL_MS: Final = 600_000
-_CLAIMS_INTERVAL_MS: Final = 1_000
-# A broker that has left the cluster answers until no request has arrived for _QUIET_SECONDS, but no
-# longer than _SEND_ON_SECONDS.
-_SEND_ON_SECONDS: Final = 1.0
-_QUIET_SECONDS: Final = 0.15
 # A call that has waited less than this is not reported as the cause of a slow start.
 _WAIT_MS: Final = 1_000
 
 
 class Broker:
-    """One broker, which is created, started and stopped in one event loop."""
+    """One broker; it is created, started and stopped in one event loop."""
 
     def __init__(
         self,
@@ -77,7 +66,7 @@ class Broker:
         Raises:
             ConfigError: a setting cannot be used.
         """
-        # Otherwise a client that asks for a topic could create it.
+        # Otherwise a client could create a topic by asking for its metadata.
         settings = replace(settings, auto_create_topics=False) if settings.read_only else settings
         self.settings = settings
         self.failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -101,25 +90,16 @@ class Broker:
         self.membership = Membership(
             self.replica, self._clock, settings, lambda other: reach_broker(self.node_lock, other)
         )
-        self.overdue = Overdue(
-            self.replica, self._clock, settings, lambda: self.membership.is_clock_sound
-        )
-        kinds = Kinds(
-            GroupSettings(settings.classic_groups, settings.consumer_groups, self._group_configs)
-        )
+        kinds = Kinds(_group_settings(settings, self.replica))
         self.groups = GroupCoordinator(self.replica, self._clock, kinds)
         self.caretaking = CaretakerKeeper(
             settings, lambda: self.membership.keeps_caretaker, self._agrees
         )
-        self.offset_retention = OffsetRetention(
-            self.groups,
-            self.replica,
-            self._clock,
-            settings.offsets_retention_ms,
-            lambda: self.membership.is_clock_sound,
+        self._duties = ClusterDuties(
+            settings, self.replica, self._clock, self.membership, self.groups
         )
         self.node_lock = NodeLock(None, "", self._random)
-        self.listeners: list[Listener] = []
+        self.ports = ClientPorts(settings)
         self.is_stopping = False
         self.replica.listen(self._applied)
 
@@ -162,7 +142,8 @@ class Broker:
         )
         self._open_node_lock()
         await self.identity.claim()
-        await self._listen()
+        await self.ports.start(self.services)
+        self.identity.port = self.listener.port
         await self.member.join()
         await self.backing.start(self.periodic_tasks)
         self._start_tasks()
@@ -193,9 +174,9 @@ class Broker:
         await self.periodic_tasks.stop()
         await self.stalls.stop()
         await self._hand_over()
-        await self._send_clients_on()
+        await self.ports.redirect_clients(self.services)
         grace_ms = min(grace_ms, max(0, end_ms - self._clock.monotonic_ms()))
-        await asyncio.gather(*(listener.stop(grace_ms) for listener in self.listeners))
+        await self.ports.stop(grace_ms)
         await caretaking
         await self.replica.close()
         await self.medium.close()
@@ -204,7 +185,7 @@ class Broker:
 
     async def abandon(self) -> None:
         """Close everything that a failed or cancelled start has opened."""
-        await asyncio.gather(*(listener.stop(grace_ms=0) for listener in self.listeners))
+        await self.ports.stop(grace_ms=0)
         await self.member.close()
         await self.replica.close()
         await self.backing.cluster_log.close()
@@ -223,44 +204,10 @@ class Broker:
         await self.services.writer.drain()
         await self.medium.finish()
 
-    async def _send_clients_on(self) -> None:
-        """Continue for a moment to report the new leaders of partitions to clients.
-
-        A client that finds the port closed instead waits up to ten seconds before it retries.
-        """
-        end = loop_seconds() + _SEND_ON_SECONDS
-        seen = -1
-        while loop_seconds() < end and seen != self.services.requests:
-            has_clients = any(listener.connections for listener in self.listeners)
-            if not has_clients or not self.replica.state.brokers.by_node:
-                return
-            seen = self.services.requests
-            await asyncio.sleep(_QUIET_SECONDS)
-
-    async def _listen(self) -> None:
-        settings = self.settings
-        dispatcher, budget = Dispatcher(self.services), Budget(settings.request_bytes)
-        answers = AnswerBudget(settings.answer_bytes, settings.unread_timeout_ms)
-        # The broker's own port comes first: it is the advertised one.
-        for name, text in (("listen", settings.listen), ("bootstrap", settings.bootstrap)):
-            if not text:
-                continue
-            address = parse_address(text, name, lowest_port=0)
-            options = ListenerSettings(
-                host=address.host,
-                port=address.port,
-                reuse_port=name == "bootstrap",
-                max_connections=settings.max_connections,
-            )
-            listener = Listener(dispatcher, options, budget=budget, answers=answers)
-            await listener.start()
-            self.listeners.append(listener)
-        self.identity.port = self.listener.port
-
     @property
     def listener(self) -> Listener:
         """The listener on the broker's own port, which is advertised to clients."""
-        return self.listeners[0]
+        return self.ports.own
 
     @property
     def journal(self) -> Journal | None:
@@ -305,18 +252,10 @@ class Broker:
 
     def _start_tasks(self) -> None:
         settings, tasks = self.settings, self.periodic_tasks
-        look_ms = min(settings.beat_interval_ms, MEMBERS_MS)
-        tasks.every(look_ms, "looking for the dead", self.membership.look)
-        tasks.every(LOOK_MS, "looking for what is stuck", self.stalls.look)
-        tasks.every(1000, "upkeep of what this broker writes", self._look_after)
-        if not settings.read_only:
-            tasks.every(1000, "ending transactions that take too long", self.overdue.look)
-            tasks.every(1000, "forgetting transactional ids", self.overdue.forget)
-            claims = GroupClaims(self.groups, self.replica, self._clock)
-            tasks.every(_CLAIMS_INTERVAL_MS, "claiming of groups", claims.run)
-        if not settings.read_only and self.backing.traits.expires_offsets:
-            tasks.every(_OFFSETS_INTERVAL_MS, "expiry of offsets", self.offset_retention.run)
-        tasks.every(memory.INTERVAL_MS, "giving memory back", memory.Memory().tidy)
+        self._duties.start(tasks, expires_offsets=self.backing.traits.expires_offsets)
+        tasks.every(LOOK_MS, "detection of stalled dependencies", self.stalls.look)
+        tasks.every(1000, "upkeep of the node id and the flush target", self._look_after)
+        tasks.every(memory.INTERVAL_MS, "release of unused memory", memory.Memory().tidy)
         maintenance = self.backing.maintenance
         if maintenance is None:
             return
@@ -324,10 +263,7 @@ class Broker:
             self.caretaking.start()
         elif settings.caretaker == "inline":
             self.caretaker = maintenance.caretaker(self.member.next_id)
-            tasks.every(settings.upkeep_interval_ms, "upkeep of the log", self._round)
-
-    def _group_configs(self, group_id: str) -> Mapping[str, str]:
-        return self.replica.state.broker_configs.get(resource_key(GROUP_RESOURCE, group_id), {})
+            tasks.every(settings.upkeep_interval_ms, "maintenance of the log", self._round)
 
     async def _round(self) -> None:
         """Run one round of maintenance if this broker keeps the caretaker."""
@@ -356,10 +292,15 @@ class Broker:
         self.member.look()
         self.groups.drop_all()
         self.waiting.report_all()
-        for listener in self.listeners:
-            for connection in list(listener.connections):
-                connection.abort()
+        self.ports.abort_connections()
 
     def _fail(self, error: Exception) -> None:
         if not self.failed.done():
             self.failed.set_exception(error)
+
+
+def _group_settings(settings: BrokerSettings, replica: Replica) -> GroupSettings:
+    def configs_of(group_id: str) -> Mapping[str, str]:
+        return replica.state.broker_configs.get(resource_key(GROUP_RESOURCE, group_id), {})
+
+    return GroupSettings(settings.classic_groups, settings.consumer_groups, configs_of)

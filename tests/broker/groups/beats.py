@@ -8,7 +8,7 @@ from typing import Any, Protocol
 from rookery.broker.coordination.machine import Event, MachineRequest, Persist, Reply, TopicInfo
 from rookery.broker.groups.consumer.assign import Places
 from rookery.broker.groups.consumer.change import merge
-from rookery.broker.groups.consumer.machine import Consumer
+from rookery.broker.groups.consumer.machine import ConsumerGroupMachine
 from rookery.broker.groups.consumer.persistence import read_body
 from rookery.broker.groups.settings import ConsumerSettings
 from rookery.errors import ErrorCode
@@ -64,7 +64,7 @@ class Group:
     def __init__(self, cluster: Cluster, settings: ConsumerSettings | None = None) -> None:
         self.cluster = cluster
         self.settings = settings or ConsumerSettings()
-        self.machine = Consumer.new("readers", self.settings)
+        self.machine = ConsumerGroupMachine.new("readers", self.settings)
         self.now_ms = 1_000
         self.kept: bytes | None = None
         self.log = KeptLog()
@@ -96,9 +96,9 @@ class Group:
     def fail_over(self) -> None:
         """Let another coordinator take over with what was kept."""
         if self.kept is None:
-            self.machine = Consumer.new("readers", self.settings)
+            self.machine = ConsumerGroupMachine.new("readers", self.settings)
         else:
-            self.machine = Consumer.load(
+            self.machine = ConsumerGroupMachine.load(
                 "readers", self.log.body, self.settings, self.now_ms, changes=self.log.changes
             )
 

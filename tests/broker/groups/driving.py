@@ -13,7 +13,7 @@ from rookery.broker.coordination.machine import (
     Reply,
     Tick,
 )
-from rookery.broker.groups.classic.machine import Classic
+from rookery.broker.groups.classic.machine import ClassicGroupMachine
 from rookery.broker.groups.settings import ClassicSettings
 from rookery.errors import ErrorCode
 from rookery.wire.codec import decode, encode_bytes
@@ -51,7 +51,7 @@ class Driver:
     def __init__(self, settings: ClassicSettings = AT_ONCE, now_ms: int = 1_000) -> None:
         self.settings = settings
         self.now_ms = now_ms
-        self.group = Classic.new(GROUP, settings)
+        self.group = ClassicGroupMachine.new(GROUP, settings)
         self.persisted: list[bytes] = []
         self.answers: dict[Token, Any] = {}
         self.versions: dict[Token, int] = {}
@@ -96,9 +96,11 @@ class Driver:
     def restart(self) -> None:
         """Let another coordinator take over what was kept; held requests die with the old one."""
         if self.persisted:
-            self.group = Classic.load(GROUP, self.persisted[-1], self.settings, self.now_ms)
+            self.group = ClassicGroupMachine.load(
+                GROUP, self.persisted[-1], self.settings, self.now_ms
+            )
         else:
-            self.group = Classic.new(GROUP, self.settings)
+            self.group = ClassicGroupMachine.new(GROUP, self.settings)
 
     def join(
         self,

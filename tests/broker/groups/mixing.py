@@ -7,7 +7,7 @@ from typing import Any
 
 from rookery.broker.coordination.machine import Event, MachineRequest, Persist, Reply, Tick
 from rookery.broker.groups.consumer.assign import Places
-from rookery.broker.groups.consumer.machine import Consumer
+from rookery.broker.groups.consumer.machine import ConsumerGroupMachine
 from rookery.broker.groups.kind import GroupSettings
 from rookery.broker.groups.kindtable import Kinds
 from rookery.broker.groups.machine import CommitGate, gate_of
@@ -84,9 +84,9 @@ class Mixed:
         return gate
 
     @property
-    def consumer(self) -> Consumer:
+    def consumer(self) -> ConsumerGroupMachine:
         """The machine, which must be one of the consumer protocol."""
-        assert isinstance(self.machine, Consumer)
+        assert isinstance(self.machine, ConsumerGroupMachine)
         return self.machine
 
     def send(self, message: Message, version: int) -> int:

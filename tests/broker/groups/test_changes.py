@@ -9,8 +9,8 @@ import pytest
 
 from rookery.broker.coordination.machine import MachineRequest, Persist
 from rookery.broker.coordination.seats import HeldRequest
-from rookery.broker.groups.classic.machine import Classic
-from rookery.broker.groups.consumer.machine import Consumer
+from rookery.broker.groups.classic.machine import ClassicGroupMachine
+from rookery.broker.groups.consumer.machine import ConsumerGroupMachine
 from rookery.broker.groups.settings import ConsumerSettings
 from rookery.cluster.events.groupevents import GroupChanged, GroupClaimed, GroupPersisted
 from rookery.cluster.state.groups import GROUP_CHANGES_LEVEL, Group
@@ -92,7 +92,7 @@ def group_of(broker: Site) -> Group:
 
 def described(broker: Site) -> Any:
     found = broker.coordinator.machine(group_of(broker))
-    assert isinstance(found, Consumer)
+    assert isinstance(found, ConsumerGroupMachine)
     description = found.description()
     return description.epoch, [(one.member, one.target) for one in description.members]
 
@@ -138,9 +138,9 @@ async def test_a_protocol_that_changes_within_a_batch_is_kept_with_its_own_body(
         await asyncio.gather(leaving, asking)
 
         assert group_of(broker).kind == "consumer"
-        assert isinstance(broker.coordinator.machine(group_of(broker)), Classic)
+        assert isinstance(broker.coordinator.machine(group_of(broker)), ClassicGroupMachine)
         broker.coordinator.drop_all()
-        assert isinstance(broker.coordinator.machine(group_of(broker)), Consumer)
+        assert isinstance(broker.coordinator.machine(group_of(broker)), ConsumerGroupMachine)
 
 
 async def ask_for_id(broker: Site) -> Any:
@@ -188,4 +188,4 @@ async def test_a_change_counts_only_after_a_body_and_next_to_what_was_seen(url: 
 @pytest.mark.parametrize("change", [b"", b"\x00\x09", b"\x00\x01\xff"])
 def test_bytes_that_are_no_change_are_refused(change: bytes) -> None:
     with pytest.raises(Corrupt, match="a change of a consumer group cannot be read"):
-        Consumer.load("g", consumer_body("g"), ConsumerSettings(), 0, changes=[change])
+        ConsumerGroupMachine.load("g", consumer_body("g"), ConsumerSettings(), 0, changes=[change])

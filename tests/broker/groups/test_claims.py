@@ -115,4 +115,4 @@ async def test_a_group_that_cannot_be_decoded_is_not_claimed_again_and_again(
         assert await after.claims.run() == 1
 
         assert "broken" not in after.coordinator
-        assert caplog.text.count("a group is left out of upkeep") == 1
+        assert caplog.text.count("a group is excluded from maintenance") == 1

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rookery.broker.groups.classic.machine import Classic
+from rookery.broker.groups.classic.machine import ClassicGroupMachine
 from rookery.errors import Corrupt, ErrorCode
 from tests.broker.groups.driving import AT_ONCE, GROUP, Driver
 
@@ -94,17 +94,17 @@ def test_each_cut_of_what_was_kept_is_refused() -> None:
     body = driver.persisted[-1]
     for size in range(len(body)):
         with pytest.raises(Corrupt):
-            Classic.load(GROUP, body[:size], AT_ONCE, 0)
+            ClassicGroupMachine.load(GROUP, body[:size], AT_ONCE, 0)
 
 
 @pytest.mark.parametrize("body", [b"\x00\x01", b"\x7f\xff", b"\x00\x00\x02g\x09"])
 def test_what_is_not_a_groups_state_is_refused(body: bytes) -> None:
     with pytest.raises(Corrupt):
-        Classic.load(GROUP, body, AT_ONCE, 0)
+        ClassicGroupMachine.load(GROUP, body, AT_ONCE, 0)
 
 
 def test_another_groups_state_is_refused() -> None:
     driver = Driver()
     driver.settle()
     with pytest.raises(Corrupt, match="of group readers"):
-        Classic.load("writers", driver.persisted[-1], AT_ONCE, 0)
+        ClassicGroupMachine.load("writers", driver.persisted[-1], AT_ONCE, 0)

@@ -19,8 +19,8 @@ from hypothesis.stateful import (
 )
 
 from rookery.broker.coordination.machine import Effect, Persist
-from rookery.broker.groups.classic.machine import Classic
-from rookery.broker.groups.classic.rebalance import ClassicState, Rebalance
+from rookery.broker.groups.classic.group import ClassicGroup, ClassicState
+from rookery.broker.groups.classic.machine import ClassicGroupMachine
 from rookery.broker.groups.settings import ClassicSettings
 from rookery.errors import ErrorCode
 from rookery.testing.clock import SeededRandom
@@ -90,7 +90,7 @@ class Cluster(Driver):
     def keep(self, body: bytes) -> None:
         """Apply a persist: a generation never goes back, nor means two memberships."""
         self.persisted.append(body)
-        kept = Classic.load(GROUP, body, self.settings, 0)
+        kept = ClassicGroupMachine.load(GROUP, body, self.settings, 0)
         assert kept.epoch >= max(self.memberships, default=0)
         self.ids = {member.member_id for member in kept.description().members}
         names = frozenset(m.instance_id or m.member_id for m in kept.description().members)
@@ -104,7 +104,7 @@ class Cluster(Driver):
         self.restart()
 
     @property
-    def inside(self) -> Rebalance:
+    def inside(self) -> ClassicGroup:
         """What the group is made of."""
         return self.group._group
 

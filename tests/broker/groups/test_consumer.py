@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from rookery.broker.coordination.machine import ClientGone, Tick
-from rookery.broker.groups.consumer.machine import Consumer
+from rookery.broker.groups.consumer.machine import ConsumerGroupMachine
 from rookery.broker.groups.settings import ConsumerSettings
 from rookery.errors import Corrupt, ErrorCode
 from tests.broker.groups.beats import Cluster, Group, Reader, as_places, as_topics, settle
@@ -401,7 +401,7 @@ def test_a_successor_still_waits_for_what_was_to_be_given_up(group: Group) -> No
 
 def test_numbers_go_on_where_another_protocol_stopped(cluster: Cluster) -> None:
     group = Group(cluster)
-    group.machine = Consumer.new("readers", group.settings, 41)
+    group.machine = ConsumerGroupMachine.new("readers", group.settings, 41)
     assert group.beat(**JOIN).member_epoch == 42
 
 
@@ -412,7 +412,7 @@ def test_nothing_comes_of_a_client_that_hangs_up(group: Group) -> None:
 @pytest.mark.parametrize("body", [b"", b"\x00\x00rubbish", b"\x00\x63"])
 def test_bytes_that_are_no_group_are_refused(body: bytes) -> None:
     with pytest.raises(Corrupt):
-        Consumer.load("readers", body, ConsumerSettings(), 0)
+        ConsumerGroupMachine.load("readers", body, ConsumerSettings(), 0)
 
 
 def test_a_hundred_members_of_a_thousand_partitions(group: Group, cluster: Cluster) -> None:

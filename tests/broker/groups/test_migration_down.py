@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rookery.broker.groups.classic.machine import Classic
+from rookery.broker.groups.classic.machine import ClassicGroupMachine
 from rookery.broker.groups.settings import ClassicSettings, ConsumerSettings
 from rookery.errors import ErrorCode
 from tests.broker.groups.beats import Cluster
@@ -38,7 +38,7 @@ def test_when_the_last_one_leaves_the_others_rebalance_by_themselves(assignor: s
 
     assert group.kind == "classic"
     assert group.machine.state_name == "PreparingRebalance"
-    assert isinstance(group.machine, Classic)
+    assert isinstance(group.machine, ClassicGroupMachine)
     assert group.machine.epoch == generation
     assert [one.heartbeat() for one in old] == [REBALANCE_IN_PROGRESS] * 2
     assert group.machine.check_commit(old[0].member_id, generation, None) is NONE

@@ -10,7 +10,7 @@ from typing import Any, Literal, NamedTuple
 
 import pytest
 
-from rookery.broker.groups.consumer.machine import Consumer
+from rookery.broker.groups.consumer.machine import ConsumerGroupMachine
 from rookery.broker.groups.settings import ConsumerSettings
 from rookery.errors import ErrorCode
 from rookery.net.upstream import Upstream, connect
@@ -245,7 +245,7 @@ class Both(Likeness):
 
     async def _compare_groups(self) -> None:
         machine = self.ours.machine
-        if not isinstance(machine, Consumer):
+        if not isinstance(machine, ConsumerGroupMachine):
             request = DescribeGroupsRequest(groups=[self.group_id])
             described = (await self._call(DESCRIBE_GROUPS, 5, request)).groups[0]
             if not machine.is_empty:
@@ -372,7 +372,9 @@ async def test_other_policies(policy: Literal["disabled", "upgrade"]) -> None:
             await both.step(both.consumer("new"))
             assert both.ours.kind == ("classic" if policy == "disabled" else "consumer")
         async with asked_alike(kafka, settings) as both:
-            both.ours.machine = Consumer.new(GROUP, settings, epoch=1)  # Kafka's first one is 2
+            both.ours.machine = ConsumerGroupMachine.new(
+                GROUP, settings, epoch=1
+            )  # Kafka's first one is 2
             new, old = both.consumer("new"), both.classic(EAGER)
             await both.step(new, old, rounds=10)
             assert len(old.owned) == (0 if policy == "disabled" else 3)

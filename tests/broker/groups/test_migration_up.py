@@ -6,7 +6,7 @@ from typing import Literal
 
 import pytest
 
-from rookery.broker.groups.classic.machine import Classic
+from rookery.broker.groups.classic.machine import ClassicGroupMachine
 from rookery.broker.groups.settings import ClassicSettings, ConsumerSettings
 from rookery.errors import ErrorCode
 from rookery.wire.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
@@ -299,7 +299,7 @@ def test_what_is_no_group_of_consumers_stays_as_it_is(protocol_type: str, metada
 
     assert (group.kind, group.kept) == ("classic", kept)
     assert group.machine.state_name == "CompletingRebalance"
-    assert isinstance(group.machine, Classic)
+    assert isinstance(group.machine, ClassicGroupMachine)
     assert group.machine.check_commit(joined.member_id, 1, None) is REBALANCE_IN_PROGRESS
 
 

@@ -81,7 +81,7 @@ async def test_a_group_that_cannot_be_decoded_does_not_keep_others_from_expiring
         await retention(broker).run()
 
         assert list(broker.replica.state.groups.by_id) == ["broken", "newer"]
-        assert caplog.text.count("a group is left out of upkeep") == 2
+        assert caplog.text.count("a group is excluded from maintenance") == 2
 
 
 async def test_offsets_committed_again_while_a_run_is_under_way_stay(url: str) -> None:

@@ -9,9 +9,9 @@ from contextlib import asynccontextmanager
 from rookery.broker.coordination.machine import MachineRequest, Persist
 from rookery.broker.groups.claims import GroupClaims
 from rookery.broker.groups.classic import persistence
-from rookery.broker.groups.classic.rebalance import ClassicState, Rebalance
+from rookery.broker.groups.classic.group import ClassicGroup, ClassicState
 from rookery.broker.groups.classic.roster import RosterMember
-from rookery.broker.groups.consumer.machine import Consumer
+from rookery.broker.groups.consumer.machine import ConsumerGroupMachine
 from rookery.broker.groups.coordinator import GroupCoordinator
 from rookery.broker.groups.kind import GroupSettings
 from rookery.broker.groups.kindtable import Kinds
@@ -111,7 +111,7 @@ async def site(
 
 def classic_body(group_id: str, members: int) -> bytes:
     """Return a stable classic group, or an empty one."""
-    group = Rebalance(group_id, ClassicSettings())
+    group = ClassicGroup(group_id, ClassicSettings())
     for number in range(members):
         protocols = {"range": bytes(40)}
         group.roster.add(
@@ -134,6 +134,6 @@ def consumer_body(group_id: str) -> bytes:
         topic_partitions=[],
     )
     request = MachineRequest(None, message, 1, "client", "/host", "", Cluster(t=4))
-    effects = Consumer.new(group_id, ConsumerSettings()).on(request, 0)
+    effects = ConsumerGroupMachine.new(group_id, ConsumerSettings()).on(request, 0)
     [body] = [effect.body for effect in effects if isinstance(effect, Persist)]
     return body

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from rookery.broker.call import Call, handles
-from rookery.broker.groups.consumer.machine import Consumer, ConsumerMemberDescription
+from rookery.broker.groups.consumer.machine import ConsumerGroupMachine, ConsumerMemberDescription
 from rookery.broker.groups.requests import find_machine, reach_head
 from rookery.broker.operations import NOT_ASKED
 from rookery.errors import ApiError, ErrorCode
@@ -55,7 +55,7 @@ async def consumer_group_describe(
 
 def _describe(call: Call, group_id: str) -> DescribedGroup:
     try:
-        machine = find_machine(call, group_id, Consumer)
+        machine = find_machine(call, group_id, ConsumerGroupMachine)
     except ApiError as error:
         return _without(group_id, error.code, error.text or error.code.sentence)
     if machine is None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from rookery.broker.call import Call, handles
-from rookery.broker.groups.classic.machine import Classic, ClassicMemberDescription
+from rookery.broker.groups.classic.machine import ClassicGroupMachine, ClassicMemberDescription
 from rookery.broker.groups.requests import find_machine, reach_head
 from rookery.broker.operations import NOT_ASKED
 from rookery.errors import ApiError, ErrorCode
@@ -48,7 +48,7 @@ async def describe_groups(call: Call, request: DescribeGroupsRequest) -> Describ
 
 def _describe(call: Call, group_id: str) -> DescribedGroup:
     try:
-        machine = find_machine(call, group_id, Classic)
+        machine = find_machine(call, group_id, ClassicGroupMachine)
     except ApiError as error:
         return _without(group_id, error.code)
     if machine is None:

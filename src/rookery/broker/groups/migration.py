@@ -2,7 +2,7 @@
 
     classic ──the first member of the consumer protocol joins──► consumer, and mixed at first
        ▲                                                              │
-       └──────the last one goes, and classic members are left─────────┘
+       └──────the last one leaves, and classic members remain─────────┘
 
 On an upgrade, all members keep their partitions. The classic generation becomes the epoch of all
 members, and their assignments become both their current partitions and their target. On a
@@ -12,8 +12,9 @@ downgrade, members must rejoin unless all of them have reached their target.
 from __future__ import annotations
 
 from rookery.broker.coordination.machine import TopicLookup
-from rookery.broker.groups.classic.machine import Classic
-from rookery.broker.groups.classic.rebalance import ClassicState, Rebalance
+from rookery.broker.groups.classic.group import ClassicGroup, ClassicState
+from rookery.broker.groups.classic.machine import ClassicGroupMachine
+from rookery.broker.groups.classic.rebalance import prepare, resume
 from rookery.broker.groups.classic.roster import RosterMember
 from rookery.broker.groups.consumer.assign import Place, Places
 from rookery.broker.groups.consumer.embedded import (
@@ -23,7 +24,7 @@ from rookery.broker.groups.consumer.embedded import (
     places_of,
 )
 from rookery.broker.groups.consumer.group import ConsumerGroup
-from rookery.broker.groups.consumer.machine import Consumer
+from rookery.broker.groups.consumer.machine import ConsumerGroupMachine
 from rookery.broker.groups.consumer.member import ClassicTerms, GroupMember
 from rookery.broker.groups.consumer.persistence import by_name
 from rookery.broker.groups.consumer.reconcile import MemberHolding
@@ -32,7 +33,7 @@ from rookery.errors import ProtocolError
 from rookery.wire.protocols.consumer import read_subscription
 
 
-def why_not_up(group: Rebalance, settings: ConsumerSettings) -> str:
+def why_not_up(group: ClassicGroup, settings: ConsumerSettings) -> str:
     """Return why a classic group with members cannot be upgraded; empty if it can."""
     if not settings.may_upgrade:
         return f"the migration policy is {settings.migration_policy}"
@@ -44,8 +45,8 @@ def why_not_up(group: Rebalance, settings: ConsumerSettings) -> str:
 
 
 def upgrade(
-    before: Rebalance, settings: ConsumerSettings, topics: TopicLookup, now_ms: int
-) -> Consumer:
+    before: ClassicGroup, settings: ConsumerSettings, topics: TopicLookup, now_ms: int
+) -> ConsumerGroupMachine:
     """Return the consumer group for a classic group, which is not modified.
 
     Raises:
@@ -59,11 +60,11 @@ def upgrade(
         group.seat(member)
         group.target[member.member_id] = member.holding.assigned
         group.touch(member, now_ms)
-    return Consumer(group)
+    return ConsumerGroupMachine(group)
 
 
 def _upgraded(
-    classic: RosterMember, group: Rebalance, topics: TopicLookup, taken: Places
+    classic: RosterMember, group: ClassicGroup, topics: TopicLookup, taken: Places
 ) -> GroupMember:
     """Return a classic member as a member of a consumer group, with its current partitions."""
     terms = ClassicTerms(classic.session_timeout_ms, dict(classic.protocols))
@@ -89,13 +90,13 @@ def _upgraded(
     )
 
 
-def downgrade(before: ConsumerGroup, now_ms: int) -> Classic:
+def downgrade(before: ConsumerGroup, now_ms: int) -> ClassicGroupMachine:
     """Return the classic group for a consumer group with only classic members.
 
     Its generation is the last epoch that members were sent. Members in that epoch continue to send
     heartbeats and are asked to rejoin.
     """
-    group = Rebalance(before.group_id, before.classic)
+    group = ClassicGroup(before.group_id, before.classic)
     group.state, group.generation = ClassicState.STABLE, before.target_epoch
     group.protocol_type = CONSUMER
     ids = before.topic_ids
@@ -105,17 +106,17 @@ def downgrade(before: ConsumerGroup, now_ms: int) -> Classic:
         group.roster.add(classic)
         favourites.add(next(iter(classic.protocols)))
     group.protocol = group.roster.choose_protocol()
-    group.resume(now_ms)
+    resume(group, now_ms)
     group.mark()
     has_all = before.epoch == before.target_epoch and next(before.unsettled(), None) is None
     if not has_all or favourites != {group.protocol}:
-        group.prepare(now_ms)
-    return Classic(group)
+        prepare(group, now_ms)
+    return ClassicGroupMachine(group)
 
 
 def _downgraded(member: GroupMember, ids: dict[str, bytes]) -> RosterMember:
     if member.classic is None:
-        raise ProtocolError(f"member {member.member_id!r} does not speak the classic protocol")
+        raise ProtocolError(f"member {member.member_id!r} does not use the classic protocol")
     terms = member.classic
     parts = by_name(member.holding.all_places, ids)
     return RosterMember(

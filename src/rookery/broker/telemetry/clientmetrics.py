@@ -27,9 +27,7 @@ KEYS: Final = {
         ConfigKey(
             _INTERVAL, ConfigKind.INT, str(DEFAULT_INTERVAL_MS), "How often clients push metrics."
         ),
-        ConfigKey(
-            _MATCH, ConfigKind.LIST, "", "Patterns that a client's properties have to match."
-        ),
+        ConfigKey(_MATCH, ConfigKind.LIST, "", "Patterns that a client's properties must match."),
         ConfigKey(_METRICS, ConfigKind.LIST, "", "Prefixes of the metrics' names; * for all."),
     )
 }

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from rookery.broker.coordination.machine import MachineRequest
-from rookery.broker.groups.classic.rebalance import ClassicState, Rebalance, refusal
+from rookery.broker.groups.classic.group import ClassicGroup, ClassicState, refusal
+from rookery.broker.groups.classic.rebalance import advance, complete_if_joined
 from rookery.broker.groups.classic.roster import RosterMember
 from rookery.errors import ErrorCode
 from rookery.wire.messages.join_group import JoinGroupRequest
@@ -24,7 +25,9 @@ class Join(NamedTuple):
     now_ms: int
 
 
-def join(group: Rebalance, request: MachineRequest, message: JoinGroupRequest, now_ms: int) -> None:
+def join(
+    group: ClassicGroup, request: MachineRequest, message: JoinGroupRequest, now_ms: int
+) -> None:
     """Answer a JoinGroup or hold it."""
     timeout_ms = message.rebalance_timeout_ms
     asked = Join(
@@ -47,7 +50,7 @@ def join(group: Rebalance, request: MachineRequest, message: JoinGroupRequest, n
         _join_known(group, asked)
 
 
-def _check(group: Rebalance, asked: Join) -> ErrorCode:
+def _check(group: ClassicGroup, asked: Join) -> ErrorCode:
     """Return the error that prevents any member from joining with this request."""
     message, settings = asked.message, group.settings
     if not (
@@ -69,7 +72,7 @@ def _check(group: Rebalance, asked: Join) -> ErrorCode:
     return ErrorCode.NONE
 
 
-def _find(group: Rebalance, message: JoinGroupRequest) -> RosterMember | None:
+def _find(group: ClassicGroup, message: JoinGroupRequest) -> RosterMember | None:
     """Return the existing member, by its id or as the predecessor of a static member."""
     roster = group.roster
     if not message.member_id and message.group_instance_id is not None:
@@ -77,7 +80,7 @@ def _find(group: Rebalance, message: JoinGroupRequest) -> RosterMember | None:
     return roster.members.get(message.member_id)
 
 
-def _has_room(group: Rebalance, message: JoinGroupRequest) -> bool:
+def _has_room(group: ClassicGroup, message: JoinGroupRequest) -> bool:
     """Return whether the group has room, or the member is already in it.
 
     During the preparation of a rebalance, only joined members count: the limit may have been
@@ -90,17 +93,17 @@ def _has_room(group: Rebalance, message: JoinGroupRequest) -> bool:
     return known is not None or len(roster) < room
 
 
-def _turn_away(group: Rebalance, asked: Join) -> None:
+def _turn_away(group: ClassicGroup, asked: Join) -> None:
     """Refuse a member for which the group has no room; it may have been a member before."""
     group.reply(asked.request, refusal(asked.request, ErrorCode.GROUP_MAX_SIZE_REACHED, ""))
     member = group.roster.members.get(asked.message.member_id)
     if member is not None:
         group.remove(member)
     group.forget_pending(asked.message.member_id)
-    group.complete_if_joined(asked.now_ms)
+    complete_if_joined(group, asked.now_ms)
 
 
-def _is_understood(group: Rebalance, asked: Join) -> bool:
+def _is_understood(group: ClassicGroup, asked: Join) -> bool:
     """Return whether all members share the protocol type and one of the offered protocols."""
     if group.state is ClassicState.EMPTY:
         return bool(asked.message.protocol_type and asked.protocols)
@@ -108,7 +111,7 @@ def _is_understood(group: Rebalance, asked: Join) -> bool:
     return is_kind and group.roster.supports_any(asked.protocols)
 
 
-def _join_unknown(group: Rebalance, asked: Join) -> None:
+def _join_unknown(group: ClassicGroup, asked: Join) -> None:
     """Admit a client without a member id; a static one may be known by its instance id."""
     instance_id = asked.message.group_instance_id
     new_id = asked.request.new_member_id
@@ -121,7 +124,7 @@ def _join_unknown(group: Rebalance, asked: Join) -> None:
         _add(group, asked, new_id)
 
 
-def _add(group: Rebalance, asked: Join, member_id: str) -> None:
+def _add(group: ClassicGroup, asked: Join, member_id: str) -> None:
     """Add a new member."""
     member = RosterMember(
         member_id=member_id,
@@ -134,10 +137,10 @@ def _add(group: Rebalance, asked: Join, member_id: str) -> None:
     )
     group.admit(member, asked.message.protocol_type)
     group.hold_join(member, asked.request, asked.now_ms)
-    group.advance(asked.now_ms)
+    advance(group, asked.now_ms)
 
 
-def _join_known(group: Rebalance, asked: Join) -> None:
+def _join_known(group: ClassicGroup, asked: Join) -> None:
     """Process the rejoin of a member; hold it only if something changed or a stable leader asks."""
     message = asked.message
     code = group.check_member(message.member_id, message.group_instance_id)
@@ -148,14 +151,14 @@ def _join_known(group: Rebalance, asked: Join) -> None:
     leads_stable = group.state is ClassicState.STABLE and message.member_id == group.roster.leader
     is_unchanged = member.matches(asked.protocols) and not leads_stable
     if group.state is not ClassicState.PREPARING and is_unchanged:
-        group.reply(asked.request, group.membership(member))
+        group.reply(asked.request, group.join_response(member))
         group.touch(member, asked.now_ms)
     else:
         _update(group, asked, member)
-        group.advance(asked.now_ms)
+        advance(group, asked.now_ms)
 
 
-def _update(group: Rebalance, asked: Join, member: RosterMember) -> None:
+def _update(group: ClassicGroup, asked: Join, member: RosterMember) -> None:
     """Update a member from its request, and hold the request."""
     group.roster.change_protocols(member, asked.protocols)
     member.session_timeout_ms = asked.message.session_timeout_ms
@@ -163,7 +166,7 @@ def _update(group: Rebalance, asked: Join, member: RosterMember) -> None:
     group.hold_join(member, asked.request, asked.now_ms)
 
 
-def _succeed(group: Rebalance, asked: Join, member: RosterMember) -> None:
+def _succeed(group: ClassicGroup, asked: Join, member: RosterMember) -> None:
     """Give a restarted static member its place under a new id; the old id is fenced.
 
     A stable group does not rebalance while the chosen protocol stays the same. During a rebalance
@@ -175,12 +178,12 @@ def _succeed(group: Rebalance, asked: Join, member: RosterMember) -> None:
     _update(group, asked, member)
     stays = group.state is ClassicState.STABLE and group.roster.choose_protocol() == group.protocol
     if not stays:
-        group.advance(asked.now_ms)
+        advance(group, asked.now_ms)
         return
     group.mark()
     group.roster.release_join(member)
     group.touch(member, asked.now_ms)
-    response = group.membership(member)
+    response = group.join_response(member)
     if asked.request.version >= _MAY_SKIP_SINCE:
         response.skip_assignment = response.leader == member.member_id
     else:

@@ -2,8 +2,8 @@
 
     Empty ──join──► PreparingRebalance ──all joined, or time is up──► CompletingRebalance
       ▲               │      ▲     ▲                                     │         │
-      └─nobody is left┘      │     └──join, leave, expiry, nobody syncs──┘         │ leader syncs
-                             └─────join, leave, expiry, nobody syncs──── Stable ◄──┘
+      └no member left─┘      │     └──join, leave, expiry, sync timeout──┘         │ leader syncs
+                             └─────join, leave, expiry, sync timeout──── Stable ◄──┘
 
 | request   | Empty   | PreparingRebalance    | CompletingRebalance   | Stable                   |
 |-----------|---------|-----------------------|-----------------------|--------------------------|
@@ -46,27 +46,22 @@ from rookery.broker.coordination.machine import (
     Tick,
 )
 from rookery.broker.groups.classic import persistence
+from rookery.broker.groups.classic.group import ClassicGroup, ClassicState, refusal
 from rookery.broker.groups.classic.join import join
-from rookery.broker.groups.classic.rebalance import ClassicState, Rebalance, refusal
-from rookery.broker.groups.classic.roster import RosterMember
+from rookery.broker.groups.classic.leave import leave
+from rookery.broker.groups.classic.rebalance import drop_join, expire
+from rookery.broker.groups.classic.sync import sync
 from rookery.broker.groups.consumer.embedded import CONSUMER
 from rookery.broker.groups.settings import ClassicSettings
 from rookery.errors import Corrupt, ErrorCode, ProtocolError
 from rookery.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from rookery.wire.messages.join_group import JoinGroupRequest
-from rookery.wire.messages.leave_group import (
-    LeaveGroupRequest,
-    LeaveGroupResponse,
-    MemberIdentity,
-    MemberResponse,
-)
-from rookery.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+from rookery.wire.messages.leave_group import LeaveGroupRequest
+from rookery.wire.messages.sync_group import SyncGroupRequest
 from rookery.wire.protocols.consumer import read_subscription
 
 CLASSIC: Final = "classic"
 """The name of the kind."""
-_NAMES_PROTOCOL_SINCE: Final = 5
-_BATCHED_SINCE: Final = 3
 
 
 class ClassicMemberDescription(NamedTuple):
@@ -90,27 +85,29 @@ class ClassicDescription(NamedTuple):
     members: list[ClassicMemberDescription]
 
 
-class Classic:
+class ClassicGroupMachine:
     """One group of the classic protocol."""
 
     __slots__ = ("_group", "_topics")
 
     kind = CLASSIC
 
-    def __init__(self, group: Rebalance) -> None:
+    def __init__(self, group: ClassicGroup) -> None:
         self._group = group
         self._topics: tuple[int, frozenset[str] | None] = (-1, None)
         """A revision of the group, and the topics of its members at that revision, if known."""
 
     @classmethod
-    def new(cls, group_id: str, settings: ClassicSettings, epoch: int = 0) -> Classic:
+    def new(cls, group_id: str, settings: ClassicSettings, epoch: int = 0) -> ClassicGroupMachine:
         """Return a group without members; its generations start after the given epoch."""
-        group = Rebalance(group_id, settings)
+        group = ClassicGroup(group_id, settings)
         group.generation = epoch
         return cls(group)
 
     @classmethod
-    def load(cls, group_id: str, body: bytes, settings: ClassicSettings, now_ms: int) -> Classic:
+    def load(
+        cls, group_id: str, body: bytes, settings: ClassicSettings, now_ms: int
+    ) -> ClassicGroupMachine:
         """Return a group from its persisted state; all timeouts of its members start again.
 
         Raises:
@@ -118,7 +115,9 @@ class Classic:
         """
         group = persistence.restore(body, settings, now_ms)
         if group.group_id != group_id:
-            raise Corrupt(f"what was kept for group {group_id} is of group {group.group_id}")
+            raise Corrupt(
+                f"the persisted state of group {group_id} is that of group {group.group_id}"
+            )
         return cls(group)
 
     @property
@@ -147,7 +146,7 @@ class Classic:
         return self._group.protocol_type or ""
 
     @property
-    def group(self) -> Rebalance:
+    def group(self) -> ClassicGroup:
         """The underlying group, for its migration."""
         return self._group
 
@@ -159,7 +158,7 @@ class Classic:
             case ClientGone():
                 self._on_gone(event, now_ms)
             case Tick():
-                self._group.expire(now_ms)
+                expire(self._group, now_ms)
         return self.effects()
 
     def close(self, code: ErrorCode) -> list[Effect]:
@@ -262,18 +261,18 @@ class Classic:
             case JoinGroupRequest() as message:
                 self._join(request, message, now_ms)
             case SyncGroupRequest() as message:
-                self._sync(request, message, now_ms)
+                sync(self._group, request, message, now_ms)
             case LeaveGroupRequest() as message:
-                self._leave(request, message, now_ms)
+                leave(self._group, request, message, now_ms)
             case message:
-                raise TypeError(f"a classic group has no answer to a {type(message).__name__}")
+                raise TypeError(f"a classic group cannot answer a {type(message).__name__}")
 
     def _on_gone(self, gone: ClientGone, now_ms: int) -> None:
         """Drop a held request; its member has its session timeout to ask again."""
         group = self._group
         for member in group.roster.members.values():
             if member.join is not None and member.join.token is gone.token:
-                group.drop_join(member, now_ms)
+                drop_join(group, member, now_ms)
                 return
             if member.sync is not None and member.sync.token is gone.token:
                 member.sync = None
@@ -297,82 +296,3 @@ class Classic:
             if group.state is ClassicState.PREPARING:
                 code = ErrorCode.REBALANCE_IN_PROGRESS
         group.reply(request, HeartbeatResponse(error_code=code))
-
-    def _sync(self, request: MachineRequest, message: SyncGroupRequest, now_ms: int) -> None:
-        group = self._group
-        code = self._check_sync(request, message)
-        if code is not ErrorCode.NONE:
-            group.reply(request, SyncGroupResponse(error_code=code, assignment=b""))
-            return
-        member = group.roster.members[message.member_id]
-        group.unsynced.discard(message.member_id)
-        if group.state is ClassicState.STABLE:
-            group.reply(request, group.part(member))
-            group.touch(member, now_ms)
-            return
-        group.hold_sync(member, request)
-        if message.member_id == group.roster.leader:
-            self._settle(member, message, now_ms)
-
-    def _settle(self, leader: RosterMember, message: SyncGroupRequest, now_ms: int) -> None:
-        """Accept the leader's assignment unless it exceeds the size limit."""
-        parts = {part.member_id: part.assignment for part in message.assignments}
-        if sum(len(part) for part in parts.values()) > self._group.settings.max_bytes:
-            self._group.release_sync(leader, ErrorCode.MESSAGE_TOO_LARGE)
-            self._group.touch(leader, now_ms)
-            self._group.prepare(now_ms)
-        else:
-            self._group.settle(parts, now_ms)
-
-    def _check_sync(self, request: MachineRequest, message: SyncGroupRequest) -> ErrorCode:
-        group = self._group
-        code = group.check_member(
-            message.member_id, message.group_instance_id, message.generation_id
-        )
-        if code is not ErrorCode.NONE:
-            return code
-        if group.state is ClassicState.PREPARING:
-            # Whichever protocol it names: it may have joined while this was still a consumer group.
-            return ErrorCode.REBALANCE_IN_PROGRESS
-        named = (message.protocol_type, message.protocol_name)
-        expected = (group.protocol_type, group.protocol)
-        is_named = request.version < _NAMES_PROTOCOL_SINCE or named == expected
-        return ErrorCode.NONE if is_named else ErrorCode.INCONSISTENT_GROUP_PROTOCOL
-
-    def _leave(self, request: MachineRequest, message: LeaveGroupRequest, now_ms: int) -> None:
-        group = self._group
-        if group.state is ClassicState.DEAD:
-            code = ErrorCode.COORDINATOR_NOT_AVAILABLE
-            group.reply(request, LeaveGroupResponse(error_code=code))
-            return
-        is_batched = request.version >= _BATCHED_SINCE
-        leaving = message.members if is_batched else [MemberIdentity(member_id=message.member_id)]
-        size = len(group.roster)
-        answers = [self._leave_one(identity) for identity in leaving]
-        if is_batched:
-            response = LeaveGroupResponse(error_code=ErrorCode.NONE, members=answers)
-        else:
-            response = LeaveGroupResponse(error_code=answers[0].error_code)
-        group.reply(request, response)
-        if len(group.roster) < size:
-            group.advance(now_ms)
-        else:
-            group.complete_if_joined(now_ms)
-
-    def _leave_one(self, identity: MemberIdentity) -> MemberResponse:
-        """Remove one member; tools can name a static member by its instance id alone."""
-        group = self._group
-        member_id = identity.member_id
-        if not member_id and identity.group_instance_id is not None:
-            member_id = group.roster.static.get(identity.group_instance_id, "")
-        if group.forget_pending(member_id):
-            code = ErrorCode.NONE
-        else:
-            code = group.check_member(member_id, identity.group_instance_id)
-            if code is ErrorCode.NONE:
-                group.remove(group.roster.members[member_id])
-        return MemberResponse(
-            member_id=identity.member_id,
-            group_instance_id=identity.group_instance_id,
-            error_code=code,
-        )

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from rookery.broker.groups.classic.rebalance import ClassicState, Rebalance
+from rookery.broker.groups.classic.group import ClassicGroup, ClassicState
+from rookery.broker.groups.classic.rebalance import resume
 from rookery.broker.groups.classic.roster import RosterMember
 from rookery.broker.groups.settings import ClassicSettings
 from rookery.errors import ApiError, Corrupt, ProtocolError
@@ -25,7 +26,7 @@ _PHASES: Final = {
 _STATES: Final = {phase: state for state, phase in _PHASES.items()}
 
 
-class ClassicGroup(Message, versions=range(1), flexible=0):
+class ClassicGroupBody(Message, versions=range(1), flexible=0):
     """The last persisted state of a classic group."""
 
     group_id: GroupId
@@ -57,9 +58,9 @@ class ClassicProtocol(Message):
     metadata: bytes
 
 
-def keep(group: Rebalance) -> bytes:
+def keep(group: ClassicGroup) -> bytes:
     """Encode the state of a group for a successor, version first."""
-    body = ClassicGroup(
+    body = ClassicGroupBody(
         group_id=group.group_id,
         phase=_PHASES[group.state],
         generation=group.generation,
@@ -71,27 +72,27 @@ def keep(group: Rebalance) -> bytes:
     return prefixed.write(body, 0)
 
 
-def restore(body: bytes, settings: ClassicSettings, now_ms: int) -> Rebalance:
+def restore(body: bytes, settings: ClassicSettings, now_ms: int) -> ClassicGroup:
     """Return a group from its persisted state; all timeouts of its members start again.
 
     Raises:
         Corrupt: the bytes are not a group, or the version is newer than ours.
     """
     kept = _read(body)
-    group = Rebalance(kept.group_id, settings)
+    group = ClassicGroup(kept.group_id, settings)
     group.state = _STATES[kept.phase]
     group.generation = kept.generation
     group.protocol_type, group.protocol = kept.protocol_type, kept.protocol
     for member in kept.members:
         group.roster.add(_to_member(member))
     group.roster.leader = kept.leader
-    group.resume(now_ms)
+    resume(group, now_ms)
     return group
 
 
-def _read(body: bytes) -> ClassicGroup:
+def _read(body: bytes) -> ClassicGroupBody:
     try:
-        group, _ = prefixed.read_exactly(ClassicGroup, body)
+        group, _ = prefixed.read_exactly(ClassicGroupBody, body)
     except ProtocolError as error:
         raise Corrupt(f"a classic group's state cannot be read: {error}") from error
     except ApiError as error:
@@ -99,7 +100,7 @@ def _read(body: bytes) -> ClassicGroup:
     ids: set[str | None] = {member.member_id for member in group.members}
     if group.phase not in _STATES or group.leader not in (ids or {None}):
         raise Corrupt(
-            f"group {group.group_id} was kept in phase {group.phase} with leader {group.leader}"
+            f"group {group.group_id} is persisted in phase {group.phase} with leader {group.leader}"
         )
     return group
 

@@ -2,18 +2,21 @@
 
     change ──► epoch + 1 ──► target assignment of that epoch ──► each member goes there by itself
 
-This is the implementation under `consumer.py`, which documents the rules.
+`machine.py` documents the rules.
 """
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Iterator
-from typing import Final
 
-from rookery.broker.coordination.deadlines import Deadlines
 from rookery.broker.coordination.machine import TopicInfo, TopicLookup
-from rookery.broker.groups.consumer.assign import ASSIGNORS, AssignedMember, Place, Places
+from rookery.broker.groups.consumer.assign import (
+    ASSIGNORS,
+    AssignedMember,
+    Place,
+    Places,
+    choose_assignor,
+)
 from rookery.broker.groups.consumer.change import GroupChange, GroupParts, KeptState, merge
 from rookery.broker.groups.consumer.member import AWAY, GroupMember
 from rookery.broker.groups.consumer.persistence import (
@@ -27,19 +30,13 @@ from rookery.broker.groups.consumer.persistence import (
 )
 from rookery.broker.groups.consumer.reconcile import NONE, MemberTarget, reconcile
 from rookery.broker.groups.consumer.subscriptions import Subscriptions
+from rookery.broker.groups.consumer.timeouts import MemberTimeouts
 from rookery.broker.groups.settings import ClassicSettings, ConsumerSettings
 from rookery.errors import ApiError, ErrorCode
 
-# The kinds of deadlines, used as the first word of a deadline's key.
-_SESSION: Final = "session"
-_REVOCATION: Final = "revocation"
-_JOIN: Final = "join"
-_SYNC: Final = "sync"
-_AWAITED: Final = (_SESSION, _REVOCATION, _JOIN, _SYNC)
-
 
 class ConsumerGroup:
-    """One group's state."""
+    """The state of one group."""
 
     def __init__(
         self,
@@ -60,7 +57,7 @@ class ConsumerGroup:
         """Member ids by group.instance.id."""
         self.target: dict[str, Places] = {}
         self.subscriptions = Subscriptions()
-        self.deadlines: Deadlines[str] = Deadlines()
+        self.timeouts = MemberTimeouts()
         self.is_dirty = False
         """Whether a change must be persisted before any response is sent."""
         self._owners: dict[Place, str] = {}
@@ -86,7 +83,7 @@ class ConsumerGroup:
             self.target[member.member_id] = to_places(one.target)
             self.touch(member, now_ms)
             if member.holding.revoked:
-                self._await_revocation(member, now_ms)
+                self.timeouts.await_revocation(member, now_ms)
         self._kept.note(self._parts())
 
     def take_change(self) -> bytes:
@@ -136,7 +133,7 @@ class ConsumerGroup:
 
     @property
     def is_classic(self) -> bool:
-        """Whether it has members, and all of them use the classic protocol."""
+        """Whether the group has members, and all of them use the classic protocol."""
         return bool(self.members) and all(one.classic for one in self.members.values())
 
     @property
@@ -174,11 +171,7 @@ class ConsumerGroup:
         del self.members[member.member_id]
         if member.instance_id is not None:
             del self.static[member.instance_id]
-        self._await_nothing(member)
-
-    def _await_nothing(self, member: GroupMember) -> None:
-        for what in _AWAITED:
-            self.deadlines.cancel(_key(what, member))
+        self.timeouts.end_all(member)
 
     def identify(self, member_id: str, instance_id: str | None) -> GroupMember:
         """Return the member with this id and instance id.
@@ -203,39 +196,19 @@ class ConsumerGroup:
     def send_away(self, member: GroupMember) -> None:
         """Mark a static member as absent: it owns nothing, but its target stays reserved."""
         self._release(member.holding.all_places)
-        self.deadlines.cancel(_key(_REVOCATION, member))
+        self.timeouts.end_revocation(member)
         member.go_away()
         self.is_dirty = True
 
     def touch(self, member: GroupMember, now_ms: int) -> None:
         """Restart a member's session timeout."""
         terms = member.classic or self.settings
-        self.deadlines.set(_key(_SESSION, member), now_ms + terms.session_timeout_ms)
-
-    def await_join(self, member: GroupMember, now_ms: int) -> None:
-        """Start the timeout in which a classic member must rejoin."""
-        key = _key(_JOIN, member)
-        if key not in self.deadlines:
-            self.deadlines.set(key, now_ms + member.rebalance_timeout_ms)
-
-    def await_sync(self, member: GroupMember, now_ms: int) -> None:
-        """Start the timeout in which a classic member that joined must sync."""
-        self.deadlines.cancel(_key(_JOIN, member))
-        self.deadlines.set(_key(_SYNC, member), now_ms + member.rebalance_timeout_ms)
-
-    def end_sync(self, member: GroupMember) -> None:
-        """Stop waiting for a member's SyncGroup."""
-        self.deadlines.cancel(_key(_SYNC, member))
-
-    def end_classic(self, member: GroupMember) -> None:
-        """Cancel the deadlines that only classic members have."""
-        self.deadlines.cancel(_key(_JOIN, member))
-        self.deadlines.cancel(_key(_SYNC, member))
+        self.timeouts.restart_session(member, terms.session_timeout_ms, now_ms)
 
     def expire(self, now_ms: int) -> None:
         """Remove members whose session or another deadline has expired."""
-        for key in self.deadlines.take(now_ms):
-            member = self.members.get(key.partition(" ")[2])
+        for member_id in self.timeouts.take(now_ms):
+            member = self.members.get(member_id)
             if member is not None:
                 self.remove(member)
 
@@ -257,7 +230,7 @@ class ConsumerGroup:
             self._assign()
 
     def _assign(self) -> None:
-        self.assignor = self._chosen_assignor()
+        self.assignor = choose_assignor(member.assignor for member in self.members.values())
         subscriptions = self.subscriptions
         self.target = ASSIGNORS[self.assignor](
             {topic.id: topic.partitions for topic in subscriptions.topics.values()},
@@ -268,12 +241,6 @@ class ConsumerGroup:
         )
         self.target_epoch = self.epoch
         self.is_dirty = True
-
-    def _chosen_assignor(self) -> str:
-        """Return the assignor that most members choose, or the default one."""
-        votes = Counter(one.assignor for one in self.members.values() if one.assignor in ASSIGNORS)
-        default = next(iter(ASSIGNORS))
-        return max(ASSIGNORS, key=lambda name: (votes[name], name == default))
 
     def reconcile(self, member: GroupMember, owned: Places | None, now_ms: int) -> bool:
         """Take a member's next step; return whether its assignment changed."""
@@ -288,9 +255,9 @@ class ConsumerGroup:
         member.hold(after)
         self.is_dirty = True
         if not after.revoked:
-            self.deadlines.cancel(_key(_REVOCATION, member))
+            self.timeouts.end_revocation(member)
         elif after.revoked != before.revoked:
-            self._await_revocation(member, now_ms)
+            self.timeouts.await_revocation(member, now_ms)
         return after.assigned != before.assigned
 
     def is_settled(self, member: GroupMember) -> bool:
@@ -312,11 +279,3 @@ class ConsumerGroup:
     def _release(self, places: Places) -> None:
         for place in places:
             del self._owners[place]
-
-    def _await_revocation(self, member: GroupMember, now_ms: int) -> None:
-        due_ms = now_ms + member.rebalance_timeout_ms
-        self.deadlines.set(_key(_REVOCATION, member), due_ms)
-
-
-def _key(what: str, member: GroupMember) -> str:
-    return f"{what} {member.member_id}"

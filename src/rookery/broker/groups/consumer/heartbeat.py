@@ -1,69 +1,161 @@
-"""Validation of ConsumerGroupHeartbeat requests, independent of the group's state."""
+"""ConsumerGroupHeartbeat: a member joins, reports changes, moves to its target, or leaves.
+
+`machine.py` documents the rules.
+"""
 
 from __future__ import annotations
 
 from typing import Final
 
-from rookery.broker.groups.consumer.assign import ASSIGNORS, Places
-from rookery.broker.groups.consumer.member import AWAY, JOINING
+from rookery.broker.coordination.machine import MachineRequest
+from rookery.broker.groups.consumer.admission import find_or_admit, identify_current
+from rookery.broker.groups.consumer.assign import Places
+from rookery.broker.groups.consumer.group import ConsumerGroup
+from rookery.broker.groups.consumer.heartbeatcheck import check, invalid, is_full, owned
+from rookery.broker.groups.consumer.member import AWAY, JOINING, LEAVING, GroupMember
+from rookery.broker.groups.consumer.persistence import by_topic
 from rookery.errors import ApiError, ErrorCode
-from rookery.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+from rookery.wire.messages.consumer_group_heartbeat import (
+    Assignment,
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+    TopicPartitions,
+)
 
-_CLIENT_MAKES_ID_SINCE: Final = 1
+_REPEATS: Final = 10
+"""The maximum number of times an assignment is repeated until the member reports it."""
 
 
-def check(message: ConsumerGroupHeartbeatRequest, version: int) -> None:
-    """Refuse a request that is invalid for any member.
-
-    Raises:
-        ApiError: INVALID_REQUEST or UNSUPPORTED_ASSIGNOR.
-    """
-    if message.instance_id == "" or message.rack_id == "":
-        raise invalid("an instance id and a rack may be missing, but not empty")
-    if message.member_epoch < AWAY:
-        raise invalid(f"{message.member_epoch} is no member epoch")
-    is_joining = message.member_epoch == JOINING
-    if not message.member_id and (not is_joining or version >= _CLIENT_MAKES_ID_SINCE):
-        raise invalid("the member id is empty")
-    if message.member_epoch == AWAY and message.instance_id is None:
-        raise invalid("only static members may leave for a while, and say their instance id")
-    if is_joining:
-        _check_join(message)
-    if message.server_assignor is not None and message.server_assignor not in ASSIGNORS:
-        raise ApiError(
-            ErrorCode.UNSUPPORTED_ASSIGNOR,
-            f"there is no assignor {message.server_assignor!r}; there are {', '.join(ASSIGNORS)}",
+def answer_heartbeat(
+    group: ConsumerGroup,
+    request: MachineRequest,
+    message: ConsumerGroupHeartbeatRequest,
+    now_ms: int,
+) -> ConsumerGroupHeartbeatResponse:
+    """Answer a heartbeat, by which a member joins, moves to its target or leaves."""
+    try:
+        check(message, request.version)
+        if message.member_epoch in (LEAVING, AWAY):
+            return _leave(group, message)
+        return _heartbeat(group, request, message, now_ms)
+    except ApiError as error:
+        return ConsumerGroupHeartbeatResponse(
+            error_code=error.code,
+            error_message=error.text,
+            member_id=message.member_id,
+            member_epoch=0,
+            heartbeat_interval_ms=0,
         )
 
 
-def _check_join(message: ConsumerGroupHeartbeatRequest) -> None:
-    if message.rebalance_timeout_ms < 0:
-        raise invalid("whoever joins must say its rebalance time-out")
-    if message.topic_partitions is None or message.topic_partitions:
-        raise invalid("whoever joins must own nothing, and say so")
-    if message.subscribed_topic_names is None and message.subscribed_topic_regex is None:
-        raise invalid("whoever joins must subscribe, if only to an empty list of topics")
+def _heartbeat(
+    group: ConsumerGroup,
+    request: MachineRequest,
+    message: ConsumerGroupHeartbeatRequest,
+    now_ms: int,
+) -> ConsumerGroupHeartbeatResponse:
+    member = group.members.get(message.member_id)
+    if member is not None and _is_idle(group, request, message, member):
+        group.touch(member, now_ms)
+        return _response(group, member)
+    _check_subscription(group, request, message)
+    is_joining = message.member_epoch == JOINING
+    member = (
+        find_or_admit(group, request, message) if is_joining else identify_current(group, message)
+    )
+    before = member.subscription
+    group.timeouts.end_classic(member)
+    group.is_dirty |= member.update(request, message)
+    group.refresh(request.topics, is_changed=member.subscription != before)
+    reported = owned(message)
+    if group.reconcile(member, reported, now_ms):
+        member.repeats_left = _REPEATS
+    elif reported == member.holding.assigned:
+        member.repeats_left = 0
+    group.touch(member, now_ms)
+    sends_assignment = is_joining or is_full(message) or member.repeats_left > 0
+    member.repeats_left = max(member.repeats_left - 1, 0)
+    return _response(group, member, member.holding.assigned if sends_assignment else None)
 
 
-def invalid(text: str) -> ApiError:
-    """Return the error for an invalid request."""
-    return ApiError(ErrorCode.INVALID_REQUEST, text)
+def _is_idle(
+    group: ConsumerGroup,
+    request: MachineRequest,
+    message: ConsumerGroupHeartbeatRequest,
+    member: GroupMember,
+) -> bool:
+    """Return whether a heartbeat has no effect: it changes nothing, and no step is pending."""
+    changes_nothing = (
+        message.topic_partitions is None
+        and message.subscribed_topic_names is None
+        and message.subscribed_topic_regex is None
+        and message.rebalance_timeout_ms < 0
+        and message.server_assignor is None
+        and message.instance_id == member.instance_id
+        and request.client_id == member.client_id
+        and request.client_host == member.client_host
+    )
+    return (
+        changes_nothing
+        and not member.repeats_left
+        and member.classic is None
+        and message.member_epoch == member.epoch
+        and group.is_settled(member)
+        and group.subscriptions.is_current(request.topics)
+    )
 
 
-def is_full(message: ConsumerGroupHeartbeatRequest) -> bool:
-    """Return whether all fields are set, as they are after a member has missed a response."""
+def _check_subscription(
+    group: ConsumerGroup, request: MachineRequest, message: ConsumerGroupHeartbeatRequest
+) -> None:
+    """Refuse an invalid regular expression, and subscriptions that exceed the size limit."""
     names, regex = message.subscribed_topic_names, message.subscribed_topic_regex
-    has_subscription = names is not None or regex is not None
-    has_rest = message.rebalance_timeout_ms >= 0 and message.topic_partitions is not None
-    return has_subscription and has_rest
+    if names is not None:
+        others = (one for one in group.members.values() if one.member_id != message.member_id)
+        size = sum(map(len, names)) + sum(len(name) for one in others for name in one.names)
+        if size > group.settings.max_bytes:
+            raise invalid(
+                f"the subscriptions of group {group.group_id!r} would take {size} bytes; "
+                f"{group.settings.max_bytes} are allowed: use a regular expression"
+            )
+    if regex:
+        group.subscriptions.check(regex, request.topics)
 
 
-def owned(message: ConsumerGroupHeartbeatRequest) -> Places | None:
-    """Return the partitions that a member reports as owned; None if the field is not set."""
-    if message.topic_partitions is None:
-        return None
-    return frozenset(
-        (topic.topic_id, partition)
-        for topic in message.topic_partitions
-        for partition in topic.partitions
+def _response(
+    group: ConsumerGroup, member: GroupMember, assigned: Places | None = None
+) -> ConsumerGroupHeartbeatResponse:
+    settings, is_waiting = group.settings, member.holding.is_waiting
+    interval_ms = settings.waiting_interval_ms if is_waiting else settings.heartbeat_interval_ms
+    return ConsumerGroupHeartbeatResponse(
+        error_code=ErrorCode.NONE,
+        member_id=member.member_id,
+        member_epoch=member.epoch,
+        heartbeat_interval_ms=min(interval_ms, settings.heartbeat_interval_ms),
+        assignment=None if assigned is None else _assignment(assigned),
+    )
+
+
+def _assignment(places: Places) -> Assignment:
+    return Assignment(
+        topic_partitions=[
+            TopicPartitions(topic_id=topic_id, partitions=partitions)
+            for topic_id, partitions in by_topic(places).items()
+        ]
+    )
+
+
+def _leave(
+    group: ConsumerGroup, message: ConsumerGroupHeartbeatRequest
+) -> ConsumerGroupHeartbeatResponse:
+    member = group.identify(message.member_id, message.instance_id)
+    if message.member_epoch == AWAY:
+        group.send_away(member)
+    else:
+        group.remove(member)
+    return ConsumerGroupHeartbeatResponse(
+        error_code=ErrorCode.NONE,
+        member_id=message.member_id,
+        member_epoch=message.member_epoch,
+        heartbeat_interval_ms=0,
     )

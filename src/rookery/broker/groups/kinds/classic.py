@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from rookery.broker.groups.classic.machine import CLASSIC, Classic
+from rookery.broker.groups.classic.machine import CLASSIC, ClassicGroupMachine
 from rookery.broker.groups.consumer.embedded import CONSUMER
 from rookery.broker.groups.kind import GroupKind, GroupSettings, StoredGroup
 from rookery.errors import ErrorCode
@@ -14,15 +14,15 @@ from rookery.wire.messages.leave_group import LEAVE_GROUP
 from rookery.wire.messages.sync_group import SYNC_GROUP
 
 
-def _new(group_id: str, settings: GroupSettings, epoch: int) -> Classic:
-    return Classic.new(group_id, settings.classic, epoch)
+def _new(group_id: str, settings: GroupSettings, epoch: int) -> ClassicGroupMachine:
+    return ClassicGroupMachine.new(group_id, settings.classic, epoch)
 
 
-def _load(stored: StoredGroup, settings: GroupSettings, now_ms: int) -> Classic:
-    return Classic.load(stored.group_id, stored.body, settings.classic, now_ms)
+def _load(stored: StoredGroup, settings: GroupSettings, now_ms: int) -> ClassicGroupMachine:
+    return ClassicGroupMachine.load(stored.group_id, stored.body, settings.classic, now_ms)
 
 
-KIND: Final[GroupKind[Classic]] = GroupKind(
+KIND: Final[GroupKind[ClassicGroupMachine]] = GroupKind(
     name=CLASSIC,
     joined_by=JOIN_GROUP,
     answers=(JOIN_GROUP, SYNC_GROUP, HEARTBEAT, LEAVE_GROUP),

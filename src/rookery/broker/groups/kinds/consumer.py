@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Final
 
 from rookery.broker.coordination.machine import Effect, Event, MachineRequest, Reply
-from rookery.broker.groups.classic.machine import CLASSIC, Classic
+from rookery.broker.groups.classic.machine import CLASSIC, ClassicGroupMachine
 from rookery.broker.groups.consumer.embedded import CONSUMER
-from rookery.broker.groups.consumer.machine import Consumer
+from rookery.broker.groups.consumer.machine import ConsumerGroupMachine
 from rookery.broker.groups.consumer.member import JOINING
 from rookery.broker.groups.kind import GroupKind, GroupSettings, Step, StoredGroup, is_persisted
 from rookery.broker.groups.migration import downgrade, upgrade, why_not_up
@@ -23,14 +23,16 @@ from rookery.wire.messages.leave_group import LEAVE_GROUP
 from rookery.wire.messages.sync_group import SYNC_GROUP
 
 
-def _new(group_id: str, settings: GroupSettings, epoch: int) -> Consumer:
-    return Consumer.new(group_id, _settings(group_id, settings), epoch, settings.classic)
+def _new(group_id: str, settings: GroupSettings, epoch: int) -> ConsumerGroupMachine:
+    return ConsumerGroupMachine.new(
+        group_id, _settings(group_id, settings), epoch, settings.classic
+    )
 
 
-def _load(stored: StoredGroup, settings: GroupSettings, now_ms: int) -> Consumer:
+def _load(stored: StoredGroup, settings: GroupSettings, now_ms: int) -> ConsumerGroupMachine:
     group_id, body, changes = stored
     own = _settings(group_id, settings)
-    return Consumer.load(group_id, body, own, now_ms, settings.classic, changes)
+    return ConsumerGroupMachine.load(group_id, body, own, now_ms, settings.classic, changes)
 
 
 def _settings(group_id: str, settings: GroupSettings) -> ConsumerSettings:
@@ -38,7 +40,7 @@ def _settings(group_id: str, settings: GroupSettings) -> ConsumerSettings:
     return settings.consumer.override(configs) if configs else settings.consumer
 
 
-def _on(machine: Consumer, event: Event, settings: GroupSettings, now_ms: int) -> Step:
+def _on(machine: ConsumerGroupMachine, event: Event, settings: GroupSettings, now_ms: int) -> Step:
     """Pass an event to a group; it becomes a classic one if only classic members remain."""
     group = machine.group
     group.settings = _settings(group.group_id, settings)
@@ -51,7 +53,9 @@ def _on(machine: Consumer, event: Event, settings: GroupSettings, now_ms: int) -
     return downgraded, [*downgraded.effects(), *replies]
 
 
-def _goes_down(machine: Consumer, effects: list[Effect], settings: GroupSettings) -> bool:
+def _goes_down(
+    machine: ConsumerGroupMachine, effects: list[Effect], settings: GroupSettings
+) -> bool:
     """Return whether only classic members remain after an event."""
     is_allowed = settings.consumer.may_downgrade
     if not is_allowed or not is_persisted(effects) or not machine.group.is_classic:
@@ -59,7 +63,9 @@ def _goes_down(machine: Consumer, effects: list[Effect], settings: GroupSettings
     return len(machine.group.members) <= settings.classic.max_size
 
 
-def _upgrade(machine: Classic, event: MachineRequest, settings: GroupSettings, now_ms: int) -> Step:
+def _upgrade(
+    machine: ClassicGroupMachine, event: MachineRequest, settings: GroupSettings, now_ms: int
+) -> Step:
     """Admit the first member of the consumer protocol if its request is valid."""
     message = event.message
     assert isinstance(message, ConsumerGroupHeartbeatRequest)  # noqa: S101 (that of `joined_by`)
@@ -82,11 +88,11 @@ def _upgrade(machine: Classic, event: MachineRequest, settings: GroupSettings, n
 def _refuse(request: MachineRequest, message: ConsumerGroupHeartbeatRequest, reason: str) -> Reply:
     """Refuse a member of the consumer protocol, since the group stays a classic one."""
     response = CONSUMER_GROUP_HEARTBEAT.refuse(message, KIND.mismatch)
-    response.error_message = f"group {message.group_id!r} is no consumer group: {reason}"
+    response.error_message = f"group {message.group_id!r} is not a consumer group: {reason}"
     return Reply(request.token, response)
 
 
-KIND: Final[GroupKind[Consumer]] = GroupKind(
+KIND: Final[GroupKind[ConsumerGroupMachine]] = GroupKind(
     name=CONSUMER,
     joined_by=CONSUMER_GROUP_HEARTBEAT,
     answers=(CONSUMER_GROUP_HEARTBEAT, JOIN_GROUP, SYNC_GROUP, HEARTBEAT, LEAVE_GROUP),
