@@ -12,7 +12,8 @@ from rookery.logdir.damage import Damage
 from rookery.logdir.directory import LogDirectory
 from rookery.logdir.partition import PartitionLog
 from rookery.model.partition import TopicPartition
-from rookery.testing.kafkadir import MadeDirectory, SeenRecord
+from rookery.testing.kafkadir import MadeDirectory
+from rookery.testing.kafkasight import SeenRecord
 from tests.cli.storage import run
 from tests.logdir.conftest import Copy
 from tests.logdir.views import view, visible

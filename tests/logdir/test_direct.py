@@ -13,7 +13,8 @@ from rookery.direct.blockinglog import BlockingLog
 from rookery.direct.offsets import Position
 from rookery.direct.place import ClusterAddress
 from rookery.errors import ConfigError
-from rookery.testing.kafkadir import T0, ClusterSight, MadeDirectory
+from rookery.testing.kafkadir import MadeDirectory
+from rookery.testing.kafkasight import T0, ClusterSight
 from tests.direct.logs import planned, read
 from tests.logdir.conftest import Copy
 

@@ -20,7 +20,8 @@ from rookery.model import partition
 from rookery.model.topicname import OFFSETS_TOPIC
 from rookery.records.recordcodec import BatchSettings, Record, build
 from rookery.testing.kafka import KafkaServer
-from rookery.testing.kafkadir import MadeDirectory, look
+from rookery.testing.kafkadir import MadeDirectory
+from rookery.testing.kafkasight import look
 from rookery.testing.served import ServedBroker
 from tests.cli.storage import run
 from tests.logdir.test_import import answer, assert_same, imported

@@ -26,7 +26,8 @@ from rookery.logdir.importer.defaults import inherited, keeps_for
 from rookery.model.partition import TopicPartition
 from rookery.testing.backends import ServerBackend
 from rookery.testing.broker import BrokerProcess
-from rookery.testing.kafkadir import ClusterSight, MadeDirectory, look
+from rookery.testing.kafkadir import MadeDirectory
+from rookery.testing.kafkasight import ClusterSight, look
 from tests.cli.running import Done
 from tests.cli.storage import run
 from tests.logdir.conftest import Copy

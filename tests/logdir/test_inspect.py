@@ -6,7 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from rookery.testing.kafkadir import ClusterSight, MadeDirectory
+from rookery.testing.kafkadir import MadeDirectory
+from rookery.testing.kafkasight import ClusterSight
 from tests.cli.storage import run
 
 

@@ -7,7 +7,8 @@ from pathlib import Path
 from rookery.logdir.directory import LogDirectory
 from rookery.logdir.internal import read_transactions
 from rookery.model.partition import TopicPartition
-from rookery.testing.kafkadir import CODECS, ClusterSight, MadeDirectory, SeenPartition
+from rookery.testing.kafkadir import CODECS, MadeDirectory
+from rookery.testing.kafkasight import ClusterSight, SeenPartition
 from tests.logdir.views import view
 
 

@@ -9,7 +9,7 @@ import pytest
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
 from rookery.testing.broker import BrokerProcess
-from rookery.testing.kafkadir import SECONDS
+from rookery.testing.kafkasight import SECONDS
 from tests.logdir.made import make_directory
 
 PARTITIONS = 3

@@ -25,7 +25,8 @@ from rookery.broker.settings import BrokerSettings
 from rookery.testing.broker import BrokerProcess
 from rookery.testing.folder import copy_folder
 from rookery.testing.kafka import KafkaServer
-from rookery.testing.kafkadir import CODECS, SECONDS, ClusterSight, MadeDirectory, look
+from rookery.testing.kafkadir import CODECS, MadeDirectory
+from rookery.testing.kafkasight import SECONDS, ClusterSight, look
 from rookery.testing.properties import KafkaSettings
 from rookery.testing.served import ServedBroker
 from tests.logdir.conftest import Copy
