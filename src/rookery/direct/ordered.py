@@ -23,8 +23,8 @@ import pyarrow as pa
 from rookery.cluster.state.partition import Row
 from rookery.direct.intime import Clocks, TimedPiece, in_time
 from rookery.direct.log import DirectLog
-from rookery.direct.plan import PlannedRange, block_rows, joined_rows
 from rookery.errors import Corrupt
+from rookery.log.read.rangeplan import PlannedRange, block_rows, joined_rows
 
 SPAN_BYTES: Final = 64 * 1024 * 1024
 """What one task reads."""
