@@ -315,7 +315,7 @@ class _Taking:
             raise Corrupt(
                 f"{one.topic}-{one.partition}: the record at offset {offsets[wrong[0]]} is of a "
                 "later time than its batch says, so that an order by time would leave some out; "
-                "`rookery job copy` or `repartition` writes the topic anew, and then it can be read"
+                "`rookery job copy` or `repartition` rewrites the topic so that it can be read"
             )
 
 
