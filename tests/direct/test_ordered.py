@@ -13,12 +13,12 @@ import pyarrow as pa
 import pytest
 
 from rookery.direct import latest, ordered
+from rookery.direct.blockingreader import BlockingReader, plan_again
 from rookery.direct.intime import TimedPiece, in_time
 from rookery.direct.latest import KeyShare
 from rookery.direct.ordered import Reached, SpanShare
-from rookery.direct.plan import Gap, PlannedRange, ReadPlanner
-from rookery.direct.read import RangeReader, plan_again
 from rookery.errors import Corrupt
+from rookery.log.read.rangeplan import Gap, PlannedRange, ReadPlanner
 from rookery.records.batches import parse, restamp_into
 from rookery.records.reading import COLUMNS, ReadSettings
 from rookery.records.recordcodec import Record, build
@@ -85,7 +85,7 @@ class Spans:
 
     def __init__(self, cluster: Cluster) -> None:
         self._place = cluster.place
-        self._reader = RangeReader(cluster.place)
+        self._reader = BlockingReader(cluster.place)
         self.again: list[int] = []
         """Where it was read on."""
         self.reached: Reached = {}
@@ -183,7 +183,7 @@ def test_the_last_record_of_every_key_stays(cluster: Cluster, count: int) -> Non
     everything = read_all(cluster)
     with cluster.log as log:
         ranges = planned(log)
-    reader = RangeReader(cluster.place)
+    reader = BlockingReader(cluster.place)
     found = [
         row
         for one in ranges

@@ -13,7 +13,7 @@ _KEEPS = """
 import sys
 from rookery.direct.blockinglog import shared
 from rookery.direct.place import ClusterAddress
-from rookery.direct.read import reader
+from rookery.direct.blockingreader import reader
 
 place = ClusterAddress(store=sys.argv[1])
 log = shared(place)

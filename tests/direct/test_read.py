@@ -11,9 +11,9 @@ from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from rookery.direct.offsets import LATEST, DirectSubscription, Position
-from rookery.direct.plan import Gap, PlannedRange, ReadPlanner, TaskSize
 from rookery.errors import Corrupt
 from rookery.log.read.files import MissingJournal
+from rookery.log.read.rangeplan import Gap, PlannedRange, ReadPlanner, TaskSize
 from rookery.log.settings import RewriteSettings
 from rookery.records import columns
 from rookery.records.twins import columnstwin

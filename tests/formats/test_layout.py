@@ -184,8 +184,8 @@ def test_a_first_batch_behind_a_gap_is_found_without_an_entry() -> None:
     ("entries", "words"),
     [
         ([(999, 32)], "begins before its base offset 1000"),
-        ([(1000, 32), (1006, 99)], "lies behind"),
-        ([(1000, 32), (1005, 100_000)], "lies behind"),
+        ([(1000, 32), (1006, 99)], "out of order after"),
+        ([(1000, 32), (1005, 100_000)], "out of order after"),
     ],
 )
 def test_an_index_of_another_segment_is_refused(entries: list[tuple[int, int]], words: str) -> None:

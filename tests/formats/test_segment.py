@@ -102,7 +102,7 @@ def test_bytes_too_many_are_refused() -> None:
         (28, b"\0\0\0\1", "reserved 0x1"),
         (8, b"\xff" * 8, "below 0"),
         (16, b"\xff" * 4, "below 0"),
-        (16, b"\0\0\1\0", "256 records cannot lie in the offsets 1000 to 1012"),
+        (16, b"\0\0\1\0", "256 records do not fit the offsets 1000 to 1012"),
         (16, b"\0\0\0\5", "holds 6 records, its header says 5"),
         (8, b"\0" * 6 + b"\x03\xe9", "offset 1000 where 1001 comes next"),
     ],

@@ -160,7 +160,7 @@ def test_offsets_must_rise() -> None:
     writer.add(golden.BATCHES[0])
     with pytest.raises(ValueError, match="where 1002 may come next"):
         writer.add(golden.BATCHES[0])
-    with pytest.raises(ValueError, match="last offset 1000 lies before 1001"):
+    with pytest.raises(ValueError, match="last offset 1000 is before 1001"):
         _finish(writer, 1000)
     with pytest.raises(ValueError, match="last offset 4"):
         _finish(SegmentWriter(5), 4)

@@ -123,7 +123,7 @@ def test_bytes_behind_the_last_section_are_refused() -> None:
     data = b"RKTIMES\0" + struct.pack(">HHI", 1, 5, 20 + len(sections)) + sections
     data += struct.pack(">I", byhand.crc32c(data))
 
-    with pytest.raises(Corrupt, match="5 bytes lie behind its last section"):
+    with pytest.raises(Corrupt, match="5 bytes follow its last section"):
         parse_times(data)
 
 
@@ -133,10 +133,10 @@ def test_bytes_behind_the_last_section_are_refused() -> None:
         ([(1000, 33)], "not where the segment begins"),
         ([(999, 32)], "not where the segment begins"),
         ([], "not where the segment begins"),
-        ([(1000, 32), (1000, 60)], "stands behind"),
-        ([(1000, 32), (1005, 32)], "stands behind"),
-        ([(1000, 32), (1013, 60)], "stands behind"),
-        ([(1000, 32), (1005, 100_000)], "stands behind"),
+        ([(1000, 32), (1000, 60)], "is out of order after"),
+        ([(1000, 32), (1005, 32)], "is out of order after"),
+        ([(1000, 32), (1013, 60)], "is out of order after"),
+        ([(1000, 32), (1005, 100_000)], "is out of order after"),
     ],
 )
 def test_blocks_must_fill_the_segment(rows: list[tuple[int, int]], words: str) -> None:

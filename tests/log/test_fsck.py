@@ -235,7 +235,7 @@ async def test_rows_that_contradict_each_other_are_named(site: Site, writer: Wri
 async def test_miscounted_objects_are_named(site: Site, writer: Writer) -> None:
     state, partition = writer.replica.state, site.partition(writer)
     state.objects.free([partition.objects[1]])
-    assert contradictions(writer) == ["2 rows lie in it, but 1 are counted"]
+    assert contradictions(writer) == ["2 rows are in it, but 1 are counted"]
     state.objects.add_row(partition.objects[1])
     state.objects.condemned[partition.objects[1]] = 1
     assert all("which is condemned" in text for text in contradictions(writer))
@@ -276,7 +276,7 @@ async def test_objects_of_a_dead_writer_are_orphans(site: Site, writer: Writer) 
     fault = await only(site)
     assert (fault.kind, fault.key) == (FaultKind.ORPHANED, object_key(identity))
     assert "2 batches" in fault.text
-    assert [one.kind for one in (await check(site.sources)).notes] == [FaultKind.TOLD]
+    assert [one.kind for one in (await check(site.sources)).notes] == [FaultKind.RECORD]
 
     other = await site.writer()
     await other.replica.propose([ObjectsCondemned(object_ids=[identity])])

@@ -99,7 +99,7 @@ async def test_what_this_process_cannot_reach_is_said() -> None:
     places = Places(None, None, state, "ns")
     with pytest.raises(Unavailable, match=r"journal-.* has no journal folder"):
         await places.read(JOURNAL, 0, 1)
-    with pytest.raises(Unavailable, match=r"birds.* lies in a store"):
+    with pytest.raises(Unavailable, match=r"birds.* is in a store"):
         await places.read(PLAIN, 0, 1)
 
 

@@ -244,7 +244,7 @@ async def test_a_segment_without_a_store_is_out_of_reach() -> None:
     world = StoredWorld()
     world.segment([batch(0, 2, 40)], 2)
     reader = LogReader(open_log("memory:"), world.cache, Tail())
-    with pytest.raises(Unavailable, match="lies in a store"):
+    with pytest.raises(Unavailable, match="is in a store"):
         await reader.read(KEY, world.partition, 0, 1000)
 
 

@@ -16,7 +16,7 @@ from pyspark.sql.datasource import (
     LessThanOrEqual,
 )
 
-from rookery.direct.plan import OffsetRange, ReadPlanner
+from rookery.log.read.rangeplan import OffsetRange, ReadPlanner
 from rookery.spark.read.batchread import BatchReader, FilteringReader
 from rookery.spark.read.filters import FilterBounds
 from rookery.spark.read.options import ReadOptions

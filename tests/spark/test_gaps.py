@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from rookery.direct.blockinglog import LoopThread
-from rookery.direct.plan import Gap
 from rookery.errors import ConfigError
+from rookery.log.read.rangeplan import Gap
 from rookery.spark.read.gaps import handle_gaps
 from rookery.spark.read.options import ReadOptions
 from rookery.store.open import open_store

@@ -103,7 +103,7 @@ def test_kafka_s_word_for_data_loss_is_ours() -> None:
         ({**TOPIC, "kafka.bootstrap.servers": "h:1"}, "reads the objects, not the brokers"),
         ({**TOPIC, "path": "t"}, "takes no path"),
         ({**TOPIC, "kafka.max.poll.records": "1"}, "not known"),
-        ({"subscribe": "t"}, "say where the log lies"),
+        ({"subscribe": "t"}, "give the location of the log"),
         (PLACE, "exactly one of subscribe"),
         ({**TOPIC, "assign": '{"t": [0]}'}, "exactly one of subscribe"),
         ({**PLACE, "assign": '{"t": 0}'}, "write partitions as"),
@@ -151,8 +151,8 @@ def test_the_options_of_writers_are_left_alone() -> None:
 def test_a_table_s_options_travel_with_its_columns() -> None:
     made = {"provider": "rookery", "owner": "me", "option.subscribe": "t", "option.store": "s3://b"}
     schema = SourceOptions(made).schema()
-    assert source.told(schema) == {"subscribe": "t", "store": "s3://b"}
-    assert source.told(columns.spark_schema(("value",))) == {}
+    assert source.load_options(schema) == {"subscribe": "t", "store": "s3://b"}
+    assert source.load_options(columns.spark_schema(("value",))) == {}
     with pytest.raises(ConfigError, match="say which topic it is"):
         SourceOptions({"provider": "rookery", "owner": "me"})
     with pytest.raises(ConfigError, match="store: has a secret in it"):
@@ -161,14 +161,14 @@ def test_a_table_s_options_travel_with_its_columns() -> None:
 
 def test_a_statement_s_options_win_over_a_table_s() -> None:
     elsewhere = {"data": "/folder", "topic": "copy"}
-    assert source.together({"subscribe": "t", "store": "s3://b"}, elsewhere) == elsewhere
-    both = source.together({"subscribe": "t", "store": "s3://b"}, {"Subscribe": "u"})
+    assert source.merge_options({"subscribe": "t", "store": "s3://b"}, elsewhere) == elsewhere
+    both = source.merge_options({"subscribe": "t", "store": "s3://b"}, {"Subscribe": "u"})
     assert both == {"Subscribe": "u", "store": "s3://b"}
-    assert source.for_writing(both)["topic"] == "u"
-    assert "topic" not in source.for_writing({"subscribe": "t,u"})
-    assert source.for_writing({"subscribe": "t", "topic": "v"})["topic"] == "v"
+    assert source.choose_topic(both)["topic"] == "u"
+    assert "topic" not in source.choose_topic({"subscribe": "t,u"})
+    assert source.choose_topic({"subscribe": "t", "topic": "v"})["topic"] == "v"
     with pytest.raises(ConfigError, match="no option is given"):
-        source.together({}, {})
+        source.merge_options({}, {})
 
 
 @pytest.mark.parametrize(

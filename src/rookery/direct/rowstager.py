@@ -299,8 +299,8 @@ def _refused(code: ErrorCode, object_id: int) -> Conflict | ApiError:
         return ApiError(
             code,
             "too much is staged and not committed in this cluster; commit smaller batches, or "
-            "wait until those that nobody commits are forgotten",
+            "wait until uncommitted ones expire",
         )
     if code is ErrorCode.KAFKA_STORAGE_ERROR:
-        return Conflict(f"object {object_id} was given up before it was staged: write it anew")
+        return Conflict(f"object {object_id} was given up before it was staged: write it again")
     return ApiError(code, f"object {object_id} cannot be staged: {code.name}")

@@ -17,7 +17,6 @@ from rookery.cluster.state.topics import Topic
 from rookery.direct.blockinglog import BlockingLog
 from rookery.direct.offsets import check_reached, end_of
 from rookery.direct.place import ClusterAddress, host_mark
-from rookery.direct.plan import OffsetRange, ReadPlanner
 from rookery.errors import ApiError, ConfigError, ErrorCode
 from rookery.jobs.copyjob import NAME, CopyRequest
 from rookery.jobs.move.kafkaprogress import CopyEnds, read_progress
@@ -29,6 +28,7 @@ from rookery.jobs.move.topics import kept_configs
 from rookery.jobs.proof import Proof
 from rookery.jobs.report import JobPlan, JobReport, JobRun, JobStep
 from rookery.jobs.tasks import run_tasks, slots
+from rookery.log.read.rangeplan import OffsetRange, ReadPlanner
 from rookery.model.partition import TopicPartition
 from rookery.model.uuid import ZERO, uuid_text
 

@@ -256,7 +256,7 @@ def _is_sql(name: str) -> bool:
 
 def _submitted_settings() -> dict[str, str] | None:
     """Return the settings given to spark-submit, if it started this program."""
-    if _SUBMITTED not in os.environ:  # noqa: TID251 (Spark's own way to tell)
+    if _SUBMITTED not in os.environ:  # noqa: TID251 (Spark sets it)
         return None
     from pyspark import SparkConf  # noqa: PLC0415
 

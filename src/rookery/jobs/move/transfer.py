@@ -20,7 +20,6 @@ from rookery.direct.commit import Commit
 from rookery.direct.layout import PackSettings
 from rookery.direct.ordered import SpanShare
 from rookery.direct.place import ClusterAddress, check_host, host_mark
-from rookery.direct.plan import OffsetRange, PlannedRange
 from rookery.errors import ConfigError, Conflict
 from rookery.jobs.move.movetask import Move, MoveResult, move
 from rookery.jobs.move.offsetmap import OffsetMapFolder, mapped, slice_name
@@ -31,6 +30,7 @@ from rookery.jobs.progress import Ledger
 from rookery.jobs.proof import COLUMNS, Proof, prove
 from rookery.jobs.report import JobReport, JobRun, JobStep
 from rookery.jobs.tasks import run_tasks
+from rookery.log.read.rangeplan import OffsetRange, PlannedRange
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

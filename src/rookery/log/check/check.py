@@ -145,7 +145,7 @@ class _Check:
     async def _still_unnamed(self, unnamed: list[UnnamedObject]) -> list[LogFault]:
         """Exclude objects that were committed or deleted since."""
         objects = self._replica.state.objects
-        found, told = [], 0
+        found, without_batches = [], 0
         for object_id, fault in unnamed:
             if object_id in objects.rows or object_id in objects.condemned:
                 continue
@@ -153,13 +153,13 @@ class _Check:
                 continue
             extents = await _count_extents(self._sources.store, fault.key)
             if extents == 0:
-                told += 1
+                without_batches += 1
                 continue
             text = f"{fault.text}; it holds {extents} batches" if extents else fault.text
             found.append(replace(fault, text=text))
-        if told:
-            text = f"{told:,} objects only tell the offsets of those before them"
-            found.append(LogFault(FaultKind.TOLD, OBJECTS, text))
+        if without_batches:
+            text = f"{without_batches:,} objects only record the offsets of earlier objects"
+            found.append(LogFault(FaultKind.RECORD, OBJECTS, text))
         return found
 
     async def _is_there(self, object_id: int, fault: LogFault) -> bool:

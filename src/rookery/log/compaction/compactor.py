@@ -140,7 +140,7 @@ class Compactor:
             return None
         except (IncarnationFenced, Unavailable):
             raise
-        except Exception as error:  # noqa: BLE001 (whatever it is, it must not stop the others)
+        except Exception as error:  # noqa: BLE001 (one failure must not stop the others)
             self.quarantine.add(
                 _case(dirt.topic, dirt.partition), _subject(dirt.topic, dirt.partition), error
             )

@@ -110,7 +110,7 @@ class Quarantine:
             yield
         except passes:
             raise
-        except Exception as error:  # noqa: BLE001 (whatever it is, it must not stop the others)
+        except Exception as error:  # noqa: BLE001 (one failure must not stop the others)
             self.add(key, subject, error)
         else:
             self.release(key)

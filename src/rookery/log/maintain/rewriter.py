@@ -1,7 +1,7 @@
 """Rewrites batches into better objects: small flushes into merged objects, then segments.
 
     plan ──► read, check, stamp ──► write a new object ──► Replaced ──► the rows point to it
-                                                              └─ void: someone was faster; condemn
+                                                              └─ void: rows have moved; condemn
 
 The new object is complete and durable before an event references it. Until then the old rows are
 valid. A crash at any point leaves at worst an object that no row references. Nothing is deleted

@@ -1,6 +1,6 @@
 """Deletes objects without live data: they are condemned, then deleted, then dropped.
 
-    nothing lives in it ──(delay)──► ObjectsCondemned ──(delay, and a snapshot)──► delete
+    no row points into it ──(delay)──► ObjectsCondemned ──(delay, and a snapshot)──► delete
                                                                    ──► ObjectsDropped
 
 The first delay lets slow fetches finish. The second delay and the snapshot ensure that a cluster

@@ -53,7 +53,7 @@ class RemovedObject(MissingJournal):
     def __init__(self, object_id: int, error: NotFound) -> None:
         Conflict.__init__(
             self,
-            f"{error}; if the cluster log still names it, someone else has deleted it: "
+            f"{error}; if the cluster log still names it, another program has deleted it: "
             "run rookery fsck",
         )
         self.object_id = object_id
@@ -146,7 +146,7 @@ class Places:
     async def _stored(self, object_id: int, key: str, position: int, size: int) -> Buffer:
         if self._store is None:
             name = full_key(self._namespace, key)
-            raise Unavailable(f"object {name} lies in a store, and this process has none")
+            raise Unavailable(f"object {name} is in a store, but this process has no store")
         try:
             return await self._store.view(key, position, size)
         except NotFound as error:
@@ -203,7 +203,7 @@ class EntryPayloads:
                 wanted = payload
             self._keep(found, payload)
         if wanted is None:
-            raise Corrupt(f"entry {number} of the cluster log is gone, and batches in it with it")
+            raise Corrupt(f"entry {number} of the cluster log is missing, with the batches in it")
         return wanted
 
     def _keep(self, number: int, payload: memoryview) -> None:

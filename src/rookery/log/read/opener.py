@@ -152,7 +152,9 @@ class Opener:
     async def layout(self, row: Row) -> SegmentLayout:
         """Return the index of a segment."""
         if self._layouts is None:
-            raise Unavailable(f"object {row.object_id} lies in a store, and this process has none")
+            raise Unavailable(
+                f"object {row.object_id} is in a store, but this process has no store"
+            )
         return await self._layouts.get(row)
 
     async def open(self, key: Key, partition: Partition, run: ReadRun, offset: int) -> OpenedRun:

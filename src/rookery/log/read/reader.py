@@ -325,5 +325,5 @@ class SureReader:
         name = topic.name if topic is not None else key[0].hex()
         return (
             f"topic {name} partition {key[1]} offset {offset}: {self._reader.describe(error)}; "
-            "rookery fsck tells what else is missing"
+            "run rookery fsck to find what else is missing"
         )

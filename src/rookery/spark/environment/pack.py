@@ -8,7 +8,7 @@ archive contains
 
     lib/          the packages, with their compiled modules
     bin/python    starts this host's Python of the same version with them
-    python/       that Python itself, if it was asked for
+    python/       that Python itself, if it is requested
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ def pack(target: Path, contents: ArchiveContents, *, with_python: bool = False) 
         ConfigError: a package cannot be packed, or the name has another ending.
     """
     if not target.name.endswith((".tar.gz", ".tgz")):
-        raise ConfigError(f"{target}: Spark unpacks only what is called .tar.gz or .tgz")
+        raise ConfigError(f"{target}: Spark unpacks only files named .tar.gz or .tgz")
     with tempfile.TemporaryDirectory(prefix=STAGE_PREFIX, dir=target.absolute().parent) as folder:
         stage, whole = Path(folder) / FOLDER, Path(folder) / target.name
         _stage_packages(stage / "lib", contents)

@@ -11,15 +11,15 @@ from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 
 from rookery.direct import latest, ordered
 from rookery.direct.blockinglog import BlockingLog
+from rookery.direct.blockingreader import plan_again, reader
 from rookery.direct.latest import KeyShare
 from rookery.direct.log import DirectLog
 from rookery.direct.offsets import SubscribedPartition
 from rookery.direct.ordered import SpanShare
 from rookery.direct.pins import Pins
 from rookery.direct.place import check_host, host_mark
-from rookery.direct.plan import OffsetRange, PlannedRange, ReadPlanner, TaskSize
-from rookery.direct.read import plan_again, reader
 from rookery.errors import ConfigError
+from rookery.log.read.rangeplan import OffsetRange, PlannedRange, ReadPlanner, TaskSize
 from rookery.records.reading import ReadSettings
 from rookery.spark import schema
 from rookery.spark.gcfreeze import settle, settled

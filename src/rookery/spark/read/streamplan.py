@@ -12,8 +12,8 @@ from rookery.direct.grouped import publish_offsets
 from rookery.direct.log import DirectLog
 from rookery.direct.offsets import SubscribedPartition, check_reached, end_of
 from rookery.direct.pins import Pins, compacted_since
-from rookery.direct.plan import Gap, OffsetRange, PlannedRange, ReadPlanner
 from rookery.errors import Error
+from rookery.log.read.rangeplan import Gap, OffsetRange, PlannedRange, ReadPlanner
 from rookery.model.uuid import uuid_text
 from rookery.spark.read.batchread import cutting
 from rookery.spark.read.gaps import handle_gaps
