@@ -61,6 +61,7 @@ __all__ = [
 ]
 
 __version__: Final = version("rookery")
+"""The version of Rookery."""
 BATCH_SIZE: Final = 10_000
 MAX_BATCH_SIZE: Final = 100_000_000
 HELD_BATCHES: Final = 5
