@@ -19,6 +19,10 @@ def loaded_by(code: str) -> set[str]:
     ("code", "unwanted"),
     [
         ("import rookery", {"asyncio", "pyarrow", "rookery.wire.message"}),
+        ("import rookery.client, rookery.consumer, rookery.decode", {"asyncio", "pyarrow"}),
+        ("import rookery.spark, rookery.pipeline, rookery.jobs", {"asyncio", "pyarrow", "pyspark"}),
+        ("import rookery.tables, rookery.testing", {"asyncio", "pyarrow", "rookery.broker"}),
+        ("from rookery import Error", {"asyncio", "pyarrow", "rookery.consumer"}),
         ("from rookery.wire.catalog import apis; apis()", {"asyncio", "pyarrow", "dataclasses"}),
         (
             "import rookery.records.recordcodec",

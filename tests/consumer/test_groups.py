@@ -15,8 +15,8 @@ from confluent_kafka.admin import AdminClient, NewPartitions
 import rookery
 from rookery.client.client import Client
 from rookery.client.produce.transactions import TransactionalWriter
+from rookery.consumer.batchtransaction import transaction
 from rookery.consumer.output.batch import Batch
-from rookery.consumer.transaction import transaction
 from rookery.errors import ApiError, ErrorCode
 from rookery.model.partition import TopicPartition
 from rookery.testing.kafka import KafkaServer

@@ -7,7 +7,8 @@ from time import monotonic
 
 import pytest
 
-from rookery.kafkars import HELD_BATCHES, ConsumerManager, SourceTopic
+from rookery.kafkars import ConsumerManager, SourceTopic
+from rookery.kafkars.manager import HELD_BATCHES
 from rookery.testing.kafka import KafkaServer
 from rookery.testing.kafkalogs import NOON, Logs, rows
 

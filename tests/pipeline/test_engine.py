@@ -18,7 +18,7 @@ from rookery.pipeline.declaration.load import load
 from rookery.pipeline.declaration.spec import Pipeline
 from rookery.pipeline.manifests import Manifests
 from rookery.pipeline.metrics import BatchMetrics, MetricsFile, read_metrics
-from rookery.pipeline.report import html, summary
+from rookery.pipeline.report import render_report, summarize_batches
 from rookery.pipeline.reprocess.rebuilt import staging_state
 from rookery.pipeline.upkeep import keep_up
 from rookery.tables.open import open_table
@@ -155,7 +155,7 @@ def test_a_batch_that_recovery_finishes_is_reported_once(tmp_path: Path) -> None
     # It was committed by then: its age is not that of a run weeks after.
     assert last is not None
     assert [found.at_ms for found in recovered(Later(10**9))] == [last.at]
-    assert summary(list(read_metrics(path)))["batches"] == 1
+    assert summarize_batches(list(read_metrics(path)))["batches"] == 1
 
 
 def stopping(begin: str) -> Callable[[str], None]:
@@ -329,16 +329,16 @@ def test_figures_are_kept_as_lines_and_plotted(tmp_path: Path) -> None:
 
     found = list(read_metrics(path))
     text = path.with_suffix(".prom").read_text()
-    page = html("birds <&>", found)
+    page = render_report("birds <&>", found)
 
     assert [one.batch for one in found] == [0, 1, 2]
-    assert summary(found)["rows"] == {
+    assert summarize_batches(found)["rows"] == {
         "bronze": 30, "duplicates": 0, "silver": 30, "late": 0, "dead-letters": 0,
     }  # fmt: skip
     assert 'rookery_pipeline_rows_total{pipeline="birds",layer="silver"} 30\n' in text
     assert 'rookery_pipeline_lag{pipeline="birds",partition="birds-0"} 0\n' in text
     assert 'rookery_pipeline_alerts{pipeline="birds"} 1\n' in text
-    assert summary(found)["alerts"] == ["type <changed>"]
+    assert summarize_batches(found)["alerts"] == ["type <changed>"]
     assert "type &lt;changed&gt;" in page
     assert page.count("<svg") == 4
     assert "birds &lt;&amp;&gt;" in page
@@ -385,4 +385,4 @@ def test_the_file_of_figures_is_bounded(tmp_path: Path) -> None:
 
 
 def test_a_report_of_nothing_is_a_report() -> None:
-    assert "There are no figures yet" in html("birds", [])
+    assert "There are no figures yet" in render_report("birds", [])

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from rookery.spark.session import settings_for
+from rookery.spark.sparksession import settings_for
 from rookery.testing.broker import BrokerProcess
 from tests.spark.connectserver import LOG, connect_server
 from tests.spark.topics import fill_topic

@@ -18,7 +18,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 from rookery.cluster.state.partition import Row
 from rookery.errors import Conflict
 from rookery.formats.keys import object_key
-from rookery.spark import lag
+from rookery.spark.lag import publish_lag
 from rookery.spark.read.batchread import Share
 from rookery.spark.read.offset import StreamOffset
 from rookery.spark.read.options import ReadOptions
@@ -323,7 +323,7 @@ def test_a_query_reads_on_after_a_restart(
     with cluster.broker() as broker:
         create(broker, "t", 2)
         send(broker, "t", values(100, partitions=2))
-        listener = lag.publish(spark, store=cluster.store, group="restarted-group")
+        listener = publish_lag(spark, store=cluster.store, group="restarted-group")
         assert sum(run()) == 100
         send(broker, "t", values(60, partitions=2))
         assert sum(run()) == 60

@@ -106,7 +106,7 @@ def session_for_gold(options: SparkOptions, pipeline: Pipeline) -> Iterator[Spar
 def start_session(options: SparkOptions, pipeline: Pipeline) -> SparkSession:
     """Start Spark for a pipeline."""
     from rookery.cli.sparkplace import find_archive
-    from rookery.spark.session import own_tuning, session
+    from rookery.spark.sparksession import own_tuning, session
 
     # Its bar would be written over what is told of batches.
     settings = {"spark.ui.showConsoleProgress": "false", **dict(options.conf)}

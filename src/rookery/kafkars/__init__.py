@@ -33,28 +33,18 @@ from __future__ import annotations
 from importlib.metadata import version
 from typing import Final
 
-from rookery.kafkars.manager import (
-    BATCH_SIZE,
-    HELD_BATCHES,
-    MAX_BATCH_SIZE,
-    ConsumerManager,
-    PartitionInfo,
-)
+from rookery.kafkars.manager import ConsumerManager, PartitionInfo
 from rookery.kafkars.schemas import (
     MESSAGE_SCHEMA,
     PARTITION_STATE_SCHEMA,
     get_message_schema,
     get_partition_state_schema,
 )
-from rookery.kafkars.sourcetopic import AnySourceTopic, SourceTopic, validate_source_topic
+from rookery.kafkars.sourcetopic import SourceTopic, validate_source_topic
 
 __all__ = [
-    "BATCH_SIZE",
-    "HELD_BATCHES",
-    "MAX_BATCH_SIZE",
     "MESSAGE_SCHEMA",
     "PARTITION_STATE_SCHEMA",
-    "AnySourceTopic",
     "ConsumerManager",
     "PartitionInfo",
     "SourceTopic",
@@ -65,3 +55,4 @@ __all__ = [
 ]
 
 __version__: Final = version("rookery")
+"""The version of Rookery."""

@@ -82,14 +82,15 @@ def check_session_tables(spark: SparkSession, locations: Iterable[str]) -> None:
 
 
 def check_session_checkpoint(spark: SparkSession, location: str | None = None) -> None:
-    """Apply `check_checkpoint` to the checkpoint of a session's stream.
+    """Check that the checkpoint of a session's stream is where every host can access it.
 
     Args:
         spark: the session whose master and settings are used; it may be a Connect session.
         location: the checkpoint; by default the session's default location.
 
     Raises:
-        ConfigError: see `check_checkpoint`.
+        ConfigError: it is a local path, Spark runs on other hosts, and it is not declared as
+            shared.
     """
     location = location or spark.conf.get(DEFAULT_LOCATION, None)
     if location:

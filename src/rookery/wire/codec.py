@@ -19,6 +19,23 @@ from rookery.wire.buffer import Buffer
 from rookery.wire.message import Api, Message, Request, Response, field, i16, i32
 from rookery.wire.table import NO_LIMIT, WireTable, table
 
+__all__ = [
+    "RequestHeader",
+    "ResponseHeader",
+    "correlation_id",
+    "decode",
+    "decode_at",
+    "encode",
+    "encode_bytes",
+    "encode_frame",
+    "peek",
+    "read_header",
+    "read_request",
+    "read_response",
+    "request_frame",
+    "response_frame",
+]
+
 if TYPE_CHECKING:
     from rookery.wire import _codec as _engine
 else:

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from rookery.errors import ConfigError
-from rookery.spark.session import choose_tunings, settings_for
+from rookery.spark.sparksession import choose_tunings, settings_for
 from rookery.spark.tuning.choice import (
     ALL,
     OWN,

@@ -201,7 +201,7 @@ def _count(folder: Path, records: int, broken: int) -> Counts:
     import duckdb
     import pyarrow as pa
 
-    from rookery.spark.session import session
+    from rookery.spark.sparksession import session
     from rookery.tables.open import open_table
     from rookery.tables.port import TableSpec
 

@@ -39,7 +39,7 @@ STAGE_PREFIX: Final = ".packing-"
 _COMPRESSION: Final = 6
 # All other imports on a worker depend on these.
 _TRIED: Final = (
-    "obstore, pyarrow.parquet, pyarrow.dataset, rookery.records.columns, rookery.spark.session"
+    "obstore, pyarrow.parquet, pyarrow.dataset, rookery.records.columns, rookery.spark.sparksession"
 )
 _VERSION: Final = f"{sys.version_info.major}.{sys.version_info.minor}"
 _LAUNCHER: Final = f"""#!/bin/sh

@@ -18,7 +18,7 @@ from rookery.spark.checkpoint import exported
 from rookery.spark.environment.drivercopy import unpack_for_driver
 from rookery.spark.environment.pack import FOLDER, PYTHON
 from rookery.spark.java import find_java
-from rookery.spark.session import choose_tunings, settings_for
+from rookery.spark.sparksession import choose_tunings, settings_for
 from rookery.spark.tuning.choice import python_path
 
 DEFAULT_FILE: Final = "rookery.toml"

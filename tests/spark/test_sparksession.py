@@ -23,7 +23,7 @@ from rookery.spark.checkpoint import (
     is_local,
 )
 from rookery.spark.read.options import ReadOptions
-from rookery.spark.session import local_cores, own_tuning, session, settings_for
+from rookery.spark.sparksession import local_cores, own_tuning, session, settings_for
 from rookery.spark.write.batchwrite import BatchWriter
 from rookery.spark.write.taskoutput import TaskOutput, stage
 from rookery.spark.write.writeoptions import WriteOptions
