@@ -92,7 +92,9 @@ def test_a_table_for_people(rookery: Rookery, topics: list[str]) -> None:
         (["--max", "2"], [0, 1]),
     ],
 )
-def test_ranges(rookery: Rookery, topics: list[str], args: list[str], hours: list[int]) -> None:
+def test_time_and_offset_ranges_limit_a_replay(
+    rookery: Rookery, topics: list[str], args: list[str], hours: list[int]
+) -> None:
     lines = _lines(rookery("replay", *topics, *args, "--json", "-q"))
 
     assert [json.loads(line["value"])["hour"] for line in lines] == hours
@@ -124,7 +126,7 @@ def test_a_file_without_rows_is_a_file(rookery: Rookery, topics: list[str], tmp_
     assert parquet.read_table(path).num_rows == 0
 
 
-def test_one_decoder_for_each_topic(rookery: Rookery, topics: list[str]) -> None:
+def test_each_topic_can_have_its_own_decoder(rookery: Rookery, topics: list[str]) -> None:
     args = ["--decode", "json", "--decode", f"{topics[1]}=utf8", "--json", "-q"]
     lines = _lines(rookery("replay", *topics, *args))
 
@@ -133,7 +135,7 @@ def test_one_decoder_for_each_topic(rookery: Rookery, topics: list[str]) -> None
     assert lines[1]["value"] == {topics[0]: None, topics[1]: '{"name": "odd", "hour": 1}'}
 
 
-def test_progress_is_told_at_the_end(rookery: Rookery, topics: list[str]) -> None:
+def test_progress_is_reported_at_the_end(rookery: Rookery, topics: list[str]) -> None:
     done = rookery.run("replay", *topics, "--json")
 
     assert done.stderr.decode().strip().endswith("6 rows")
@@ -166,7 +168,7 @@ def test_without_a_broker(tmp_path: Path) -> None:
         (["--speed", "0"], 2, "--speed"),
     ],
 )
-def test_mistakes(
+def test_invalid_arguments_are_reported(
     rookery: Rookery, topics: list[str], args: list[str], code: int, words: str
 ) -> None:
     done = rookery.run("replay", *topics, *args)
