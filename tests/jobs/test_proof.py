@@ -68,7 +68,7 @@ def test_the_last_record_of_every_key_counts(max_bytes: int) -> None:
     assert prove_latest(source, max_bytes) == expected(source.rows)
 
 
-def test_few_keys_are_read_once_however_large_the_records_are() -> None:
+def test_few_keys_are_read_once_whatever_the_record_size() -> None:
     rows: list[tuple[int, bytes | None, bytes | None]] = [
         (offset, b"key %d" % (offset % 100), bytes(1000)) for offset in range(ROWS)
     ]
