@@ -43,7 +43,7 @@ def _makes_bucket(port: int) -> bool:
         connection.close()
 
 
-async def test_nothing_is_created_where_there_is_no_bucket(moto: str) -> None:
+async def test_missing_bucket_is_reported_by_every_call(moto: str) -> None:
     store = open_store(f"s3://absent?endpoint={moto}&access_key_id=any&secret_access_key=any")
     with pytest.raises(Unavailable, match="cannot create 'key': there is no such bucket"):
         await store.create("key", [b"x"])
