@@ -48,7 +48,7 @@ def test_restarted_follower_rejoins_without_a_rebalance() -> None:
     assert part.assignment == b"B"
 
 
-def test_restarted_leader_is_told_to_skip_the_assignment() -> None:
+def test_restarted_leader_is_instructed_to_skip_the_assignment() -> None:
     driver = Driver()
     settled(driver)
     answer = driver.joined(driver.join(instance_id="a"))
@@ -58,7 +58,7 @@ def test_restarted_leader_is_told_to_skip_the_assignment() -> None:
     assert part.assignment == b"A"
 
 
-def test_restarted_leader_of_an_older_version_is_not_told_that_it_leads() -> None:
+def test_restarted_leader_of_an_older_version_does_not_learn_that_it_leads() -> None:
     driver = Driver()
     one, _ = settled(driver)
     answer = driver.joined(driver.join(instance_id="a", version=8))

@@ -116,7 +116,7 @@ def test_classic_member_joins_immediately_and_gets_its_assignment_by_sync() -> N
     assert len(new.told) == 3
 
 
-def test_classic_member_is_told_to_rebalance_only_when_its_partitions_are_free() -> None:
+def test_classic_member_rebalances_only_when_its_partitions_are_free() -> None:
     group = six()
     new = [consumer(group, f"new-{at}") for at in range(2)]
     settle(*new)
@@ -151,7 +151,7 @@ def test_group_can_be_upgraded_during_a_rebalance(assignor: str, steps: int) -> 
     assert sorted(shares(group, *old, new)) == [1, 1, 2, 2]
 
 
-def test_members_with_a_pending_join_are_told_to_rejoin() -> None:
+def test_members_with_a_pending_join_must_rejoin() -> None:
     group = six()
     old = [ClassicReader(group, "t") for _ in range(2)]
     settle(old[0])
