@@ -107,7 +107,7 @@ def test_disconnecting_producers_leave_no_open_sockets(victim: Victim) -> None:
     victim.wait_for_sockets(sockets)
 
 
-def test_thousands_of_the_same_move_are_answered(victim: Victim) -> None:
+def test_thousands_of_repeated_record_deletions_are_answered(victim: Victim) -> None:
     make_topic(victim.port, TOPIC)
     move = DeleteRecordsPartition(partition_index=i32(0), offset=i64(0))
     topic = DeleteRecordsTopic(name=TopicName(TOPIC), partitions=(move,) * 20_000)

@@ -169,7 +169,7 @@ def test_invalid_arguments_are_reported(
     assert b"Traceback" not in done.stderr
 
 
-def test_a_partition_that_is_not_there(rookery: Rookery, dated: str) -> None:
+def test_unknown_partition_is_reported(rookery: Rookery, dated: str) -> None:
     done = rookery.run("consume", dated, "-p", "0,7")
 
     assert done.returncode == 1
@@ -192,7 +192,7 @@ def test_start_positions_are_parsed(text: str, place: int | None) -> None:
     assert parse_position(text, ManualClock(NOON)) == place
 
 
-def test_a_time_without_a_zone_is_the_users_own() -> None:
+def test_time_without_a_zone_is_local_time() -> None:
     local = datetime.fromtimestamp(NOON / 1000, UTC).astimezone().replace(tzinfo=None)
 
     assert parse_position(local.isoformat(), ManualClock(0)) == NOON

@@ -192,7 +192,7 @@ def test_readable_tables_are_printed(rookery: Rookery, group: str) -> None:
     assert "moved" in rookery("groups", "reset", group, "--to-earliest", "--execute").decode()
 
 
-def test_the_same_on_a_real_kafka(kafka: KafkaServer, group: str) -> None:
+def test_groups_are_managed_on_a_real_kafka(kafka: KafkaServer, group: str) -> None:
     rookery = Rookery(kafka.bootstrap)
     topic = birds(rookery)
     with member(rookery, group, topic, 6):

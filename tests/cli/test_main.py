@@ -48,7 +48,7 @@ def test_every_command_has_an_example_and_json(capsys: pytest.CaptureFixture[str
         assert "--json" in text
 
 
-def test_version(capsys: pytest.CaptureFixture[str]) -> None:
+def test_version_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
     assert main.main(["--version"]) == 0
     assert capsys.readouterr().out.startswith("rookery ")
 
@@ -101,7 +101,7 @@ def test_errors_become_one_line_and_an_exit_code(
     assert capsys.readouterr().err == text
 
 
-def test_a_defect_is_not_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unexpected_exception_is_not_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
     _install(monkeypatch, ZeroDivisionError())
 
     with pytest.raises(ZeroDivisionError):

@@ -60,7 +60,7 @@ def test_latency_is_measured(rookery: Rookery) -> None:
     _check(said, 220, 20)
 
 
-def test_the_same_on_a_real_kafka(kafka: KafkaServer) -> None:
+def test_performance_is_measured_on_a_real_kafka(kafka: KafkaServer) -> None:
     rookery = Rookery(kafka.bootstrap)
 
     _check(

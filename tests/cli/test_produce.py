@@ -33,7 +33,7 @@ def test_lines_become_records(rookery: Rookery) -> None:
     assert all(row["headers"] == [{"name": "from", "value": "cli"}] for row in rows)
 
 
-def test_a_file_of_many_lines(rookery: Rookery, tmp_path: Path) -> None:
+def test_file_of_many_lines_is_produced(rookery: Rookery, tmp_path: Path) -> None:
     topic, file = rookery.topic(), tmp_path / "lines"
     file.write_bytes(b"".join(b"line %d\n" % number for number in range(50_000)))
 
@@ -189,7 +189,7 @@ def test_a_line_of_an_unknown_shape_is_refused_by_its_number(rookery: Rookery) -
     assert rookery("consume", topic) == b"v\n"
 
 
-def test_values_that_are_json_themselves() -> None:
+def test_json_values_are_stored_as_json_text() -> None:
     assert from_json(b'{"key": 7, "value": {"a": [1]}}') == Record(b"7", b'{"a": [1]}')
 
 

@@ -75,7 +75,9 @@ def test_json_dump_shows_every_field(folder: Path, capsys: pytest.CaptureFixture
     assert row["damage"] == []
 
 
-def test_a_segment_without_a_times_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_segment_without_a_times_file_is_dumped(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     (tmp_path / "a.kfs").write_bytes(golden.DENSE)
     (tmp_path / "a.index").write_bytes(golden.DENSE_INDEX)
 
@@ -146,7 +148,7 @@ def test_truncated_file_is_reported_as_damage(
     assert str(path) in {one["file"] for one in row["damage"]}
 
 
-def test_compressed_transactional_and_control_batches(
+def test_compressed_transactional_batch_is_dumped(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     zstd = next(codec for codec in CODECS.values() if codec.name == "zstd")
@@ -179,7 +181,7 @@ async def _fill(url: str, key: str) -> None:
     await store.close()
 
 
-def test_a_segment_in_a_store(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_segment_in_a_store_is_dumped(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     url, key = f"file://{tmp_path}", f"default/birds/2/{NAME}"
     asyncio.run(_fill(url, key))
 
@@ -207,14 +209,18 @@ def test_invalid_arguments_are_reported(
     assert words in capsys.readouterr().err
 
 
-def test_a_folder_is_no_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_folder_instead_of_a_file_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     (tmp_path / "a.kfs").mkdir()
 
     assert main(["segment", "dump", str(tmp_path / "a.kfs")]) == 1
     assert "cannot be read" in capsys.readouterr().err
 
 
-def test_a_batch_of_an_unknown_codec(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_batch_with_an_unknown_codec_is_reported_as_damage(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     batch = bytearray(byhand.batch(0, [b"x"], 1))
     batch[22] = 7
     batch[17:21] = byhand.crc32c(batch[21:]).to_bytes(4, "big")

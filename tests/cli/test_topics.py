@@ -24,7 +24,7 @@ def test_topic_is_created_listed_and_deleted(rookery: Rookery) -> None:
     assert "birds" not in [one["name"] for one in rookery.json("topics", "list")]
 
 
-def test_the_same_on_a_real_kafka(kafka: KafkaServer) -> None:
+def test_topics_are_managed_on_a_real_kafka(kafka: KafkaServer) -> None:
     rookery = Rookery(kafka.bootstrap)
 
     rookery("topics", "create", "cli-birds", "-p", "2", "-c", "retention.ms=60000")

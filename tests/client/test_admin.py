@@ -113,12 +113,12 @@ async def test_a_wrong_config_is_refused(client: Client, topic: str) -> None:
     assert caught.value.code is ErrorCode.INVALID_CONFIG
 
 
-async def test_configs_of_an_unknown_topic(client: Client) -> None:
+async def test_configs_of_an_unknown_topic_are_refused(client: Client) -> None:
     with pytest.raises(ApiError, match="there is no such topic"):
         await client.admin.configs.describe(ResourceType.TOPIC, "nowhere")
 
 
-async def test_a_brokers_configs(client: Client) -> None:
+async def test_configs_of_a_broker_are_changed_and_described(client: Client) -> None:
     configs = client.admin.configs
     await configs.alter(ResourceType.BROKER, "1", {"log.cleaner.threads": "2"})
     found = await configs.describe(ResourceType.BROKER, "1")

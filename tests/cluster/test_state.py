@@ -210,7 +210,7 @@ def test_an_unknown_event_stops_the_program() -> None:
         apply(state, bytes(data))
 
 
-def test_an_entry_out_of_order_is_refused() -> None:
+def test_entry_out_of_order_is_refused() -> None:
     state = started()
     entry = read_entry(9, said([commit()], 2, 2))
     with pytest.raises(Corrupt, match="comes after"):

@@ -186,7 +186,7 @@ async def test_a_store_that_ignores_preconditions_is_refused() -> None:
 
 
 @pytest.mark.parametrize("call", ["read", "head", "wait", "append"])
-async def test_no_flipped_byte_is_served(objects: Objects, one: Process, call: str) -> None:
+async def test_flipped_byte_is_never_served(objects: Objects, one: Process, call: str) -> None:
     await one.log.append(b"some data")
     whole = objects[entry_key(1)]
     for index in range(len(whole)):

@@ -247,7 +247,7 @@ async def test_append_with_an_answer_delayed_past_a_trim_is_unknown(cluster: Clu
     assert [e.data for e in await read_all(other.log, 4)] == [b"b-0"]
 
 
-async def test_a_gap_is_not_taken_for_the_end(cluster: Cluster) -> None:
+async def test_gap_is_not_taken_for_the_end_of_the_log(cluster: Cluster) -> None:
     sleeper, other = cluster.process(), cluster.process()
     await append_many(sleeper.log, "a", 3)
     await append_many(other.log, "b", 5)

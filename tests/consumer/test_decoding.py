@@ -38,7 +38,7 @@ def listed(table: pa.Table, name: str) -> list[Any]:
     return list(table[name].to_pylist())
 
 
-def test_text_json_and_functions(topics: Logs) -> None:
+def test_values_are_decoded_as_text_json_and_by_functions(topics: Logs) -> None:
     topic = sent(topics, "text", b'{"n": 1}', None, b'{"n": 2}')
 
     def lengths(column: pa.Array[Any]) -> pa.Array[Any]:

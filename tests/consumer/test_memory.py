@@ -79,7 +79,7 @@ def test_spilled_chunk_is_restored_unchanged(tmp_path: Path) -> None:
     files.close()
 
 
-def test_rows_that_must_be_held_at_once_must_fit(topics: Logs) -> None:
+def test_rows_needed_together_must_fit_into_memory(topics: Logs) -> None:
     topic = topics.create("held", 2)
     topics.write(topic, 0, rows([NOON + n for n in range(4000)], bytes(500)), size=100)
     topics.write(topic, 1, rows([NOON]))

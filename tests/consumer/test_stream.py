@@ -179,7 +179,7 @@ def test_bytes_have_the_requested_type(topics: Logs, kind: pa.DataType) -> None:
         rookery.read(topics.bootstrap, topic, binary="bytes")
 
 
-def test_append_time_is_the_brokers(topics: Logs) -> None:
+def test_append_time_is_set_by_the_broker(topics: Logs) -> None:
     topic = topics.create("append", 1, config={"message.timestamp.type": "LogAppendTime"})
     topics.append(topic, {0: packed(rows([NOON, NOON + 1, NOON + 2]))})
 

@@ -212,7 +212,7 @@ def test_fastavro_replaces_a_missing_kernel(monkeypatch: pytest.MonkeyPatch) -> 
     assert found.values.to_pylist() == [{"v": 7}]
 
 
-def test_neither_kernel_nor_fastavro_is_a_config_error(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_kernel_and_fastavro_is_a_config_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(avrocolumns, "_module", avrofallback)
     monkeypatch.setitem(sys.modules, "fastavro", None)
     with pytest.raises(ConfigError, match=r"install rookery\[decode\]"):
@@ -240,7 +240,7 @@ def test_blocks_with_sizes_are_read() -> None:
     assert both(schema, schema, [data]).values.to_pylist() == [{"v": [1, 2, 3]}]
 
 
-def test_long_decimals_and_nanoseconds() -> None:
+def test_long_decimals_and_nanoseconds_are_decoded() -> None:
     schema = record(
         ("d", {"type": "fixed", "name": "D", "size": 20, "logicalType": "decimal",
                "precision": 38, "scale": 4}),
@@ -369,7 +369,7 @@ def test_a_default_of_another_type_is_refused() -> None:
         both(record(), reader, [])
 
 
-def test_nulls_and_slices() -> None:
+def test_nulls_and_slices_are_decoded() -> None:
     schema = record(("v", "int"), ("s", "string"))
     data = written(schema, *({"v": at, "s": str(at)} for at in range(4)))
     decoder = opened("avro", schema=json.dumps(schema))

@@ -219,7 +219,7 @@ def test_message_types_are_selected_by_their_indexes(server: RegistryServer) -> 
     assert "another message than shop.Order" in reasons(found)[2]
 
 
-def test_the_first_message_has_a_short_index(server: RegistryServer) -> None:
+def test_first_message_type_has_a_short_index(server: RegistryServer) -> None:
     schema_id = registered(server, file())
     other = message_class(file(), "shop.Other")
     made = opened("protobuf", registry=SchemaRegistry(server.url), subject="orders-value")

@@ -62,7 +62,7 @@ def expected(rows: list[tuple[int, bytes | None, bytes | None]]) -> Proof:
 
 
 @pytest.mark.parametrize("max_bytes", [1 << 28, 100_000, 20_000])
-def test_the_last_record_of_every_key_counts(max_bytes: int) -> None:
+def test_proof_counts_the_last_record_of_every_key(max_bytes: int) -> None:
     source = Source(some_rows())
 
     assert prove_latest(source, max_bytes) == expected(source.rows)

@@ -228,7 +228,7 @@ def test_reading_starts_at_the_commit_or_at_the_beginning(logs: Logs, topic: str
     assert _committed(logs.bootstrap, group, topic) == [2990, -1001]
 
 
-def test_no_commit_is_ever_made(logs: Logs, topic: str) -> None:
+def test_manager_never_commits(logs: Logs, topic: str) -> None:
     group = f"silent-{topic}"
     config = {"bootstrap.servers": logs.bootstrap, "group.id": group}
     with ConsumerManager(config, [SourceTopic.from_earliest(topic)]) as manager:

@@ -78,7 +78,7 @@ def test_clean_and_unclean_shutdown_are_distinguished(made: MadeDirectory) -> No
     assert LogDirectory.open([made.stopped.folder]).is_clean
 
 
-def test_users_and_rules_are_in_the_image(seen: ClusterSight) -> None:
+def test_users_and_acls_are_in_the_image(seen: ClusterSight) -> None:
     image = LogDirectory.open([seen.folder]).image
 
     assert [(mechanism, name) for mechanism, name in image.scram] == [(1, "alice")]

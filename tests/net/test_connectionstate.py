@@ -113,7 +113,7 @@ def test_each_stage_allows_its_actions(
 
 @pytest.mark.parametrize("stage", [HANDSHAKE, OPEN, HALF_CLOSED])
 @pytest.mark.parametrize("event", HOLDS)
-def test_a_hold_stops_reading_and_starting_until_it_is_released(
+def test_hold_stops_reading_and_starting_until_it_is_released(
     stage: ConnectionStage, event: ConnectionEvent
 ) -> None:
     hold, release = HOLDS[event]

@@ -401,7 +401,7 @@ def test_the_client_refuses_a_server_without_proof(
     assert not client.is_done
 
 
-def test_a_server_may_refuse_at_once() -> None:
+def test_server_can_refuse_immediately() -> None:
     with pytest.raises(ApiError, match="unknown-user"):
         _client().respond(b"e=unknown-user")
 

@@ -78,7 +78,7 @@ def test_emptied_group_continues_its_generations_after_failover() -> None:
     assert driver.joined(token).generation_id == 3
 
 
-def test_a_static_member_is_known_by_its_new_id() -> None:
+def test_replaced_static_member_is_known_by_its_new_id_after_failover() -> None:
     driver = Driver()
     old = driver.joined(driver.join(instance_id="a")).member_id
     driver.sync(old, 1, {old: b"A"}, instance_id="a")

@@ -69,7 +69,7 @@ def test_no_record_of_a_failed_upload_is_acknowledged(scene: Scene) -> None:
 
 
 @pytest.mark.timeout(120)
-def test_a_burst_of_failed_uploads_ends_with_its_cause(scene: Scene) -> None:
+def test_burst_of_failed_uploads_is_reported_with_its_cause(scene: Scene) -> None:
     # Peer: the whole broker refuses produce and fetch for a minute after one burst.
     hosts = scene.hosts(1, store=scene.proxied())
     create(hosts.bootstrap, "t")

@@ -327,7 +327,7 @@ def test_create_topics_names_each_topic() -> None:
 
 
 @pytest.mark.parametrize("version", range(6))
-def test_delete_topics_by_name(version: int) -> None:
+def test_delete_topics_refusal_by_name(version: int) -> None:
     request = delete_topics.DeleteTopicsRequest(topic_names=["birds", "nests"], timeout_ms=9)
     answer = refused(request, version)
     assert [(topic.name, topic.error_code) for topic in answer.responses] == [
@@ -336,7 +336,7 @@ def test_delete_topics_by_name(version: int) -> None:
     ]
 
 
-def test_delete_topics_by_name_and_id() -> None:
+def test_delete_topics_refusal_by_name_and_id() -> None:
     topics = [
         delete_topics.DeleteTopicState(name="birds"),
         delete_topics.DeleteTopicState(name=None, topic_id=TOPIC_ID),
@@ -375,7 +375,7 @@ def test_offset_for_leader_epoch_names_each_partition() -> None:
 
 
 @pytest.mark.parametrize("version", range(4))
-def test_add_partitions_by_a_producer(version: int) -> None:
+def test_add_partitions_refusal_for_a_producer(version: int) -> None:
     topic = add_partitions_to_txn.AddPartitionsToTxnTopic(name="birds", partitions=[1, 2])
     request = add_partitions_to_txn.AddPartitionsToTxnRequest(
         v3_and_below_transactional_id="t", v3_and_below_topics=[topic]
@@ -399,7 +399,7 @@ def test_add_partitions_by_a_producer(version: int) -> None:
 
 
 @pytest.mark.parametrize("version", [4, 5])
-def test_add_partitions_by_a_broker(version: int) -> None:
+def test_add_partitions_refusal_for_a_broker(version: int) -> None:
     topic = add_partitions_to_txn.AddPartitionsToTxnTopic(name="birds", partitions=[1, 2])
     transaction = add_partitions_to_txn.AddPartitionsToTxnTransaction(
         transactional_id="t", producer_id=1, producer_epoch=1, topics=[topic]
