@@ -113,7 +113,7 @@ def measured() -> list[Size]:
 
 
 @pytest.mark.parametrize("kind", LIMITS)
-def test_nothing_grows_beyond_the_ratchet(measured: list[Size], kind: str) -> None:
+def test_no_size_exceeds_the_ratchet(measured: list[Size], kind: str) -> None:
     over = excess(measured, kind)
 
     shown = "\n".join(f"{size.amount:5} {size.name}" for size in over)
@@ -122,7 +122,7 @@ def test_nothing_grows_beyond_the_ratchet(measured: list[Size], kind: str) -> No
     assert largest <= LIMITS[kind].largest, f"{kind}:\n{shown}"
 
 
-def test_growth_is_found(tmp_path: Path) -> None:
+def test_growth_beyond_the_ratchet_is_detected(tmp_path: Path) -> None:
     ports = "\n".join(f"    def method_{number}(self) -> None: ..." for number in range(8))
     (tmp_path / "large.py").write_text(
         f"class Port(Protocol[T]):\n{ports}\n\ndef work():\n" + "    pass\n" * 400

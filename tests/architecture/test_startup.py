@@ -32,11 +32,11 @@ def loaded_by(code: str) -> set[str]:
         ("import rookery.cli.main", {"pyarrow", "asyncio", "rich"}),
     ],
 )
-def test_nothing_heavy_is_loaded_before_it_is_needed(code: str, unwanted: set[str]) -> None:
+def test_heavy_modules_are_not_imported_eagerly(code: str, unwanted: set[str]) -> None:
     assert loaded_by(code) & unwanted == set()
 
 
-def test_one_message_does_not_load_the_others() -> None:
+def test_importing_one_message_does_not_import_the_others() -> None:
     loaded = loaded_by("import rookery.wire.messages.heartbeat")
     assert {name for name in loaded if name.startswith("rookery.wire.messages.")} == {
         "rookery.wire.messages.heartbeat"

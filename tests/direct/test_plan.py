@@ -29,7 +29,7 @@ def tasks(cluster: Cluster, cutting: TaskSize) -> list[list[PlannedRange]]:
 
 
 @pytest.mark.parametrize("count", [1, 2, 5, 40])
-def test_tasks_have_all_records_once_and_in_order(cluster: Cluster, count: int) -> None:
+def test_tasks_contain_all_records_once_and_in_order(cluster: Cluster, count: int) -> None:
     found = tasks(cluster, TaskSize(cores=1, min_tasks=count))
     assert [row for task in found for row in read(cluster.place, task)] == read_all(cluster)
     ranges = [one for task in found for one in task]
@@ -45,7 +45,7 @@ def test_small_partitions_share_a_task(cluster: Cluster) -> None:
     assert len(tasks(cluster, TaskSize(cores=8))) == 1
 
 
-def test_no_task_has_more_records_than_it_may(cluster: Cluster) -> None:
+def test_records_per_task_are_bounded(cluster: Cluster) -> None:
     found = tasks(cluster, TaskSize(max_records=700))
     counts = [sum(one.end - one.begin for one in task) for task in found]
     assert max(counts) <= 700
@@ -55,7 +55,7 @@ def test_no_task_has_more_records_than_it_may(cluster: Cluster) -> None:
     )
 
 
-def test_a_plan_does_not_need_the_rows_of_others(cluster: Cluster, tmp_path: Path) -> None:
+def test_planned_range_is_independent_of_other_partitions(cluster: Cluster, tmp_path: Path) -> None:
     with cluster.log as log:
         ranges = planned(log)
     assert [one.partition for one in ranges] == [0, 1, 2]

@@ -23,7 +23,7 @@ print(len(log.log.state.brokers.processes))
 """
 
 
-def test_what_is_kept_is_let_go_when_the_process_ends(tmp_path: Path) -> None:
+def test_shared_log_is_closed_when_the_process_exits(tmp_path: Path) -> None:
     cluster = Cluster(tmp_path)
     with cluster.broker() as broker:
         create(broker, "t")

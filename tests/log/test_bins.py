@@ -10,7 +10,7 @@ from rookery.store.probe import PROBES
 from rookery.testing.clock import ManualClock
 
 
-async def test_what_a_killed_probe_has_left_goes_after_a_while() -> None:
+async def test_leftovers_of_a_killed_probe_are_deleted_after_a_delay() -> None:
     store, identity = open_store("memory:"), object_id(3, STORED)
     await store.create(object_key(identity), [b"batches"])
     await store.create(f"{PROBES}left", [b"0"])

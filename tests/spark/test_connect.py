@@ -20,7 +20,7 @@ _SOCKETS = "spark.python.unix.domain.socket.enabled"
 
 @pytest.mark.usefixtures("own_spark")
 @pytest.mark.timeout(600)
-def test_source_view_stream_and_sink_over_connect(tmp_path: Path) -> None:
+def test_source_view_stream_and_sink_work_over_connect(tmp_path: Path) -> None:
     values = [f"value {number:03}" for number in range(300)]
     data = tmp_path / "broker"
     with BrokerProcess(data) as broker:
