@@ -109,7 +109,7 @@ def test_foreign_write_to_the_target_between_slices_is_detected(
         return jobs.repartition(spark, place, "t", into, how)
 
     for how in (_once(lambda: fill(place, "u", [foreign])), JobRun()):
-        with pytest.raises(Conflict, match="somebody else has written to u"):
+        with pytest.raises(Conflict, match="another producer has written to u"):
             run(how)
 
 

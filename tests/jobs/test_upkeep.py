@@ -287,7 +287,9 @@ def test_expire_reports_concurrent_changes(
     report = jobs.expire(None, place)
 
     assert report.is_right, report.problems
-    assert report.notes == ["others let go of more meanwhile, so it was not compared: u-0"]
+    assert report.notes == [
+        "others deleted more records meanwhile, so the result was not compared: u-0"
+    ]
     assert report.after is not None
     assert report.after.rows == len(contents(place, "t"))
 

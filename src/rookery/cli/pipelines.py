@@ -108,7 +108,7 @@ def start_session(options: SparkOptions, pipeline: Pipeline) -> SparkSession:
     from rookery.cli.sparkplace import find_archive
     from rookery.spark.sparksession import own_tuning, session
 
-    # Its bar would be written over what is told of batches.
+    # Its bar would overwrite the lines about batches.
     settings = {"spark.ui.showConsoleProgress": "false", **dict(options.conf)}
     functions = [decode.function for decode in pipeline.topics.values() if decode.function]
     modules = [function.partition(":")[0] for function in functions]

@@ -37,7 +37,7 @@ _MAX_NAME: Final = 249  # the maximum length of a topic name in Kafka
 
 @dataclass(frozen=True, slots=True)
 class CopyRequest:
-    """What is copied, and how."""
+    """The topics to copy, and how to copy them."""
 
     topics: Sequence[str]
     prefix: str = ""

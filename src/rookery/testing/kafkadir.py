@@ -4,9 +4,10 @@
     made.killed.folder          # as kill -9 left it
     made.stopped.folder         # as an orderly shutdown left it, one life later
 
-What lies in it: every codec, several segments, transactions that were committed, aborted and left
-open, compaction, retention, DeleteRecords, topics that were deleted, made again and made larger,
-settings that were changed, groups, users, rules of access; four lives, two of which ended badly.
+It contains every codec, several segments, compaction, retention and DeleteRecords. Transactions
+were committed, aborted and left open. Topics were deleted, made again and made larger. Settings
+were changed, and there are groups, users and rules of access. The server ran four times; two of
+these runs ended without a shutdown.
 """
 
 from __future__ import annotations

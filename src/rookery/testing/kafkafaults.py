@@ -81,7 +81,7 @@ def fail_offsets(code: ErrorCode) -> Callable[[Row], bool]:
 
 
 def flip(row: Row) -> bool:
-    """Flip one bit in the middle of the first batch that a Fetch brings, behind its CRC."""
+    """Flip one bit in the middle of the first batch that a Fetch returns, after its CRC."""
     if not isinstance(row, PartitionData):
         return False
     assert not isinstance(row.records, Parts)  # noqa: S101 (pieces are for writing; it was read)

@@ -116,7 +116,7 @@ class Logs:
                     del left[done]
 
     def write(self, topic: str, partition: int, rows: pa.RecordBatch, size: int = 500) -> None:
-        """Append rows in batches of so many."""
+        """Append rows in batches of `size` rows."""
         for start in range(0, rows.num_rows, size):
             self.append(topic, {partition: packed(rows.slice(start, size))})
 

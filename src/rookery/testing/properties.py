@@ -1,4 +1,4 @@
-"""What a Kafka server is told: ports, ids, users, certificates, as its properties file."""
+"""The properties file of a Kafka server: ports, ids, users, certificates."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class KafkaSettings:
 
 @dataclass(frozen=True, slots=True)
 class ServerNode:
-    """One server of a cluster: who it is, where it listens, where its files are."""
+    """One server of a cluster: its id, its ports, and the place of its files."""
 
     id: int
     folder: Path

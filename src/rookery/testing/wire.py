@@ -20,7 +20,7 @@ def prefixed(payload: Buffer) -> bytes:
 
 
 class Peer:
-    """A client on a real socket that sends whatever it is told to, right or wrong."""
+    """A client on a real socket that sends any bytes it is given, valid or not."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader = reader

@@ -38,7 +38,7 @@ class Items(NamedTuple):
 
 
 class Level(NamedTuple):
-    """One list on a path, and what tells its elements apart."""
+    """One list on a path, and the field that identifies its elements."""
 
     name: str
     keys: tuple[str, ...]

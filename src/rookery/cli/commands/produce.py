@@ -43,7 +43,7 @@ class ProduceLines(CommandArguments):
         "-k",
         "--key-separator",
         metavar="TEXT",
-        help="what is before it in a line is the key; \\t is a tab",
+        help="separates the key from the value in a line; \\t is a tab",
     )
     header: tuple[tuple[str, str], ...] = repeated(
         "-H",

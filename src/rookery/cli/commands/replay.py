@@ -159,7 +159,7 @@ def run(args: ReplayTopics) -> int:
 
 
 def _report(args: ReplayTopics, sink: RowWriter) -> None:
-    # Whoever wants JSON and has the rows in a file gets the figures.
+    # With --json and the rows in a file, standard output gets the figures.
     if args.json and args.form.output:
         print_json({"rows": sink.rows, "late": sink.late, "file": args.form.output})
     elif not args.form.quiet:

@@ -64,7 +64,7 @@ class FillArguments(JobArguments):
         type=size,
         default=_SLICE_BYTES,
         metavar="SIZE",
-        help="what is committed at once (default: 512MiB)",
+        help="size of one commit (default: 512MiB)",
     )
 
     def check(self) -> None:

@@ -163,7 +163,7 @@ class BatchEngine:
 
     @property
     def pipeline(self) -> Pipeline:
-        """The pipeline."""
+        """The definition that this engine runs."""
         return self.plan.pipeline
 
     def recover(self) -> None:

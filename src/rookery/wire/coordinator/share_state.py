@@ -50,7 +50,7 @@ class ShareUpdateKey(Message, key=1, versions=range(1), flexible=None):
 
 
 class ShareUpdateValue(Message, key=1, versions=range(1), flexible=0):
-    """What has changed since the snapshot of this epoch."""
+    """The changes since the snapshot of this epoch."""
 
     snapshot_epoch: i32
     leader_epoch: LeaderEpoch

@@ -5,7 +5,7 @@ they ask for many producers at once, and may just want to know whether a transac
 
 Versions:
     1 a throttled client is answered at once and waits by itself (KIP-219).
-    2 a fenced producer is told PRODUCER_FENCED (KIP-588).
+    2 a fenced producer gets PRODUCER_FENCED (KIP-588).
     3 flexible.
     4 between brokers: several transactions, and a check without adding (KIP-890).
     5 TRANSACTION_ABORTABLE may be answered (KIP-890).
@@ -56,7 +56,7 @@ class AddPartitionsToTxnTopic(Message):
 
 
 class AddPartitionsToTxnResponse(Message):
-    """What was added: to one transaction up to version 3, to each from version 4."""
+    """The partitions added: to one transaction up to version 3, to each from version 4."""
 
     throttle_time_ms: i32 = 0
     error_code: ErrorCode = field(since=4, default=ErrorCode.NONE)
@@ -67,14 +67,14 @@ class AddPartitionsToTxnResponse(Message):
 
 
 class AddPartitionsToTxnResult(Message):
-    """What was added to one transaction."""
+    """The partitions added to one transaction."""
 
     transactional_id: TransactionalId
     topic_results: list[AddPartitionsToTxnTopicResult]
 
 
 class AddPartitionsToTxnTopicResult(Message):
-    """What was added of one topic."""
+    """The partitions of one topic that were added."""
 
     name: TopicName
     results_by_partition: list[AddPartitionsToTxnPartitionResult]

@@ -42,7 +42,7 @@ class DescribeClusterResponse(Message):
     cluster_id: ClusterId
     controller_id: BrokerId = -1  # -1: none
     brokers: list[DescribeClusterBroker]
-    # A bit for each operation of an access rule; the smallest number if nobody asked.
+    # A bit for each operation of an access rule; the smallest number: not requested.
     cluster_authorized_operations: i32 = -2147483648
 
 

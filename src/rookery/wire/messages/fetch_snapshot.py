@@ -31,7 +31,7 @@ from rookery.wire.message import (
 
 
 class FetchSnapshotRequest(Message):
-    """Who asks, and for which pieces."""
+    """The replica that asks, and the pieces that it asks for."""
 
     cluster_id: ClusterId | None = field(tag=0, default=None)
     replica_id: BrokerId = -1

@@ -67,14 +67,14 @@ class ListOffsetsResponse(Message):
 
 
 class ListOffsetsTopicResponse(Message):
-    """What was found in one topic."""
+    """The offsets found in one topic."""
 
     name: TopicName
     partitions: list[ListOffsetsPartitionResponse]
 
 
 class ListOffsetsPartitionResponse(Message):
-    """What was found in one partition; offset -1 if no record is that young."""
+    """The offset found in one partition; -1 if no record is that young."""
 
     partition_index: PartitionId
     error_code: ErrorCode

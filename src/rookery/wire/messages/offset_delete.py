@@ -11,7 +11,7 @@ from rookery.wire.message import Api, GroupId, Message, PartitionId, TopicName, 
 
 
 class OffsetDeleteRequest(Message):
-    """The group, and the partitions whose offsets shall go."""
+    """The group, and the partitions whose offsets to delete."""
 
     group_id: GroupId
     topics: list[OffsetDeleteRequestTopic]

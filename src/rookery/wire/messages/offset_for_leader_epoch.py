@@ -6,7 +6,7 @@ so a follower knows where to cut, and a consumer whether records it has read wer
 Versions:
     1 the answer names the epoch that it found, which may be an older one (KIP-279).
     2 the reader's view of the leader is checked (KIP-320); Kafka 4's oldest.
-    3 who asks is told: consumers may, and are shown nothing beyond the high watermark.
+    3 the request has the replica id: consumers may ask, and see nothing beyond the high watermark.
     4 flexible.
 """
 
@@ -57,7 +57,7 @@ class OffsetForLeaderEpochResponse(Message):
 
 
 class OffsetForLeaderTopicResult(Message):
-    """What was found in one topic."""
+    """The end offsets found in one topic."""
 
     topic: TopicName
     partitions: list[EpochEndOffset]

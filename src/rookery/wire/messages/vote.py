@@ -29,7 +29,7 @@ class VoteRequest(Message):
     """A candidate stands for election."""
 
     cluster_id: ClusterId | None = None
-    voter_id: BrokerId = field(since=1, default=-1)  # who is asked; -1: unknown
+    voter_id: BrokerId = field(since=1, default=-1)  # the receiver; -1: unknown
     topics: list[VoteTopic]
 
 
