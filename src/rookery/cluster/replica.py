@@ -321,7 +321,7 @@ class Replica:
         for listener in self._listeners:
             listener(applied, entry)
 
-    # Digest comparison: docs/designs/0011-digests-and-upgrades.md explains why it is sufficient.
+    # Digest comparison: docs/designs/0010-digests-and-upgrades.md explains why it is sufficient.
 
     def _differs(self, entry: Entry) -> bool:
         """Whether the entry's writer had a different state than ours after the same entry."""

@@ -43,7 +43,7 @@ from rookery.wire.message import Message
 
 FEATURE_LEVEL: Final = 2
 """The newest rules that this program knows. Each change to the behaviour of `apply` needs the next
-level: see docs/designs/0011-digests-and-upgrades.md."""
+level: see docs/designs/0010-digests-and-upgrades.md."""
 SHORT_EPOCHS: Final = 2
 """The first feature level at which leader epochs are dropped with their records."""
 CONDITIONAL_CONFIGS: Final = 2
