@@ -11,8 +11,8 @@ from confluent_kafka import Consumer, TopicPartition
 from rookery.broker.settings import BrokerSettings
 from rookery.cluster.events.topicevents import LogStartMoved
 from rookery.errors import ErrorCode
-from rookery.records.batches import fetched, parse, restamp_into
-from rookery.records.compression import CODECS, named
+from rookery.records.batches import check_fetched, parse, restamp_into
+from rookery.records.compression import CODECS, find_codec
 from rookery.records.recordcodec import BatchSettings, Record, build
 from rookery.testing.served import ServedBroker
 from rookery.wire.messages.list_offsets import (
@@ -61,7 +61,7 @@ async def find(
 
 def timed(*times: int, codec: str = "none") -> bytes:
     records = [Record(b"k", b"v", (), BEGIN + time) for time in times]
-    return build(records, BatchSettings(codec=named(codec)))
+    return build(records, BatchSettings(codec=find_codec(codec)))
 
 
 def move(served: ServedBroker, topic: str, offset: int) -> None:
@@ -117,7 +117,7 @@ async def test_missing_max_timestamp_is_computed(
         await client.produce(topic, timed(1))
         await client.produce(topic, bytes(bare))
         found = await find(client, topic, BEGIN + 6, BEGIN + 10, MAX)
-        [kept] = fetched(bytes_of(await client.fetch(topic, 1)))
+        [kept] = check_fetched(bytes_of(await client.fetch(topic, 1)))
     assert [one.offset for one in found] == [2, -1, 2]
     assert kept.max_timestamp == BEGIN + 9
 

@@ -17,7 +17,7 @@ from rookery.errors import ErrorCode, Unavailable
 from rookery.records import batches
 from rookery.records import recordcodec as records
 from rookery.records.batches import TimestampType
-from rookery.records.compression import CODECS, named
+from rookery.records.compression import CODECS, find_codec
 from rookery.records.recordcodec import BatchSettings, Record, build
 from rookery.testing.served import ServedBroker
 from rookery.testing.wire import Peer
@@ -179,7 +179,7 @@ def _with(position: int, value: bytes) -> bytes:
 
 def _claiming(records: int) -> bytes:
     """Make a compressed batch that claims a number of records."""
-    data = build([Record(None, b"v")], BatchSettings(codec=named("gzip")))
+    data = build([Record(None, b"v")], BatchSettings(codec=find_codec("gzip")))
     header = batches.parse(data)._replace(record_count=records, last_offset_delta=records - 1)
     return batches.seal(header, data[61:]) + data[61:]
 
@@ -245,7 +245,7 @@ async def test_transactional_batches_need_a_transactional_id(
 async def test_zstd_needs_version_7(
     served: ServedBroker, topic: str, version: int, code: ErrorCode
 ) -> None:
-    data = batch(b"a", settings=BatchSettings(codec=named("zstd")))
+    data = batch(b"a", settings=BatchSettings(codec=find_codec("zstd")))
     async with raw(served) as client:
         assert (await client.produce(topic, data, version=version)).error_code is code
 
@@ -293,7 +293,7 @@ async def test_timestamps_out_of_bounds_are_refused(served: ServedBroker, topic:
 async def test_compressed_batch_is_stored_unchanged(
     served: ServedBroker, topic: str, codec: str
 ) -> None:
-    sent = batch(*[b"same" * 100] * 50, settings=BatchSettings(codec=named(codec)))
+    sent = batch(*[b"same" * 100] * 50, settings=BatchSettings(codec=find_codec(codec)))
     async with raw(served) as client:
         assert (await client.produce(topic, sent)).error_code is ErrorCode.NONE
         stored = bytes_of(await client.fetch(topic, 0))
@@ -374,7 +374,9 @@ async def test_codec_of_the_topic_is_used(
     name = topic + "-own"
     create(served, name, 1, {"compression.type": wanted})
     values = [b"same" * 100 + b"%d" % number for number in range(200)]
-    settings = BatchSettings(codec=named(sent), producer_id=77, producer_epoch=0, base_sequence=0)
+    settings = BatchSettings(
+        codec=find_codec(sent), producer_id=77, producer_epoch=0, base_sequence=0
+    )
     async with raw(served) as client:
         assert (await client.produce(name, batch(*values, settings=settings))).base_offset == 0
         data = bytes_of(await client.fetch(name, 0))
@@ -420,9 +422,9 @@ async def test_a_decompression_bomb_is_refused(
 ) -> None:
     name = topic + "-compacted"
     create(served, name, 1, {"cleanup.policy": "compact"})
-    body = named(codec).compress(bytes(200 * 1024 * 1024))
+    body = find_codec(codec).compress(bytes(200 * 1024 * 1024))
     [header] = batches.verify(batch(b"a"))
-    made = batches.seal(header._replace(attributes=named(codec).id), body) + body
+    made = batches.seal(header._replace(attributes=find_codec(codec).id), body) + body
     async with raw(served) as client:
         answer = await client.produce(name, made)
     assert answer.error_code is ErrorCode.MESSAGE_TOO_LARGE

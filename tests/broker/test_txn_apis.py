@@ -196,7 +196,7 @@ async def test_waiting_reader_is_woken_by_the_commit(served: ServedBroker, topic
         await until_waiting(served, 1)
         await producer.end(commit=True)
         answer = await waiting
-    assert len(batches.fetched(bytes_of(answer))) == 2
+    assert len(batches.check_fetched(bytes_of(answer))) == 2
 
 
 async def test_fetch_session_waits_idle_for_the_end_of_a_transaction(
@@ -221,7 +221,7 @@ async def test_fetch_session_waits_idle_for_the_end_of_a_transaction(
         await producer.end(commit=True)
         answer = await asyncio.wait_for(waiting, 5)
     [part] = answer.responses[0].partitions
-    assert len(batches.fetched(bytes_of(part))) == 2
+    assert len(batches.check_fetched(bytes_of(part))) == 2
 
 
 # Refusals.
@@ -506,7 +506,7 @@ async def everything(client: Raw) -> bytes:
             assert offset == answer.high_watermark
             return found
         found += data
-        offset = batches.fetched(data)[-1].last_offset + 1
+        offset = batches.check_fetched(data)[-1].last_offset + 1
 
 
 async def test_transactions_survive_a_restart(tmp_path: Path) -> None:

@@ -143,7 +143,7 @@ async def markers(client: Raw, topic: str) -> Told:
     await added(producer, topic, 0)  # waits until Kafka has written the markers
     answer = await client.fetch(topic, 0, isolation_level=COMMITTED)
     data = bytes_of(answer)
-    for header in batches.fetched(data):
+    for header in batches.check_fetched(data):
         if header.is_control:
             [record] = recordcodec.read(data, header)
             told.append(

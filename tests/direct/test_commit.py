@@ -205,7 +205,7 @@ async def sweep(log: DirectLog) -> None:
 
 async def stored(log: DirectLog) -> set[int]:
     bins = ObjectBin(None, log.store, lambda: log.state, log.namespace)
-    return set(await bins.found())
+    return set(await bins.find())
 
 
 async def test_only_committed_or_staged_objects_survive_the_sweep(

@@ -97,7 +97,7 @@ class Spans:
         self._reader.close()
 
     def rows(self, share: SpanShare) -> list[Seen]:
-        found = ordered.ordered(share, COLUMNS, self.read, self.plan, self.reached)
+        found = ordered.read_in_order(share, COLUMNS, self.read, self.plan, self.reached)
         return seen(found)
 
     def read(self, one: PlannedRange, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
@@ -237,7 +237,7 @@ def test_records_without_a_timestamp_have_that_of_the_previous_record(tmp_path: 
         found = [
             offset
             for share in shares
-            for rows in ordered.ordered(share, ["offset"], spans.read, spans.plan)
+            for rows in ordered.read_in_order(share, ["offset"], spans.read, spans.plan)
             for offset in rows["offset"].to_pylist()
         ]
     assert found == [0, 1, 2, 3, 4]

@@ -17,11 +17,11 @@ async def test_leftovers_of_a_killed_probe_are_deleted_after_a_delay() -> None:
     objects = ObjectBin(None, store, State, "default", clock := ManualClock())
 
     # One that is under way must not be disturbed, however often somebody looks.
-    assert await objects.found() == [identity]
-    assert await objects.found() == [identity]
+    assert await objects.find() == [identity]
+    assert await objects.find() == [identity]
     assert [one.key for one in await store.list(PROBES)] == [f"{PROBES}left"]
     await store.create(f"{PROBES}new", [b"0"])
     clock.advance(20_000)
 
-    assert await objects.found() == [identity]
+    assert await objects.find() == [identity]
     assert [one.key for one in await store.list(PROBES)] == [f"{PROBES}new"]

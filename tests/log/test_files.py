@@ -83,7 +83,7 @@ async def test_only_journals_are_found(tmp_path: Path) -> None:
     second, first = make(tmp_path, 9, b"xy"), make(tmp_path, 4, b"")
     (tmp_path / "cluster.sqlite").write_bytes(b"other")
     files = JournalFiles(tmp_path)
-    assert await files.found() == [
+    assert await files.find() == [
         FoundJournal(first, HEADER_BYTES),
         FoundJournal(second, HEADER_BYTES + 2),
     ]

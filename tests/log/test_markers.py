@@ -95,7 +95,7 @@ async def test_every_source_of_a_marker_gives_the_same_bytes(site: Site, writer:
     assert kinds == [ControlRecordType.COMMIT, ControlRecordType.ABORT]
     assert (await check(site.sources)).is_clean
     row = next(row for row in rows(partition) if row.is_marker)
-    assert markers.stamped(partition, row) == before[headers[2].position : headers[2].end]
+    assert markers.stamp_marker(partition, row) == before[headers[2].position : headers[2].end]
     await site.merge(writer, 0)
     assert not any(row.is_marker for row in rows(partition))
     assert await everything(site, writer) == before

@@ -32,7 +32,7 @@ class Bin:
     def __init__(self) -> None:
         self.there: set[int] = set()
 
-    async def found(self) -> list[int]:
+    async def find(self) -> list[int]:
         return sorted(self.there)
 
     async def delete(self, identity: int) -> None:

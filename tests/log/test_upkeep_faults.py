@@ -50,7 +50,7 @@ class Bin:
         self.tried: list[int] = []
         self.listing: Exception | None = None
 
-    async def found(self) -> list[int]:
+    async def find(self) -> list[int]:
         if self.listing is not None:
             raise self.listing
         return []
@@ -279,7 +279,7 @@ async def test_fault_in_every_row_ends_the_step(
         await world.topic(200)
         await world.produce(range(200), where="entry")
         await process.replica.barrier()
-        monkeypatch.setattr("rookery.log.maintain.rewriter.merged", fail)
+        monkeypatch.setattr("rookery.log.maintain.rewriter.merge", fail)
 
         with pytest.raises(ValueError, match="always"):
             await process.rewriter(world).run(process.replica.state.applied)

@@ -165,7 +165,7 @@ def test_damaged_log_batch_is_corrupt(data: bytes, text: str) -> None:
 
 @pytest.mark.parametrize(("data", "magic"), [(MAGIC_0, 0), (MAGIC_1, 1)])
 def test_old_formats_in_a_log_are_refused(data: bytes, magic: int) -> None:
-    for read in (batches.verify, batches.fetched, batches.parse):
+    for read in (batches.verify, batches.check_fetched, batches.parse):
         with pytest.raises(ApiError, match=f"magic {magic}") as caught:
             read(data)
         assert caught.value.code is ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT
@@ -173,13 +173,13 @@ def test_old_formats_in_a_log_are_refused(data: bytes, magic: int) -> None:
 
 @pytest.mark.parametrize("end", range(len(PLAIN) + 1))
 def test_fetch_can_end_inside_a_batch(end: int) -> None:
-    headers = batches.fetched(PLAIN + PLAIN[:end])
+    headers = batches.check_fetched(PLAIN + PLAIN[:end])
     assert len(headers) == (2 if end == len(PLAIN) else 1)
 
 
 def test_damaged_fetch_is_refused() -> None:
     with pytest.raises(Corrupt, match="CRC"):
-        batches.fetched(PLAIN[:-1] + b"\x01" + PLAIN[:30])
+        batches.check_fetched(PLAIN[:-1] + b"\x01" + PLAIN[:30])
 
 
 def test_split_returns_views_of_whole_batches() -> None:

@@ -236,12 +236,12 @@ def test_damaged_data_raises_only_our_errors(
 def test_codecs_have_kafkas_names_and_numbers() -> None:
     names = {codec.id: codec.name for codec in CODECS.values()}
     assert names == {0: "none", 1: "gzip", 2: "snappy", 3: "lz4", 4: "zstd"}
-    assert compression.named("lz4") is LZ4
+    assert compression.find_codec("lz4") is LZ4
 
 
 def test_an_unknown_name_is_refused() -> None:
     with pytest.raises(ApiError, match="'brotli'; there are none, gzip, snappy, lz4, zstd"):
-        compression.named("brotli")
+        compression.find_codec("brotli")
 
 
 def test_a_missing_library_is_named() -> None:

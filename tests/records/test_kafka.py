@@ -154,7 +154,7 @@ def test_kafka_stores_and_returns_our_batches(wire: Wire, codec: Codec) -> None:
     code, offset = wire.produce(TOPIC, build(RECORDS, BatchSettings(codec=codec)))
     assert code is ErrorCode.NONE
     data = wire.fetch(TOPIC, offset)
-    header = batches.fetched(data)[0]
+    header = batches.check_fetched(data)[0]
     assert (header.codec, header.base_offset) == (codec, offset)
     placed = [record._replace(offset=offset + n) for n, record in enumerate(RECORDS)]
     assert list(read(data, header)) == placed
@@ -164,7 +164,7 @@ def test_append_time_is_stamped_like_kafka(wire: Wire) -> None:
     sent = build(RECORDS)
     _, offset = wire.produce(APPEND_TIME, sent)
     data = wire.fetch(APPEND_TIME, offset)
-    header = batches.fetched(data)[0]
+    header = batches.check_fetched(data)[0]
     wanted = batches.parse(sent).appended_at(header.max_timestamp)
 
     head, rest = batches.restamp(

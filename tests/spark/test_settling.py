@@ -12,7 +12,7 @@ import pytest
 
 from pyspark_rookery import DefaultSource
 from rookery.spark import gcfreeze
-from rookery.spark.gcfreeze import settle, settled
+from rookery.spark.gcfreeze import settle, settle_after
 
 
 @pytest.fixture(autouse=True)
@@ -66,7 +66,7 @@ def test_other_programs_are_not_frozen(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_objects_are_frozen_after_the_last_row(monkeypatch: pytest.MonkeyPatch) -> None:
     run_as(monkeypatch, "pyspark.daemon")
-    rows = settled(iter("ab"))
+    rows = settle_after(iter("ab"))
     assert next(rows) == "a"
     assert next(rows) == "b"
     assert not gc.get_freeze_count()

@@ -289,7 +289,7 @@ def produced() -> Iterator[tuple[Buffer, BatchHeader]]:
 def fetched(golden: Golden) -> Iterator[tuple[Buffer, BatchHeader]]:
     for topic in golden.read().responses:
         for part in topic.partitions:
-            for header in batches.fetched(part.records or b""):
+            for header in batches.check_fetched(part.records or b""):
                 yield part.records, header
 
 

@@ -1,6 +1,6 @@
 """Compares our digests of the state with those that other writers put into their entries.
 
-docs/designs/0011-digests-and-upgrades.md explains why this is sufficient.
+docs/designs/0010-digests-and-upgrades.md explains why this is sufficient.
 """
 
 from __future__ import annotations

@@ -85,9 +85,9 @@ class BlockingReader:
             Conflict: the log changes faster than it can be read.
             Unavailable: the store or the cluster log cannot be reached.
         """
-        return decode(self.fetched(ranges, when_gone), reading)
+        return decode(self.fetch(ranges, when_gone), reading)
 
-    def fetched(
+    def fetch(
         self, ranges: Sequence[PlannedRange], when_gone: OnGaps
     ) -> Iterator[PartitionBatches]:
         """Yield the batches of ranges with their final offsets, not yet decoded."""

@@ -232,7 +232,7 @@ Reached = dict[tuple[str, int], int]
 """By topic and partition, the end offset of the records in this span and all earlier ones."""
 
 
-def ordered(
+def read_in_order(
     share: SpanShare,
     columns: Sequence[str],
     read: Read,

@@ -150,7 +150,7 @@ def remote_master() -> str:
     return os.environ.get(_MASTER_VARIABLE, "")  # noqa: TID251 (the only way into such a process)
 
 
-def exported(master: str, settings: Mapping[str, str]) -> dict[str, str]:
+def export_master(master: str, settings: Mapping[str, str]) -> dict[str, str]:
     """Return the environment variables from which `check_stream` learns the remote master."""
     is_shared = settings.get(SHARED_SETTING, "").lower() == "true"
     return {} if is_local(master) or is_shared else {_MASTER_VARIABLE: master}

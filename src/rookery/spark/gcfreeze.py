@@ -32,7 +32,7 @@ def settle() -> None:
     _modules = len(sys.modules)
 
 
-def settled(rows: Iterable[T]) -> Iterator[T]:
+def settle_after(rows: Iterable[T]) -> Iterator[T]:
     """Yield a task's rows and then call `settle`: all modules are loaded by then."""
     yield from rows
     settle()

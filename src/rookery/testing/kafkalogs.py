@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from rookery.errors import ApiError, ErrorCode
 from rookery.records.columns import encode
-from rookery.records.compression import named
+from rookery.records.compression import find_codec
 from rookery.records.writing import WriteSettings
 from rookery.testing.served import ask
 from rookery.wire.codec import read_response, request_frame
@@ -175,7 +175,7 @@ def rows(times: Sequence[int], value: bytes = b"%d", key: bytes | None = b"%d") 
 
 def packed(batch: pa.RecordBatch, codec: str = "none") -> bytearray:
     """Return rows as one batch of Kafka's."""
-    [made] = encode(batch, WriteSettings(codec=named(codec), max_batch_bytes=2**31 - 1))
+    [made] = encode(batch, WriteSettings(codec=find_codec(codec), max_batch_bytes=2**31 - 1))
     return made
 
 

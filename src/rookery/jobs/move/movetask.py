@@ -16,7 +16,7 @@ from rookery.cluster.state.sinks import SinkBatch
 from rookery.direct.blockinglog import shared
 from rookery.direct.blockingreader import plan_again
 from rookery.direct.layout import PackSettings
-from rookery.direct.ordered import Reached, SpanShare, ordered
+from rookery.direct.ordered import Reached, SpanShare, read_in_order
 from rookery.direct.place import ClusterAddress, check_host
 from rookery.direct.rowstager import RowStager
 from rookery.jobs.move.offsetmap import packed, piece
@@ -126,4 +126,4 @@ def rows_of(
     def read_one(one: PlannedRange, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
         return read(place, [one], tuple(names))
 
-    return ordered(share, READ_COLUMNS, read_one, again, reached)
+    return read_in_order(share, READ_COLUMNS, read_one, again, reached)

@@ -108,7 +108,7 @@ class _Check:
             *await store.list(_OURS),
             *await store.list(f"{self._sources.namespace}/"),
         ]
-        journals = await files.found() if files else []
+        journals = await files.find() if files else []
         return dict(listed), dict(journals)
 
     def _count(self, rows: RowTable) -> None:
@@ -165,7 +165,7 @@ class _Check:
     async def _is_there(self, object_id: int, fault: LogFault) -> bool:
         if object_id and fault.key == journal_name(object_id):
             files = self._sources.files
-            return files is not None and object_id in dict(await files.found())
+            return files is not None and object_id in dict(await files.find())
         return await self._sources.store.size(fault.key) is not None
 
 

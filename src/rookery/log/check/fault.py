@@ -94,7 +94,7 @@ class LogFault:
         return {**found, "remedy": self.advice}
 
 
-def joined(faults: list[LogFault]) -> Iterator[LogFault]:
+def join_adjacent(faults: list[LogFault]) -> Iterator[LogFault]:
     """Join faults that differ only in their offsets, where these are consecutive."""
     last: LogFault | None = None
     for fault in faults:

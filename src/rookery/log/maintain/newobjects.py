@@ -71,7 +71,7 @@ class NewObject(NamedTuple):
     ranges: list[ReplacedRange]
 
 
-def captured(state: State, ranges: Iterable[RowRange]) -> list[CapturedRange]:
+def capture(state: State, ranges: Iterable[RowRange]) -> list[CapturedRange]:
     """Copy the rows of the ranges that are still as planned."""
     found = []
     for one in ranges:
@@ -84,7 +84,7 @@ def captured(state: State, ranges: Iterable[RowRange]) -> list[CapturedRange]:
     return found
 
 
-def merged(birth: Birth, sources: Sequence[CapturedRange], row_bytes: int) -> NewObject:
+def merge(birth: Birth, sources: Sequence[CapturedRange], row_bytes: int) -> NewObject:
     """Put final rows of many partitions after a manifest; each is at most `row_bytes` long."""
     joined = [list(_joined(source.rows, row_bytes)) for source in sources]
     head = _head(birth, sources, joined)

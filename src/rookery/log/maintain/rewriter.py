@@ -30,8 +30,8 @@ from rookery.log.maintain.newobjects import (
     CapturedRange,
     Proposer,
     Publisher,
-    captured,
-    merged,
+    capture,
+    merge,
     segment,
 )
 from rookery.log.maintain.plan import Lag, RewritePlanner
@@ -217,7 +217,7 @@ class Rewriter:
         if not sources:
             return 0
         birth = self._publisher.birth()
-        made = merged(birth, sources, self.settings.row_bytes)
+        made = merge(birth, sources, self.settings.row_bytes)
         self._publisher.doubt(birth.object_id)
         await self.store.create(object_key(birth.object_id), made.parts)
         done = await self._replace(birth.object_id, made.ranges, sources)
@@ -240,7 +240,7 @@ class Rewriter:
 
     async def _sources(self, ranges: Sequence[RowRange]) -> list[CapturedRange]:
         """Read ranges that are still as planned; skip those with an unreadable row."""
-        sources = captured(self.replica.state, ranges)
+        sources = capture(self.replica.state, ranges)
         rows = [one for source in sources for one in source.rows]
         await refine(rows, self.read)
         failed = [one for one in rows if one.error]
@@ -254,7 +254,7 @@ class Rewriter:
         state = self.replica.state
         unreachable: list[Error] = []
         for source in sources:
-            is_there = bool(captured(state, [source.range]))
+            is_there = bool(capture(state, [source.range]))
             for one in source.rows:
                 if one.error and is_there:
                     self._report_row(source, one, one.error)

@@ -33,7 +33,7 @@ _DELETES: Final = 32
 class Bin(Protocol):
     """Finds and deletes objects: journal files, objects in a store, or both."""
 
-    async def found(self) -> list[int]:
+    async def find(self) -> list[int]:
         """Return the ids of all journals and shared objects that exist."""
 
     async def delete(self, object_id: int) -> None:
@@ -114,7 +114,7 @@ class Sweeper:
         now = self._clock.monotonic_ms()
         if self._listed_at is not None and now - self._listed_at < self._orphans_ms:
             return
-        found = await self._objects.found()
+        found = await self._objects.find()
         # After the listing: an object that was committed meanwhile is not an orphan.
         await self._replica.barrier()
         rows = self._replica.state.objects.rows

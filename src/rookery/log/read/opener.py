@@ -1,7 +1,7 @@
 """Turns runs into batches: reads their bytes, checks them, and adds what they were stored without.
 
 - `Opener` reads and checks the bytes of a run.
-- `stamped` gives batches their offsets, leader epochs and append times.
+- `stamp` gives batches their offsets, leader epochs and append times.
 - `ReadAhead` serves sequential readers. It follows the rows of the partition and not the bytes of
   the object: the bytes after a row of a shared object belong to another partition, and the batches
   after a segment are in another object.
@@ -265,7 +265,7 @@ def _joined(views: list[memoryview]) -> Buffer:
 _COPY_BELOW: Final = 16 * 1024
 
 
-def stamped(
+def stamp(
     partition: Partition, run: ReadRun, data: Buffer, headers: list[BatchHeader]
 ) -> list[Buffer]:
     """Write offsets into the batches of a run: in place if the bytes are ours, else around views.

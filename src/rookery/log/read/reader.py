@@ -26,7 +26,7 @@ from rookery.errors import Corrupt, Error
 from rookery.formats.keys import is_stored
 from rookery.formats.layout import SegmentLayout
 from rookery.log.read.files import MissingJournal
-from rookery.log.read.opener import BlockSource, Direct, OpenedRun, Opener, ReadAhead, stamped
+from rookery.log.read.opener import BlockSource, Direct, OpenedRun, Opener, ReadAhead, stamp
 from rookery.log.read.runs import FAR, MOST_OFFSETS, ReadMark, ReadRun, body, gap, name, plan
 from rookery.log.read.segmentindex import Layouts
 from rookery.log.read.tail import Key, Tail, TailSlice
@@ -243,7 +243,7 @@ class _Read:
         if run.is_final:
             self.parts.append(memoryview(opened.data)[begin:end])
         else:
-            self.parts += stamped(self._partition, run, opened.data, taken)
+            self.parts += stamp(self._partition, run, opened.data, taken)
         self.size += end - begin
         self.end = taken[-1].last_offset + 1
         position = opened.position + end

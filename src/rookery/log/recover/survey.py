@@ -95,7 +95,7 @@ async def survey(sources: Sources, progress: Progress) -> StoreSurvey:
     await _read_objects(found, sources.store, progress)
     await _read_segments(found, sources, progress)
     if sources.files is not None:
-        found.journals = dict(await sources.files.found())
+        found.journals = dict(await sources.files.find())
         found.see(0, *(split_object_id(one)[0] for one in found.journals))
         await _check_journals(found, sources, progress)
     return found
