@@ -1,4 +1,4 @@
-"""What the commands of `rookery pipeline` share: sessions, signals, and progress."""
+"""Code that the commands of `rookery pipeline` share: sessions, signals, and progress."""
 
 from __future__ import annotations
 

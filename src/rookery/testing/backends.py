@@ -1,4 +1,4 @@
-"""What brokers on many hosts need: a real S3 server, a proxy that harms it, perhaps an etcd.
+"""Servers for brokers on many hosts: a real S3 server, a proxy that harms it, perhaps an etcd.
 
 with ServerBackend("etcd+s3") as backend:
     hosts = Hosts(3, store=backend.store("mine"), cluster=backend.cluster("mine"), ...)

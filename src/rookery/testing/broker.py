@@ -32,7 +32,7 @@ class BrokerProcess:
         self.http: list[str] = []
         """Where each process serves its metrics and health."""
         self.ready: dict[str, Any] = {}
-        """What it said when it was ready: `bootstrap`, and of each of `brokers` node, port, pid."""
+        """Its output when it was ready: `bootstrap`, and `brokers` with node, port and pid."""
         self._flags = list(flags)
         self._process: LoggedProcess | None = None
 

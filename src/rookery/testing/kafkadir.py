@@ -4,10 +4,9 @@
     made.killed.folder          # as kill -9 left it
     made.stopped.folder         # as an orderly shutdown left it, one life later
 
-It contains every codec, several segments, compaction, retention and DeleteRecords. Transactions
-were committed, aborted and left open. Topics were deleted, made again and made larger. Settings
-were changed, and there are groups, users and rules of access. The server ran four times; two of
-these runs ended without a shutdown.
+It has every codec, several segments, compaction, retention and DeleteRecords; transactions that
+were committed, aborted and left open; topics deleted, made again and made larger; changed settings,
+groups, users and rules of access. The server ran four times; two runs ended without a shutdown.
 """
 
 from __future__ import annotations
@@ -162,7 +161,7 @@ class _Maker:
         # As if its process had stood still: it neither ends the transaction nor goes.
         self._kept = producer
 
-    # What they are made of.
+    # Parts of the lives above.
 
     def _create(self) -> None:
         segments = {"segment.bytes": "1048576"}

@@ -1,4 +1,4 @@
-"""What can befall answers of Kafka brokers on their way: error codes and flipped bytes.
+"""Faults for answers of Kafka brokers on their way: error codes and flipped bytes.
 
 Faults work on parsed answers, so that exactly one partition can be hit while its neighbours in
 the same answer stay as they are. `rookery.testing.kafkaproxy` carries them out.

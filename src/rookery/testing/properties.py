@@ -41,7 +41,7 @@ _COMMON: Final = {
 
 @dataclass(frozen=True, slots=True)
 class KafkaSettings:
-    """What the maker of a server may choose."""
+    """Settings that a test may choose for a server."""
 
     listeners: tuple[str, ...] = (PLAINTEXT,)
     """Any of `LISTENERS`; PLAINTEXT is there in any case."""

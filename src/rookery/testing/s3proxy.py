@@ -30,7 +30,7 @@ _BODY: Final = b"<Error><Code>%s</Code><Message>This is a drill.</Message></Erro
 
 
 class S3Fault(Enum):
-    """What can happen to a request."""
+    """The faults that a request can get."""
 
     DELAY = "delay"
     """It is done, and answered later."""

@@ -79,7 +79,7 @@ class MemoryTransport(asyncio.Transport):
     def __init__(self, protocol: asyncio.BufferedProtocol) -> None:
         super().__init__({"peername": ("memory", 0)})
         self.calls: list[list[bytes]] = []
-        """What each call of `write` or `writelines` brought."""
+        """The bytes of each call of `write` or `writelines`."""
         self._is_paused = False
         self.is_aborted = False
         self._protocol = protocol

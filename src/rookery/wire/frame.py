@@ -48,7 +48,7 @@ _GROWTH: Final = 4
 _VERY_LARGE_BYTES: Final = 4 * 1024 * 1024
 
 Memory: TypeAlias = bytearray | mmap
-"""What a large frame is received into."""
+"""The buffer of a large frame."""
 
 _PREFIX: Final = struct.Struct(">i")
 _HTTP: Final = frozenset(

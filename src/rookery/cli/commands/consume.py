@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class ConsumeTopic(CommandArguments):
-    """What to read, and how to print it."""
+    """The records to read, and the form to print them in."""
 
     topic: str = positional("TOPIC", "what to read")
     start: str = option(

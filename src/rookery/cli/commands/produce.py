@@ -20,13 +20,13 @@ if TYPE_CHECKING:
     from rookery.client.produce.producer import Producer
     from rookery.records.recordcodec import Record
 
-# What an interrupt leaves for records that are on their way.
+# After an interrupt, the time left to records that are on their way.
 _LAST_CHANCE_MS: Final = 5_000
 
 
 @dataclass(frozen=True, kw_only=True)
 class ProduceLines(CommandArguments):
-    """What to send, and where to."""
+    """The records to send, and the topic that gets them."""
 
     topic: str = positional("TOPIC", "where to")
     file: str = option(

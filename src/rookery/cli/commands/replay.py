@@ -123,7 +123,7 @@ class ReplayForm:
 
 @dataclass(frozen=True, kw_only=True)
 class ReplayTopics(CommandArguments):
-    """What to read, in which order, and what to make of it."""
+    """The records to read, their order, and the form of the output."""
 
     topics: tuple[str, ...] = positional(
         "TOPIC", "of equal times, the first named comes first", nargs="+"

@@ -30,7 +30,7 @@ class Sent:
 
 @dataclass(slots=True)
 class ReceivedRecords:
-    """What came back from a partition, in the order of its offsets."""
+    """The records read back from a partition, in the order of offsets."""
 
     count: int = 0
     checksum: int = 0

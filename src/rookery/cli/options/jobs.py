@@ -1,4 +1,4 @@
-"""What every job takes, and what every job takes that fills topics."""
+"""Options of all jobs, and options of all jobs that fill topics."""
 
 from __future__ import annotations
 

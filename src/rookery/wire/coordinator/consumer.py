@@ -69,7 +69,7 @@ class ConsumerGroupMemberMetadataKey(Message, key=5, versions=range(1), flexible
 
 
 class ClassicMemberMetadata(Message):
-    """What a member of the classic protocol said when it joined a group of the new one."""
+    """The JoinGroup data of a classic member in a group of the new protocol."""
 
     session_timeout_ms: i32 = 0
     supported_protocols: list[ClassicProtocol] = field(factory=list)
@@ -141,7 +141,7 @@ class ConsumerGroupCurrentMemberAssignmentKey(Message, key=8, versions=range(1),
 
 
 class ConsumerGroupCurrentMemberAssignmentValue(Message, key=8, versions=range(1), flexible=0):
-    """What the member owns, and what it has been asked to give back."""
+    """The partitions that the member owns, and those it has been asked to revoke."""
 
     member_epoch: i32
     previous_member_epoch: i32

@@ -86,7 +86,7 @@ class ShareGroupCurrentMemberAssignmentKey(Message, key=14, versions=range(1), f
 
 
 class ShareGroupCurrentMemberAssignmentValue(Message, key=14, versions=range(1), flexible=0):
-    """What the member reads."""
+    """The partitions that the member reads."""
 
     member_epoch: i32
     previous_member_epoch: i32

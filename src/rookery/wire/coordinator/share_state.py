@@ -1,4 +1,4 @@
-"""What share groups have done with partitions, in `__share_group_state` (KIP-932).
+"""The progress of share groups in partitions, in `__share_group_state` (KIP-932).
 
 Small updates follow a snapshot, until the next snapshot takes their place.
 """

@@ -1,4 +1,4 @@
-"""What concerns the cluster as a whole in the metadata log: settings, features, quotas, ids."""
+"""Records of the metadata log about the cluster as a whole: settings, features, quotas, ids."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ from rookery.wire.message import (
 
 
 class AddPartitionsToTxnRequest(Message):
-    """What to add: to one transaction up to version 3, to any number from version 4."""
+    """The partitions to add: to one transaction up to version 3, to any number from version 4."""
 
     transactions: list[AddPartitionsToTxnTransaction] = field(since=4, factory=list)
     v3_and_below_transactional_id: TransactionalId = field(until=3, default="")
@@ -39,7 +39,7 @@ class AddPartitionsToTxnRequest(Message):
 
 
 class AddPartitionsToTxnTransaction(Message):
-    """What to add to one transaction."""
+    """The partitions to add to one transaction."""
 
     transactional_id: TransactionalId
     producer_id: ProducerId

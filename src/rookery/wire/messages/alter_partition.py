@@ -59,7 +59,7 @@ class BrokerState(Message):
 
 
 class AlterPartitionResponse(Message):
-    """What the controller has made of it."""
+    """The partitions' states after the request, or the error."""
 
     throttle_time_ms: i32 = 0
     error_code: ErrorCode

@@ -28,7 +28,7 @@ class ApiVersionsRequest(Message):
 
 
 class ApiVersionsResponse(Message):
-    """What the broker serves, and which features the cluster has switched on."""
+    """The APIs that the broker serves, and the features that the cluster has enabled."""
 
     error_code: ErrorCode
     api_keys: list[ApiVersion]

@@ -57,7 +57,7 @@ class LeaderEndpoint(Message):
 
 
 class BeginQuorumEpochResponse(Message):
-    """What the voter says."""
+    """The voter's answer."""
 
     error_code: ErrorCode
     topics: list[BeginQuorumEpochTopicResult]

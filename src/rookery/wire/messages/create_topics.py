@@ -71,7 +71,7 @@ class CreateTopicsResponse(Message):
 
 
 class CreatableTopicResult(Message):
-    """What one topic has become, or why it was not created."""
+    """One created topic, or the reason why it was not created."""
 
     name: TopicName
     topic_id: TopicId = field(since=7, default=ZERO_UUID)

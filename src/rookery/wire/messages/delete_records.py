@@ -41,7 +41,7 @@ class DeleteRecordsResponse(Message):
 
 
 class DeleteRecordsTopicResult(Message):
-    """What became of one topic's partitions."""
+    """The results for one topic's partitions."""
 
     name: TopicName
     partitions: list[DeleteRecordsPartitionResult]

@@ -25,7 +25,7 @@ from rookery.wire.message import (
 
 
 class DescribeClusterRequest(Message):
-    """What to tell of the cluster."""
+    """The kind of nodes to list, and whether to add permitted operations."""
 
     include_cluster_authorized_operations: bool = False
     endpoint_type: i8 = field(since=1, default=1)  # 1 brokers, 2 controllers

@@ -63,7 +63,7 @@ class LeaderEndpoint(Message):
 
 
 class EndQuorumEpochResponse(Message):
-    """What the voter says."""
+    """The voter's answer."""
 
     error_code: ErrorCode
     topics: list[EndQuorumEpochTopicResult]

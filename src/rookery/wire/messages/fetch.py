@@ -78,7 +78,7 @@ class ReplicaState(Message):
 
 
 class FetchTopic(Message):
-    """What to read of one topic."""
+    """The partitions of one topic to read."""
 
     topic: TopicName = field(until=12, default="")
     topic_id: TopicId = field(since=13, default=ZERO_UUID)

@@ -57,7 +57,7 @@ class PartitionSnapshot(Message):
 
 
 class SnapshotId(Message):
-    """What a snapshot reaches: the offset after its last record, and that record's epoch."""
+    """The end of a snapshot: the offset after its last record, and that record's epoch."""
 
     end_offset: Offset
     epoch: LeaderEpoch

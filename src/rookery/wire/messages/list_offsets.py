@@ -44,14 +44,14 @@ class ListOffsetsRequest(Message):
 
 
 class ListOffsetsTopic(Message):
-    """What to find in one topic."""
+    """The partitions of one topic to search."""
 
     name: TopicName
     partitions: list[ListOffsetsPartition]
 
 
 class ListOffsetsPartition(Message):
-    """What to find in one partition."""
+    """The time, or special value, to search one partition for."""
 
     partition_index: PartitionId
     current_leader_epoch: LeaderEpoch = field(since=4, default=-1)  # -1: do not check

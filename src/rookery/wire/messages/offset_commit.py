@@ -74,7 +74,7 @@ class OffsetCommitResponse(Message):
 
 
 class OffsetCommitResponseTopic(Message):
-    """What became of one topic's offsets."""
+    """The results for one topic's offsets."""
 
     name: TopicName = field(until=9, default="")
     topic_id: TopicId = field(since=10, default=ZERO_UUID)

@@ -35,14 +35,14 @@ class OffsetForLeaderEpochRequest(Message):
 
 
 class OffsetForLeaderTopic(Message):
-    """What to find in one topic."""
+    """The partitions of one topic to search."""
 
     topic: TopicName
     partitions: list[OffsetForLeaderPartition]
 
 
 class OffsetForLeaderPartition(Message):
-    """What to find in one partition."""
+    """The epoch whose end to find in one partition."""
 
     partition: PartitionId
     current_leader_epoch: LeaderEpoch = field(since=2, default=-1)  # -1: do not check

@@ -61,14 +61,14 @@ class TopicProduceData(Message):
 
 
 class PartitionProduceData(Message):
-    """What to append to one partition: since version 3, exactly one batch."""
+    """The records to append to one partition: since version 3, exactly one batch."""
 
     index: PartitionId
     records: Records | None
 
 
 class ProduceResponse(Message):
-    """What became of each partition's batch."""
+    """The result for each partition's batch."""
 
     responses: list[TopicProduceResponse]
     throttle_time_ms: i32 = field(since=1, default=0)
@@ -77,7 +77,7 @@ class ProduceResponse(Message):
 
 
 class TopicProduceResponse(Message):
-    """What became of one topic's batches."""
+    """The results for one topic's batches."""
 
     name: TopicName = field(until=12, default="")
     topic_id: TopicId = field(since=13, default=ZERO_UUID)

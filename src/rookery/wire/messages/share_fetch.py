@@ -35,7 +35,7 @@ from rookery.wire.message import (
 
 
 class ShareFetchRequest(Message):
-    """What to fetch, how much, and what became of earlier records."""
+    """The partitions to fetch, the limits, and acknowledgements of earlier records."""
 
     group_id: GroupId | None = None
     member_id: MemberId | None

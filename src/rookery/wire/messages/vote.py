@@ -54,7 +54,7 @@ class VotePartition(Message):
 
 
 class VoteResponse(Message):
-    """What the voter says."""
+    """The voter's answer."""
 
     error_code: ErrorCode
     topics: list[VoteTopicResult]

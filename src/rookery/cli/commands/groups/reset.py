@@ -66,7 +66,7 @@ class ResetGroup(CommandArguments):
 
     @property
     def position(self) -> str:
-        """What the options ask for, in the words of `rookery consume --from`.
+        """Return the target of the options in the syntax of `rookery consume --from`.
 
         Raises:
             ConfigError: a time or a span cannot be read.

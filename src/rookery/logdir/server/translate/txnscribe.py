@@ -70,7 +70,7 @@ class TransactionScribe:
             if partition is None:
                 continue
             row = partition.row(bisect_left(partition.base_offsets, marked.offset))
-            data = bytes(markers.stamped(partition, row))
+            data = bytes(markers.stamp_marker(partition, row))
             work.add((marked.topic_id, marked.partition), NewBatch(batches.parse(data), data))
         outcome = ControlRecordType.COMMIT if ended.is_commit else ControlRecordType.ABORT
         in_offsets = self._in_offsets.pop(ended.producer_id, {})
