@@ -104,7 +104,7 @@ async def test_idle_log_without_brokers_is_accepted(place: ClusterAddress) -> No
         await later.close()
 
 
-def test_clock_behind_the_brokers_deletes_nothing(place: ClusterAddress) -> None:
+def test_clock_slower_than_the_brokers_deletes_nothing(place: ClusterAddress) -> None:
     create(place, "t", 1, retention_bytes="1000")
     create(place, "c", 1, cleanup_policy="compact")
     fill(place, "t", [rows(500, start) for start in range(0, 2_000, 500)])
@@ -123,7 +123,7 @@ def test_clock_behind_the_brokers_deletes_nothing(place: ClusterAddress) -> None
     assert contents(place, "t") == before
 
 
-def test_clock_behind_the_last_entry_deletes_nothing(place: ClusterAddress) -> None:
+def test_clock_slower_than_the_last_entry_deletes_nothing(place: ClusterAddress) -> None:
     async def work() -> None:
         behind = DirectLog(place, "tests", _Late(-60_000))  # type: ignore[arg-type] # plain ints
         await behind.start()

@@ -66,7 +66,7 @@ class Replica:
         await self._appender.close()
         self._appender.fail_all(Unavailable("the broker stops"))
 
-    # What is known.
+    # Views of the parts.
 
     @property
     def state(self) -> State:

@@ -192,7 +192,7 @@ TOPIC_KEYS: Final[dict[str, ConfigKey]] = {
         ),
         ConfigKey(
             "message.timestamp.before.max.ms", _L, str(MAX_LONG),
-            "How far a record's timestamp can be behind the broker's clock.",
+            "How much older than the broker's clock a record's timestamp can be.",
             _at_least(0), "log.message.timestamp.before.max.ms",
         ),
         ConfigKey(

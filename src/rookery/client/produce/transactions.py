@@ -48,7 +48,7 @@ _MAX_RECORD_BYTES: Final = 64 * 1024 * 1024
 
 
 class StoredBatch(NamedTuple):
-    """A stored batch."""
+    """The position of a batch that the broker has acknowledged."""
 
     base_offset: int
     records: int

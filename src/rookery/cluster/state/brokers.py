@@ -12,7 +12,7 @@ from rookery.cluster.events.brokerevents import BrokerRegistered, ProcessRegiste
 
 
 class LiveBroker(NamedTuple):
-    """A live broker."""
+    """A broker that is registered and has neither left nor expired."""
 
     node_id: int
     incarnation: int

@@ -2,7 +2,7 @@
 
     entry ──► its writer counts? ──no──► void
                     │ yes
-                    └──► each event in turn ──► an outcome for whoever proposed it
+                    └──► each event in turn ──► an outcome for its proposer
 
 Outcomes go into a rolling digest that entries carry, so that replicas detect differences: see
 `digest.py` and `cluster/digestcheck.py`.

@@ -65,7 +65,7 @@ class Commits:
         """
         if not all(mark.has_room for mark in checkpoint.partitions.values()):
             raise ConfigError(
-                "lateness: too many rows have gone out of their order to be told in a commit; "
+                "lateness: a commit cannot describe this many rows out of order; "
                 "allow for less, or keep the checkpoint with the rows"
             )
         # Read the epoch first: if a partition is revoked after the check below, the group rejects

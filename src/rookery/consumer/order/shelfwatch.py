@@ -33,9 +33,9 @@ class ShelfWatch:
         Args:
             shelves: the partitions with news.
             shelf_of: the shelves by partition number; partitions that join are appended to it.
-            merge: is told what has changed.
+            merge: receives every change.
             settings: how long the merge waits for an empty partition.
-            clock: tells how old the proof is that a partition is empty.
+            clock: gives the age of the proof that a partition is empty.
         """
         self._shelves = shelves
         self._shelf_of = shelf_of

@@ -22,9 +22,10 @@
 Dead answers COORDINATOR_NOT_AVAILABLE to all. From version 4 on, a new member that is not static
 first gets an id (KIP-394). The group waits for it during its session timeout.
 
-The following is persisted before any response is sent: a generation's number and members when
-joining is complete; its assignment when the leader syncs; that the group is empty; a static
-member's new id; and that it was a consumer group whose rebalance a successor must continue. So a
+Five things are persisted before any response is sent. They are a generation's number and members
+when joining is complete, its assignment when the leader syncs, and the fact that the group is
+empty. The others are a static member's new id, and the fact that the group was a consumer group
+whose rebalance a successor must continue. So a
 successor can continue in the middle of a rebalance, and no generation ever has two memberships.
 
 Differences from Kafka: Kafka drops a held request whose member has left or asked again; here each
