@@ -34,7 +34,7 @@ test-peers: $(READY) $(PEERS) ## Run the tests with Java tools, further servers 
 test-faults: $(READY) $(PEERS) ## Run the tests that kill, pause, cut off and abuse processes
 	@scripts/test faults
 
-check: $(READY) ## Format, lint, types, layers
+check: $(READY) ## Format, lint, types, layers, prose
 	@scripts/check
 
 bench: $(READY) ## Measure against kio, kafka-python and aiokafka, and print ratios

@@ -10,8 +10,8 @@ from __future__ import annotations
 import asyncio
 import sys
 
+from rookery import ApiError, Error, ErrorCode
 from rookery.client import Client, ProducerSettings, Record
-from rookery.errors import ApiError, Error, ErrorCode
 
 BIRDS = ("jackdaw", "rook", "raven", "magpie", "jay")
 

@@ -63,7 +63,7 @@ def _control(record: Record) -> None:
 
 
 def _batches(data: bytes) -> None:
-    for check in (batches.validate, batches.verify, batches.fetched, batches.parse):
+    for check in (batches.validate, batches.verify, batches.check_fetched, batches.parse):
         try:
             check(data)
         except Error:

@@ -116,7 +116,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory, spark_clusters: Path) -> Ite
     It takes 11 seconds to start, so it is shared: a test uses names of its own for views and
     queries, and stops what it starts.
     """
-    from rookery.spark.session import session  # noqa: PLC0415 (few tests need it)
+    from rookery.spark.sparksession import session  # noqa: PLC0415 (few tests need it)
 
     folder = tmp_path_factory.mktemp("spark")
     # Derby and the launcher leave files in the working folder, unless told where.

@@ -11,7 +11,7 @@ from rookery.clock import Clock, Random, SystemClock, SystemRandom
 from rookery.testing.clock import ManualClock, SeededRandom
 
 
-def test_the_system_clock_tells_wall_time() -> None:
+def test_system_clock_returns_wall_time() -> None:
     clock: Clock = SystemClock()
 
     before, now, after = time.time_ns(), clock.now_ms(), time.time_ns()
@@ -19,7 +19,7 @@ def test_the_system_clock_tells_wall_time() -> None:
     assert before // 1_000_000 <= now <= after // 1_000_000
 
 
-def test_the_system_clock_never_goes_back() -> None:
+def test_system_clock_is_monotonic() -> None:
     clock: Clock = SystemClock()
 
     readings = [clock.monotonic_ms() for _ in range(1000)]
@@ -30,7 +30,7 @@ def test_the_system_clock_never_goes_back() -> None:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells how long it is up")
-def test_boot_time_counts_what_the_machine_slept_through() -> None:
+def test_boot_time_includes_time_suspended() -> None:
     clock: Clock = SystemClock()
 
     before = time.clock_gettime_ns(time.CLOCK_BOOTTIME) // 1_000_000
@@ -40,7 +40,7 @@ def test_boot_time_counts_what_the_machine_slept_through() -> None:
     assert before <= now <= after
 
 
-def test_the_manual_clock_moves_both_when_time_passes() -> None:
+def test_manual_clock_advances_wall_and_monotonic_time() -> None:
     clock = ManualClock(now_ms=5_000, monotonic_ms=10)
 
     clock.advance(250)
@@ -48,7 +48,7 @@ def test_the_manual_clock_moves_both_when_time_passes() -> None:
     assert (clock.now_ms(), clock.monotonic_ms()) == (5_250, 260)
 
 
-def test_a_manual_clock_that_sleeps_stops_its_monotonic_time_only() -> None:
+def test_suspended_manual_clock_stops_monotonic_time_only() -> None:
     clock = ManualClock(now_ms=5_000, monotonic_ms=10)
     booted = clock.boottime_ms()
 
@@ -58,7 +58,7 @@ def test_a_manual_clock_that_sleeps_stops_its_monotonic_time_only() -> None:
     assert clock.boottime_ms() == booted + 250
 
 
-def test_setting_the_wall_clock_is_not_time_passing() -> None:
+def test_setting_the_wall_clock_does_not_advance_monotonic_time() -> None:
     clock = ManualClock(now_ms=5_000, monotonic_ms=10)
 
     clock.set_wall(1_000)
@@ -66,13 +66,13 @@ def test_setting_the_wall_clock_is_not_time_passing() -> None:
     assert (clock.now_ms(), clock.monotonic_ms()) == (1_000, 10)
 
 
-def test_time_does_not_pass_backwards() -> None:
+def test_manual_clock_refuses_negative_time() -> None:
     with pytest.raises(ValueError, match="backwards"):
         ManualClock().advance(-1)
 
 
 @pytest.mark.parametrize("source", [SystemRandom(), SeededRandom(7)])
-def test_tokens_have_the_size_asked_for_and_differ(source: Random) -> None:
+def test_tokens_have_the_requested_size_and_differ(source: Random) -> None:
     tokens = {source.token(16) for _ in range(100)}
 
     assert len(tokens) == 100
@@ -87,9 +87,9 @@ def test_jitter_stays_within_its_spread(source: Random, value: float, spread: fl
     assert value * (1 - spread) * 0.999_999 <= moved <= value * (1 + spread) * 1.000_001
 
 
-def test_jitter_does_move() -> None:
+def test_jitter_varies() -> None:
     assert len({SystemRandom().jitter(100.0) for _ in range(20)}) > 1
 
 
-def test_a_seed_repeats() -> None:
+def test_seeded_random_repeats() -> None:
     assert SeededRandom(3).token(32) == SeededRandom(3).token(32) != SeededRandom(4).token(32)

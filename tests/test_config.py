@@ -136,7 +136,7 @@ def test_defaults() -> None:
     assert set(loaded.sources.values()) == {"default"}
 
 
-def test_the_strongest_source_wins(file: Path) -> None:
+def test_strongest_source_takes_precedence(file: Path) -> None:
     toml = "[broker]\nport = 1\nlimit = 1\nworkers = 2\n"
     environ = {"ROOKERY_BROKER_PORT": "3", "ROOKERY_BROKER_LIMIT": "4"}
     loaded = load_all("--port", "5", file=written(file, toml), environ=environ)
@@ -147,7 +147,7 @@ def test_the_strongest_source_wins(file: Path) -> None:
     assert (loaded.settings.ratio, source(loaded, "ratio")) == (0.5, "default")
 
 
-def test_a_later_file_wins(tmp_path: Path) -> None:
+def test_later_file_takes_precedence(tmp_path: Path) -> None:
     first, second = tmp_path / "a.toml", tmp_path / "b.toml"
     first.write_text("[broker]\nport = 1\nlimit = 1\n")
     second.write_text("# mine\n[broker]\nport = 2\n")
@@ -156,7 +156,7 @@ def test_a_later_file_wins(tmp_path: Path) -> None:
     assert (loaded.settings.limit, source(loaded, "limit")) == (1, f"{first}:3")
 
 
-def test_every_kind_from_a_file(file: Path) -> None:
+def test_every_type_is_read_from_a_file(file: Path) -> None:
     toml = """
         [broker]
         http-listen = "h:1"
@@ -226,19 +226,19 @@ FROM_TEXTS = Settings(
 )
 
 
-def test_every_kind_from_the_environment() -> None:
+def test_every_type_is_read_from_the_environment() -> None:
     environ = {
         f"ROOKERY_BROKER_{key.upper().replace('-', '_')}": text for key, text in TEXTS.items()
     }
     assert load_all(environ=environ).settings == FROM_TEXTS
 
 
-def test_every_kind_from_flags() -> None:
+def test_every_type_is_read_from_flags() -> None:
     flags = [part for key, text in TEXTS.items() for part in (f"--{key}", text)]
     assert load_all(*flags).settings == FROM_TEXTS
 
 
-def test_switches() -> None:
+def test_switches_are_read_from_flags_and_environment() -> None:
     assert load_all("--no-auto-create", "--is-fast").settings == Settings(
         auto_create=False, is_fast=True
     )
@@ -252,7 +252,7 @@ def test_switches() -> None:
     assert load_all(environ={"ROOKERY_BROKER_IS_FAST": ""}).settings == Settings()
 
 
-def test_the_home_folder_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_home_folder_is_expanded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", "/home/me")
     assert load_all("--data", "~/d").settings.data == Path("/home/me/d")
 
@@ -280,7 +280,7 @@ def test_the_home_folder_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
         ("name", "\udcff", "a text, or empty"),
     ],
 )
-def test_bad_texts_are_named(key: str, bad: str, allowed: str) -> None:
+def test_invalid_texts_are_named(key: str, bad: str, allowed: str) -> None:
     name = f"ROOKERY_BROKER_{key.upper().replace('-', '_')}"
     for arguments, environ, place in (
         ([f"--{key}={bad}"], {}, f"flag --{key}"),
@@ -345,13 +345,13 @@ def test_bad_values_in_a_file_are_named_with_their_line(file: Path, line: str) -
         ("[broker]\nport = ", "{file}: not TOML: Invalid value (at end of document)"),
     ],
 )
-def test_what_a_file_may_not_hold(file: Path, toml: str, problem: str) -> None:
+def test_invalid_file_contents_are_refused(file: Path, toml: str, problem: str) -> None:
     with pytest.raises(ConfigError) as caught:
         load_all(file=written(file, toml))
     assert problem.format(file=file) in str(caught.value)
 
 
-def test_unknown_sections_are_refused_if_the_known_ones_are_told(file: Path) -> None:
+def test_unknown_sections_are_refused_if_the_known_ones_are_given(file: Path) -> None:
     file.write_text("[brokr]\nport = 1\n[proxy]\n")
     with pytest.raises(ConfigError, match="brokr: unknown; did you mean broker") as caught:
         load(Settings, "broker", None, {}, [file], ["broker", "proxy"])
@@ -371,7 +371,7 @@ def test_every_server_package_has_a_table(tmp_path: Path, monkeypatch: pytest.Mo
     assert sections.__wrapped__() == ("nest", *before)
 
 
-def test_all_problems_are_told_at_once(file: Path) -> None:
+def test_all_problems_are_reported_together(file: Path) -> None:
     with pytest.raises(ConfigError) as caught:
         load_all("--port", "x", file=written(file, "[broker]\nfoo = 1\nratio = -1"))
     assert [line.split(":")[0] for line in str(caught.value).splitlines()] == [
@@ -384,18 +384,18 @@ def test_all_problems_are_told_at_once(file: Path) -> None:
 @pytest.mark.parametrize(
     ("data", "problem"), [(b"a = '\xff'", "not UTF-8"), (b"#" * 1_048_577, "above 1048576 bytes")]
 )
-def test_a_file_that_is_none(file: Path, data: bytes, problem: str) -> None:
+def test_file_that_is_not_toml_is_refused(file: Path, data: bytes, problem: str) -> None:
     file.write_bytes(data)
     with pytest.raises(ConfigError, match=problem):
         load(Settings, "broker", None, {}, [file])
 
 
-def test_a_file_that_is_missing(file: Path) -> None:
+def test_missing_file_is_refused(file: Path) -> None:
     with pytest.raises(ConfigError, match="cannot be read: No such file"):
         load(Settings, "broker", None, {}, [file])
 
 
-def test_a_value_that_the_class_refuses_is_told_with_its_place() -> None:
+def test_value_refused_by_the_class_is_reported_with_its_source() -> None:
     with pytest.raises(ConfigError) as caught:
         load_all(environ={"ROOKERY_BROKER_PORT": "666"})
     expected = "broker.port: 666 is a bad number (variable ROOKERY_BROKER_PORT)"
@@ -404,7 +404,7 @@ def test_a_value_that_the_class_refuses_is_told_with_its_place() -> None:
         load_all("--limit", "3")
 
 
-def test_a_value_that_a_nested_class_refuses_is_told_with_its_place() -> None:
+def test_value_refused_by_a_nested_class_is_reported_with_its_source() -> None:
     with pytest.raises(ConfigError) as caught:
         load(BrokerSettings, "broker", environ={"ROOKERY_BROKER_REWRITE_MERGE_BYTES": "0"})
     assert str(caught.value) == (
@@ -413,7 +413,7 @@ def test_a_value_that_a_nested_class_refuses_is_told_with_its_place() -> None:
     )
 
 
-def test_a_secret_is_never_told(file: Path) -> None:
+def test_secret_is_never_shown(file: Path) -> None:
     with pytest.raises(ConfigError) as caught:
         load_all(file=written(file, "[broker]\npassword = 12345"))
     assert "12345" not in str(caught.value)
@@ -433,7 +433,7 @@ class Needy:
     """Where to begin."""
 
 
-def test_what_must_be_set() -> None:
+def test_missing_required_setting_is_reported() -> None:
     with pytest.raises(ConfigError) as caught:
         load(Needy, "client", environ={})
     assert str(caught.value) == (
@@ -452,12 +452,12 @@ def test_a_misspelt_variable_is_a_warning() -> None:
     assert warning.endswith("did you mean ROOKERY_BROKER_DURABILITY?")
 
 
-def test_the_process_own_environment_is_the_default(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_environment_of_the_process_is_the_default(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ROOKERY_BROKER_PORT", "77")
     assert load(Settings, "broker").settings.port == 77
 
 
-def test_which_files_are_read(tmp_path: Path) -> None:
+def test_default_config_files_are_found(tmp_path: Path) -> None:
     default = tmp_path / "rookery.toml"
     assert config_files((), {}, default) == []
     default.touch()
@@ -493,13 +493,13 @@ class _Wide(argparse.HelpFormatter):
         super().__init__(prog, width=1000, max_help_position=60)
 
 
-def test_a_required_setting_is_called_so_in_help() -> None:
+def test_help_marks_required_settings() -> None:
     parser = argparse.ArgumentParser()
     add_flags(parser, Needy)
     assert "(required)" in parser.format_help()
 
 
-def test_print_config_says_where_each_value_came_from(file: Path) -> None:
+def test_print_config_shows_the_source_of_each_value(file: Path) -> None:
     loaded = load_all("--port", "5", file=written(file, "[broker]\nworkers = 2\n"))
     text = print_config(loaded)
     assert f"workers = 2  # {file}:2\n" in text
@@ -509,7 +509,7 @@ def test_print_config_says_where_each_value_came_from(file: Path) -> None:
     assert f'password = "{MASK}"  # default\n' in text
 
 
-def test_as_json_says_the_same() -> None:
+def test_config_as_json_shows_the_source_of_each_value() -> None:
     rows = config_as_json(load_all("--port", "5"))["broker"]
     assert json.loads(json.dumps(rows)) == rows
     assert rows["port"] == {"value": 5, "source": "flag --port"}
@@ -543,7 +543,7 @@ every = st.builds(
 
 
 @given(every)
-def test_what_is_printed_can_be_loaded(
+def test_printed_config_can_be_loaded(
     tmp_path_factory: pytest.TempPathFactory, settings: Settings
 ) -> None:
     values = {}
@@ -562,7 +562,7 @@ def test_what_is_printed_can_be_loaded(
 
 
 @given(st.text(), st.sampled_from(settings_of(Settings)))
-def test_any_text_is_taken_or_refused(text: str, setting: object) -> None:
+def test_any_text_is_accepted_or_refused(text: str, setting: object) -> None:
     [one] = [one for one in settings_of(Settings) if one is setting]
     try:
         loaded = load(Settings, "broker", None, {one.variable("broker"): text})
@@ -615,7 +615,7 @@ def test_a_class_that_cannot_be_settings_is_named() -> None:
         settings_of(Clash)
 
 
-def test_a_whole_program(tmp_path: Path) -> None:
+def test_whole_program_reads_flags_environment_and_file(tmp_path: Path) -> None:
     """As a command does it: flags, variables and the file of the folder one is in."""
     program = tmp_path / "program.py"
     program.write_text(

@@ -29,14 +29,14 @@ _KAFKA_PYTHON_DIFFERS = {
 
 
 @pytest.mark.parametrize("theirs", list(KioErrorCode), ids=lambda code: code.name)
-def test_number_name_and_retriable_are_kios(theirs: KioErrorCode) -> None:
+def test_codes_match_kio(theirs: KioErrorCode) -> None:
     ours = ErrorCode(int(theirs))
 
     assert (ours.name.lower(), ours.retriable) == (theirs.name, theirs.retriable)
 
 
 @pytest.mark.parametrize("ours", list(ErrorCode), ids=lambda code: code.name)
-def test_kafka_python_agrees(ours: ErrorCode) -> None:
+def test_codes_match_kafka_python(ours: ErrorCode) -> None:
     theirs = for_code(int(ours))
 
     agrees = (theirs.retriable, theirs.invalid_metadata) == (ours.retriable, ours.stale_metadata)
@@ -50,7 +50,7 @@ def test_every_code_has_a_sentence(code: ErrorCode) -> None:
     assert 10 < len(code.sentence) <= 90
 
 
-def test_sentences_tell_codes_apart() -> None:
+def test_sentences_of_codes_are_unique() -> None:
     assert len({code.sentence for code in ErrorCode}) == len(ErrorCode)
 
 
@@ -58,7 +58,7 @@ def test_stale_metadata_implies_a_retry() -> None:
     assert all(code.retriable for code in ErrorCode if code.stale_metadata)
 
 
-def test_codes_of_the_future_survive() -> None:
+def test_unknown_codes_are_preserved() -> None:
     code = ErrorCode(31_999)
 
     assert (code.name, int(code), code.retriable, code.stale_metadata) == (
@@ -71,12 +71,12 @@ def test_codes_of_the_future_survive() -> None:
 
 
 @pytest.mark.parametrize("value", [32_768, -32_769, 2**40])
-def test_what_does_not_fit_on_the_wire_is_no_code(value: int) -> None:
+def test_number_beyond_int16_is_not_a_code(value: int) -> None:
     with pytest.raises(ValueError, match="is not a valid ErrorCode"):
         ErrorCode(value)
 
 
-def test_an_api_error_tells_code_and_text() -> None:
+def test_api_error_shows_code_and_text() -> None:
     assert str(ApiError(ErrorCode.INVALID_CONFIG, "max.message.bytes")) == (
         "INVALID_CONFIG: max.message.bytes"
     )
@@ -100,7 +100,7 @@ def test_every_error_has_a_code_for_clients(error: Exception, code: ErrorCode) -
     assert code_of(error) is code
 
 
-def test_an_error_carries_what_is_wrong_and_with_what() -> None:
+def test_error_has_a_reason_and_a_name() -> None:
     error = ConfigError("must be above 0, not 0", name="port")
 
     assert (str(error), error.reason, error.name) == (
@@ -110,7 +110,7 @@ def test_an_error_carries_what_is_wrong_and_with_what() -> None:
     assert (str(plain), plain.reason, plain.name) == ("no answer", "no answer", "")
 
 
-def test_facts_of_an_error_travel_to_other_processes() -> None:
+def test_attributes_of_an_error_survive_pickling() -> None:
     error = pickle.loads(pickle.dumps(Corrupt("its CRC is wrong", name="x.log", object_id=7)))
 
     assert (str(error), error.reason, error.name, error.object_id) == (
@@ -118,7 +118,7 @@ def test_facts_of_an_error_travel_to_other_processes() -> None:
     )  # fmt: skip
 
 
-def test_an_answer_to_a_client_names_the_code_first() -> None:
+def test_client_answer_starts_with_the_code() -> None:
     error = ApiError(ErrorCode.INVALID_RECORD, "too short", name="batch at byte 3")
 
     assert str(error) == "INVALID_RECORD: batch at byte 3: too short"

@@ -28,7 +28,7 @@ def registry() -> Registry:
     return Registry()
 
 
-def test_a_counter(registry: Registry) -> None:
+def test_counter_counts(registry: Registry) -> None:
     flushes = registry.counter("rookery_log_flushes_total", "How often.")
     flushes.inc()
     flushes.inc(2.5)
@@ -37,12 +37,12 @@ def test_a_counter(registry: Registry) -> None:
     assert samples(metric) == {("rookery_log_flushes_total", ()): 3.5}
 
 
-def test_a_whole_number_is_told_as_one(registry: Registry) -> None:
+def test_whole_number_is_exposed_exactly(registry: Registry) -> None:
     registry.counter("rookery_log_bytes_total", "Bytes.").inc(2**60 + 1)
     assert f"rookery_log_bytes_total {2**60 + 1}\n" in registry.expose()
 
 
-def test_a_gauge(registry: Registry) -> None:
+def test_gauge_goes_up_and_down(registry: Registry) -> None:
     open_files = registry.gauge("rookery_log_files_open", "Now.")
     open_files.set(5)
     open_files.inc(2)
@@ -51,20 +51,20 @@ def test_a_gauge(registry: Registry) -> None:
 
 
 @pytest.mark.parametrize("value", [math.inf, -math.inf, 1e300, -0.5, 3, True])
-def test_a_gauge_asks_a_function(registry: Registry, value: float) -> None:
+def test_gauge_can_call_a_function(registry: Registry, value: float) -> None:
     gauge = registry.gauge("rookery_log_files_open", "Now.", lambda: value)
     assert samples(read(registry)["rookery_log_files_open"])["rookery_log_files_open", ()] == value
     gauge.follow(None)
     assert samples(read(registry)["rookery_log_files_open"])["rookery_log_files_open", ()] == 0
 
 
-def test_not_a_number_is_told(registry: Registry) -> None:
+def test_nan_is_exposed(registry: Registry) -> None:
     registry.gauge("rookery_log_files_open", "Now.").set(math.nan)
     [value] = samples(read(registry)["rookery_log_files_open"]).values()
     assert math.isnan(value)
 
 
-def test_a_gauge_that_fails_leaves_the_others(
+def test_failing_gauge_does_not_affect_others(
     registry: Registry, caplog: pytest.LogCaptureFixture
 ) -> None:
     registry.gauge("rookery_log_files_open", "Now.", lambda: 1 // 0)
@@ -76,7 +76,7 @@ def test_a_gauge_that_fails_leaves_the_others(
     assert "rookery_log_files_open" in caplog.text
 
 
-def test_a_histogram(registry: Registry) -> None:
+def test_histogram_counts_by_bucket(registry: Registry) -> None:
     histogram = registry.histogram("rookery_log_flush_seconds", "How long.", (0.1, 1, 10))
     for value in (0.05, 0.1, 0.2, 1, 9, 11):
         histogram.observe(value)
@@ -95,7 +95,7 @@ def test_a_histogram(registry: Registry) -> None:
 
 
 @given(st.lists(st.floats(-1e9, 1e9)))
-def test_every_value_is_in_the_buckets_that_hold_it(values: list[float]) -> None:
+def test_every_value_is_counted_in_its_buckets(values: list[float]) -> None:
     registry = Registry()
     family = registry.histograms("rookery_log_flush_seconds", "x", ("disk",), (-5.0, 0.0, 7.5))
     child = family.labels("a")
@@ -108,7 +108,7 @@ def test_every_value_is_in_the_buckets_that_hold_it(values: list[float]) -> None
         assert sample.labels["disk"] == "a"
 
 
-def test_children_are_kept_apart(registry: Registry) -> None:
+def test_children_are_separate(registry: Registry) -> None:
     family = registry.counters("rookery_broker_requests_total", "x", ("api", "error"))
     family.labels("Produce", "none").inc(2)
     family.labels("Fetch", "none").inc()
@@ -122,7 +122,7 @@ def test_children_are_kept_apart(registry: Registry) -> None:
 
 
 @given(st.text(st.characters(exclude_categories=["Cs"])), st.text(st.characters(codec="utf-8")))
-def test_any_text_can_be_a_label_and_a_meaning(label: str, meaning: str) -> None:
+def test_any_text_can_be_a_label_and_a_help_text(label: str, meaning: str) -> None:
     # The parser takes lines apart wherever Python would, and trims them; Prometheus does neither.
     meaning = " ".join(meaning.split()) + "\n\\"
     label = "".join(label.splitlines()) + '"\n\\n'
@@ -134,7 +134,7 @@ def test_any_text_can_be_a_label_and_a_meaning(label: str, meaning: str) -> None
     assert samples(metric) == {("rookery_log_files_open", (("path", label),)): 7}
 
 
-def test_above_the_bound_all_share_one_child(registry: Registry) -> None:
+def test_values_beyond_the_bound_share_one_child(registry: Registry) -> None:
     family = registry.counters("rookery_broker_bytes_total", "x", ("topic", "way"), max_children=3)
     for number in range(10):
         family.labels(f"t{number}", "in").inc()
@@ -144,7 +144,7 @@ def test_above_the_bound_all_share_one_child(registry: Registry) -> None:
     assert family.labels("t0", "in").value == 1
 
 
-def test_what_is_removed_makes_room(registry: Registry) -> None:
+def test_removed_child_frees_its_place(registry: Registry) -> None:
     family = registry.counters("rookery_broker_bytes_total", "x", ("topic",), max_children=1)
     family.labels("old").inc()
     family.remove("old")
@@ -164,7 +164,7 @@ def test_a_wrong_number_of_values_is_refused(registry: Registry) -> None:
     "name",
     ["kafka_x_total", "rookery_total", "rookery_Log_total", "rookery_log_x", "rookery_a b_total"],
 )
-def test_a_name_follows_the_rule(registry: Registry, name: str) -> None:
+def test_metric_names_follow_the_convention(registry: Registry, name: str) -> None:
     with pytest.raises(ValueError, match=name):
         registry.counter(name, "x")
 
@@ -181,22 +181,22 @@ def test_a_name_is_declared_once(registry: Registry) -> None:
 
 
 @pytest.mark.parametrize("labels", [(), ("a", "a"), ("le",), ("A",), ("a-b",)])
-def test_labels_follow_the_rule(registry: Registry, labels: tuple[str, ...]) -> None:
+def test_label_names_follow_the_convention(registry: Registry, labels: tuple[str, ...]) -> None:
     with pytest.raises(ValueError, match="label"):
         registry.gauges("rookery_log_files_open", "x", labels)
 
 
 @pytest.mark.parametrize("bounds", [(), (1, 1), (2, 1), (1, math.inf), (math.nan,)])
-def test_bounds_ascend(registry: Registry, bounds: tuple[float, ...]) -> None:
+def test_bucket_bounds_ascend(registry: Registry, bounds: tuple[float, ...]) -> None:
     with pytest.raises(ValueError, match="bounds"):
         registry.histogram("rookery_log_flush_seconds", "x", bounds)
 
 
-def test_a_module_declares_in_the_programs_registry() -> None:
+def test_module_metrics_are_in_the_global_registry() -> None:
     assert metrics.counter.__self__ is metrics.REGISTRY  # type: ignore[attr-defined]  # a method
 
 
-def test_a_long_text_comes_in_blocks_of_whole_lines(registry: Registry) -> None:
+def test_long_exposition_is_split_at_line_ends(registry: Registry) -> None:
     registry.counter("rookery_log_flushes_total", "x")
     family = registry.gauges("rookery_log_files_open", "x", ("disk",))
     for number in range(998):

@@ -26,7 +26,7 @@ def test_the_compiled_module_is_preferred() -> None:
     assert native.report()[0].is_compiled
 
 
-def test_the_twin_steps_in_and_one_warning_is_given() -> None:
+def test_twin_replaces_a_missing_module_with_one_warning() -> None:
     with pytest.warns(RuntimeWarning, match=r"no_such_a is not compiled.*rookery doctor"):
         assert native.load("rookery.no_such_a", "cmath") is cmath
     with warnings.catch_warnings():

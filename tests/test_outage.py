@@ -10,7 +10,7 @@ from rookery.errors import Conflict, Unavailable
 from rookery.outage import Outage
 
 
-def test_only_the_beginning_a_new_cause_and_the_end_are_logged(
+def test_outage_logs_its_start_new_causes_and_its_end_only(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level(logging.INFO)

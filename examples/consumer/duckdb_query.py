@@ -12,9 +12,7 @@ import sys
 import duckdb
 
 import rookery
-from rookery.decode.open import open_decoder
-from rookery.decode.port import DecoderSettings
-from rookery.errors import Error
+from rookery.decode import DecoderSettings, open_decoder
 
 
 def main(bootstrap: str, topic: str) -> None:
@@ -36,5 +34,5 @@ if __name__ == "__main__":
         sys.exit("usage: duckdb_query.py HOST:PORT TOPIC")
     try:
         main(sys.argv[1], sys.argv[2])
-    except Error as error:
+    except rookery.Error as error:
         sys.exit(f"error: {error}")

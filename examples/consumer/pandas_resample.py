@@ -11,9 +11,7 @@ from __future__ import annotations
 import sys
 
 import rookery
-from rookery.decode.open import open_decoder
-from rookery.decode.port import DecoderSettings
-from rookery.errors import Error
+from rookery.decode import DecoderSettings, open_decoder
 
 
 def main(bootstrap: str, topic: str) -> None:
@@ -33,5 +31,5 @@ if __name__ == "__main__":
         sys.exit("usage: pandas_resample.py HOST:PORT TOPIC")
     try:
         main(sys.argv[1], sys.argv[2])
-    except Error as error:
+    except rookery.Error as error:
         sys.exit(f"error: {error}")

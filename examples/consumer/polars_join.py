@@ -12,9 +12,7 @@ import sys
 import polars as pl
 
 import rookery
-from rookery.decode.open import open_decoder
-from rookery.decode.port import DecoderSettings
-from rookery.errors import Error
+from rookery.decode import DecoderSettings, open_decoder
 
 
 def main(bootstrap: str, sightings: str, weather: str) -> None:
@@ -38,5 +36,5 @@ if __name__ == "__main__":
         sys.exit("usage: polars_join.py HOST:PORT SIGHTINGS WEATHER")
     try:
         main(*sys.argv[1:])
-    except Error as error:
+    except rookery.Error as error:
         sys.exit(f"error: {error}")

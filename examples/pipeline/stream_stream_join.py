@@ -14,7 +14,7 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
-from rookery.spark.session import session
+from rookery.spark import session
 
 
 def stream(spark: SparkSession, store: str, topic: str, schema: str) -> DataFrame:

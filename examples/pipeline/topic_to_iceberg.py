@@ -14,9 +14,8 @@ import duckdb
 from pyiceberg.catalog import load_catalog
 from pyspark.sql import SparkSession
 
-from rookery.pipeline.declaration.load import load
-from rookery.pipeline.run import BatchPace, run_pipeline
-from rookery.spark.session import session
+from rookery.pipeline import BatchPace, load, run_pipeline
+from rookery.spark import session
 
 
 def run(spark: SparkSession, store: str, folder: Path) -> list[tuple[str, int]]:

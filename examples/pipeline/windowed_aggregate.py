@@ -13,7 +13,7 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
-from rookery.spark.session import session
+from rookery.spark import session
 
 
 def counted(rows: DataFrame) -> DataFrame:

@@ -1,22 +1,70 @@
 """Rookery: a Kafka-compatible streaming platform that stores its log in object storage."""
 
-from importlib import import_module
+from __future__ import annotations
 
-__all__ = ["Checkpoint", "Offsets", "OrderedStream", "Spill", "follow", "read", "replay"]
+from typing import TYPE_CHECKING
 
-_HOMES = {
-    "read": "api",
-    "replay": "api",
-    "follow": "api",
-    "Checkpoint": "checkpoint",
-    "Offsets": "positions",
-    "Spill": "settings",
-    "OrderedStream": "stream",
-}
+from rookery.exports import lazy_exports
 
+if TYPE_CHECKING:
+    from rookery.consumer.api import follow, read, replay
+    from rookery.consumer.checkpoint import Checkpoint
+    from rookery.consumer.positions import Offsets
+    from rookery.consumer.settings import Spill
+    from rookery.consumer.stream import OrderedStream
+    from rookery.direct.place import ClusterAddress
+    from rookery.errors import (
+        ApiError,
+        ConfigError,
+        Conflict,
+        Corrupt,
+        Error,
+        ErrorCode,
+        Gone,
+        ProtocolError,
+        Unavailable,
+    )
 
-def __getattr__(name: str) -> object:
-    """Import a public name on first use, so that commands do not load Arrow."""
-    if name not in _HOMES:
-        raise AttributeError(f"module 'rookery' has no attribute {name!r}")
-    return getattr(import_module(f"rookery.consumer.{_HOMES[name]}"), name)
+__all__ = [
+    "ApiError",
+    "Checkpoint",
+    "ClusterAddress",
+    "ConfigError",
+    "Conflict",
+    "Corrupt",
+    "Error",
+    "ErrorCode",
+    "Gone",
+    "Offsets",
+    "OrderedStream",
+    "ProtocolError",
+    "Spill",
+    "Unavailable",
+    "follow",
+    "read",
+    "replay",
+]
+
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = lazy_exports(
+        __name__,
+        {
+            "rookery.consumer.api": ["follow", "read", "replay"],
+            "rookery.consumer.checkpoint": ["Checkpoint"],
+            "rookery.consumer.positions": ["Offsets"],
+            "rookery.consumer.settings": ["Spill"],
+            "rookery.consumer.stream": ["OrderedStream"],
+            "rookery.direct.place": ["ClusterAddress"],
+            "rookery.errors": [
+                "ApiError",
+                "ConfigError",
+                "Conflict",
+                "Corrupt",
+                "Error",
+                "ErrorCode",
+                "Gone",
+                "ProtocolError",
+                "Unavailable",
+            ],
+        },
+    )

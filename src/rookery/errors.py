@@ -389,7 +389,7 @@ class ErrorCode(IntEnum):
         False,
         "The change of the in-sync set gave the partition another leader.",
     )
-    OFFSET_MOVED_TO_TIERED_STORAGE = 109, False, "The offset now lies in remote storage only."
+    OFFSET_MOVED_TO_TIERED_STORAGE = 109, False, "The offset is now in remote storage only."
     FENCED_MEMBER_EPOCH = (
         110,
         False,

@@ -62,14 +62,16 @@ def bomb(codec: str) -> bytes:
 
 @pytest.mark.parametrize("codec", CODECS)
 @pytest.mark.parametrize("topic", LOOKS)
-def test_a_bomb_is_refused_where_records_are_looked_at(
+def test_decompression_bomb_is_refused_by_topics_that_inspect_records(
     victim: Victim, codec: str, topic: str
 ) -> None:
     assert produce(victim.port, topic, bomb(codec)) in REFUSED
 
 
 @pytest.mark.parametrize("codec", CODECS)
-def test_a_bomb_is_not_opened_where_records_are_not_looked_at(victim: Victim, codec: str) -> None:
+def test_decompression_bomb_is_not_expanded_by_topics_that_do_not_inspect_records(
+    victim: Victim, codec: str
+) -> None:
     before = victim.forget_peak()
 
     assert produce(victim.port, PLAIN, bomb(codec)) in {ErrorCode.none, *REFUSED}
@@ -79,7 +81,7 @@ def test_a_bomb_is_not_opened_where_records_are_not_looked_at(victim: Victim, co
 
 @pytest.mark.parametrize("time_ms", [0, MAX_TIMESTAMP])
 @pytest.mark.parametrize("codec", CODECS)
-def test_a_look_for_a_time_does_not_set_a_bomb_off(
+def test_lookup_by_time_does_not_expand_a_decompression_bomb(
     victim: Victim, codec: str, time_ms: int
 ) -> None:
     topic = f"bomb-stored-{codec}"
@@ -95,7 +97,7 @@ def test_a_look_for_a_time_does_not_set_a_bomb_off(
 
 
 @pytest.mark.parametrize("codec", CODECS)
-def test_bombs_leave_no_memory_behind(victim: Victim, codec: str) -> None:
+def test_memory_is_released_after_decompression_bombs(victim: Victim, codec: str) -> None:
     """Threads must not each keep what they needed for their largest one."""
     for name in LOOKS:
         produce(victim.port, name, bomb(codec))
@@ -107,7 +109,9 @@ def test_bombs_leave_no_memory_behind(victim: Victim, codec: str) -> None:
 
 
 @pytest.mark.parametrize("codec", CODECS)
-def test_many_bombs_at_once_are_opened_one_by_one(victim: Victim, codec: str) -> None:
+def test_concurrent_decompression_bombs_are_expanded_one_at_a_time(
+    victim: Victim, codec: str
+) -> None:
     before = victim.forget_peak()
     names = [*LOOKS, *LOOKS]
 
@@ -122,7 +126,7 @@ def test_many_bombs_at_once_are_opened_one_by_one(victim: Victim, codec: str) ->
 
 @pytest.mark.parametrize("lie", batches.SNAPPY_LIES)
 @pytest.mark.parametrize("topic", LOOKS)
-def test_snappy_that_lies_is_refused(victim: Victim, lie: str, topic: str) -> None:
+def test_snappy_with_false_lengths_is_refused(victim: Victim, lie: str, topic: str) -> None:
     body = batches.SNAPPY_LIES[lie]
 
     assert produce(victim.port, topic, batch(body, codec=SNAPPY)) in REFUSED
@@ -143,7 +147,7 @@ def test_an_unknown_codec_is_refused(victim: Victim, codec: int, topic: str) -> 
 
 @pytest.mark.parametrize("topic", [PLAIN, *LOOKS])
 @pytest.mark.parametrize("count", [2**31 - 1, -1, 0, 2, 10**7])
-def test_a_count_that_lies_is_refused(victim: Victim, topic: str, count: int) -> None:
+def test_batch_with_a_wrong_record_count_is_refused(victim: Victim, topic: str, count: int) -> None:
     records = batch(record(), count=count, last=max(count - 1, 0))
 
     assert produce(victim.port, topic, records) in REFUSED
@@ -158,12 +162,12 @@ def test_a_count_that_contradicts_the_last_offset_is_refused(victim: Victim, top
 
 @pytest.mark.parametrize("topic", [PLAIN, *LOOKS])
 @pytest.mark.parametrize("count", [2**31 - 1, -1, 1, 10**7])
-def test_headers_that_are_not_there_are_refused(victim: Victim, topic: str, count: int) -> None:
+def test_headers_announced_but_missing_are_refused(victim: Victim, topic: str, count: int) -> None:
     assert produce(victim.port, topic, batch(record(count=count))) in REFUSED
 
 
 @pytest.mark.parametrize("topic", [PLAIN, *LOOKS])
-def test_a_million_headers_do_no_harm(victim: Victim, topic: str) -> None:
+def test_million_headers_take_bounded_memory(victim: Victim, topic: str) -> None:
     before = victim.resident()
     for body, codec in (
         (batches.MILLION_HEADERS_PACKED, GZIP),
@@ -176,7 +180,7 @@ def test_a_million_headers_do_no_harm(victim: Victim, topic: str) -> None:
 
 
 @pytest.mark.parametrize("topic", [PLAIN, *LOOKS])
-def test_lengths_of_records_that_lie_are_refused(victim: Victim, topic: str) -> None:
+def test_wrong_record_lengths_are_refused(victim: Victim, topic: str) -> None:
     for size in (-1, 0, 2**31 - 1, -(2**31), 2**62):
         body = batches.zigzag(size) + record()[1:]
 
@@ -203,7 +207,7 @@ UNREADABLE = {
 
 @pytest.mark.parametrize("name", UNREADABLE)
 @pytest.mark.parametrize("topic", [PLAIN, "bomb-checked", "bomb-compact"])
-def test_records_that_cannot_be_read_are_refused_and_not_stored(
+def test_unreadable_records_are_refused_and_not_stored(
     victim: Victim, topic: str, name: str
 ) -> None:
     records, is_told_closed = UNREADABLE[name]
@@ -218,7 +222,7 @@ def test_records_that_cannot_be_read_are_refused_and_not_stored(
     assert end_offset(victim.port, topic) == end
 
 
-def test_a_batch_is_cut_anywhere(victim: Victim) -> None:
+def test_batch_truncated_at_any_byte_is_refused(victim: Victim) -> None:
     for topic in (PLAIN, "bomb-compact"):
         for cut in range(len(GOOD)):
             assert produce(victim.port, topic, GOOD[:cut]) in REFUSED, cut

@@ -26,7 +26,7 @@ def small(tmp_path: Path) -> Iterator[Victim]:
         yield broker
 
 
-def test_those_who_never_finish_do_not_keep_others_from_asking(small: Victim) -> None:
+def test_unfinished_requests_do_not_block_other_clients(small: Victim) -> None:
     part = struct.pack(">i", ANNOUNCED) + header(0, 3) + bytes(REQUEST_BYTES // 2)
     with ExitStack() as stack:
         good = stack.enter_context(Attacker(small.port))

@@ -33,7 +33,7 @@ FOREVER = i32Timedelta.parse(datetime.timedelta(milliseconds=2**31 - 1))
 CONNECTIONS = 1000
 
 
-def test_a_thousand_fetches_that_wait_for_ever(victim: Victim) -> None:
+def test_thousand_waiting_fetches_take_bounded_memory(victim: Victim) -> None:
     make_topic(victim.port, TOPIC)
     before, sockets = victim.resident(), victim.sockets()
     request = framed(fetch_request(TOPIC, max_wait=FOREVER, min_bytes=2**31 - 1))
@@ -52,7 +52,7 @@ def test_a_thousand_fetches_that_wait_for_ever(victim: Victim) -> None:
     victim.wait_for_sockets(sockets)
 
 
-def test_metadata_of_ten_thousand_unknown_names(victim: Victim) -> None:
+def test_metadata_of_ten_thousand_unknown_topics_is_answered(victim: Victim) -> None:
     names = [f"unknown-{number}" for number in range(10_000)]
 
     answers = describe(victim.port, names)
@@ -60,7 +60,7 @@ def test_metadata_of_ten_thousand_unknown_names(victim: Victim) -> None:
     assert {one.error_code for one in answers} == {ErrorCode.unknown_topic_or_partition}
 
 
-def test_metadata_makes_no_more_topics_than_is_healthy(victim: Victim) -> None:
+def test_metadata_requests_create_a_bounded_number_of_topics(victim: Victim) -> None:
     names = [f"made-{number}" for number in range(10_000)]
 
     answers = describe(victim.port, names, make=True)
@@ -95,7 +95,7 @@ def test_many_topics_of_many_partitions_are_refused(victim: Victim) -> None:
     assert ErrorCode.none not in {one.error_code for one in answer.topics}
 
 
-def test_a_producer_that_goes_away_at_once_leaves_nothing(victim: Victim) -> None:
+def test_disconnecting_producers_leave_no_open_sockets(victim: Victim) -> None:
     make_topic(victim.port, TOPIC)
     sockets = victim.sockets()
     request = framed(produce_request(TOPIC, bytes(500_000)))
@@ -107,7 +107,7 @@ def test_a_producer_that_goes_away_at_once_leaves_nothing(victim: Victim) -> Non
     victim.wait_for_sockets(sockets)
 
 
-def test_thousands_of_the_same_move_are_answered(victim: Victim) -> None:
+def test_thousands_of_repeated_record_deletions_are_answered(victim: Victim) -> None:
     make_topic(victim.port, TOPIC)
     move = DeleteRecordsPartition(partition_index=i32(0), offset=i64(0))
     topic = DeleteRecordsTopic(name=TopicName(TOPIC), partitions=(move,) * 20_000)

@@ -35,7 +35,7 @@ SOFTWARE = b"\x06abuse\x021"
 @pytest.mark.parametrize(
     "length", [-(2**31), -2, -1, 0, 1, 7, LIMIT + 1, 2**31 - 1], ids=lambda one: f"length {one}"
 )
-def test_a_length_that_is_not_allowed_closes_the_connection(victim: Victim, length: int) -> None:
+def test_invalid_frame_length_closes_the_connection(victim: Victim, length: int) -> None:
     before = victim.resident()
 
     assert is_closed_after(victim.port, struct.pack(">i", length) + bytes(64))
@@ -43,7 +43,7 @@ def test_a_length_that_is_not_allowed_closes_the_connection(victim: Victim, leng
     assert victim.resident() - before < 1024 * 1024
 
 
-def test_an_announced_length_costs_nothing(victim: Victim) -> None:
+def test_announced_frame_length_allocates_no_memory(victim: Victim) -> None:
     before = victim.resident()
     with ExitStack() as stack:
         for _ in range(100):
@@ -67,11 +67,11 @@ def test_an_announced_length_costs_nothing(victim: Victim) -> None:
         pytest.param(bytes(4096), id="zeros"),
     ],
 )
-def test_other_protocols_are_shown_the_door(victim: Victim, words: bytes) -> None:
+def test_other_protocols_are_rejected(victim: Victim, words: bytes) -> None:
     assert is_closed_after(victim.port, words)
 
 
-def test_a_request_that_breaks_off_ends_with_its_connection(victim: Victim) -> None:
+def test_truncated_request_is_dropped_with_its_connection(victim: Victim) -> None:
     for cut in range(len(SIMPLE)):
         with Attacker(victim.port) as line:
             line.send(SIMPLE[:cut])
@@ -82,7 +82,7 @@ def test_a_request_that_breaks_off_ends_with_its_connection(victim: Victim) -> N
 
 @pytest.mark.parametrize("size", [2**15 - 1, 32_000])
 @pytest.mark.parametrize("letter", [b"a", b"\n", b"\0"])
-def test_a_long_client_id_is_taken(victim: Victim, size: int, letter: bytes) -> None:
+def test_long_client_id_is_accepted(victim: Victim, size: int, letter: bytes) -> None:
     with Attacker(victim.port) as line:
         for version, body, is_flexible in ((0, b"", False), (3, SOFTWARE + b"\0", True)):
             start = header(API_VERSIONS, version, is_flexible=is_flexible, client=letter * size)
@@ -93,11 +93,11 @@ def test_a_long_client_id_is_taken(victim: Victim, size: int, letter: bytes) -> 
 
 
 @pytest.mark.parametrize("client", [b"\xff\xfe", b"\xed\xa0\x80", b"\xc0\x80"])
-def test_a_client_id_that_is_no_text_closes_the_connection(victim: Victim, client: bytes) -> None:
+def test_client_id_that_is_not_utf8_closes_the_connection(victim: Victim, client: bytes) -> None:
     assert is_closed_after(victim.port, framed(header(API_VERSIONS, 0, client=client)))
 
 
-def test_a_name_cannot_forge_a_line_of_the_log(victim: Victim) -> None:
+def test_client_supplied_name_cannot_forge_a_log_line(victim: Victim) -> None:
     said = victim.log.stat().st_size
     forged = b"x\nlevel=error msg=forged"
     with Attacker(victim.port) as line:
@@ -139,7 +139,7 @@ def test_many_distinct_tags_are_bounded(victim: Victim) -> None:
 @pytest.mark.parametrize(
     "tags", [b"\x02\x07\x00\x07\x00", b"\x02\x08\x00\x07\x00"], ids=["twice", "out of order"]
 )
-def test_tags_must_rise(victim: Victim, tags: bytes) -> None:
+def test_tags_must_ascend(victim: Victim, tags: bytes) -> None:
     request = header(API_VERSIONS, 3, is_flexible=True, tags=tags) + SOFTWARE + b"\0"
 
     assert is_closed_after(victim.port, framed(request))
@@ -157,7 +157,7 @@ def test_a_thousand_requests_without_reading_are_answered_in_order(victim: Victi
     assert all(after == before + 1 for before, after in pairwise(numbers))
 
 
-def test_clients_that_never_read_are_made_to_wait(victim: Victim) -> None:
+def test_clients_that_never_read_are_throttled(victim: Victim) -> None:
     """Answers that nobody fetches must not pile up in the broker."""
     before = victim.resident()
     with ExitStack() as stack:
@@ -172,7 +172,7 @@ def test_clients_that_never_read_are_made_to_wait(victim: Victim) -> None:
         assert victim.resident() - before < 16 * 1024 * 1024
 
 
-def test_busy_clients_leave_time_for_others(victim: Victim, bystander: Bystander) -> None:
+def test_busy_clients_do_not_starve_others(victim: Victim, bystander: Bystander) -> None:
     with ExitStack() as stack:
         lines = [stack.enter_context(Attacker(victim.port)).socket for _ in range(10)]
         for line in lines:
@@ -189,7 +189,7 @@ def test_busy_clients_leave_time_for_others(victim: Victim, bystander: Bystander
     assert bystander.asked >= 30
 
 
-def test_slow_clients_keep_nobody_waiting(victim: Victim) -> None:
+def test_slow_clients_do_not_delay_others(victim: Victim) -> None:
     """Two hundred clients send a byte at a time; `bystander` sees whether others notice."""
     with ExitStack() as stack:
         lines = [stack.enter_context(Attacker(victim.port)) for _ in range(200)]

@@ -64,7 +64,7 @@ REQUESTS = {
 
 
 @pytest.mark.parametrize("name", REQUESTS)
-def test_a_request_of_too_many_things_hurts_nobody(victim: Victim, name: str) -> None:
+def test_request_with_too_many_items_takes_bounded_memory(victim: Victim, name: str) -> None:
     """It may be answered or refused; memory and the others' time (`bystander`) are what counts."""
     make_topic(victim.port, TOPIC)
     before = victim.forget_peak()

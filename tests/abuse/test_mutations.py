@@ -40,7 +40,7 @@ def check(sample: Sample, answer: bytes, request: bytes) -> None:
 
 
 @pytest.mark.parametrize(("folder", "version", "count"), CASES)
-def test_a_broken_request_is_answered_or_closes_its_connection(
+def test_malformed_request_is_answered_or_closes_its_connection(
     victim: Victim, topic_id: uuid.UUID, folder: str, version: int, count: int
 ) -> None:
     sample = Sample(folder, version, topic_id)

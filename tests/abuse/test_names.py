@@ -48,7 +48,7 @@ def below(folder: Path) -> set[str]:
 
 
 @pytest.mark.parametrize("name", BAD, ids=ascii)
-def test_a_bad_name_is_refused_and_touches_no_file(victim: Victim, name: str) -> None:
+def test_invalid_topic_name_is_refused_and_creates_no_file(victim: Victim, name: str) -> None:
     around = victim.folder.parent
     before = below(around)
 
@@ -69,7 +69,7 @@ def test_a_bad_name_is_refused_and_touches_no_file(victim: Victim, name: str) ->
 
 
 @pytest.mark.parametrize("name", GOOD_NAMES)
-def test_a_good_name_is_no_file_either(victim: Victim, name: str) -> None:
+def test_valid_topic_name_creates_no_file(victim: Victim, name: str) -> None:
     make_topic(victim.port, name)
 
     with Attacker(victim.port) as line:
@@ -86,7 +86,7 @@ def test_names_that_differ_by_a_dot_collide(victim: Victim) -> None:
     assert create(victim.port, "same_name") is ErrorCode.invalid_topic_exception
 
 
-def test_files_bear_names_of_our_own(victim: Victim) -> None:
+def test_files_are_named_independently_of_topics(victim: Victim) -> None:
     paths = below(victim.folder)
 
     assert paths

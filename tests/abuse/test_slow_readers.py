@@ -53,7 +53,7 @@ def read_all(port: int) -> int:
     return count
 
 
-def test_slow_readers_are_bounded_together_and_others_are_served(small: Victim) -> None:
+def test_slow_readers_share_one_memory_bound_and_others_are_served(small: Victim) -> None:
     before = small.forget_peak()
     request = framed(fetch_request(TOPIC, max_bytes=ASKED))
     with ExitStack() as stack:

@@ -52,7 +52,7 @@ def test_every_backend_has_a_test_file_with_the_contract(folder: ModuleType, con
     assert backends(folder) - contracted(contract) - EXCUSED.keys() == set()
 
 
-def test_a_backend_without_the_contract_would_be_found() -> None:
+def test_backend_without_the_contract_is_detected() -> None:
     assert "etcd" in contracted("ClusterLogContract")
     assert "etcd" not in contracted("StoreContract")
     assert EXCUSED.keys() <= backends(stores)

@@ -38,6 +38,6 @@ def test_no_test_measures_a_duration() -> None:
     assert found == []
 
 
-def test_a_duration_is_found() -> None:
+def test_measured_duration_is_detected() -> None:
     text = "began = monotonic()\nwork()\nassert time.monotonic() - began < 5"
     assert list(durations(ast.parse(text))) == [3]

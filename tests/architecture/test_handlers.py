@@ -86,5 +86,5 @@ def test_a_handler_keeps_no_state_in_its_module(path: Path) -> None:
         ("LIMIT = 5\nNAMES = frozenset({'a'})\nCodes = dict[str, int]", []),
     ],
 )
-def test_planted_state_is_found(source: str, names: list[str]) -> None:
+def test_handler_state_in_a_module_is_detected(source: str, names: list[str]) -> None:
     assert run(source) == names

@@ -47,7 +47,7 @@ def classes() -> list[PublicClass]:
     return list(public_classes(SOURCE))
 
 
-def test_a_class_name_stands_for_one_class(classes: list[PublicClass]) -> None:
+def test_class_names_are_unique(classes: list[PublicClass]) -> None:
     paths = defaultdict(list)
     for one in classes:
         paths[one.name].append(one.path)
@@ -86,13 +86,13 @@ def test_no_import_is_renamed_to_avoid_a_clash() -> None:
     assert not list(renamed_imports(SOURCE))
 
 
-def test_a_renamed_import_is_found(tmp_path: Path) -> None:
+def test_renamed_import_is_detected(tmp_path: Path) -> None:
     (tmp_path / "user.py").write_text("from rookery.records import batches as b\n")
 
     assert [found.split(": ")[1] for found in renamed_imports(tmp_path)] == ["batches as b"]
 
 
-def test_a_second_class_of_a_name_is_found(tmp_path: Path) -> None:
+def test_second_class_of_the_same_name_is_detected(tmp_path: Path) -> None:
     for name in ("one", "two"):
         (tmp_path / f"{name}.py").write_text("class Batch: ...\nclass _Private: ...\n")
 

@@ -61,7 +61,7 @@ def texts(node: ast.AST, mark: str = "") -> list[str]:
     return [value for value in constants if isinstance(value, str) and mark in value]
 
 
-def test_only_backends_and_what_finds_them_look_at_schemes() -> None:
+def test_only_backends_and_their_lookup_inspect_url_schemes() -> None:
     modules = ((str(path.relative_to(SOURCE)), path) for path in sorted(SOURCE.rglob("*.py")))
     looked_at = [
         f"{name}:{line} {code}"
@@ -84,7 +84,7 @@ def test_only_backends_and_what_finds_them_look_at_schemes() -> None:
         "url.split(':', 1)[0] == 'etcd'",
     ],
 )
-def test_sniff_is_found(code: str) -> None:
+def test_scheme_inspection_is_detected(code: str) -> None:
     assert len(list(sniffs(code))) == 1
 
 
@@ -98,5 +98,5 @@ def test_sniff_is_found(code: str) -> None:
         "open_store('memory:')",
     ],
 )
-def test_anything_else_is_not(code: str) -> None:
+def test_code_without_a_scheme_inspection_is_not_reported(code: str) -> None:
     assert list(sniffs(code)) == []

@@ -1,9 +1,4 @@
-"""Sizes of files, classes, functions, folders and ports may shrink but not grow.
-
-`LIMITS` is a ratchet. `aim` is the size that nothing new may exceed. The other two columns record
-what the code had when the row was last edited: how many things exceed the aim, and the size of the
-largest. Whoever splits one of them lowers its row. Nobody raises one.
-"""
+"""Files, classes, functions, folders and ports stay small enough to read in one sitting."""
 
 from __future__ import annotations
 
@@ -26,21 +21,21 @@ PLUG_FOLDERS = (
 """Folders that grow by one file per API, backend or record; and the test kit."""
 
 
-class Limit(NamedTuple):
-    """A size that code should keep, and by how much it fails to."""
-
-    aim: int
-    over: int
-    largest: int
-
-
 LIMITS = {
-    "lines per file": Limit(aim=400, over=13, largest=567),
-    "lines per class": Limit(aim=250, over=15, largest=441),
-    "lines per function": Limit(aim=50, over=4, largest=61),
-    "files per folder": Limit(aim=20, over=0, largest=0),
-    "methods per port": Limit(aim=7, over=4, largest=11),
+    "lines per file": 400,
+    "lines per class": 250,
+    "lines per function": 50,
+    "files per folder": 20,
+    "methods per port": 7,
 }
+JUSTIFIED = {
+    "errors.py": "one row per error code of Kafka, with its meaning and its text",
+    "errors.py:ErrorCode": "one row per error code of Kafka, with its meaning and its text",
+    "records/twins/columnstwin.py": "a twin has the shape of its compiled module",
+    "records/twins/kerneltwin.py": "a twin has the shape of its compiled module",
+    "wire/_twin.py": "a twin has the shape of its compiled module",
+}
+"""What exceeds a limit, and why a division would not help its reader."""
 
 
 class Size(NamedTuple):
@@ -102,8 +97,8 @@ def methods(node: ast.ClassDef) -> int:
 
 
 def excess(found: list[Size], kind: str) -> list[Size]:
-    """Return what exceeds the aim of its kind, largest first."""
-    over = [size for size in found if size.kind == kind and size.amount > LIMITS[kind].aim]
+    """Return the things that exceed the limit of their kind, largest first."""
+    over = [size for size in found if size.kind == kind and size.amount > LIMITS[kind]]
     return sorted(over, key=lambda size: -size.amount)
 
 
@@ -113,16 +108,20 @@ def measured() -> list[Size]:
 
 
 @pytest.mark.parametrize("kind", LIMITS)
-def test_nothing_grows_beyond_the_ratchet(measured: list[Size], kind: str) -> None:
-    over = excess(measured, kind)
+def test_nothing_exceeds_its_limit(measured: list[Size], kind: str) -> None:
+    over = [size for size in excess(measured, kind) if size.name not in JUSTIFIED]
 
     shown = "\n".join(f"{size.amount:5} {size.name}" for size in over)
-    assert len(over) <= LIMITS[kind].over, f"more {kind} over {LIMITS[kind].aim}:\n{shown}"
-    largest = over[0].amount if over else 0
-    assert largest <= LIMITS[kind].largest, f"{kind}:\n{shown}"
+    assert not over, f"{kind}, more than {LIMITS[kind]}; divide by responsibility:\n{shown}"
 
 
-def test_growth_is_found(tmp_path: Path) -> None:
+def test_every_justified_excess_exists(measured: list[Size]) -> None:
+    over = {size.name for kind in LIMITS for size in excess(measured, kind)}
+
+    assert not JUSTIFIED.keys() - over
+
+
+def test_growth_beyond_the_ratchet_is_detected(tmp_path: Path) -> None:
     ports = "\n".join(f"    def method_{number}(self) -> None: ..." for number in range(8))
     (tmp_path / "large.py").write_text(
         f"class Port(Protocol[T]):\n{ports}\n\ndef work():\n" + "    pass\n" * 400

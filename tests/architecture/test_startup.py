@@ -19,6 +19,10 @@ def loaded_by(code: str) -> set[str]:
     ("code", "unwanted"),
     [
         ("import rookery", {"asyncio", "pyarrow", "rookery.wire.message"}),
+        ("import rookery.client, rookery.consumer, rookery.decode", {"asyncio", "pyarrow"}),
+        ("import rookery.spark, rookery.pipeline, rookery.jobs", {"asyncio", "pyarrow", "pyspark"}),
+        ("import rookery.tables, rookery.testing", {"asyncio", "pyarrow", "rookery.broker"}),
+        ("from rookery import Error", {"asyncio", "pyarrow", "rookery.consumer"}),
         ("from rookery.wire.catalog import apis; apis()", {"asyncio", "pyarrow", "dataclasses"}),
         (
             "import rookery.records.recordcodec",
@@ -28,11 +32,11 @@ def loaded_by(code: str) -> set[str]:
         ("import rookery.cli.main", {"pyarrow", "asyncio", "rich"}),
     ],
 )
-def test_nothing_heavy_is_loaded_before_it_is_needed(code: str, unwanted: set[str]) -> None:
+def test_heavy_modules_are_not_imported_eagerly(code: str, unwanted: set[str]) -> None:
     assert loaded_by(code) & unwanted == set()
 
 
-def test_one_message_does_not_load_the_others() -> None:
+def test_importing_one_message_does_not_import_the_others() -> None:
     loaded = loaded_by("import rookery.wire.messages.heartbeat")
     assert {name for name in loaded if name.startswith("rookery.wire.messages.")} == {
         "rookery.wire.messages.heartbeat"

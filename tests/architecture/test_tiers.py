@@ -40,7 +40,7 @@ def test_rules_name_fixtures_that_exist() -> None:
     assert {name for name in FIXTURES if f"def {name}(" not in text} == set()
 
 
-def test_a_test_that_starts_its_own_server_says_so() -> None:
+def test_tests_that_start_their_own_server_declare_it() -> None:
     silent = [
         f"{path.relative_to(TESTS)}:{function.lineno} {function.name}"
         for path in TESTS.rglob("test_*.py")

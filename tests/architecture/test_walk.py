@@ -7,10 +7,10 @@ from pathlib import Path
 
 from rookery.testing.walk import path_of, read_table
 
-PAGE = Path(__file__).parents[2] / "docs" / "designs" / "0013-the-walk-of-a-record.md"
+PAGE = Path(__file__).parents[2] / "docs" / "designs" / "0012-the-walk-of-a-record.md"
 
 
-def test_the_table_is_current() -> None:
+def test_table_of_the_walk_is_current() -> None:
     phases = read_table(PAGE)
 
     files = [file for phase in phases for file in phase.files]

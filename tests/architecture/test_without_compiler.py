@@ -83,7 +83,7 @@ def test_no_native_module_is_in_the_wheel(pure: Path) -> None:
     assert list(pure.rglob("*.so")) == []
 
 
-def test_everything_works_with_one_warning(pure: Path) -> None:
+def test_everything_works_without_a_compiler_and_warns_once(pure: Path) -> None:
     done = run(pure, WALK)
     assert done.returncode == 0, done.stderr
     said = json.loads(done.stdout)
@@ -92,7 +92,7 @@ def test_everything_works_with_one_warning(pure: Path) -> None:
     assert "rookery doctor" in warning
 
 
-def test_the_doctor_names_what_is_missing(pure: Path) -> None:
+def test_doctor_names_missing_native_modules(pure: Path) -> None:
     done = run(
         pure,
         "import warnings; warnings.simplefilter('ignore')\n"

@@ -16,7 +16,7 @@ TOPIC, LITERAL, READ, ALLOW = 2, 3, 3, 3
 
 
 @pytest.mark.parametrize("version", range(1, 4))
-def test_rules_are_refused(broker: ServedBroker, version: int) -> None:
+def test_acl_requests_are_refused(broker: ServedBroker, version: int) -> None:
     described = ask(
         broker.bootstrap,
         DESCRIBE_ACLS,

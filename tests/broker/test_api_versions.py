@@ -47,9 +47,7 @@ def test_every_version_lists_exactly_the_routes(broker: ServedBroker, version: i
     assert listed(answer) == expected
 
 
-def test_what_is_served_is_served_in_the_versions_of_kafka(
-    broker: ServedBroker, kafka: KafkaServer
-) -> None:
+def test_served_apis_have_the_versions_of_kafka(broker: ServedBroker, kafka: KafkaServer) -> None:
     theirs = listed(versions(kafka.bootstrap))
 
     ours = listed(versions(broker.bootstrap))
@@ -86,7 +84,7 @@ def test_bad_software_names_are_refused_as_kafka_does(
     assert ask(kafka.bootstrap, API_VERSIONS, 3, request).error_code is ours.error_code
 
 
-def test_features_are_our_own_level_and_what_is_served_of_kafkas(broker: ServedBroker) -> None:
+def test_features_are_our_own_level_and_the_supported_ones_of_kafka(broker: ServedBroker) -> None:
     answer = versions(broker.bootstrap)
 
     told = {one.name: one.max_version_level for one in answer.finalized_features}
@@ -97,7 +95,7 @@ def test_features_are_our_own_level_and_what_is_served_of_kafkas(broker: ServedB
     assert answer.finalized_features_epoch >= 0
 
 
-def test_kafkas_own_tool_reads_it(broker: ServedBroker, java: Java) -> None:
+def test_kafka_tool_reads_api_versions(broker: ServedBroker, java: Java) -> None:
     done = java.tool("kafka-broker-api-versions", "--bootstrap-server", broker.bootstrap)
 
     assert done.returncode == 0, done.stderr
@@ -105,7 +103,7 @@ def test_kafkas_own_tool_reads_it(broker: ServedBroker, java: Java) -> None:
     assert usable == {str(key) for key in routes() if key < FIRST_OWN_KEY}
 
 
-def test_the_page_of_apis_is_current() -> None:
+def test_documentation_page_of_apis_is_current() -> None:
     path = Path(__file__).parents[2] / "docs" / "apis.md"
 
     assert path.read_text("utf-8") == page(), "run scripts/docs"

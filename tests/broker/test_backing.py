@@ -66,7 +66,7 @@ def settings(request: pytest.FixtureRequest, tmp_path: Path) -> dict[str, Any]:
     return {"log_dir": str(make_directory(tmp_path / "logs", {"birds": [[b"rook"]]}))}
 
 
-async def test_an_open_backing_knows_its_cluster_and_takes_flushes(
+async def test_open_backing_has_a_cluster_id_and_accepts_flushes(
     start: Open, settings: dict[str, Any]
 ) -> None:
     backing = await start(**settings)
@@ -83,7 +83,7 @@ async def test_an_open_backing_knows_its_cluster_and_takes_flushes(
     await target.close()
 
 
-async def test_a_node_lock_is_held_once(start: Open, settings: dict[str, Any]) -> None:
+async def test_node_lock_has_one_holder(start: Open, settings: dict[str, Any]) -> None:
     backing = await start(**settings)
     first, second = (backing.node_lock(SystemRandom()) for _ in range(2))
 
@@ -95,7 +95,7 @@ async def test_a_node_lock_is_held_once(start: Open, settings: dict[str, Any]) -
         lock.close()
 
 
-async def test_a_backing_names_what_a_broker_waits_for(
+async def test_backing_lists_the_dependencies_of_a_broker(
     start: Open, settings: dict[str, Any]
 ) -> None:
     backing = await start(**settings)
@@ -106,7 +106,9 @@ async def test_a_backing_names_what_a_broker_waits_for(
         await probe()
 
 
-async def test_only_our_own_objects_need_a_caretaker(start: Open, settings: dict[str, Any]) -> None:
+async def test_only_our_own_object_format_needs_a_caretaker(
+    start: Open, settings: dict[str, Any]
+) -> None:
     backing = await start(**settings)
     tasks = PeriodicTasks()
 
@@ -170,7 +172,7 @@ async def test_traits_of_objects(
         ({"store": "memory:x", "cluster": ETCD}, 10_000),
     ],
 )
-def test_snapshots_are_frequent_if_a_start_reads_entries_one_by_one(
+def test_snapshots_are_frequent_if_a_start_must_replay_entries_one_by_one(
     settings: dict[str, Any], entries: int
 ) -> None:
     made = BrokerSettings(**settings)
@@ -193,14 +195,14 @@ async def test_a_directory_without_a_cluster_is_refused(start: Open, tmp_path: P
     folder = make_directory(tmp_path / "logs", {"birds": [[b"rook"]]})
     (folder / "meta.properties").write_text(f"node.id={NODE}\nversion=1\n")
 
-    with pytest.raises(ConfigError, match=r"names no cluster; restore cluster\.id"):
+    with pytest.raises(ConfigError, match=r"has no cluster id; restore cluster\.id"):
         await start(log_dir=str(folder), read_only=True)
 
 
-async def test_a_directory_has_one_broker_of_one_process(tmp_path: Path) -> None:
+async def test_directory_is_limited_to_one_broker_process(tmp_path: Path) -> None:
     folder = make_directory(tmp_path / "logs")
 
-    with pytest.raises(ConfigError, match="leave out --store"):
+    with pytest.raises(ConfigError, match="omit --store"):
         make(log_dir=str(folder), store="memory:x")
 
 

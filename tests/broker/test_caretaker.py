@@ -41,7 +41,7 @@ def segments(folder: Path) -> list[Path]:
     return sorted((folder / "store" / "default" / "t").rglob("*.kfs"))
 
 
-def test_it_makes_segments_and_trims_the_log(tmp_path: Path) -> None:
+def test_caretaker_builds_segments_and_trims_the_log(tmp_path: Path) -> None:
     with BrokerProcess(tmp_path / "data", flags=FLAGS) as broker:
         asyncio.run(fill(broker.bootstrap, range(200)))
         wait_until(lambda: len(segments(broker.folder)) >= 4)
@@ -53,7 +53,7 @@ def test_it_makes_segments_and_trims_the_log(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("own_victim")
-def test_one_that_dies_is_replaced(tmp_path: Path) -> None:
+def test_killed_caretaker_is_restarted(tmp_path: Path) -> None:
     with BrokerProcess(tmp_path / "data", flags=FLAGS) as broker:
         wait_until(lambda: bool(children(broker.pid)))
         [first] = children(broker.pid)
@@ -64,7 +64,7 @@ def test_one_that_dies_is_replaced(tmp_path: Path) -> None:
         assert asyncio.run(read(broker.bootstrap)) == list(range(200))
 
 
-def test_it_goes_with_its_broker(tmp_path: Path) -> None:
+def test_caretaker_ends_with_its_broker(tmp_path: Path) -> None:
     with BrokerProcess(tmp_path / "data", flags=FLAGS) as broker:
         wait_until(lambda: bool(children(broker.pid)))
         [caretaker] = children(broker.pid)
@@ -72,13 +72,13 @@ def test_it_goes_with_its_broker(tmp_path: Path) -> None:
         wait_until(lambda: not is_alive(caretaker))
 
 
-def test_it_can_be_kept_off(tmp_path: Path) -> None:
+def test_caretaker_can_be_switched_off(tmp_path: Path) -> None:
     with BrokerProcess(tmp_path / "data", flags=(*FLAGS, "--caretaker", "off")) as broker:
         asyncio.run(fill(broker.bootstrap, range(50)))
         assert children(broker.pid) == []
 
 
-def test_of_several_processes_one_keeps_it(tmp_path: Path) -> None:
+def test_one_of_several_workers_runs_the_caretaker(tmp_path: Path) -> None:
     with BrokerProcess(tmp_path / "data", workers=3, flags=FLAGS) as broker:
         asyncio.run(fill(broker.bootstrap, range(200)))
         wait_until(lambda: len(segments(broker.folder)) >= 4)

@@ -61,7 +61,7 @@ async def site(request: pytest.FixtureRequest) -> AsyncIterator[Site]:
     await made.close()
 
 
-async def test_rounds_go_on_after_a_read_that_failed_once(
+async def test_rounds_continue_after_a_failed_read(
     site: Site, capsys: pytest.CaptureFixture[str]
 ) -> None:
     reports: list[dict[str, object]] = []
@@ -81,7 +81,7 @@ async def test_rounds_go_on_after_a_read_that_failed_once(
     assert site.replica.failure is None
 
 
-async def test_it_ends_when_its_replica_has_stopped(site: Site) -> None:
+async def test_caretaker_ends_when_its_replica_has_stopped(site: Site) -> None:
     unknown = EventBytes(key=32_000, version=0, body=b"")
     entry = Entry(
         incarnation=0, sequence=0, stamp_ms=1, seen=0, digest=0, events=[unknown], payload=b""
@@ -92,7 +92,7 @@ async def test_it_ends_when_its_replica_has_stopped(site: Site) -> None:
             await site.rounds
 
 
-async def test_it_waits_for_a_log_that_takes_no_registration(
+async def test_caretaker_waits_for_a_log_that_refuses_its_registration(
     request: pytest.FixtureRequest,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],

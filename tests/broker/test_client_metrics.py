@@ -14,7 +14,8 @@ from rookery.broker.settings import BrokerSettings
 from rookery.broker.telemetry import pushedmetrics
 from rookery.broker.telemetry.clientmetrics import WantedMetrics, wanted_of
 from rookery.broker.telemetry.pushedmetrics import VALUES, Telemetry
-from rookery.cluster.state.state import CLIENT_METRICS_RESOURCE, State, resource_key
+from rookery.cluster.resources import CLIENT_METRICS_RESOURCE, resource_key
+from rookery.cluster.state.state import State
 from rookery.errors import ApiError, ErrorCode
 from rookery.formats.otlp import Point
 from rookery.model.uuid import uuid_text
@@ -183,7 +184,7 @@ def test_subscriptions_survive_a_restart(tmp_path: Path) -> None:
     assert again.subscription_id == given.subscription_id
 
 
-def test_subscriptions_that_match_count_together(served: ServedBroker) -> None:
+def test_matching_subscriptions_are_combined(served: ServedBroker) -> None:
     first = wanted(served)
     assert (first.requested_metrics, first.push_interval_ms) == ([], 300_000)
     assert first.client_instance_id != bytes(16)
@@ -213,7 +214,7 @@ def test_a_pattern_is_matched_in_linear_time() -> None:
     assert wanted_of(state, {"client_id": "a" * 60 + "!"}).metrics == []
 
 
-def test_a_stored_pattern_that_is_not_known_matches_no_client() -> None:
+def test_stored_pattern_of_an_unknown_kind_matches_no_client() -> None:
     state = State()
     key = resource_key(CLIENT_METRICS_RESOURCE, "old")
     state.broker_configs[key] = {"metrics": "a", "match": "client_id=(?!b).*"}
@@ -231,7 +232,7 @@ METRICS = data(
 
 
 @pytest.mark.parametrize("compression", sorted(CODECS))
-def test_pushed_numbers_are_shown(served: ServedBroker, compression: int) -> None:
+def test_pushed_metrics_are_exposed(served: ServedBroker, compression: int) -> None:
     subscribe(served, "all", metrics="*", interval_ms="100")
     given = wanted(served)
     metrics = CODECS[compression].compress(METRICS)
@@ -245,7 +246,7 @@ def test_pushed_numbers_are_shown(served: ServedBroker, compression: int) -> Non
         assert shown(given.client_instance_id) == {"gauge": 2.5, "delta": 10.0 * count, "sum": 10}
 
 
-def test_pushes_are_refused_as_kafka_does(served: ServedBroker) -> None:
+def test_invalid_pushes_are_refused_as_kafka_does(served: ServedBroker) -> None:
     subscribe(served, "all", metrics="*", interval_ms=HOUR)
     given = wanted(served)
 
@@ -278,7 +279,7 @@ def test_pushes_are_refused_as_kafka_does(served: ServedBroker) -> None:
     ],
     ids=["large", "garbage", "damaged", "bomb", "nothing"],
 )
-def test_what_is_pushed_is_bounded(
+def test_pushed_metrics_are_bounded(
     served: ServedBroker, metrics: bytes, compression: int, code: ErrorCode
 ) -> None:
     given = wanted(served)
@@ -286,7 +287,7 @@ def test_what_is_pushed_is_bounded(
     assert shown(given.client_instance_id) == {}
 
 
-def test_librdkafka_pushes_what_is_wanted(served: ServedBroker) -> None:
+def test_librdkafka_pushes_the_requested_metrics(served: ServedBroker) -> None:
     name = f"telling-{secrets.token_hex(4)}"
     subscribe(served, "all", metrics="*", interval_ms="100", match=f"client_id={name}")
     producer = Producer({"bootstrap.servers": served.bootstrap, "client.id": name})
@@ -315,7 +316,7 @@ class TestBounds:
     def points(self, count: int, value: float = 1.0) -> list[Point]:
         return [Point(f"m{index}", (), value, is_delta=False) for index in range(count)]
 
-    def test_clients_that_stay_away_are_forgotten_with_their_numbers(self) -> None:
+    def test_absent_clients_are_removed_with_their_metrics(self) -> None:
         client = self.client()
         self.kept.keep(client, self.points(3))
         assert len(shown(_id(0))) == 3
@@ -324,14 +325,14 @@ class TestBounds:
         self.kept.expire(60_001)
         assert (len(self.kept), shown(_id(0))) == (0, {})
 
-    def test_numbers_of_a_client_are_bounded(self) -> None:
+    def test_metrics_per_client_are_bounded(self) -> None:
         client = self.client()
         for value in (1.0, 2.0):
             self.kept.keep(client, self.points(pushedmetrics._MAX_CLIENT_SERIES + 7, value))
         assert len(client.series) == pushedmetrics._MAX_CLIENT_SERIES
         assert set(shown(_id(0)).values()) == {2.0}
 
-    def test_numbers_of_all_clients_are_bounded(self) -> None:
+    def test_metrics_of_all_clients_are_bounded(self) -> None:
         clients = pushedmetrics._MAX_SERIES // pushedmetrics._MAX_CLIENT_SERIES
         for number in range(clients + 2):
             self.kept.keep(self.client(number), self.points(pushedmetrics._MAX_CLIENT_SERIES))
@@ -343,14 +344,14 @@ class TestBounds:
         self.kept.expire(10**9)
         assert len(self.kept) == 0
 
-    def test_clients_are_bounded(self) -> None:
+    def test_number_of_clients_is_bounded(self) -> None:
         self.kept.keep(self.client(), self.points(1))
         for number in range(1, pushedmetrics._MAX_CLIENTS + 1):
             self.client(number)
         assert len(self.kept) == pushedmetrics._MAX_CLIENTS
         assert shown(_id(0)) == {}
 
-    def test_long_names_are_cut(self) -> None:
+    def test_long_names_are_truncated(self) -> None:
         client = self.kept.ask(_id(0), "c" * 1000, self.wanted, 0)
         self.kept.keep(client, [Point("n" * 1000, (("k", "v" * 1000),), 1, is_delta=False)])
         [series] = client.series

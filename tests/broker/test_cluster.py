@@ -91,7 +91,7 @@ def test_the_cluster_is_described(start: Start, version: int) -> None:
 
 
 @pytest.mark.parametrize("kind", [2, 3])
-def test_controllers_are_refused_as_kafka_does(
+def test_controller_requests_are_refused_as_kafka_does(
     broker: ServedBroker, kafka: KafkaServer, kind: int
 ) -> None:
     request = DescribeClusterRequest(endpoint_type=kind)
@@ -113,7 +113,7 @@ def test_a_broker_that_left_is_not_described(broker: ServedBroker) -> None:
     assert [one.broker_id for one in answer.brokers] == [1]
 
 
-def test_last_broker_to_leave_still_names_itself(broker: ServedBroker) -> None:
+def test_last_broker_to_leave_still_reports_itself(broker: ServedBroker) -> None:
     # librdkafka forgets every address when it reads a list without brokers, and never asks again.
     async def leave() -> None:
         broker.broker.is_stopping = True
@@ -141,7 +141,7 @@ def log_dir(bootstrap: str, request: DescribeLogDirsRequest, version: int) -> De
 
 
 @pytest.mark.parametrize("version", range(1, 6))
-def test_sizes_are_the_bytes_written(broker: ServedBroker, version: int) -> None:
+def test_log_dir_sizes_are_the_bytes_written(broker: ServedBroker, version: int) -> None:
     create(broker.bootstrap, "t", 2)
     produce(broker.bootstrap, "t", 1, 5000)
 
@@ -156,7 +156,7 @@ def test_sizes_are_the_bytes_written(broker: ServedBroker, version: int) -> None
         assert 0 < result.usable_bytes <= result.total_bytes
 
 
-def test_a_store_has_no_size(start: Start, tmp_path: Path) -> None:
+def test_log_dir_in_a_store_reports_no_size(start: Start, tmp_path: Path) -> None:
     store = f"file://{tmp_path}/store"
     broker = start(store=store)
     create(broker.bootstrap, "t", 1)
@@ -168,7 +168,7 @@ def test_a_store_has_no_size(start: Start, tmp_path: Path) -> None:
     assert [topic.name for topic in result.topics] == ["t"]
 
 
-def test_only_what_is_asked_for_and_there(broker: ServedBroker) -> None:
+def test_log_dirs_lists_only_requested_partitions_that_exist(broker: ServedBroker) -> None:
     create(broker.bootstrap, "t", 3)
     asked = [
         DescribableLogDirTopic(topic="t", partitions=[2, 9]),
@@ -182,7 +182,7 @@ def test_only_what_is_asked_for_and_there(broker: ServedBroker) -> None:
     ]
 
 
-def test_brokers_together_show_every_partition_once(start: Start) -> None:
+def test_all_brokers_together_report_every_partition_once(start: Start) -> None:
     brokers = [start(), start()]
     create(brokers[0].bootstrap, "t", 20)
 
@@ -200,7 +200,7 @@ def test_brokers_together_show_every_partition_once(start: Start) -> None:
 
 
 @pytest.mark.parametrize("version", range(3))
-def test_no_election_is_needed(broker: ServedBroker, version: int) -> None:
+def test_election_is_not_needed(broker: ServedBroker, version: int) -> None:
     create(broker.bootstrap, "t", 2)
     asked = [
         TopicPartitions(topic="t", partitions=[0, 1, 2]),
@@ -219,7 +219,7 @@ def test_no_election_is_needed(broker: ServedBroker, version: int) -> None:
     } == {("t", 0): needless, ("t", 1): needless, ("t", 2): unknown, ("u", 0): unknown}
 
 
-def test_elections_of_all_partitions_as_kafka(broker: ServedBroker, kafka: KafkaServer) -> None:
+def test_election_of_all_partitions_matches_kafka(broker: ServedBroker, kafka: KafkaServer) -> None:
     for server in (broker, kafka):
         create(server.bootstrap, "elections", 2)
         answer = ask(server.bootstrap, ELECT_LEADERS, 2, ElectLeadersRequest())
@@ -228,13 +228,13 @@ def test_elections_of_all_partitions_as_kafka(broker: ServedBroker, kafka: Kafka
         assert not any(one.partition_result for one in answer.replica_election_results)
 
 
-def test_an_unknown_election_is_refused(broker: ServedBroker) -> None:
+def test_unknown_election_type_is_refused(broker: ServedBroker) -> None:
     answer = ask(broker.bootstrap, ELECT_LEADERS, 2, ElectLeadersRequest(election_type=5))
 
     assert answer.error_code is ErrorCode.INVALID_REQUEST
 
 
-def test_nothing_is_reassigned(broker: ServedBroker) -> None:
+def test_list_of_reassignments_is_empty(broker: ServedBroker) -> None:
     request = ListPartitionReassignmentsRequest()
 
     answer = ask(broker.bootstrap, LIST_PARTITION_REASSIGNMENTS, 0, request)
@@ -246,7 +246,9 @@ def test_nothing_is_reassigned(broker: ServedBroker) -> None:
 
 
 @pytest.mark.parametrize("version", range(3))
-def test_every_broker_has_the_whole_log(start: Start, version: int) -> None:
+def test_quorum_description_reports_every_broker_at_the_end_of_the_log(
+    start: Start, version: int
+) -> None:
     brokers = [start(), start()]
     request = DescribeQuorumRequest(
         topics=[
@@ -282,7 +284,7 @@ def test_every_broker_has_the_whole_log(start: Start, version: int) -> None:
         ("metadata.version", 20, ErrorCode.INVALID_UPDATE_VERSION),
     ],
 )
-def test_features_change_only_where_they_can(
+def test_only_changeable_features_can_be_updated(
     broker: ServedBroker, version: int, feature: str, level: int, code: ErrorCode
 ) -> None:
     request = UpdateFeaturesRequest(
@@ -295,7 +297,9 @@ def test_features_change_only_where_they_can(
     assert broker.broker.replica.state.feature_level == FEATURE_LEVEL
 
 
-def test_unknown_features_have_the_code_of_kafka(broker: ServedBroker, kafka: KafkaServer) -> None:
+def test_unknown_features_are_refused_with_the_code_of_kafka(
+    broker: ServedBroker, kafka: KafkaServer
+) -> None:
     request = UpdateFeaturesRequest(
         feature_updates=[FeatureUpdateKey(feature="no.such", max_version_level=1)]
     )
@@ -351,7 +355,7 @@ def test_kafkas_tools_describe_the_cluster(broker: ServedBroker, java: Java) -> 
     assert "No partition reassignments" in run("kafka-reassign-partitions", "--list")
 
 
-def test_kafkas_tools_describe_quorum_and_features(broker: ServedBroker, java: Java) -> None:
+def test_kafka_tools_describe_quorum_and_features(broker: ServedBroker, java: Java) -> None:
     at = ("--bootstrap-server", broker.bootstrap)
 
     status = java.tool("kafka-metadata-quorum", *at, "describe", "--status")

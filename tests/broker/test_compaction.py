@@ -114,7 +114,7 @@ def test_clients_read_the_last_value_of_every_key(start: Start, java: Java) -> N
     assert len(lines) == KEYS
 
 
-def test_it_is_compacted_while_a_producer_writes(start: Start) -> None:
+def test_topic_is_compacted_while_a_producer_writes(start: Start) -> None:
     broker = serve(start)
     create(broker, "busy")
     for first in range(0, RECORDS // 2, RECORDS // 4):
@@ -126,7 +126,7 @@ def test_it_is_compacted_while_a_producer_writes(start: Start) -> None:
     assert len(consume(broker, "busy")) == KEYS
 
 
-def test_tombstones_go_after_their_time(start: Start) -> None:
+def test_tombstones_are_removed_after_their_retention(start: Start) -> None:
     broker = serve(start)
     create(broker, "short", delete_retention_ms="1")
     produce(broker, "short", RECORDS - KEYS, KEYS, "lz4")

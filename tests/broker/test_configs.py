@@ -147,7 +147,7 @@ def has(bootstrap: str, name: str, key: str, shown: tuple[str | None, int] | Non
 
 
 @pytest.mark.parametrize("keys", [None, []])
-def test_no_keys_stand_for_all(
+def test_missing_or_empty_list_of_keys_describes_all_configs(
     broker: ServedBroker, kafka: KafkaServer, name: str, keys: list[str] | None
 ) -> None:
     for server in (broker, kafka):
@@ -172,17 +172,17 @@ def described(
     return describe(bootstrap, TOPIC, name, keys).configs
 
 
-def test_what_a_single_broker_does_not_have_is_taken_back(broker: ServedBroker) -> None:
+def test_per_broker_throttle_can_only_be_removed(broker: ServedBroker) -> None:
     key, delete, put = "leader.replication.throttled.rate", 1, 0
 
     assert change(broker.bootstrap, BROKER, "1", (key, delete, None)) == (ErrorCode.NONE, None)
     for resource, what, value in (("1", put, "5"), ("77", delete, None)):
         code, text = change(broker.bootstrap, BROKER, resource, (key, what, value))
         assert code is ErrorCode.INVALID_CONFIG
-        assert "for all brokers at once" in (text or "")
+        assert "apply to all brokers" in (text or "")
 
 
-def test_concurrent_changes_of_a_list_are_all_kept(start: Start) -> None:
+def test_concurrent_changes_of_a_list_are_all_applied(start: Start) -> None:
     brokers = [start(), start()]
     create(brokers[0].bootstrap, "t")
     parts = [f"{index}:1" for index in range(12)]
@@ -202,7 +202,7 @@ def test_concurrent_changes_of_a_list_are_all_kept(start: Start) -> None:
     assert changed(subtract) == []
 
 
-def test_a_store_is_named_without_its_options() -> None:
+def test_store_url_is_shown_without_its_options() -> None:
     settings = BrokerSettings(store="s3://bucket/prefix?secret=x")
     assert configs.facts(settings, 1, "host:1")["log.dirs"] == "s3://bucket/prefix"
 
@@ -236,7 +236,7 @@ def test_a_topic_is_described_as_kafka_does(
     assert ours == theirs
 
 
-def test_every_setting_of_a_broker_has_kafkas_name_and_type(
+def test_every_broker_config_has_the_name_and_type_of_kafka(
     broker: ServedBroker, kafka: KafkaServer
 ) -> None:
     ours = values(broker.bootstrap, BROKER, str(broker.node_id))
@@ -255,7 +255,7 @@ def test_every_setting_of_a_broker_has_kafkas_name_and_type(
 
 
 @pytest.mark.parametrize("version", range(1, 5))
-def test_every_version_describes_the_keys_asked_for(broker: ServedBroker, version: int) -> None:
+def test_every_version_describes_the_requested_keys(broker: ServedBroker, version: int) -> None:
     create(broker.bootstrap, "t")
 
     result = describe(broker.bootstrap, TOPIC, "t", ["retention.ms", "no.such"], version=version)
@@ -271,7 +271,7 @@ def test_every_version_describes_the_keys_asked_for(broker: ServedBroker, versio
     ("kind", "resource"),
     [(TOPIC, "missing"), (TOPIC, "a/b"), (TOPIC, ""), (BROKER, "99"), (BROKER, "x"), (3, "x")],
 )
-def test_what_cannot_be_described_has_the_code_of_kafka(
+def test_undescribable_resource_has_the_code_of_kafka(
     broker: ServedBroker, kafka: KafkaServer, kind: int, resource: str
 ) -> None:
     ours = describe(broker.bootstrap, kind, resource)
@@ -348,7 +348,7 @@ VERDICTS = [
 
 
 @pytest.mark.parametrize(("key", "what", "to"), VERDICTS)
-def test_verdicts_and_results_are_those_of_kafka(
+def test_config_changes_and_results_match_kafka(
     broker: ServedBroker, kafka: KafkaServer, name: str, key: str, what: int, to: str | None
 ) -> None:
     codes = []
@@ -364,7 +364,7 @@ def test_verdicts_and_results_are_those_of_kafka(
     wait_until(partial(has, kafka.bootstrap, name, key, shown))
 
 
-def test_an_operation_that_does_not_exist_is_refused(broker: ServedBroker) -> None:
+def test_unknown_operation_is_refused(broker: ServedBroker) -> None:
     create(broker.bootstrap, "t")
 
     code, _ = change(broker.bootstrap, TOPIC, "t", ("retention.ms", 9, "7"))
@@ -381,7 +381,7 @@ def test_an_operation_that_does_not_exist_is_refused(broker: ServedBroker) -> No
         [("min.compaction.lag.ms", SET, "2"), ("max.compaction.lag.ms", SET, "1")],
     ],
 )
-def test_changes_of_a_resource_are_made_together_or_not_at_all(
+def test_changes_of_a_resource_are_atomic(
     broker: ServedBroker, kafka: KafkaServer, name: str, changes: list[tuple[str, int, str]]
 ) -> None:
     codes = []
@@ -394,7 +394,7 @@ def test_changes_of_a_resource_are_made_together_or_not_at_all(
     assert {one.config_source for one in values(broker.bootstrap, TOPIC, name).values()} == {5}
 
 
-def test_a_check_alone_changes_nothing(broker: ServedBroker) -> None:
+def test_validate_only_changes_nothing(broker: ServedBroker) -> None:
     create(broker.bootstrap, "t")
 
     code, _ = change(broker.bootstrap, TOPIC, "t", ("retention.ms", SET, "1"), validate_only=True)
@@ -406,7 +406,7 @@ def test_a_check_alone_changes_nothing(broker: ServedBroker) -> None:
 
 
 @pytest.mark.parametrize("version", range(3))
-def test_alter_configs_replaces_everything(broker: ServedBroker, version: int) -> None:
+def test_alter_configs_replaces_all_configs(broker: ServedBroker, version: int) -> None:
     create(broker.bootstrap, "t")
     change(broker.bootstrap, TOPIC, "t", ("retention.ms", SET, "1"), ("flush.ms", SET, "2"))
 
@@ -435,7 +435,7 @@ def test_a_resource_named_twice_is_refused_as_kafka_does(
         assert {one.error_code for one in answer.responses} == {ErrorCode.INVALID_REQUEST}
 
 
-def test_settings_may_not_grow_without_bound(broker: ServedBroker) -> None:
+def test_size_of_configs_is_bounded(broker: ServedBroker) -> None:
     create(broker.bootstrap, "t")
     long = ",".join(f"{index}:1" for index in range(4000))
 
@@ -450,7 +450,7 @@ def test_settings_may_not_grow_without_bound(broker: ServedBroker) -> None:
 # Brokers.
 
 
-def test_what_is_set_for_all_brokers_is_inherited_everywhere(start: Start) -> None:
+def test_cluster_wide_broker_config_is_inherited(start: Start) -> None:
     first, second = start(), start()
     create(first.bootstrap, "t")
     create(first.bootstrap, "own")
@@ -487,7 +487,7 @@ def test_what_is_set_for_all_brokers_is_inherited_everywhere(start: Start) -> No
         ("1", "log.retention.ms", "--entity-default"),
     ],
 )
-def test_what_a_broker_cannot_change_is_refused_with_a_reason(
+def test_read_only_broker_config_is_refused_with_a_reason(
     broker: ServedBroker, resource: str, key: str, says: str
 ) -> None:
     code, text = change(broker.bootstrap, BROKER, resource, (key, SET, "1"))
@@ -497,7 +497,7 @@ def test_what_a_broker_cannot_change_is_refused_with_a_reason(
 
 
 @pytest.mark.parametrize("kind", [0, 8, 16, 99])
-def test_other_resources_have_no_settings(broker: ServedBroker, kind: int) -> None:
+def test_other_resources_have_no_configs(broker: ServedBroker, kind: int) -> None:
     code, text = change(broker.bootstrap, kind, "x", ("a", SET, "1"))
 
     assert code is ErrorCode.INVALID_REQUEST
@@ -524,7 +524,7 @@ def test_other_resources_have_no_settings(broker: ServedBroker, kind: int) -> No
         ("no.such", SET, "1"),
     ],
 )
-def test_verdicts_on_groups_are_those_of_kafka(
+def test_group_config_changes_match_kafka(
     broker: ServedBroker, kafka: KafkaServer, name: str, key: str, what: int, to: str | None
 ) -> None:
     codes = [
@@ -544,7 +544,7 @@ def test_verdicts_on_groups_are_those_of_kafka(
         assert ours.synonyms[0] == theirs().synonyms[0]
 
 
-def test_a_group_without_settings_has_those_of_the_broker(
+def test_group_without_configs_has_those_of_the_broker(
     start: Start, kafka: KafkaServer, name: str
 ) -> None:
     broker = start(consumer_groups=ConsumerSettings(heartbeat_interval_ms=1_000))
@@ -560,7 +560,7 @@ def test_a_group_without_settings_has_those_of_the_broker(
     assert (heartbeat.value, heartbeat.config_source) == ("1000", 4)
 
 
-def test_settings_of_a_group_without_a_name_are_refused_as_kafka_does(
+def test_configs_of_a_group_without_a_name_are_refused_as_kafka_does(
     broker: ServedBroker, kafka: KafkaServer
 ) -> None:
     for server in (broker, kafka):
@@ -569,7 +569,7 @@ def test_settings_of_a_group_without_a_name_are_refused_as_kafka_does(
         assert code is described.error_code is ErrorCode.INVALID_REQUEST
 
 
-def test_groups_with_settings_are_listed(broker: ServedBroker) -> None:
+def test_groups_with_configs_are_listed(broker: ServedBroker) -> None:
     for name in ("b", "a", "c"):
         change(broker.bootstrap, GROUP, name, ("consumer.session.timeout.ms", SET, "46000"))
     change(broker.bootstrap, GROUP, "c", ("consumer.session.timeout.ms", DELETE, None))
@@ -581,7 +581,7 @@ def test_groups_with_settings_are_listed(broker: ServedBroker) -> None:
     assert [one.resource_name for one in answer.config_resources] == ["a", "b"]
 
 
-def test_a_group_keeps_to_its_own_settings(broker: ServedBroker) -> None:
+def test_group_uses_its_own_configs(broker: ServedBroker) -> None:
     def beat(group: str, epoch: int) -> ConsumerGroupHeartbeatResponse:
         is_joining = epoch == 0
         request = ConsumerGroupHeartbeatRequest(
@@ -629,7 +629,7 @@ def test_a_group_keeps_to_its_own_settings(broker: ServedBroker) -> None:
         (1, [32], []),
     ],
 )
-def test_listing_resources(
+def test_config_resources_are_listed(
     broker: ServedBroker, version: int, types: list[int], expected: list[tuple[int, str]]
 ) -> None:
     create(broker.bootstrap, "b")
@@ -641,7 +641,9 @@ def test_listing_resources(
     assert [(o.resource_type, o.resource_name) for o in answer.config_resources] == expected
 
 
-def test_an_unknown_type_is_refused_as_kafka_does(broker: ServedBroker, kafka: KafkaServer) -> None:
+def test_unknown_resource_type_is_refused_as_kafka_does(
+    broker: ServedBroker, kafka: KafkaServer
+) -> None:
     request = ListConfigResourcesRequest(resource_types=[99])
 
     ours = ask(broker.bootstrap, LIST_CONFIG_RESOURCES, 1, request)
@@ -652,7 +654,7 @@ def test_an_unknown_type_is_refused_as_kafka_does(broker: ServedBroker, kafka: K
 # Real clients.
 
 
-def test_confluent_kafka_changes_settings(broker: ServedBroker) -> None:
+def test_confluent_kafka_changes_configs(broker: ServedBroker) -> None:
     create(broker.bootstrap, "t")
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})
     entries = [
@@ -671,7 +673,7 @@ def test_confluent_kafka_changes_settings(broker: ServedBroker) -> None:
     assert not after["segment.ms"].is_default
 
 
-def test_kafka_python_describes_settings(broker: ServedBroker) -> None:
+def test_kafka_python_describes_configs(broker: ServedBroker) -> None:
     create(broker.bootstrap, "t")
     change(broker.bootstrap, TOPIC, "t", ("retention.ms", SET, "5"))
     admin = KafkaAdminClient(bootstrap_servers=broker.bootstrap)
@@ -683,7 +685,7 @@ def test_kafka_python_describes_settings(broker: ServedBroker) -> None:
     assert "retention.ms" in str(described)
 
 
-def test_kafka_configs_works(broker: ServedBroker, java: Java) -> None:
+def test_kafka_configs_tool_works(broker: ServedBroker, java: Java) -> None:
     def run(*args: str) -> tuple[int, str]:
         done = java.tool("kafka-configs", "--bootstrap-server", broker.bootstrap, *args)
         return done.returncode, done.stdout + done.stderr
@@ -704,7 +706,7 @@ def test_kafka_configs_works(broker: ServedBroker, java: Java) -> None:
     assert "cleanup.policy" not in run("--describe", "--topic", "t")[1]
 
 
-def test_kafka_configs_changes_a_group(broker: ServedBroker, java: Java) -> None:
+def test_kafka_configs_tool_changes_a_group(broker: ServedBroker, java: Java) -> None:
     def run(*args: str) -> tuple[int, str]:
         entity = ("--entity-type", "groups", "--entity-name", "g")
         done = java.tool("kafka-configs", "--bootstrap-server", broker.bootstrap, *entity, *args)
@@ -725,7 +727,7 @@ def test_every_default_passes_its_own_check() -> None:
     assert configs.check_topic({key.name: key.default for key in TOPIC_KEYS.values()})
 
 
-def test_settings_in_force_follow_the_topics_own() -> None:
+def test_effective_config_follows_the_topic_config() -> None:
     state = State()
     topic = Topic(b"i" * 16, "t", 1)
     state.topics.add(topic)
@@ -741,10 +743,10 @@ def test_settings_in_force_follow_the_topics_own() -> None:
     assert (after.compression_type, after.compression_level) == ("zstd", 3)
 
 
-def test_synonyms_name_settings_of_brokers() -> None:
+def test_synonyms_name_broker_configs() -> None:
     assert {key.synonym for key in TOPIC_KEYS.values()} - {""} <= set(BROKER_KEYS)
 
 
-def test_broker_settings_are_checked_like_topics() -> None:
+def test_broker_configs_are_checked_like_topic_configs() -> None:
     with pytest.raises(ApiError, match=r"log\.roll\.ms"):
         configs.check_brokers({"log.roll.ms": "0"})

@@ -112,7 +112,7 @@ def broker(start: Start) -> ServedBroker:
     return start(consumer_groups=ConsumerSettings(heartbeat_interval_ms=300))
 
 
-def test_a_second_member_gets_its_share_and_the_first_reads_on(broker: ServedBroker) -> None:
+def test_second_member_gets_its_share_and_the_first_continues(broker: ServedBroker) -> None:
     create(broker, "t", 6)
     produce(broker.bootstrap, "t", range(60), 6)
     with reading(broker.bootstrap, "t") as one:
@@ -134,7 +134,7 @@ def test_a_second_member_gets_its_share_and_the_first_reads_on(broker: ServedBro
     assert describe(broker.bootstrap).group_state == "Empty"
 
 
-def test_offsets_are_committed_in_the_members_epoch(broker: ServedBroker) -> None:
+def test_offsets_are_committed_in_the_epoch_of_the_member(broker: ServedBroker) -> None:
     create(broker, "t", 1)
     produce(broker.bootstrap, "t", range(10), 1)
     with reading(broker.bootstrap, "t") as one:
@@ -148,7 +148,7 @@ def test_offsets_are_committed_in_the_members_epoch(broker: ServedBroker) -> Non
         assert one.values == [10, 11, 12, 13, 14]
 
 
-def test_a_regular_expression_finds_topics_that_come_later(broker: ServedBroker) -> None:
+def test_regular_expression_matches_topics_created_later(broker: ServedBroker) -> None:
     create(broker, "team-a", 1)
     with reading(
         broker.bootstrap, "^team-.*", **{"topic.metadata.refresh.interval.ms": 500}
@@ -158,7 +158,7 @@ def test_a_regular_expression_finds_topics_that_come_later(broker: ServedBroker)
         poll_until(lambda: len(one.consumer.assignment()) == 3, one)
 
 
-def test_a_static_member_that_restarts_gets_back_what_it_had(broker: ServedBroker) -> None:
+def test_restarted_static_member_gets_the_same_partitions(broker: ServedBroker) -> None:
     create(broker, "t", 4)
     settings = {"group.instance.id": "static"}
     with reading(broker.bootstrap, "t") as other:
@@ -172,7 +172,7 @@ def test_a_static_member_that_restarts_gets_back_what_it_had(broker: ServedBroke
         assert other.lost == lost
 
 
-def test_a_group_without_members_takes_the_protocol_of_who_comes(broker: ServedBroker) -> None:
+def test_empty_group_takes_the_protocol_of_the_next_member(broker: ServedBroker) -> None:
     create(broker, "t", 1)
     produce(broker.bootstrap, "t", range(3), 1)
     seen: list[tuple[str, int]] = []
@@ -186,7 +186,7 @@ def test_a_group_without_members_takes_the_protocol_of_who_comes(broker: ServedB
     assert seen == [("classic", 1), ("consumer", 2), ("classic", 3)]
 
 
-def test_where_no_group_may_migrate_a_classic_one_is_not_joined_by_others(start: Start) -> None:
+def test_classic_group_refuses_consumer_members_if_migration_is_disabled(start: Start) -> None:
     broker = start(consumer_groups=ConsumerSettings(migration_policy="disabled"))
     create(broker, "t", 1)
     with reading(broker.bootstrap, "t", **{"group.protocol": "classic"}) as one:
@@ -204,7 +204,7 @@ def test_where_no_group_may_migrate_a_classic_one_is_not_joined_by_others(start:
     assert describe(broker.bootstrap).error_code is ErrorCode.GROUP_ID_NOT_FOUND
 
 
-def test_nobody_is_told_of_a_group_that_is_not_there(broker: ServedBroker) -> None:
+def test_unknown_group_is_not_described(broker: ServedBroker) -> None:
     assert describe(broker.bootstrap).error_code is ErrorCode.GROUP_ID_NOT_FOUND
     assert describe(broker.bootstrap, "").error_code is ErrorCode.INVALID_GROUP_ID
     request = ConsumerGroupHeartbeatRequest(group_id=GROUP, member_id="m", member_epoch=3)
@@ -256,7 +256,7 @@ def _commits(reader: Reader) -> bool:
     return True
 
 
-def test_java_reads_and_its_tools_describe(broker: ServedBroker, java: Java) -> None:
+def test_java_consumer_reads_and_java_tools_describe(broker: ServedBroker, java: Java) -> None:
     create(broker, "t", 2)
     produce(broker.bootstrap, "t", range(20), 2)
     server = ["--bootstrap-server", broker.bootstrap]

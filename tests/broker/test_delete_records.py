@@ -50,7 +50,7 @@ async def delete(
 
 
 @pytest.mark.parametrize("version", range(3))
-async def test_the_start_moves(served: ServedBroker, topic: str, version: int) -> None:
+async def test_log_start_offset_moves(served: ServedBroker, topic: str, version: int) -> None:
     async with raw(served) as client:
         await client.produce(topic, batch(*[b"v"] * 10))
         assert await delete(client, topic, 4, version=version) == (ErrorCode.NONE, 4)
@@ -67,7 +67,7 @@ async def test_the_start_moves(served: ServedBroker, topic: str, version: int) -
         assert (produced.base_offset, produced.log_start_offset) == (10, 10)
 
 
-async def test_what_is_refused(served: ServedBroker, topic: str) -> None:
+async def test_invalid_deletions_are_refused(served: ServedBroker, topic: str) -> None:
     create(served, topic + "-compacted", 1, {"cleanup.policy": "compact"})
     out_of_range = (ErrorCode.OFFSET_OUT_OF_RANGE, -1)
     unknown = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1)
@@ -82,7 +82,9 @@ async def test_what_is_refused(served: ServedBroker, topic: str) -> None:
         assert (await client.fetch(topic, 0)).error_code is ErrorCode.NONE
 
 
-async def test_several_partitions_at_once(served: ServedBroker, topic: str) -> None:
+async def test_records_of_several_partitions_are_deleted_in_one_request(
+    served: ServedBroker, topic: str
+) -> None:
     async with raw(served) as client:
         for partition in range(2):
             await client.produce(topic, batch(*[b"v"] * 5), partition=partition)
@@ -106,7 +108,7 @@ async def test_several_partitions_at_once(served: ServedBroker, topic: str) -> N
     ] == [(0, ErrorCode.OFFSET_OUT_OF_RANGE, -1), (1, 0, 2), (0, 0, 3)]
 
 
-async def test_it_holds_after_a_restart(tmp_path: Path) -> None:
+async def test_log_start_offset_survives_a_restart(tmp_path: Path) -> None:
     settings = BrokerSettings(durability="os")
     with ServedBroker(tmp_path, settings) as broker:
         create(broker, "t")
@@ -120,7 +122,7 @@ async def test_it_holds_after_a_restart(tmp_path: Path) -> None:
             assert (await client.fetch("t", 7)).log_start_offset == 7
 
 
-def test_a_real_client_deletes(served: ServedBroker, topic: str) -> None:
+def test_librdkafka_deletes_records(served: ServedBroker, topic: str) -> None:
     async def write() -> None:
         async with raw(served) as client:
             await client.produce(topic, batch(*[b"v"] * 10))

@@ -121,7 +121,7 @@ def test_every_part_of_a_commit_fits_into_an_entry(notes: list[str]) -> None:
         assert len(encode_bytes(event, 0)) < ENTRY_BYTES
 
 
-async def test_a_large_offset_commit_is_divided(served: ServedBroker) -> None:
+async def test_large_offset_commit_is_split(served: ServedBroker) -> None:
     async with raw(served) as client:
         answer = await client.ask(OFFSET_COMMIT, 8, commit_request("plain", NOTED))
 
@@ -129,7 +129,7 @@ async def test_a_large_offset_commit_is_divided(served: ServedBroker) -> None:
     assert committed(served, "plain") == [5] * NOTED
 
 
-async def test_a_large_transactional_commit_is_divided_and_does_not_delay_the_next(
+async def test_large_transactional_commit_is_split_and_does_not_delay_the_next(
     served: ServedBroker,
 ) -> None:
     async with raw(served) as client, raw(served) as other:

@@ -62,7 +62,7 @@ def offsets_of(data: bytes) -> list[int]:
 
 
 @pytest.mark.parametrize("version", range(4, 19))
-async def test_every_version_returns_what_was_written(
+async def test_every_version_returns_the_written_records(
     served: ServedBroker, topic: str, version: int
 ) -> None:
     topic_id = served.broker.replica.state.topics.by_name[topic].id
@@ -78,7 +78,7 @@ async def test_every_version_returns_what_was_written(
     assert answer.aborted_transactions == ([] if version % 2 else None)
 
 
-async def test_a_fetch_of_nothing_is_answered_with_nothing(served: ServedBroker) -> None:
+async def test_fetch_without_partitions_is_answered_immediately(served: ServedBroker) -> None:
     async with raw(served) as client:
         response = await client.fetch_all({}, version=16, max_wait_ms=WAIT_MS)
     assert (response.throttle_time_ms, response.error_code, response.responses) == (0, 0, [])
@@ -90,7 +90,7 @@ async def test_an_empty_partition_has_no_error(served: ServedBroker, topic: str)
     assert (answer.error_code, answer.high_watermark, bytes_of(answer)) == (0, 0, b"")
 
 
-async def test_unknown_topics_and_partitions(served: ServedBroker, topic: str) -> None:
+async def test_unknown_topics_and_partitions_are_reported(served: ServedBroker, topic: str) -> None:
     topic_id = served.broker.replica.state.topics.by_name[topic].id
     async with raw(served) as client:
         answer = await client.fetch("no-such-topic", 0, max_wait_ms=WAIT_MS)
@@ -108,7 +108,7 @@ async def test_unknown_topics_and_partitions(served: ServedBroker, topic: str) -
 
 
 @pytest.mark.parametrize("is_cold", [False, True])
-async def test_the_first_batch_comes_whole_whatever_the_limits(
+async def test_first_batch_is_returned_whole_beyond_the_limits(
     served: ServedBroker, topic: str, is_cold: bool
 ) -> None:
     large = batch(b"x" * 300_000)
@@ -131,7 +131,7 @@ async def test_the_first_batch_comes_whole_whatever_the_limits(
 
 
 @pytest.mark.parametrize("is_cold", [False, True])
-async def test_the_limits_hold_for_what_follows(
+async def test_limits_apply_to_batches_after_the_first(
     served: ServedBroker, topic: str, is_cold: bool
 ) -> None:
     one = batch(b"x" * 10_000)
@@ -156,7 +156,7 @@ async def test_the_limits_hold_for_what_follows(
 
 
 @pytest.mark.parametrize("is_cold", [False, True])
-async def test_a_first_batch_beyond_its_limit_leaves_less_to_the_others(
+async def test_oversized_first_batch_counts_against_the_limit_of_the_request(
     served: ServedBroker, topic: str, is_cold: bool
 ) -> None:
     large, small = batch(b"x" * 300_000), batch(b"x" * 10_000)
@@ -177,7 +177,7 @@ async def test_a_first_batch_beyond_its_limit_leaves_less_to_the_others(
 
 
 @pytest.mark.parametrize("is_cold", [False, True])
-async def test_sixty_batches_of_30_kb_are_read_to_the_end(
+async def test_sixty_batches_of_30_kb_are_all_read(
     served: ServedBroker, topic: str, is_cold: bool
 ) -> None:
     async with raw(served) as client:
@@ -209,7 +209,7 @@ async def test_an_offset_within_a_batch_returns_that_batch(
             )
 
 
-async def test_memory_and_disk_give_the_same_bytes(served: ServedBroker, topic: str) -> None:
+async def test_memory_and_disk_return_the_same_bytes(served: ServedBroker, topic: str) -> None:
     small = [batch(b"v%d" % n, settings=BatchSettings(producer_id=-1)) for n in range(300)]
     async with raw(served) as client:
         for data in small[:100]:
@@ -258,7 +258,7 @@ async def test_an_offset_out_of_range_is_refused_without_watermarks(
         assert (await client.fetch(topic, 10)).error_code is ErrorCode.NONE
 
 
-async def test_leader_epochs(served: ServedBroker, topic: str) -> None:
+async def test_leader_epochs_are_checked(served: ServedBroker, topic: str) -> None:
     partition = served.broker.replica.state.topics.by_name[topic].partitions[0]
     async with raw(served) as client:
         await client.produce(topic, batch(b"a"))
@@ -269,7 +269,7 @@ async def test_leader_epochs(served: ServedBroker, topic: str) -> None:
     assert answer.error_code is ErrorCode.UNKNOWN_LEADER_EPOCH
 
 
-async def test_who_names_a_replica_id_is_a_reader_like_others(
+async def test_fetch_with_a_replica_id_is_served_like_a_consumer(
     served: ServedBroker, topic: str
 ) -> None:
     async with raw(served) as client:
@@ -285,7 +285,7 @@ async def test_who_names_a_replica_id_is_a_reader_like_others(
         assert (answer.error_code, answer.high_watermark) == (0, 2)
 
 
-async def test_a_fetch_waits_for_a_commit_and_not_longer(served: ServedBroker, topic: str) -> None:
+async def test_fetch_waits_until_the_next_commit(served: ServedBroker, topic: str) -> None:
     async with raw(served) as reader, raw(served) as writer:
         waiting = asyncio.create_task(
             reader.fetch_all({(topic, 0): 0, (topic, 1): 0}, max_wait_ms=WAIT_MS)
@@ -317,7 +317,7 @@ async def test_min_bytes_counts_all_partitions(served: ServedBroker, topic: str)
     assert sizes == [len(one), 2 * len(one), len(one)]
 
 
-async def test_max_wait_ends_the_wait_with_what_there_is(served: ServedBroker, topic: str) -> None:
+async def test_max_wait_returns_the_available_records(served: ServedBroker, topic: str) -> None:
     async with raw(served) as client:
         await client.produce(topic, batch(b"a"))
         answer = await client.fetch(topic, 0, max_wait_ms=30, min_bytes=MEBIBYTE)
@@ -326,7 +326,7 @@ async def test_max_wait_ends_the_wait_with_what_there_is(served: ServedBroker, t
         assert (answer.error_code, bytes_of(answer)) == (0, b"")
 
 
-async def test_an_error_ends_the_wait_for_all(served: ServedBroker, topic: str) -> None:
+async def test_error_ends_the_wait_for_all_partitions(served: ServedBroker, topic: str) -> None:
     async with raw(served) as client:
         response = await asyncio.wait_for(
             client.fetch_all({(topic, 0): 0, (topic, 1): 99}, max_wait_ms=WAIT_MS), PATIENCE_SECONDS
@@ -337,7 +337,7 @@ async def test_an_error_ends_the_wait_for_all(served: ServedBroker, topic: str) 
     ]
 
 
-async def test_a_topic_that_is_deleted_meanwhile_is_told(served: ServedBroker, topic: str) -> None:
+async def test_topic_deleted_during_a_wait_is_reported(served: ServedBroker, topic: str) -> None:
     topic_id = served.broker.replica.state.topics.by_name[topic].id
 
     async def delete() -> None:
@@ -354,7 +354,9 @@ async def test_a_topic_that_is_deleted_meanwhile_is_told(served: ServedBroker, t
     assert answer.high_watermark == -1
 
 
-async def test_who_goes_away_waits_no_longer(served: ServedBroker, topic: str) -> None:
+async def test_disconnected_client_is_removed_from_waiters(
+    served: ServedBroker, topic: str
+) -> None:
     request = fetch_request({(topic, 0): 0}, max_wait_ms=WAIT_MS)
     with socket.create_connection(("127.0.0.1", served.port)) as client:
         client.sendall(b"".join(request_frame(FETCH, 12, 1, None, request)))
@@ -364,9 +366,7 @@ async def test_who_goes_away_waits_no_longer(served: ServedBroker, topic: str) -
     await until_waiting(served, 0)
 
 
-async def test_fetches_that_waited_leave_nothing_to_the_collector(
-    served: ServedBroker, topic: str
-) -> None:
+async def test_completed_waits_leave_no_reference_cycles(served: ServedBroker, topic: str) -> None:
     async def fetches() -> int:
         return sum(type(one).__name__ in {"_Fetch", "FetchWait"} for one in gc.get_objects())
 
@@ -384,7 +384,7 @@ async def test_fetches_that_waited_leave_nothing_to_the_collector(
         gc.enable()
 
 
-async def test_many_wait_and_all_are_served(served: ServedBroker, topic: str) -> None:
+async def test_many_waiting_fetches_are_all_answered(served: ServedBroker, topic: str) -> None:
     frame = b"".join(
         request_frame(FETCH, 12, 1, None, fetch_request({(topic, 0): 0}, max_wait_ms=WAIT_MS))
     )
@@ -400,7 +400,7 @@ async def test_many_wait_and_all_are_served(served: ServedBroker, topic: str) ->
         await peer.close()
 
 
-async def test_a_stopping_broker_keeps_nobody_waiting(tmp_path: Path) -> None:
+async def test_stopping_broker_answers_waiting_fetches(tmp_path: Path) -> None:
     with ServedBroker(tmp_path, BrokerSettings(durability="os")) as broker:
         create(broker, "t")
         client = await Peer.connect(broker.port)
@@ -414,7 +414,7 @@ async def test_a_stopping_broker_keeps_nobody_waiting(tmp_path: Path) -> None:
     await client.close()
 
 
-async def test_min_bytes_holds_for_committed_records_on_disk(
+async def test_min_bytes_applies_to_committed_records_on_disk(
     served: ServedBroker, topic: str
 ) -> None:
     one = batch(b"x" * 1000)
@@ -433,7 +433,9 @@ async def test_min_bytes_holds_for_committed_records_on_disk(
     assert offsets_of(bytes_of(answer)) == [0, 1, 2]
 
 
-async def test_rows_that_go_before_they_are_read(served: ServedBroker, topic: str) -> None:
+async def test_rows_deleted_before_they_are_read_are_handled(
+    served: ServedBroker, topic: str
+) -> None:
     one = batch(b"x" * 1000)
     replica = served.broker.replica
     partition = replica.state.topics.by_name[topic].partitions[0]
@@ -464,7 +466,7 @@ async def test_rows_that_go_before_they_are_read(served: ServedBroker, topic: st
         assert answer.error_code is ErrorCode.OFFSET_OUT_OF_RANGE
 
 
-async def test_bytes_that_went_bad_on_disk_are_not_served(
+async def test_damaged_bytes_on_disk_are_not_served(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     settings = BrokerSettings(durability="os", tail_bytes=0, cache_bytes=0)
@@ -485,7 +487,7 @@ async def test_bytes_that_went_bad_on_disk_are_not_served(
     assert "CRC" in caplog.text
 
 
-async def test_a_reader_that_moves_to_a_broker_behind_is_not_sent_back(
+async def test_reader_that_switches_to_a_lagging_broker_gets_no_offset_error(
     two: tuple[ServedBroker, ServedBroker],
 ) -> None:
     one, other = two

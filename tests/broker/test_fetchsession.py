@@ -66,7 +66,7 @@ async def opened(client: Raw, topic: str, **options: Any) -> FetchResponse:
     return await client.fetch_all(offsets, session_epoch=0, **options)
 
 
-async def test_only_news_is_told(served: ServedBroker, topic: str) -> None:
+async def test_session_returns_changed_partitions_only(served: ServedBroker, topic: str) -> None:
     one = batch(b"v")
     async with raw(served) as client:
         first = await opened(client, topic)
@@ -85,7 +85,7 @@ async def test_only_news_is_told(served: ServedBroker, topic: str) -> None:
         assert told(read) == {}
 
 
-async def test_an_error_is_told_until_it_is_over(served: ServedBroker, topic: str) -> None:
+async def test_error_is_repeated_until_it_is_resolved(served: ServedBroker, topic: str) -> None:
     async with raw(served) as client:
         session = (await opened(client, topic)).session_id
         options: dict[str, Any] = {"session_id": session}
@@ -100,7 +100,7 @@ async def test_an_error_is_told_until_it_is_over(served: ServedBroker, topic: st
         assert told(await client.fetch_all({}, session_epoch=4, **options)) == {}
 
 
-async def test_forgotten_partitions_are_read_no_more(served: ServedBroker, topic: str) -> None:
+async def test_forgotten_partitions_are_no_longer_read(served: ServedBroker, topic: str) -> None:
     async with raw(served) as client:
         session = (await opened(client, topic)).session_id
         forgotten = [ForgottenTopic(topic=topic, partitions=[0, 2])]
@@ -120,7 +120,7 @@ async def test_forgotten_partitions_are_read_no_more(served: ServedBroker, topic
         assert gone.error_code is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
 
 
-async def test_wrong_ids_and_epochs_are_refused(served: ServedBroker, topic: str) -> None:
+async def test_wrong_session_ids_and_epochs_are_refused(served: ServedBroker, topic: str) -> None:
     async with raw(served) as client:
         session = (await opened(client, topic)).session_id
         for options, code in [
@@ -138,7 +138,7 @@ async def test_wrong_ids_and_epochs_are_refused(served: ServedBroker, topic: str
         assert fine.error_code is ErrorCode.NONE
 
 
-async def test_a_session_is_closed_or_opened_anew(served: ServedBroker, topic: str) -> None:
+async def test_session_can_be_closed_and_reopened(served: ServedBroker, topic: str) -> None:
     async with raw(served) as client:
         session = (await opened(client, topic)).session_id
         anew = await opened(client, topic, session_id=session)
@@ -152,7 +152,7 @@ async def test_a_session_is_closed_or_opened_anew(served: ServedBroker, topic: s
             assert gone.error_code is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
 
 
-async def test_partitions_take_turns(served: ServedBroker, topic: str) -> None:
+async def test_partitions_are_served_in_rotation(served: ServedBroker, topic: str) -> None:
     one = batch(b"x" * 1000)
     async with raw(served) as client:
         for partition in range(3):
@@ -167,7 +167,7 @@ async def test_partitions_take_turns(served: ServedBroker, topic: str) -> None:
     assert turns == [[0], [1], [2], [0], [1]]
 
 
-async def test_a_session_waits_for_partitions_without_news(
+async def test_session_fetch_waits_for_unchanged_partitions(
     served: ServedBroker, topic: str
 ) -> None:
     async with raw(served) as client, raw(served) as writer:
@@ -180,7 +180,7 @@ async def test_a_session_waits_for_partitions_without_news(
         assert list(told(await asyncio.wait_for(waiting, PATIENCE_SECONDS))) == [2]
 
 
-async def test_a_wake_looks_at_changed_partitions_only(served: ServedBroker) -> None:
+async def test_wakeup_examines_changed_partitions_only(served: ServedBroker) -> None:
     count = 2000
     create(served, "large", count)
     offsets = {("large", partition): 0 for partition in range(count)}
@@ -205,7 +205,7 @@ async def test_a_wake_looks_at_changed_partitions_only(served: ServedBroker) -> 
     assert examined == [(0, 1), (1, 1), (1, 1)]
 
 
-async def test_a_fetch_that_needs_more_waits_without_a_look_at_the_others(
+async def test_fetch_below_min_bytes_keeps_waiting_without_examining_others(
     served: ServedBroker,
 ) -> None:
     count, one = 500, batch(b"v" * 100)
@@ -228,7 +228,7 @@ async def test_a_fetch_that_needs_more_waits_without_a_look_at_the_others(
     assert EXAMINED.value - before == 2
 
 
-async def test_an_idle_partition_whose_start_moves_is_told(
+async def test_moved_log_start_of_an_idle_partition_is_reported(
     served: ServedBroker, topic: str
 ) -> None:
     topic_id = served.broker.replica.state.topics.by_name[topic].id
@@ -245,7 +245,7 @@ async def test_an_idle_partition_whose_start_moves_is_told(
         assert news.responses[0].partitions[0].log_start_offset == 1
 
 
-async def test_a_topic_made_anew_under_its_name_is_read(served: ServedBroker, topic: str) -> None:
+async def test_recreated_topic_of_the_same_name_is_read(served: ServedBroker, topic: str) -> None:
     topic_id = served.broker.replica.state.topics.by_name[topic].id
     async with raw(served) as client:
         session = (await opened(client, topic)).session_id
@@ -278,7 +278,7 @@ async def test_subscriptions_end_with_the_session(served: ServedBroker, topic: s
         assert waiting.subscriptions == before
 
 
-async def test_a_fetch_that_waits_is_answered_when_its_session_is_closed(
+async def test_waiting_fetch_is_answered_when_its_session_is_closed(
     served: ServedBroker, topic: str
 ) -> None:
     before = served.broker.waiting.subscriptions
@@ -295,7 +295,7 @@ async def test_a_fetch_that_waits_is_answered_when_its_session_is_closed(
     assert len(served.broker.waiting) == 0
 
 
-async def test_everything_is_looked_at_when_the_state_was_replaced(
+async def test_all_partitions_are_examined_after_the_state_was_replaced(
     served: ServedBroker, topic: str
 ) -> None:
     async with raw(served) as client:

@@ -93,7 +93,9 @@ def test_librdkafka_reads_with_a_group(broker: ServedBroker, strategy: str) -> N
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
-def test_two_members_share_and_one_takes_over(broker: ServedBroker, strategy: str) -> None:
+def test_two_members_share_partitions_and_one_takes_over(
+    broker: ServedBroker, strategy: str
+) -> None:
     create(broker, "t", 8)
     settings = {"partition_assignment_strategy": strategy}
     with consumer(broker, **settings) as one:
@@ -111,7 +113,7 @@ def test_two_members_share_and_one_takes_over(broker: ServedBroker, strategy: st
 
 
 @pytest.mark.usefixtures("own_victim")
-def test_a_member_that_dies_is_noticed_by_its_session(broker: ServedBroker) -> None:
+def test_killed_member_is_detected_by_its_session_timeout(broker: ServedBroker) -> None:
     create(broker, "t", 2)
     with consumer(broker) as one:
         one.subscribe(["t"])
@@ -133,7 +135,7 @@ def test_a_member_that_dies_is_noticed_by_its_session(broker: ServedBroker) -> N
         two.close()
 
 
-def test_who_comes_back_goes_on_where_it_stopped(broker: ServedBroker) -> None:
+def test_restarted_consumer_resumes_at_its_committed_offset(broker: ServedBroker) -> None:
     create(broker, "t")
     produce(broker, "t", 10)
     with consumer(broker, enable_auto_commit=False) as one:
@@ -172,7 +174,7 @@ def test_without_a_commit_the_reset_policy_decides(broker: ServedBroker) -> None
         assert offset >= 10
 
 
-def test_a_commit_of_one_that_assigns_by_itself(broker: ServedBroker) -> None:
+def test_consumer_with_manual_assignment_can_commit(broker: ServedBroker) -> None:
     create(broker, "t", 2)
     produce(broker, "t", 10)
     place = TopicPartition("t", 0, 7, metadata="nöte")
@@ -186,7 +188,7 @@ def test_a_commit_of_one_that_assigns_by_itself(broker: ServedBroker) -> None:
     assert found[0].metadata == "nöte"
 
 
-def test_static_members_come_back_without_a_rebalance(broker: ServedBroker) -> None:
+def test_static_members_restart_without_a_rebalance(broker: ServedBroker) -> None:
     create(broker, "t", 4)
     rebalances: list[str] = []
 
@@ -213,7 +215,7 @@ def test_static_members_come_back_without_a_rebalance(broker: ServedBroker) -> N
             assert rebalances == []
 
 
-def test_offsets_of_a_topic_made_anew_are_gone(broker: ServedBroker) -> None:
+def test_offsets_of_a_recreated_topic_are_removed(broker: ServedBroker) -> None:
     create(broker, "t")
     produce(broker, "t", 10)
     with consumer(broker, enable_auto_commit=False) as one:
@@ -230,7 +232,7 @@ def test_offsets_of_a_topic_made_anew_are_gone(broker: ServedBroker) -> None:
         assert numbers(read(one, 3)) == [0, 1, 2]
 
 
-def test_groups_are_administered(broker: ServedBroker) -> None:
+def test_groups_are_listed_described_and_deleted(broker: ServedBroker) -> None:
     create(broker, "t", 2)
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})
     produce(broker, "t", 10, 2)
@@ -257,7 +259,7 @@ def test_groups_are_administered(broker: ServedBroker) -> None:
     assert admin.list_consumer_groups().result(SECONDS).valid == []
 
 
-def test_a_stopping_coordinator_hands_its_groups_over(tmp_path: Path) -> None:
+def test_stopping_coordinator_hands_over_its_groups(tmp_path: Path) -> None:
     settings = BrokerSettings(durability="os")
     first = ServedBroker(tmp_path / "data", settings)
     first.start()

@@ -77,7 +77,7 @@ def read(one: KafkaConsumer, total: int) -> list[int]:
 
 
 @pytest.mark.parametrize("assignor", ASSIGNORS, ids=lambda one: one.name)
-def test_two_members_share(broker: ServedBroker, assignor: Any) -> None:
+def test_two_members_share_partitions(broker: ServedBroker, assignor: Any) -> None:
     create(broker, "t", 8)
     settings = {"partition_assignment_strategy": [assignor]}
     with consumer(broker, **settings) as one:
@@ -102,7 +102,7 @@ class LastTakesAll(RangePartitionAssignor):  # type: ignore[misc] # kafka-python
         return {**others, **super().assign(cluster, [chosen])}
 
 
-def test_a_custom_assignor_is_obeyed(broker: ServedBroker) -> None:
+def test_custom_assignor_is_used(broker: ServedBroker) -> None:
     create(broker, "t", 6)
     settings = {"partition_assignment_strategy": [LastTakesAll]}
     with consumer(broker, **settings) as one, consumer(broker, **settings) as two:
@@ -112,7 +112,7 @@ def test_a_custom_assignor_is_obeyed(broker: ServedBroker) -> None:
         wait_until(lambda: shares(one, two) == [0, 6])
 
 
-def test_latest_without_a_commit_begins_at_the_end(broker: ServedBroker) -> None:
+def test_latest_without_a_commit_starts_at_the_end(broker: ServedBroker) -> None:
     create(broker, "t")
     produce(broker, "t", 10)
     with consumer(broker, auto_offset_reset="latest") as one:
@@ -122,7 +122,7 @@ def test_latest_without_a_commit_begins_at_the_end(broker: ServedBroker) -> None
         assert one.position(TopicPartition("t", 0)) == 10
 
 
-def test_a_manual_commit_of_one_that_assigns_by_itself(broker: ServedBroker) -> None:
+def test_consumer_with_manual_assignment_can_commit(broker: ServedBroker) -> None:
     create(broker, "t")
     produce(broker, "t", 10)
     place = TopicPartition("t", 0)
@@ -137,7 +137,7 @@ def test_a_manual_commit_of_one_that_assigns_by_itself(broker: ServedBroker) -> 
         assert read(one, 6) == [4, 5, 6, 7, 8, 9]
 
 
-def test_who_leaves_is_gone_at_once(broker: ServedBroker) -> None:
+def test_leaving_member_is_removed_immediately(broker: ServedBroker) -> None:
     create(broker, "t", 2)
     with consumer(broker) as one:
         one.subscribe(["t"])

@@ -198,7 +198,7 @@ async def site(sites: Open) -> Site:
     return site
 
 
-async def test_heartbeats_are_answered_at_once_and_never_touch_the_log(site: Site) -> None:
+async def test_heartbeats_are_answered_immediately_without_log_entries(site: Site) -> None:
     before = site.replica.state.applied
 
     answers = [site.beat() for _ in range(100)]
@@ -208,7 +208,7 @@ async def test_heartbeats_are_answered_at_once_and_never_touch_the_log(site: Sit
     assert site.replica.state.applied == before
 
 
-async def test_nobody_is_told_before_it_is_agreed_on(site: Site) -> None:
+async def test_answers_wait_until_the_state_is_persisted(site: Site) -> None:
     arrived = site.log.arrived
     site.log.hold()
     synced = site.sync("alpha")
@@ -227,7 +227,7 @@ async def test_nobody_is_told_before_it_is_agreed_on(site: Site) -> None:
     assert site.replica.state.groups.by_id["g"].body == b"alpha"
 
 
-async def test_a_large_group_is_persisted_in_parts(site: Site) -> None:
+async def test_large_group_is_persisted_in_parts(site: Site) -> None:
     name = "x" * 700_000
 
     assert (await site.sync(name)).assignment == b"xxxxx"
@@ -236,7 +236,7 @@ async def test_a_large_group_is_persisted_in_parts(site: Site) -> None:
     assert (await site.sync("small")).assignment == b"small"
 
 
-async def test_a_zombie_finds_out_and_sends_everybody_away(site: Site, sites: Open) -> None:
+async def test_fenced_coordinator_answers_not_coordinator(site: Site, sites: Open) -> None:
     arrived = site.log.arrived
     site.log.hold()
     synced = site.sync("zombie")
@@ -253,7 +253,7 @@ async def test_a_zombie_finds_out_and_sends_everybody_away(site: Site, sites: Op
     assert (await site.beat()).error_code is ErrorCode.NOT_COORDINATOR
 
 
-async def test_a_successor_begins_with_what_was_agreed_on(site: Site, sites: Open) -> None:
+async def test_successor_starts_with_the_persisted_state(site: Site, sites: Open) -> None:
     await site.sync("kept")
     successor = await sites(1)
 
@@ -263,7 +263,7 @@ async def test_a_successor_begins_with_what_was_agreed_on(site: Site, sites: Ope
     assert successor.replica.state.groups.by_id["g"].epoch == 2
 
 
-async def test_a_group_moves_when_the_hash_says_so(site: Site, sites: Open) -> None:
+async def test_group_moves_to_the_broker_that_the_hash_chooses(site: Site, sites: Open) -> None:
     others = []
     for node in count(2):
         others.append(await sites(node))
@@ -279,7 +279,7 @@ async def test_a_group_moves_when_the_hash_says_so(site: Site, sites: Open) -> N
     await owner.lead()
 
 
-async def test_a_log_out_of_reach_is_told(sites: Open) -> None:
+async def test_unreachable_log_is_answered_coordinator_not_available(sites: Open) -> None:
     site = await sites(1)
     site.log.cut()
 
@@ -290,7 +290,7 @@ async def test_a_log_out_of_reach_is_told(sites: Open) -> None:
     await site.lead()
 
 
-async def test_a_fault_of_one_group_stays_its_own(
+async def test_fault_of_one_group_does_not_affect_others(
     site: Site, caplog: pytest.LogCaptureFixture
 ) -> None:
     site.beat()
@@ -307,14 +307,14 @@ async def test_a_fault_of_one_group_stays_its_own(
     assert len(site.coordinator) == 0
 
 
-async def test_a_commit_that_is_not_known_to_be_kept_is_refused(site: Site) -> None:
+async def test_commit_with_unknown_outcome_is_refused(site: Site) -> None:
     site.log.cut()
 
     with pytest.raises(ApiError, match="COORDINATOR_NOT_AVAILABLE"):
         await commit(site.coordinator, site.replica, CommitAuthor("g", "m", 1, None), [OFFSET])
 
 
-async def test_who_hangs_up_is_not_waited_for(site: Site) -> None:
+async def test_pending_request_of_a_disconnected_client_is_dropped(site: Site) -> None:
     [lost] = site.lost
 
     lost()
@@ -324,7 +324,7 @@ async def test_who_hangs_up_is_not_waited_for(site: Site) -> None:
     assert isinstance(gone, ClientGone)
 
 
-async def test_who_hangs_up_while_the_group_is_busy(site: Site) -> None:
+async def test_client_that_disconnects_while_the_group_is_busy_is_dropped(site: Site) -> None:
     site.log.hold()
     synced = site.sync("alpha")
     for lost in list(site.lost):
@@ -342,7 +342,7 @@ async def test_who_hangs_up_while_the_group_is_busy(site: Site) -> None:
     ]
 
 
-async def test_a_stopping_broker_sends_everybody_away(site: Site) -> None:
+async def test_stopping_broker_answers_not_coordinator(site: Site) -> None:
     site.coordinator.stop()
 
     assert (await site.held).error_code is ErrorCode.NOT_COORDINATOR
@@ -359,7 +359,7 @@ def _pass(site: Site, ms: int) -> list[Event]:
     return [event for event in site.machine.events if isinstance(event, Tick)]
 
 
-async def test_what_is_due_is_told_once(site: Site) -> None:
+async def test_expired_deadline_fires_once(site: Site) -> None:
     site.beat()
     assert _pass(site, 9_000) == []
     site.beat()
@@ -368,7 +368,7 @@ async def test_what_is_due_is_told_once(site: Site) -> None:
     assert len(_pass(site, 5_000)) == 1
 
 
-async def test_time_stood_still_counts_for_nobody(site: Site) -> None:
+async def test_time_while_the_process_was_stopped_expires_no_member(site: Site) -> None:
     site.beat()
     assert _pass(site, 5_000) == []
     # The process was stopped: heartbeats lie in its sockets, unread.
@@ -398,7 +398,7 @@ async def test_commits_of_many_groups_share_an_entry(sites: Open) -> None:
     assert [one.offset for one in offsets if one is not None] == [5] * 200
 
 
-async def test_a_commit_under_a_lost_claim_is_refused(site: Site, sites: Open) -> None:
+async def test_commit_under_a_lost_claim_is_refused(site: Site, sites: Open) -> None:
     topic = TopicCreated(topic_id=TOPIC, name="t", partitions=1, replication_factor=1, configs=[])
     await site.replica.propose([topic])
     who = CommitAuthor("g", "m", 1, None)
@@ -416,12 +416,12 @@ async def test_a_commit_under_a_lost_claim_is_refused(site: Site, sites: Open) -
     assert successor.replica.state.groups.by_id["g"].offset(TOPIC, 0) is None
 
 
-async def test_the_machine_decides_who_may_commit(site: Site) -> None:
+async def test_state_machine_authorises_commits(site: Site) -> None:
     with pytest.raises(ApiError, match="ILLEGAL_GENERATION"):
         await commit(site.coordinator, site.replica, CommitAuthor("g", "m", 2, None), [])
 
 
-async def test_an_exception_reaches_its_caller_and_the_next_in_line_goes_on(sites: Open) -> None:
+async def test_exception_reaches_its_caller_and_the_next_request_is_served(sites: Open) -> None:
     site = await sites(1)
 
     def fail(_seat: GroupSeat) -> None:
@@ -439,7 +439,7 @@ async def test_an_exception_reaches_its_caller_and_the_next_in_line_goes_on(site
         await when_loaded
 
 
-def test_a_request_in_line_that_fails_is_refused_and_the_next_goes_on() -> None:
+def test_failed_queued_request_is_refused_and_the_next_is_served() -> None:
     reported: list[Exception] = []
     seat: GroupSeat = Seat("g", lambda _key, _problem, error: reported.append(error))
     refused: list[ErrorCode] = []
@@ -460,7 +460,7 @@ def test_a_request_in_line_that_fails_is_refused_and_the_next_goes_on() -> None:
     assert [type(error) for error in reported] == [ZeroDivisionError]
 
 
-async def test_a_state_that_fits_into_no_entry_leaves_no_group_busy_for_ever(sites: Open) -> None:
+async def test_state_too_large_for_an_entry_releases_the_group(sites: Open) -> None:
     site = await sites(1)
     site.group_id = "g" * 300_000  # every part of the group's state names it
     await site.lead()
@@ -472,7 +472,7 @@ async def test_a_state_that_fits_into_no_entry_leaves_no_group_busy_for_ever(sit
     assert len(site.coordinator) == 0
 
 
-async def test_a_group_whose_deletion_counts_unnoticed_can_be_committed_to_again(
+async def test_group_deleted_with_an_unknown_outcome_can_be_committed_to_again(
     site: Site,
 ) -> None:
     await site.replica.propose(
@@ -490,7 +490,7 @@ async def test_a_group_whose_deletion_counts_unnoticed_can_be_committed_to_again
     assert await commit(site.coordinator, site.replica, who, [OFFSET]) == [ErrorCode.NONE]
 
 
-async def test_requests_that_come_together_share_a_proposal(site: Site) -> None:
+async def test_concurrent_requests_share_a_proposal(site: Site) -> None:
     before, arrived = site.replica.state.applied, site.log.arrived
 
     answers = await asyncio.gather(*(site.sync(f"m{number}") for number in range(5)))
@@ -500,7 +500,7 @@ async def test_requests_that_come_together_share_a_proposal(site: Site) -> None:
     assert (site.replica.state.applied - before, site.log.arrived - arrived) == (1, 1)
 
 
-async def test_requests_in_line_share_proposals_of_bounded_length(site: Site) -> None:
+async def test_queued_requests_share_proposals_of_bounded_size(site: Site) -> None:
     arrived = site.log.arrived
     site.log.hold()
     first = site.sync("first")
@@ -517,7 +517,7 @@ async def test_requests_in_line_share_proposals_of_bounded_length(site: Site) ->
     assert site.replica.state.groups.by_id["g"].body == b"m49"
 
 
-async def test_work_on_a_group_finds_nothing_that_is_not_kept(site: Site) -> None:
+async def test_work_on_a_group_sees_persisted_state_only(site: Site) -> None:
     group = site.replica.state.groups.by_id["g"]
     before = site.sync("before")
     seen = site.coordinator.run("g", lambda seat: (group.body, len(site.machine.events)))
@@ -528,7 +528,7 @@ async def test_work_on_a_group_finds_nothing_that_is_not_kept(site: Site) -> Non
     assert (await after).assignment == b"after"
 
 
-async def test_a_group_that_is_lost_before_its_proposal_refuses_all_of_it(site: Site) -> None:
+async def test_group_lost_before_its_proposal_refuses_all_queued_requests(site: Site) -> None:
     answers = [site.sync("a"), site.sync("b")]
 
     site.coordinator.drop_all()

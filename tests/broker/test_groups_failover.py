@@ -52,7 +52,7 @@ def member_ids(bootstrap: str, group: str) -> list[str]:
 
 
 @pytest.mark.usefixtures("own_victim")
-def test_a_stable_group_survives_the_kill_of_its_coordinator(tmp_path: Path) -> None:
+def test_stable_group_survives_the_kill_of_its_coordinator(tmp_path: Path) -> None:
     with BrokerProcess(tmp_path / "data", workers=3, flags=["--durability", "os"]) as broker:
         pids = {one["node_id"]: one["pid"] for one in broker.ready["brokers"]}
         bootstrap = broker.bootstrap
@@ -86,7 +86,7 @@ def test_a_stable_group_survives_the_kill_of_its_coordinator(tmp_path: Path) -> 
 
 
 @pytest.mark.usefixtures("own_victim")
-def test_a_paused_coordinator_is_replaced_and_changes_nothing_when_it_wakes(
+def test_paused_coordinator_is_replaced_and_changes_nothing_when_it_resumes(
     tmp_path: Path,
 ) -> None:
     flags = ["--durability", "os", "--session-timeout-ms", "2000", "--beat-interval-ms", "300"]
@@ -123,7 +123,7 @@ def test_a_paused_coordinator_is_replaced_and_changes_nothing_when_it_wakes(
 
 
 @pytest.mark.usefixtures("own_victim")
-def test_members_that_never_return_after_a_restart_leave_their_groups_empty(
+def test_members_that_do_not_return_after_a_restart_expire(
     tmp_path: Path,
 ) -> None:
     flags = ["--durability", "os", "--caretaker", "off"]

@@ -142,7 +142,7 @@ def close(readers: list[Reader]) -> None:
 
 @pytest.mark.usefixtures("own_processes")
 @assignors
-def test_members_change_one_by_one_and_back_while_records_flow(start: Start, assignor: str) -> None:
+def test_members_migrate_one_by_one_and_back_under_load(start: Start, assignor: str) -> None:
     broker = start(consumer_groups=QUICK)
     bootstrap = broker.bootstrap
     create(broker, "t", PARTITIONS)
@@ -175,7 +175,7 @@ def test_members_change_one_by_one_and_back_while_records_flow(start: Start, ass
     assert kinds == ["classic", *["consumer"] * 5, "classic"]
 
 
-def test_one_may_be_of_each_protocol_and_both_commit(start: Start) -> None:
+def test_members_of_both_protocols_commit_in_one_group(start: Start) -> None:
     broker = start(consumer_groups=QUICK)
     create(broker, "t", 2)
     produce(broker.bootstrap, "t", range(20), 2)
@@ -222,7 +222,7 @@ def test_a_mixed_group_survives_the_kill_of_its_coordinator(tmp_path: Path) -> N
             assert (old.lost, new.lost) == lost
 
 
-def test_members_must_be_in_the_epoch_they_say(start: Start) -> None:
+def test_members_must_send_their_current_epoch(start: Start) -> None:
     broker = start(consumer_groups=QUICK)
     create(broker, "t", 2)
     with reading(broker.bootstrap, "t", **CLASSIC) as old, reading(broker.bootstrap, "t") as new:

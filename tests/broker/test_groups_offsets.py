@@ -169,14 +169,14 @@ def client(broker: ServedBroker) -> Client:
 
 
 @pytest.mark.parametrize("version", range(2, 11))
-def test_a_commit_in_every_version(client: Client, version: int) -> None:
+def test_offset_commit_works_in_every_version(client: Client, version: int) -> None:
     assert client.commit(42, version) is ErrorCode.NONE
 
     assert client.offset() == 42
 
 
 @pytest.mark.parametrize("version", range(1, 11))
-def test_a_fetch_in_every_version(client: Client, version: int) -> None:
+def test_offset_fetch_works_in_every_version(client: Client, version: int) -> None:
     client.commit(42)
 
     [topic] = client.fetch(version, partitions=[0, 1])
@@ -190,7 +190,7 @@ def test_a_fetch_in_every_version(client: Client, version: int) -> None:
 
 
 @pytest.mark.parametrize("version", range(2, 11))
-def test_all_offsets_of_a_group(client: Client, version: int) -> None:
+def test_all_offsets_of_a_group_can_be_fetched(client: Client, version: int) -> None:
     client.commit(1, partition=0)
     client.commit(2, partition=1)
 
@@ -199,7 +199,7 @@ def test_all_offsets_of_a_group(client: Client, version: int) -> None:
     assert {one.partition_index: one.committed_offset for one in topic.partitions} == {0: 1, 1: 2}
 
 
-def test_what_cannot_be_committed(client: Client) -> None:
+def test_invalid_commits_are_refused(client: Client) -> None:
     unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert client.commit(1, name="other") is unknown
     assert client.commit(1, partition=2) is unknown
@@ -211,7 +211,7 @@ def test_what_cannot_be_committed(client: Client) -> None:
     assert client.commit(1, metadata="ü" * 2048) is ErrorCode.NONE
 
 
-def test_many_offsets_at_once_are_more_than_an_entry_holds(broker: ServedBroker) -> None:
+def test_commit_of_many_offsets_spans_several_entries(broker: ServedBroker) -> None:
     create(broker, "wide", 3000)
     rows = [
         OffsetCommitRequestPartition(
@@ -229,7 +229,7 @@ def test_many_offsets_at_once_are_more_than_an_entry_holds(broker: ServedBroker)
     assert [one.committed_offset for one in found.partitions] == list(range(3000))
 
 
-def test_who_is_no_member_cannot_commit_beside_members(client: Client) -> None:
+def test_non_member_cannot_commit_to_a_group_with_members(client: Client) -> None:
     member, generation = client.settle()
 
     assert client.commit(5) is ErrorCode.UNKNOWN_MEMBER_ID
@@ -240,7 +240,7 @@ def test_who_is_no_member_cannot_commit_beside_members(client: Client) -> None:
     assert client.offset() == 6
 
 
-def test_nobody_makes_a_group_by_asking_for_it(client: Client) -> None:
+def test_requests_to_an_unknown_group_do_not_create_it(client: Client) -> None:
     beat = HeartbeatRequest(group_id="none", generation_id=1, member_id="m")
     sync = SyncGroupRequest(group_id="none", generation_id=1, member_id="m", assignments=[])
     leave = LeaveGroupRequest(group_id="none", member_id="m")
@@ -260,7 +260,7 @@ def test_nobody_makes_a_group_by_asking_for_it(client: Client) -> None:
     assert len(client.broker.broker.groups) == 0
 
 
-def test_offsets_in_use_are_not_deleted(client: Client) -> None:
+def test_offsets_of_subscribed_topics_are_not_deleted(client: Client) -> None:
     client.commit(1)
     client.commit(2, partition=1)
     member, _ = client.settle()
@@ -341,7 +341,7 @@ def _two_brokers(start: Start) -> tuple[str, Client, Client]:
     return group, right, other
 
 
-def test_the_wrong_broker_sends_clients_away(start: Start) -> None:
+def test_wrong_broker_answers_not_coordinator(start: Start) -> None:
     group, right, wrong = _two_brokers(start)
 
     away = ErrorCode.NOT_COORDINATOR
@@ -352,7 +352,7 @@ def test_the_wrong_broker_sends_clients_away(start: Start) -> None:
     assert right.commit(1, group=group) is ErrorCode.NONE
 
 
-def test_every_broker_tells_offsets(start: Start) -> None:
+def test_every_broker_returns_committed_offsets(start: Start) -> None:
     group, right, other = _two_brokers(start)
 
     for offset in (5, 6):
@@ -406,7 +406,7 @@ def test_offsets_of_an_empty_group_expire_and_the_group_with_them(client: Client
     assert len(client.broker.broker.groups) == 0
 
 
-def test_a_broker_whose_clock_is_off_expires_nothing(client: Client) -> None:
+def test_broker_with_a_wrong_clock_expires_nothing(client: Client) -> None:
     client.commit(1)
 
     expire(client.broker, 2 * DAY_MS, is_clock_sound=False)
@@ -442,7 +442,7 @@ def test_offsets_age_from_when_the_last_member_left(client: Client) -> None:
     assert client.offset() == -1
 
 
-def test_a_committer_of_old_says_itself_how_long(client: Client) -> None:
+def test_retention_time_of_an_old_commit_version_is_honoured(client: Client) -> None:
     client.commit(1, 3, retention_time_ms=1000)
     client.commit(1, partition=1)
 

@@ -62,7 +62,7 @@ class Sender:
         return answer.error_code, answer.base_offset
 
 
-async def test_a_repeated_batch_is_answered_with_its_offset(
+async def test_repeated_batch_is_answered_with_its_first_offset(
     served: ServedBroker, topic: str
 ) -> None:
     async with raw(served) as client:
@@ -75,7 +75,7 @@ async def test_a_repeated_batch_is_answered_with_its_offset(
         assert (await client.fetch(topic, 0)).high_watermark == 5
 
 
-async def test_five_batches_are_remembered(served: ServedBroker, topic: str) -> None:
+async def test_last_five_batches_are_recognised(served: ServedBroker, topic: str) -> None:
     async with raw(served) as client:
         sender = Sender(client, topic)
         for sequence in range(6):
@@ -96,7 +96,9 @@ async def test_a_gap_is_out_of_order(served: ServedBroker, topic: str) -> None:
         assert await sender.send(2) == (OK, 2)
 
 
-async def test_partitions_and_producers_are_told_apart(served: ServedBroker, topic: str) -> None:
+async def test_sequences_are_separate_by_partition_and_producer(
+    served: ServedBroker, topic: str
+) -> None:
     async with raw(served) as client:
         one, other = Sender(client, topic), Sender(client, topic)
         assert await one.send(0) == (OK, 0)
@@ -105,7 +107,7 @@ async def test_partitions_and_producers_are_told_apart(served: ServedBroker, top
         assert await one.send(1) == (OK, 2)
 
 
-async def test_epochs(served: ServedBroker, topic: str) -> None:
+async def test_stale_producer_epochs_are_fenced(served: ServedBroker, topic: str) -> None:
     async with raw(served) as client:
         sender = Sender(client, topic)
         assert await sender.send(0, epoch=1) == (OK, 0)
@@ -116,7 +118,7 @@ async def test_epochs(served: ServedBroker, topic: str) -> None:
         assert await sender.send(1, epoch=2) == (OK, 2)
 
 
-async def test_sequences_wrap_round(served: ServedBroker, topic: str) -> None:
+async def test_sequences_wrap_around(served: ServedBroker, topic: str) -> None:
     async with raw(served) as client:
         sender = Sender(client, topic)
         assert await sender.send(LAST - 2, 2) == (OK, 0)
@@ -129,14 +131,14 @@ async def test_sequences_wrap_round(served: ServedBroker, topic: str) -> None:
     assert [one.offset for one in found] == list(range(6))
 
 
-async def test_an_unknown_producer_may_begin_anywhere(served: ServedBroker, topic: str) -> None:
+async def test_unknown_producer_can_start_at_any_sequence(served: ServedBroker, topic: str) -> None:
     async with raw(served) as client:
         sender = Sender(client, topic)
         assert await sender.send(4711, epoch=3) == (OK, 0)
         assert await sender.send(4712, epoch=3) == (OK, 1)
 
 
-async def test_everything_holds_after_a_restart(tmp_path: Path) -> None:
+async def test_producer_state_survives_a_restart(tmp_path: Path) -> None:
     settings = BrokerSettings(durability="os")
     with ServedBroker(tmp_path, settings) as broker:
         create(broker, "t")
@@ -154,7 +156,7 @@ async def test_everything_holds_after_a_restart(tmp_path: Path) -> None:
             assert await sender.send(7, epoch=1) == (OK, 7)
 
 
-async def test_repeats_at_another_broker(tmp_path: Path) -> None:
+async def test_repeated_batch_is_recognised_by_another_broker(tmp_path: Path) -> None:
     settings = BrokerSettings(durability="os")
     with ServedBroker(tmp_path, settings) as one, ServedBroker(tmp_path, settings) as two:
         create(one, "t")
@@ -178,14 +180,14 @@ async def init(
 
 
 @pytest.mark.parametrize("version", range(6))
-async def test_ids_are_never_the_same(served: ServedBroker, version: int) -> None:
+async def test_producer_ids_are_unique(served: ServedBroker, version: int) -> None:
     async with raw(served) as client:
         found = [await init(client, version) for _ in range(20)]
     assert {one.producer_epoch for one in found} == {0}
     assert len({one.producer_id for one in found}) == 20
 
 
-async def test_an_epoch_is_raised_until_it_cannot_be(served: ServedBroker) -> None:
+async def test_epoch_is_raised_until_it_is_exhausted(served: ServedBroker) -> None:
     async with raw(served) as client:
         first = await init(client)
         raised = await init(client, 4, first.producer_id, 0)
@@ -216,7 +218,7 @@ async def test_producers_are_described(served: ServedBroker, topic: str) -> None
     assert bad.error_code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-def test_a_real_client_writes_once_and_in_order(served: ServedBroker, topic: str) -> None:
+def test_librdkafka_writes_once_and_in_order(served: ServedBroker, topic: str) -> None:
     producer = Producer(
         {
             "bootstrap.servers": served.bootstrap,

@@ -51,8 +51,8 @@ def bad_log(broker: ServedBroker) -> FaultyLog:
     """Put faults to order between the broker and its cluster log."""
 
     async def wrap() -> FaultyLog:
-        replica = broker.broker.replica
-        log = replica._log = FaultyLog(replica._log)
+        follower = broker.broker.replica._follower
+        log = follower.log = FaultyLog(follower.log)
         return log
 
     return broker.do(wrap())
@@ -123,7 +123,7 @@ async def _until_accepted(broker: ServedBroker, refused: list[bytes]) -> list[by
 
 
 @pytest.mark.parametrize("fault", [AppendFault.NOT_SENT, AppendFault.LOST_ANSWER])
-async def test_a_failed_commit_neither_loses_nor_doubles(
+async def test_failed_commit_neither_loses_nor_duplicates_records(
     broker: ServedBroker, fault: AppendFault
 ) -> None:
     create(broker, "t")
@@ -137,7 +137,7 @@ async def test_a_failed_commit_neither_loses_nor_doubles(
         assert sorted(filter(None, await values(client, "t"))) == acked == sent
 
 
-async def test_a_consumer_gets_through_many_middling_batches(
+async def test_consumer_reads_through_many_medium_batches(
     broker: ServedBroker, settle: Callable[[], None]
 ) -> None:
     # Peer: with 60 batches of 30 KB and fetches of 1 MiB a consumer stays at offset 35 for ever.
@@ -151,7 +151,7 @@ async def test_a_consumer_gets_through_many_middling_batches(
         assert await values(client, "t", partition_max_bytes=KIBIBYTE * KIBIBYTE) == sent
 
 
-async def test_a_batch_above_the_limit_comes_whole(
+async def test_batch_above_the_fetch_limit_is_returned_whole(
     broker: ServedBroker, settle: Callable[[], None]
 ) -> None:
     # Peer: a batch of 300 KB came cut off to a consumer with a limit of 100 KB.
@@ -165,7 +165,7 @@ async def test_a_batch_above_the_limit_comes_whole(
         assert await values(client, "t", partition_max_bytes=100 * KIBIBYTE) == sent
 
 
-async def test_bad_batches_do_not_get_into_the_log(
+async def test_invalid_batches_are_not_stored(
     broker: ServedBroker, settle: Callable[[], None]
 ) -> None:
     # Peer: all of these were accepted, and the log was corrupt.
@@ -187,9 +187,7 @@ async def test_bad_batches_do_not_get_into_the_log(
         assert await values(client, "t") == [b"before", b"after"]
 
 
-async def test_a_topic_made_again_begins_empty(
-    broker: ServedBroker, settle: Callable[[], None]
-) -> None:
+async def test_recreated_topic_is_empty(broker: ServedBroker, settle: Callable[[], None]) -> None:
     # Peer: the old records were there again, and offsets went on.
     old_id = create(broker, "t")
     async with raw(broker) as client:
@@ -207,7 +205,7 @@ async def test_a_topic_made_again_begins_empty(
         assert await values(client, "t") == [b"new"]
 
 
-def test_an_older_librdkafka_reads_what_it_wrote(broker: ServedBroker) -> None:
+def test_old_librdkafka_reads_its_own_records(broker: ServedBroker) -> None:
     # Peer: kcat of a stable distribution writes an old format there, and cannot read at all.
     kcat = shutil.which("kcat")
     if kcat is None:
@@ -245,7 +243,7 @@ async def test_an_idempotent_producer_works(broker: ServedBroker) -> None:
         assert await values(client, "t") == sent
 
 
-async def test_a_burst_of_failures_ends_with_its_cause(broker: ServedBroker) -> None:
+async def test_burst_of_failures_is_reported_with_its_cause(broker: ServedBroker) -> None:
     # Peer: the whole broker refuses produce and fetch for a minute after one burst.
     create(broker, "t")
     disk = bad_disk(broker)
@@ -271,7 +269,7 @@ async def test_a_burst_of_failures_ends_with_its_cause(broker: ServedBroker) -> 
 
 
 @pytest.mark.parametrize("limit", [1, 100, 300, 1_000])
-async def test_a_consumer_may_begin_at_any_offset(broker: ServedBroker, limit: int) -> None:
+async def test_consumer_can_start_at_any_offset(broker: ServedBroker, limit: int) -> None:
     # As one does after a restart: nothing tells where in the file its batch begins.
     create(broker, "t")
     sent = [b"%d" % number * 200 * KIBIBYTE for number in range(5)]

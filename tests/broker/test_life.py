@@ -109,7 +109,7 @@ async def read(client: Client, topic: str) -> list[int]:
     return [int((r.value or b"").rstrip(b".")) async for r in client.read(topic, 0)]
 
 
-async def test_a_restart_goes_on_from_a_snapshot(start: Start) -> None:
+async def test_restart_continues_from_a_snapshot(start: Start) -> None:
     broker, client = await start(snapshot_entries=20)
     await client.create_topic("t", 1)
     await fill(client, "t", range(100))
@@ -127,7 +127,7 @@ async def test_a_restart_goes_on_from_a_snapshot(start: Start) -> None:
     assert await read(client, "t") == list(range(125))
 
 
-async def test_payloads_leave_their_entries_and_stay_readable(start: Start) -> None:
+async def test_payloads_are_moved_out_of_entries_and_stay_readable(start: Start) -> None:
     broker, client = await start(tail_bytes=0, rewrite=RewriteSettings(merge_age_ms=1))
     await client.create_topic("t", 1)
     await fill(client, "t", range(100))
@@ -151,7 +151,7 @@ async def test_retention_by_size_moves_the_log_start(start: Start) -> None:
     assert numbers == list(range(partition.log_start, 60))
 
 
-async def test_an_expired_broker_comes_back_and_serves(start: Start) -> None:
+async def test_expired_broker_rejoins_and_serves(start: Start) -> None:
     first, client = await start(node_id=1)
     second, _ = await start(node_id=2)
     await client.create_topic("t", 1)
@@ -167,7 +167,7 @@ async def test_an_expired_broker_comes_back_and_serves(start: Start) -> None:
     assert await read(client, "t") == list(range(10))
 
 
-async def test_an_expired_broker_replaces_its_own_registrations_whose_answers_were_lost(
+async def test_expired_broker_replaces_its_registrations_with_lost_answers(
     start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first, client = await start(node_id=1)
@@ -181,7 +181,7 @@ async def test_an_expired_broker_replaces_its_own_registrations_whose_answers_we
         failures += 1
         if failures <= 2:
             await register(event)
-            first.replica.incarnation = 0
+            first.replica._follower.incarnation = 0
             raise Unavailable("the answer was lost")
         return await register(event)
 
@@ -229,7 +229,7 @@ async def owner_elsewhere(broker: Broker, node_id: int, port: int | None = None)
     return replica
 
 
-async def test_a_node_id_in_use_is_refused_and_its_owner_goes_on(start: Start) -> None:
+async def test_node_id_in_use_is_refused_and_its_owner_continues(start: Start) -> None:
     first, client = await start(node_id=1)
     await client.create_topic("t", 1)
 
@@ -247,7 +247,7 @@ async def test_an_address_in_use_is_refused(start: Start) -> None:
         await start(advertise="kafka.example:30001")
 
 
-async def test_a_killed_broker_comes_back_with_its_node_id_at_once(start: Start) -> None:
+async def test_killed_broker_gets_its_node_id_again_immediately(start: Start) -> None:
     first, _ = await start(node_id=1)
     await kill(first)
 
@@ -296,7 +296,7 @@ async def test_a_node_id_of_another_host_is_taken_after_a_session_of_silence(sta
     await owner.close()
 
 
-async def test_a_broker_whose_place_is_taken_stops(start: Start) -> None:
+async def test_broker_whose_node_id_is_taken_over_stops(start: Start) -> None:
     first, _ = await start(node_id=1)
     other = await owner_elsewhere(first, 1)
     with pytest.raises(ConfigError, match="node id 1"):
@@ -305,10 +305,11 @@ async def test_a_broker_whose_place_is_taken_stops(start: Start) -> None:
     await other.close()
 
 
-async def test_a_broker_that_slept_through_its_expiry_joins_under_another_id(start: Start) -> None:
+async def test_broker_that_missed_its_expiry_rejoins_with_another_node_id(start: Start) -> None:
     first, _ = await start(caretaker="off")
     second, _ = await start(caretaker="off")
-    log = first.replica._log = FaultyLog(first.replica._log)
+    follower = first.replica._follower
+    log = follower.log = FaultyLog(follower.log)
     await second.replica.barrier()
     log.cut()
     old, node_id = first.replica.incarnation, first.services.node_id
@@ -333,7 +334,7 @@ def leader_of(answer: PartitionProduceResponse) -> int | None:
     return answer.current_leader.leader_id if answer.current_leader is not None else None
 
 
-async def test_a_broker_that_stops_leaves_before_it_closes(
+async def test_stopping_broker_deregisters_before_it_closes(
     start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first, client = await start(node_id=1)
@@ -373,7 +374,7 @@ async def test_a_broker_that_stops_leaves_before_it_closes(
     assert not second.failed.done()
 
 
-async def test_a_produce_waits_until_the_broker_has_left(
+async def test_produce_waits_until_the_broker_has_deregistered(
     start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first, client = await start(node_id=1)
@@ -418,7 +419,7 @@ async def test_a_restart_at_the_same_address_keeps_the_node_id(start: Start) -> 
     assert [first.services.node_id, again.services.node_id] == ids
 
 
-async def test_topics_are_gone_with_their_data(start: Start) -> None:
+async def test_topics_are_deleted_with_their_data(start: Start) -> None:
     broker, client = await start()
     await client.create_topic("t", 1)
     await fill(client, "t", range(10), size=100_000)
@@ -431,7 +432,7 @@ async def test_topics_are_gone_with_their_data(start: Start) -> None:
     assert await read(client, "t") == [0, 1, 2]
 
 
-async def test_what_the_machine_lost_is_a_gap_and_never_wrong_bytes(
+async def test_bytes_lost_by_the_machine_are_a_gap_and_never_wrong_data(
     start: Start, tmp_path: Path
 ) -> None:
     broker, client = await start()
@@ -461,7 +462,7 @@ async def test_what_the_machine_lost_is_a_gap_and_never_wrong_bytes(
 
 
 @pytest.mark.parametrize("durability", ["os", "disk"])
-async def test_a_cluster_log_that_lost_its_end_gives_no_incarnation_twice(
+async def test_truncated_cluster_log_never_reuses_an_incarnation(
     start: Start, tmp_path: Path, durability: str
 ) -> None:
     broker, client = await start(durability=durability)
@@ -484,7 +485,7 @@ async def test_a_cluster_log_that_lost_its_end_gives_no_incarnation_twice(
     assert await read(client, "t") == list(range(6))
 
 
-async def test_two_that_begin_a_cluster_at_the_same_time_are_one_cluster(
+async def test_two_brokers_that_create_a_cluster_concurrently_share_it(
     start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     look = Handles.owner
@@ -501,7 +502,7 @@ async def test_two_that_begin_a_cluster_at_the_same_time_are_one_cluster(
     assert late.replica.state.cluster_id == others[0].replica.state.cluster_id
 
 
-async def test_a_store_whose_cluster_log_is_gone_is_not_begun_anew(
+async def test_store_without_its_cluster_log_is_not_reinitialised(
     start: Start, tmp_path: Path
 ) -> None:
     await stop((await start())[0])
@@ -512,7 +513,7 @@ async def test_a_store_whose_cluster_log_is_gone_is_not_begun_anew(
         await start()
 
 
-async def test_a_cluster_of_an_earlier_level_is_raised_by_a_client(
+async def test_cluster_of_an_older_feature_level_is_upgraded_by_a_client(
     start: Start, request: pytest.FixtureRequest
 ) -> None:
     url = f"memory:{request.node.name}"

@@ -11,8 +11,8 @@ from confluent_kafka import Consumer, TopicPartition
 from rookery.broker.settings import BrokerSettings
 from rookery.cluster.events.topicevents import LogStartMoved
 from rookery.errors import ErrorCode
-from rookery.records.batches import fetched, parse, restamp_into
-from rookery.records.compression import CODECS, named
+from rookery.records.batches import check_fetched, parse, restamp_into
+from rookery.records.compression import CODECS, find_codec
 from rookery.records.recordcodec import BatchSettings, Record, build
 from rookery.testing.served import ServedBroker
 from rookery.wire.messages.list_offsets import (
@@ -61,7 +61,7 @@ async def find(
 
 def timed(*times: int, codec: str = "none") -> bytes:
     records = [Record(b"k", b"v", (), BEGIN + time) for time in times]
-    return build(records, BatchSettings(codec=named(codec)))
+    return build(records, BatchSettings(codec=find_codec(codec)))
 
 
 def move(served: ServedBroker, topic: str, offset: int) -> None:
@@ -75,7 +75,9 @@ def move(served: ServedBroker, topic: str, offset: int) -> None:
 
 
 @pytest.mark.parametrize("version", range(1, 12))
-async def test_start_and_end(served: ServedBroker, topic: str, version: int) -> None:
+async def test_start_and_end_offsets_are_listed(
+    served: ServedBroker, topic: str, version: int
+) -> None:
     async with raw(served) as client:
         await client.produce(topic, batch(*[b"v"] * 10))
         move(served, topic, 3)
@@ -105,7 +107,7 @@ async def test_special_times_need_their_version(served: ServedBroker, topic: str
 
 
 @pytest.mark.parametrize("codec", ["none", "zstd"])
-async def test_a_highest_time_that_a_client_leaves_out_is_set(
+async def test_missing_max_timestamp_is_computed(
     served: ServedBroker, topic: str, codec: str
 ) -> None:
     whole = timed(5, 9, 7, codec=codec)
@@ -115,14 +117,14 @@ async def test_a_highest_time_that_a_client_leaves_out_is_set(
         await client.produce(topic, timed(1))
         await client.produce(topic, bytes(bare))
         found = await find(client, topic, BEGIN + 6, BEGIN + 10, MAX)
-        [kept] = fetched(bytes_of(await client.fetch(topic, 1)))
+        [kept] = check_fetched(bytes_of(await client.fetch(topic, 1)))
     assert [one.offset for one in found] == [2, -1, 2]
     assert kept.max_timestamp == BEGIN + 9
 
 
 @pytest.mark.parametrize("is_cold", [False, True])
 @pytest.mark.parametrize("codec", [codec.name for codec in CODECS.values()])
-async def test_the_first_record_not_before_a_time(
+async def test_first_record_at_or_after_a_time_is_found(
     served: ServedBroker, topic: str, codec: str, is_cold: bool
 ) -> None:
     async with raw(served) as client:
@@ -151,7 +153,7 @@ async def test_the_first_record_not_before_a_time(
         assert (highest.offset, highest.timestamp - BEGIN) == (964, 999)
 
 
-async def test_records_before_the_start_are_not_found(served: ServedBroker, topic: str) -> None:
+async def test_records_before_the_log_start_are_not_found(served: ServedBroker, topic: str) -> None:
     async with raw(served) as client:
         await client.produce(topic, timed(90, 20, 30, 80))
         await client.produce(topic, timed(50))
@@ -166,7 +168,7 @@ async def test_records_before_the_start_are_not_found(served: ServedBroker, topi
         assert [one.offset for one in gone] == [-1, -1]
 
 
-async def test_append_time_holds_for_all_records_of_a_batch(
+async def test_append_time_applies_to_all_records_of_a_batch(
     served: ServedBroker, topic: str
 ) -> None:
     name = topic + "-stamped"
@@ -180,7 +182,7 @@ async def test_append_time_holds_for_all_records_of_a_batch(
         assert (await find(client, name, stamp + 1))[0].offset == -1
 
 
-async def test_what_is_refused(served: ServedBroker, topic: str) -> None:
+async def test_invalid_requests_are_refused(served: ServedBroker, topic: str) -> None:
     async with raw(served) as client:
         [bad] = await find(client, "no-such-topic", LATEST)
         assert bad.error_code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -201,7 +203,7 @@ async def test_what_is_refused(served: ServedBroker, topic: str) -> None:
     ]
 
 
-async def test_the_end_is_that_of_all_brokers(tmp_path: Path) -> None:
+async def test_end_offset_is_the_same_on_all_brokers(tmp_path: Path) -> None:
     settings = BrokerSettings(durability="os")
     with ServedBroker(tmp_path, settings) as one, ServedBroker(tmp_path, settings) as two:
         create(one, "t")
@@ -212,7 +214,7 @@ async def test_the_end_is_that_of_all_brokers(tmp_path: Path) -> None:
                 assert end.offset == number + 1
 
 
-def test_a_real_client_finds_times(served: ServedBroker, topic: str) -> None:
+def test_librdkafka_finds_offsets_by_time(served: ServedBroker, topic: str) -> None:
     async def write() -> None:
         async with raw(served) as client:
             await client.produce(topic, timed(10, 20, 30))
@@ -234,7 +236,7 @@ async def end_of(client: Raw, epoch: int, *, current: int = -1, version: int = 4
     return response.topics[0].partitions[0]
 
 
-async def test_epochs_end_where_the_next_one_began(tmp_path: Path) -> None:
+async def test_epochs_end_where_the_next_one_starts(tmp_path: Path) -> None:
     settings = BrokerSettings(durability="os")
     with ServedBroker(tmp_path, settings) as broker:
         create(broker, "t")

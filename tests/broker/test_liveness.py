@@ -19,7 +19,7 @@ def lock(path: Path | None, boot_id: str = "boot") -> NodeLock:
     return NodeLock(path, boot_id, SystemRandom())
 
 
-def test_a_node_id_has_one_holder_until_it_ends(tmp_path: Path) -> None:
+def test_node_id_has_one_holder_until_it_is_released(tmp_path: Path) -> None:
     first, second = lock(tmp_path / "lock"), lock(tmp_path / "lock")
     assert first.hold(1)
     assert second.is_held(1)
@@ -48,7 +48,7 @@ def test_the_last_holder_removes_a_temporary_file(tmp_path: Path, boot_id: str) 
     assert path.exists() is not bool(boot_id)
 
 
-def test_a_lock_judges_processes_of_the_same_file_alone(tmp_path: Path) -> None:
+def test_lock_judges_only_processes_of_the_same_file(tmp_path: Path) -> None:
     first, same = lock(tmp_path / "lock"), lock(tmp_path / "lock")
     assert same.can_judge(first.new_process_id())
     assert first.new_process_id() != first.new_process_id()
@@ -68,7 +68,7 @@ def test_a_lock_judges_processes_of_the_same_file_alone(tmp_path: Path) -> None:
         one.close()
 
 
-async def test_a_broker_of_this_host_is_judged_by_its_lock(tmp_path: Path) -> None:
+async def test_broker_on_this_host_is_judged_by_its_lock(tmp_path: Path) -> None:
     own, others = lock(tmp_path / "lock"), lock(tmp_path / "lock")
     others.hold(7)
     with socket.create_server(("127.0.0.1", 0)) as listening:
@@ -81,7 +81,7 @@ async def test_a_broker_of_this_host_is_judged_by_its_lock(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "::1"])
-async def test_a_loopback_address_of_another_host_tells_nothing(tmp_path: Path, host: str) -> None:
+async def test_loopback_address_of_another_host_is_inconclusive(tmp_path: Path, host: str) -> None:
     own = lock(tmp_path / "lock")
     broker = LiveBroker(7, 1, host, free_port(), None, bytes(16))
     assert await reach_broker(own, broker) is Reach.UNKNOWN

@@ -43,7 +43,7 @@ async def join(url: str, node_id: int, clock: ManualClock) -> tuple[Replica, Fau
 
 
 @pytest.mark.parametrize("beats", [False, True])
-async def test_a_broker_that_beats_before_its_expiry_counts_is_not_reported(
+async def test_broker_that_beats_before_its_expiry_is_applied_is_not_reported(
     caplog: pytest.LogCaptureFixture, *, beats: bool
 ) -> None:
     clock, url = ManualClock(), f"memory:membership-{next(_names)}"
@@ -71,7 +71,7 @@ async def test_a_broker_that_beats_before_its_expiry_counts_is_not_reported(
         await replica.close()
 
 
-async def test_clocks_of_processes_that_left_are_forgotten() -> None:
+async def test_clocks_of_departed_processes_are_removed() -> None:
     clock, url = ManualClock(), f"memory:membership-{next(_names)}"
     own, _ = await join(url, 1, clock)
     other = Replica(open_log(url), clock)
@@ -123,7 +123,7 @@ async def silent_broker(
         (Reach.OPEN, 10, True),
     ],
 )
-async def test_a_silent_broker_is_expired_early_only_if_nothing_listens(
+async def test_silent_broker_is_expired_early_only_if_its_port_is_closed(
     result: Reach, beats: float, *, is_expired: bool
 ) -> None:
     membership, observer, other, tried = await silent_broker(result, beats)
@@ -135,7 +135,7 @@ async def test_a_silent_broker_is_expired_early_only_if_nothing_listens(
         await replica.close()
 
 
-async def test_an_observer_that_slept_expires_nobody_that_wrote_meanwhile() -> None:
+async def test_observer_that_was_paused_does_not_expire_active_brokers() -> None:
     membership, observer, other, tried = await silent_broker(Reach.REFUSED, 30)
     await other.propose([BrokerBeat()])
     assert await membership.look() == []

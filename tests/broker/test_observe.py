@@ -56,7 +56,7 @@ async def test_a_broker_that_is_still_starting_is_not_ready(broker: Broker) -> N
     assert after.status == HTTPStatus.OK
 
 
-async def test_metrics_of_the_process_are_those_of_this_process(broker: Broker) -> None:
+async def test_process_metrics_describe_this_process(broker: Broker) -> None:
     endpoints = HealthEndpoints(Observer(broker))
     endpoints.is_started = True
     body = (await endpoints.routes()["/metrics"](HttpRequest("GET", "/metrics"))).body.decode()
@@ -81,13 +81,13 @@ async def test_a_draining_broker_is_not_ready(broker: Broker) -> None:
     assert await problems(broker) == {"draining": "the broker is stopping"}
 
 
-async def test_a_log_that_takes_no_entries_is_out_of_reach(broker: Broker) -> None:
-    broker.replica.trouble = "the disk is full: free some space"
+async def test_log_that_accepts_no_entries_is_unreachable(broker: Broker) -> None:
+    broker.replica._follower.trouble = "the disk is full: free some space"
 
     assert await problems(broker) == {"cluster log": "the disk is full: free some space"}
 
 
-async def test_a_log_that_cannot_be_asked_is_out_of_reach(
+async def test_log_that_does_not_answer_is_unreachable(
     broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def unreachable() -> int:
@@ -98,7 +98,7 @@ async def test_a_log_that_cannot_be_asked_is_out_of_reach(
     assert await problems(broker) == {"cluster log": "cluster.sqlite: the disk fails"}
 
 
-async def test_a_replica_that_is_behind_is_not_ready(
+async def test_lagging_replica_is_not_ready(
     broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def far() -> int:
@@ -116,7 +116,7 @@ async def test_a_broker_that_failed_is_not_alive(broker: Broker) -> None:
     assert (await problems(broker))["broker"] == "the replica stopped"
 
 
-def test_traffic_of_a_topic_that_is_gone_is_told_no_more() -> None:
+def test_traffic_metrics_of_a_deleted_topic_are_removed() -> None:
     registry = Registry()
     traffic = Traffic(
         registry.counters("rookery_test_bytes_total", "Bytes.", ("topic",)),
@@ -133,7 +133,7 @@ def test_traffic_of_a_topic_that_is_gone_is_told_no_more() -> None:
     assert "gone" not in text
 
 
-async def test_upkeep_that_fails_is_a_warning_and_the_broker_stays_ready(broker: Broker) -> None:
+async def test_failing_maintenance_is_a_warning_and_the_broker_stays_ready(broker: Broker) -> None:
     observer = Observer(broker)
     endpoints = HealthEndpoints(observer)
     endpoints.is_started = True
@@ -146,7 +146,7 @@ async def test_upkeep_that_fails_is_a_warning_and_the_broker_stays_ready(broker:
 
     assert answer.status == HTTPStatus.OK
     assert json.loads(answer.body)["warnings"] == {
-        "caretaker": "upkeep skips 1 things that it cannot process: rewrite of topic t: bad"
+        "caretaker": "maintenance skips 1 items that it cannot process: rewrite of topic t: bad"
     }
     assert observe._CARE_QUARANTINED.value == 1
     assert observe._CARE_FAILURES.value == 3

@@ -110,7 +110,7 @@ def partition(replica: Replica) -> Partition:
     return replica.state.topics.by_id[TOPIC].partitions[0]
 
 
-async def test_it_is_aborted_when_its_time_is_over_and_not_before(cluster: Cluster) -> None:
+async def test_transaction_is_aborted_exactly_at_its_timeout(cluster: Cluster) -> None:
     replica, overdue = await cluster.join()
     await begin(replica)
     assert await overdue.look() == []
@@ -124,7 +124,7 @@ async def test_it_is_aborted_when_its_time_is_over_and_not_before(cluster: Clust
     assert await overdue.look() == []
 
 
-async def test_the_next_transaction_has_its_own_time(cluster: Cluster) -> None:
+async def test_next_transaction_has_its_own_timeout(cluster: Cluster) -> None:
     replica, overdue = await cluster.join()
     writer = await begin(replica)
     await overdue.look()
@@ -136,7 +136,7 @@ async def test_the_next_transaction_has_its_own_time(cluster: Cluster) -> None:
     assert await overdue.look() == ["x"]
 
 
-async def test_only_the_one_whom_the_hash_chooses_looks_after_it(cluster: Cluster) -> None:
+async def test_only_the_coordinator_of_a_transaction_aborts_it(cluster: Cluster) -> None:
     brokers = [await cluster.join() for _ in range(3)]
     names = [f"x{number}" for number in range(9)]
     for name in names:
@@ -152,7 +152,9 @@ async def test_only_the_one_whom_the_hash_chooses_looks_after_it(cluster: Cluste
     assert not brokers[0][0].state.transactions.open
 
 
-async def test_who_takes_over_gives_what_it_never_saw_its_full_time(cluster: Cluster) -> None:
+async def test_new_coordinator_gives_unseen_transactions_their_full_timeout(
+    cluster: Cluster,
+) -> None:
     brokers = [await cluster.join() for _ in range(2)]
     replica = brokers[0][0]
     name = next(
@@ -171,7 +173,7 @@ async def test_who_takes_over_gives_what_it_never_saw_its_full_time(cluster: Clu
     assert await brokers[0][1].look() == [name]
 
 
-async def test_ids_that_nobody_uses_are_forgotten(cluster: Cluster) -> None:
+async def test_unused_transactional_ids_are_removed(cluster: Cluster) -> None:
     replica, overdue = await cluster.join()
     await begin(replica, "open")
     await end(replica, await begin(replica))
@@ -185,7 +187,7 @@ async def test_ids_that_nobody_uses_are_forgotten(cluster: Cluster) -> None:
     assert set(replica.state.transactions.by_id) == {"open"}
 
 
-async def test_long_ids_that_exceed_an_entry_together_are_all_looked_after(
+async def test_ids_too_long_for_one_entry_are_all_handled(
     cluster: Cluster,
 ) -> None:
     replica, overdue = await cluster.join()

@@ -54,7 +54,7 @@ def _prepare(bootstrap: str) -> None:
 
 
 @pytest.mark.parametrize("version", [3, 9])
-def test_two_batches_for_one_partition(pair: tuple[str, str], version: int) -> None:
+def test_two_batches_for_one_partition_match_kafka(pair: tuple[str, str], version: int) -> None:
     now = SystemClock().now_ms()
     two = batch(b"a", time_ms=now) + batch(b"b", time_ms=now)
 
@@ -80,7 +80,7 @@ FETCHES = {
 
 
 @pytest.mark.parametrize("case", FETCHES)
-def test_fetched_partitions(pair: tuple[str, str], case: str) -> None:
+def test_fetched_partitions_match_kafka(pair: tuple[str, str], case: str) -> None:
     place, offset, leader_epoch, expected = FETCHES[case]
     for version, isolation_level in ((9, 0), (9, 1), (11, 0), (11, 1), (12, 0), (12, 1)):
         request = fetch_request(
@@ -94,7 +94,7 @@ def test_fetched_partitions(pair: tuple[str, str], case: str) -> None:
 
 @pytest.mark.parametrize("name", ["nothing", "a/b"])
 @pytest.mark.parametrize("version", [8, 9, 10])
-def test_operations_on_a_topic_that_is_not_there(
+def test_operations_on_a_missing_topic_match_kafka(
     pair: tuple[str, str], version: int, name: str
 ) -> None:
     request = MetadataRequest(
@@ -106,7 +106,7 @@ def test_operations_on_a_topic_that_is_not_there(
     assert ours == theirs
 
 
-def test_operations_on_an_id_that_is_not_there(pair: tuple[str, str]) -> None:
+def test_operations_on_a_missing_topic_id_match_kafka(pair: tuple[str, str]) -> None:
     request = MetadataRequest(
         topics=[MetadataRequestTopic(name=None, topic_id=b"x" * 16)],
         include_topic_authorized_operations=True,
@@ -116,7 +116,7 @@ def test_operations_on_an_id_that_is_not_there(pair: tuple[str, str]) -> None:
     assert ours == theirs
 
 
-def test_partitions_of_topics_that_are_not_there(pair: tuple[str, str]) -> None:
+def test_partitions_of_missing_topics_match_kafka(pair: tuple[str, str]) -> None:
     request = DescribeTopicPartitionsRequest(
         topics=[TopicRequest(name=name) for name in ("nothing", "a/b")]
     )

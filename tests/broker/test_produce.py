@@ -17,7 +17,7 @@ from rookery.errors import ErrorCode, Unavailable
 from rookery.records import batches
 from rookery.records import recordcodec as records
 from rookery.records.batches import TimestampType
-from rookery.records.compression import CODECS, named
+from rookery.records.compression import CODECS, find_codec
 from rookery.records.recordcodec import BatchSettings, Record, build
 from rookery.testing.served import ServedBroker
 from rookery.testing.wire import Peer
@@ -41,7 +41,7 @@ def now(served: ServedBroker) -> int:
 
 
 @pytest.mark.parametrize("version", range(3, 14))
-async def test_every_version_is_answered_with_offsets(
+async def test_every_version_returns_offsets(
     served: ServedBroker, topic: str, version: int
 ) -> None:
     topic_id = served.broker.replica.state.topics.by_name[topic].id
@@ -70,7 +70,7 @@ async def test_versions_that_kafka_refuses_close_the_connection(
 
 
 @pytest.mark.parametrize("acks", [1, -1])
-async def test_acks_one_and_all_are_the_same(served: ServedBroker, topic: str, acks: int) -> None:
+async def test_acks_1_and_all_behave_the_same(served: ServedBroker, topic: str, acks: int) -> None:
     async with raw(served) as client:
         answer = await client.produce(topic, batch(b"a"), acks=acks)
         assert answer.error_code is ErrorCode.NONE
@@ -84,7 +84,7 @@ async def test_other_acks_are_refused(served: ServedBroker, topic: str) -> None:
         assert (await client.fetch(topic, 0)).high_watermark == 0
 
 
-async def test_acks_0_gets_no_answer_and_is_written(served: ServedBroker, topic: str) -> None:
+async def test_acks_0_is_written_without_an_answer(served: ServedBroker, topic: str) -> None:
     async with raw(served) as client:
         request = produce_request(topic, {0: batch(b"a")}, acks=0)
         await client.upstream.tell(PRODUCE, 9, request, 1000)
@@ -106,7 +106,7 @@ async def _until_closed(client: Raw, topic: str) -> None:
         await client.produce(topic, batch(b"b"))
 
 
-async def test_a_bad_partition_does_not_harm_the_others(served: ServedBroker, topic: str) -> None:
+async def test_invalid_partition_does_not_affect_others(served: ServedBroker, topic: str) -> None:
     bad = bytearray(batch(b"bad"))
     bad[-1] ^= 1
     async with raw(served) as client:
@@ -131,7 +131,7 @@ async def test_a_bad_partition_does_not_harm_the_others(served: ServedBroker, to
     assert refused.error_message
 
 
-async def test_several_topics_in_one_request(served: ServedBroker, topic: str) -> None:
+async def test_several_topics_are_written_in_one_request(served: ServedBroker, topic: str) -> None:
     create(served, topic + "-2", 2)
     async with raw(served) as client:
         request = produce_request(topic, {0: batch(b"a"), 1: batch(b"b")})
@@ -160,7 +160,7 @@ async def test_several_batches_for_a_partition_are_refused(
 
 
 @pytest.mark.parametrize("data", [None, b""])
-async def test_no_records_is_an_invalid_record(
+async def test_empty_record_set_is_refused(
     served: ServedBroker, topic: str, data: bytes | None
 ) -> None:
     async with raw(served) as client:
@@ -179,7 +179,7 @@ def _with(position: int, value: bytes) -> bytes:
 
 def _claiming(records: int) -> bytes:
     """Make a compressed batch that claims a number of records."""
-    data = build([Record(None, b"v")], BatchSettings(codec=named("gzip")))
+    data = build([Record(None, b"v")], BatchSettings(codec=find_codec("gzip")))
     header = batches.parse(data)._replace(record_count=records, last_offset_delta=records - 1)
     return batches.seal(header, data[61:]) + data[61:]
 
@@ -218,7 +218,7 @@ def _magic(number: int) -> bytes:
         "magic-1",
     ],
 )
-async def test_bad_batches_are_refused_and_nothing_is_written(
+async def test_invalid_batches_are_refused_and_nothing_is_written(
     served: ServedBroker, topic: str, data: bytes, code: ErrorCode
 ) -> None:
     async with raw(served) as client:
@@ -245,7 +245,7 @@ async def test_transactional_batches_need_a_transactional_id(
 async def test_zstd_needs_version_7(
     served: ServedBroker, topic: str, version: int, code: ErrorCode
 ) -> None:
-    data = batch(b"a", settings=BatchSettings(codec=named("zstd")))
+    data = batch(b"a", settings=BatchSettings(codec=find_codec("zstd")))
     async with raw(served) as client:
         assert (await client.produce(topic, data, version=version)).error_code is code
 
@@ -270,7 +270,7 @@ async def test_the_default_limit_is_kafkas(served: ServedBroker, topic: str) -> 
     assert answer.error_code is ErrorCode.MESSAGE_TOO_LARGE
 
 
-async def test_times_out_of_bounds_are_refused(served: ServedBroker, topic: str) -> None:
+async def test_timestamps_out_of_bounds_are_refused(served: ServedBroker, topic: str) -> None:
     name = topic + "-bounded"
     bounds: dict[str, str | None] = {
         "message.timestamp.before.max.ms": str(HOUR_MS),
@@ -290,10 +290,10 @@ async def test_times_out_of_bounds_are_refused(served: ServedBroker, topic: str)
 
 
 @pytest.mark.parametrize("codec", CODEC_NAMES)
-async def test_a_compressed_batch_stays_as_it_is(
+async def test_compressed_batch_is_stored_unchanged(
     served: ServedBroker, topic: str, codec: str
 ) -> None:
-    sent = batch(*[b"same" * 100] * 50, settings=BatchSettings(codec=named(codec)))
+    sent = batch(*[b"same" * 100] * 50, settings=BatchSettings(codec=find_codec(codec)))
     async with raw(served) as client:
         assert (await client.produce(topic, sent)).error_code is ErrorCode.NONE
         stored = bytes_of(await client.fetch(topic, 0))
@@ -305,7 +305,9 @@ async def test_a_compressed_batch_stays_as_it_is(
 
 
 @pytest.mark.parametrize("codec", ["gzip", "snappy", "lz4", "zstd"])
-def test_librdkafka_s_compression_is_kept(served: ServedBroker, topic: str, codec: str) -> None:
+def test_compression_of_librdkafka_is_preserved(
+    served: ServedBroker, topic: str, codec: str
+) -> None:
     producer = Producer(
         {
             "bootstrap.servers": served.bootstrap,
@@ -321,7 +323,9 @@ def test_librdkafka_s_compression_is_kept(served: ServedBroker, topic: str, code
 
 
 @pytest.mark.parametrize("codec", ["gzip", "snappy", "lz4", "zstd"])
-def test_kafka_python_s_compression_is_kept(served: ServedBroker, topic: str, codec: str) -> None:
+def test_compression_of_kafka_python_is_preserved(
+    served: ServedBroker, topic: str, codec: str
+) -> None:
     producer = KafkaProducer(
         bootstrap_servers=served.bootstrap, compression_type=codec, linger_ms=50
     )
@@ -333,7 +337,9 @@ def test_kafka_python_s_compression_is_kept(served: ServedBroker, topic: str, co
 
 
 @pytest.mark.parametrize("codec", ["gzip", "snappy", "lz4", "zstd"])
-async def test_aiokafka_s_compression_is_kept(served: ServedBroker, topic: str, codec: str) -> None:
+async def test_compression_of_aiokafka_is_preserved(
+    served: ServedBroker, topic: str, codec: str
+) -> None:
     producer = AIOKafkaProducer(
         bootstrap_servers=served.bootstrap, compression_type=codec, linger_ms=50
     )
@@ -362,13 +368,15 @@ def _assert_kept(served: ServedBroker, topic: str, codec: str) -> None:
 
 @pytest.mark.parametrize("sent", ["none", "gzip"])
 @pytest.mark.parametrize("wanted", ["uncompressed", "gzip", "snappy", "lz4", "zstd"])
-async def test_a_topic_s_own_codec_is_used(
+async def test_codec_of_the_topic_is_used(
     served: ServedBroker, topic: str, sent: str, wanted: str
 ) -> None:
     name = topic + "-own"
     create(served, name, 1, {"compression.type": wanted})
     values = [b"same" * 100 + b"%d" % number for number in range(200)]
-    settings = BatchSettings(codec=named(sent), producer_id=77, producer_epoch=0, base_sequence=0)
+    settings = BatchSettings(
+        codec=find_codec(sent), producer_id=77, producer_epoch=0, base_sequence=0
+    )
     async with raw(served) as client:
         assert (await client.produce(name, batch(*values, settings=settings))).base_offset == 0
         data = bytes_of(await client.fetch(name, 0))
@@ -414,15 +422,15 @@ async def test_a_decompression_bomb_is_refused(
 ) -> None:
     name = topic + "-compacted"
     create(served, name, 1, {"cleanup.policy": "compact"})
-    body = named(codec).compress(bytes(200 * 1024 * 1024))
+    body = find_codec(codec).compress(bytes(200 * 1024 * 1024))
     [header] = batches.verify(batch(b"a"))
-    made = batches.seal(header._replace(attributes=named(codec).id), body) + body
+    made = batches.seal(header._replace(attributes=find_codec(codec).id), body) + body
     async with raw(served) as client:
         answer = await client.produce(name, made)
     assert answer.error_code is ErrorCode.MESSAGE_TOO_LARGE
 
 
-async def test_append_time_is_told_and_stored(served: ServedBroker, topic: str) -> None:
+async def test_append_time_is_returned_and_stored(served: ServedBroker, topic: str) -> None:
     name = topic + "-stamped"
     create(served, name, 1, {"message.timestamp.type": "LogAppendTime"})
     before = now(served)
@@ -436,7 +444,7 @@ async def test_append_time_is_told_and_stored(served: ServedBroker, topic: str) 
     assert {one.timestamp for one in records.read(data, header)} == {answer.log_append_time_ms}
 
 
-async def test_a_topic_made_by_another_broker_is_known_at_once(
+async def test_topic_created_by_another_broker_is_known_immediately(
     start_two: tuple[ServedBroker, ServedBroker],
 ) -> None:
     one, two = start_two
@@ -454,7 +462,7 @@ def start_two(tmp_path: Path) -> Iterator[tuple[ServedBroker, ServedBroker]]:
         yield one, two
 
 
-async def test_a_draining_broker_names_no_leader_that_may_never_be(
+async def test_draining_broker_names_only_established_leaders(
     start_two: tuple[ServedBroker, ServedBroker],
 ) -> None:
     one, two = start_two
@@ -497,7 +505,7 @@ async def _base(client: Raw, topic: str, name: str) -> int:
     return (await client.produce(name, batch(b"a"))).base_offset
 
 
-def test_a_client_that_goes_away_loses_nothing(served: ServedBroker, topic: str) -> None:
+def test_disconnecting_client_loses_no_written_record(served: ServedBroker, topic: str) -> None:
     frame = b"".join(request_frame(PRODUCE, 9, 1, None, produce_request(topic, {0: batch(b"a")})))
     with socket.create_connection(("127.0.0.1", served.port)) as client:
         client.sendall(frame)

@@ -44,7 +44,7 @@ def reassign(
     return ask(bootstrap, ALTER_PARTITION_REASSIGNMENTS, 1, request)
 
 
-def test_answers_are_those_of_kafka(tmp_path: Path, kafka: KafkaServer) -> None:
+def test_reassignment_answers_match_kafka(tmp_path: Path, kafka: KafkaServer) -> None:
     with ServedBroker(tmp_path, BrokerSettings(durability="os")) as broker:
         for server in (broker, kafka):
             create(server.bootstrap)
@@ -73,7 +73,9 @@ def test_answers_are_those_of_kafka(tmp_path: Path, kafka: KafkaServer) -> None:
     assert "not stored on brokers" in (ours.responses[0].partitions[0].error_message or "")
 
 
-def test_kafkas_tool_verifies_and_cancels(tmp_path: Path, broker: ServedBroker, java: Java) -> None:
+def test_kafka_tool_verifies_and_cancels_reassignments(
+    tmp_path: Path, broker: ServedBroker, java: Java
+) -> None:
     create(broker.bootstrap)
     plan = tmp_path / "plan.json"
     part = {"topic": TOPIC, "partition": 0, "replicas": [1]}

@@ -63,7 +63,7 @@ def rows(route: Route, resource: AclResource) -> list[Access]:
     ]
 
 
-def test_read_only_brokers_hide_what_mutates() -> None:
+def test_read_only_brokers_hide_mutating_apis() -> None:
     hidden = {
         route.api.name for route in kafka_routes() if route.api.key in hidden_when_read_only()
     }
@@ -87,13 +87,13 @@ def test_a_read_only_broker_does_not_advertise_hidden_apis(start: Start) -> None
 
 
 @each_route
-def test_every_api_touches_something_or_is_open_to_all(route: Route) -> None:
+def test_every_api_declares_its_resources_or_is_open_to_all(route: Route) -> None:
     assert bool(route.touches) is (route.api.name not in OPEN)
 
 
 @each_route
 @pytest.mark.parametrize("resource", KINDS, ids=lambda resource: resource.name)
-def test_rows_are_about_what_requests_name(route: Route, resource: AclResource) -> None:
+def test_access_rows_match_the_names_in_requests(route: Route, resource: AclResource) -> None:
     has_names = any(has_kind(route.api.request, kind) for kind in KINDS[resource])
     is_about_cluster = any(row.scope is AccessScope.WHOLE for row in route.touches)
 
@@ -149,7 +149,7 @@ def table(resource: AclResource) -> dict[str, set[str]]:
     return found
 
 
-def test_the_rows_are_kafkas() -> None:
+def test_access_rows_are_those_of_kafka() -> None:
     assert table(AclResource.TOPIC) == {
         "WRITE": {"Produce", "AddPartitionsToTxn"},
         "READ": {"Fetch", "OffsetCommit", "TxnOffsetCommit", "OffsetDelete", "DescribeProducers"},

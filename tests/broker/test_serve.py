@@ -78,7 +78,7 @@ def test_a_long_poll_does_not_hold_up_the_stop(tmp_path: Path) -> None:
             assert broker.stop(within=PATIENCE_SECONDS) == 0
 
 
-def test_readers_and_writers_find_what_an_earlier_life_wrote(broker: BrokerProcess) -> None:
+def test_records_survive_a_restart(broker: BrokerProcess) -> None:
     _produce(broker.bootstrap, [b"one", b"two"])
     broker.stop()
 
@@ -98,7 +98,7 @@ def test_a_killed_broker_gets_its_node_id_back(broker: BrokerProcess) -> None:
     assert [one["node_id"] for one in ready["brokers"]] == [1]
 
 
-def test_metrics_tell_of_requests_topics_and_flushes(broker: BrokerProcess) -> None:
+def test_metrics_cover_requests_topics_and_flushes(broker: BrokerProcess) -> None:
     _produce(broker.bootstrap, [b"x" * 100] * 50)
     assert len(_consume(broker.bootstrap, 50)) == 50
 
@@ -122,7 +122,7 @@ def test_metrics_tell_of_requests_topics_and_flushes(broker: BrokerProcess) -> N
     assert numbers["rookery_broker_brokers_live"] == 1
 
 
-def test_health_of_a_broker_that_is_well(broker: BrokerProcess) -> None:
+def test_healthy_broker_reports_ready(broker: BrokerProcess) -> None:
     for path in ("/health/live", "/health/ready"):
         status, text = ask(broker.http[0], path)
 
@@ -141,7 +141,7 @@ def test_two_processes_started_by_hand_share_a_folder(
         assert second.stop() == 0
 
 
-def test_a_port_in_use_is_told(broker: BrokerProcess, tmp_path: Path) -> None:
+def test_port_in_use_is_reported(broker: BrokerProcess, tmp_path: Path) -> None:
     second = BrokerProcess(tmp_path / "other")
     second.port = broker.port
 
@@ -153,7 +153,7 @@ def test_a_port_in_use_is_told(broker: BrokerProcess, tmp_path: Path) -> None:
     assert "Traceback" not in text
 
 
-def test_an_http_port_in_use_is_told(broker: BrokerProcess, tmp_path: Path) -> None:
+def test_http_port_in_use_is_reported(broker: BrokerProcess, tmp_path: Path) -> None:
     second = BrokerProcess(tmp_path / "data", flags=("--http-listen", broker.http[0]))
     second.log = tmp_path / "second.log"
 
@@ -170,7 +170,7 @@ def test_http_can_be_switched_off(tmp_path: Path) -> None:
         assert broker.http == [""]
 
 
-def test_a_folder_that_cannot_be_made_is_told(tmp_path: Path) -> None:
+def test_unusable_data_folder_is_reported(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
 
     broker = BrokerProcess(tmp_path / "file" / "data")
@@ -183,7 +183,7 @@ def test_a_folder_that_cannot_be_made_is_told(tmp_path: Path) -> None:
     assert "Traceback" not in str(caught.value)
 
 
-def test_a_folder_of_another_version_is_told(broker: BrokerProcess) -> None:
+def test_data_folder_of_another_version_is_reported(broker: BrokerProcess) -> None:
     broker.stop()
     with closing(sqlite3.connect(broker.folder / "cluster.sqlite")) as database:
         database.execute("PRAGMA user_version = 99")
@@ -195,7 +195,7 @@ def test_a_folder_of_another_version_is_told(broker: BrokerProcess) -> None:
     assert "Traceback" not in str(caught.value)
 
 
-def test_a_second_signal_ends_it_at_once(broker: BrokerProcess) -> None:
+def test_second_signal_stops_immediately(broker: BrokerProcess) -> None:
     create_topic(broker.bootstrap)
     with Load(broker.bootstrap, TOPIC, PARTITIONS, seed=2) as load:
         load.wait_for(10)

@@ -47,7 +47,7 @@ async def until(check: Observer, name: str, *, is_wrong: bool) -> str:
 
 
 @pytest.mark.parametrize("dependency", ["store", "cluster log", "disk"])
-async def test_readiness_names_what_hangs(broker: Broker, dependency: str) -> None:
+async def test_readiness_names_the_hanging_dependency(broker: Broker, dependency: str) -> None:
     observer, answer = Observer(broker), asyncio.Event()
     task = await begin(broker.backing.dependencies[dependency], answer)
 
@@ -58,7 +58,7 @@ async def test_readiness_names_what_hangs(broker: Broker, dependency: str) -> No
     assert await until(observer, dependency, is_wrong=False) == ""
 
 
-async def test_calls_of_the_broker_are_pending_until_they_are_answered(
+async def test_broker_calls_are_pending_until_answered(
     broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     answer = asyncio.Event()

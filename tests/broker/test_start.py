@@ -29,7 +29,7 @@ def never_ready(_: BrokerInfo) -> None:
     pytest.fail("there is no store")
 
 
-async def test_a_start_reports_what_it_waits_for(
+async def test_start_reports_the_dependency_it_waits_for(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(process, "_FIRST_REPORT_SECONDS", 0.1)

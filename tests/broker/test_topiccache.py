@@ -14,14 +14,9 @@ from rookery.cluster.entry import EntryAuthor, read_entry, read_events, write_en
 from rookery.cluster.events.brokerevents import ConfigsChanged, SettingChange
 from rookery.cluster.events.importevents import ImportedEpoch, PartitionImported
 from rookery.cluster.events.topicevents import PartitionsAdded, TopicCreated, TopicDeleted
+from rookery.cluster.resources import BROKER_RESOURCE, GROUP_RESOURCE, TOPIC_RESOURCE, resource_key
 from rookery.cluster.state.images.image import read_image, write_image
-from rookery.cluster.state.state import (
-    BROKER_RESOURCE,
-    GROUP_RESOURCE,
-    TOPIC_RESOURCE,
-    State,
-    resource_key,
-)
+from rookery.cluster.state.state import State
 from rookery.cluster.state.topics import Topic
 from rookery.wire.message import Message
 from tests.cluster.histories import Historian
@@ -74,7 +69,7 @@ def change(resource_type: int, name: str, key: str, value: str | None) -> Config
     )
 
 
-def test_a_value_is_worked_out_once_for_each_change() -> None:
+def test_value_is_computed_once_per_change() -> None:
     world = World()
     world.say(CREATED)
     changes = [
@@ -90,7 +85,7 @@ def test_a_value_is_worked_out_once_for_each_change() -> None:
     assert len(world.cache) == 1
 
 
-def test_other_topics_and_groups_do_not_matter() -> None:
+def test_changes_of_other_topics_and_groups_do_not_invalidate() -> None:
     world = World()
     world.say(CREATED)
     before = world.value()
@@ -102,7 +97,7 @@ def test_other_topics_and_groups_do_not_matter() -> None:
     assert world.value() is before
 
 
-def test_a_topic_that_comes_back_with_its_id_is_another_one() -> None:
+def test_topic_recreated_with_its_id_is_computed_again() -> None:
     world = World()
     world.say(CREATED)
     before = world.value()
@@ -112,7 +107,7 @@ def test_a_topic_that_comes_back_with_its_id_is_another_one() -> None:
     assert len(world.cache) == 1
 
 
-def test_values_of_deleted_topics_are_forgotten() -> None:
+def test_values_of_deleted_topics_are_removed() -> None:
     world = World()
     for number in range(100):
         topic_id = number.to_bytes(16, "big")
@@ -122,7 +117,7 @@ def test_values_of_deleted_topics_are_forgotten() -> None:
     assert len(world.cache) < 20
 
 
-def test_a_topic_of_no_state_is_worked_out_every_time() -> None:
+def test_topic_outside_the_state_is_never_cached() -> None:
     world = World()
     topic = Topic(TOPIC, "t", 1)
     assert world.cache.of(world.state, topic) != world.cache.of(world.state, topic)
@@ -149,7 +144,7 @@ def test_versions_are_not_part_of_a_snapshot() -> None:
     assert write_image(world.state) == before
 
 
-def test_an_import_changes_how_a_topic_is_described() -> None:
+def test_import_invalidates_the_description_of_a_topic() -> None:
     world = World()
     world.say(CREATED)
     cache = TopicCache(describe)

@@ -153,7 +153,7 @@ def test_every_version_of_metadata_describes_a_topic(broker: ServedBroker, versi
 
 
 @pytest.mark.parametrize(("version", "topics"), [(0, []), (1, None), (12, None)])
-def test_all_topics(
+def test_all_topics_are_described(
     broker: ServedBroker, version: int, topics: list[MetadataRequestTopic] | None
 ) -> None:
     create(broker.bootstrap, topic("a"), topic("b"))
@@ -163,13 +163,13 @@ def test_all_topics(
     assert sorted(one.name or "" for one in answer.topics) == ["a", "b"]
 
 
-def test_an_empty_list_asks_for_none(broker: ServedBroker) -> None:
+def test_empty_list_describes_no_topic(broker: ServedBroker) -> None:
     create(broker.bootstrap, topic("a"))
 
     assert metadata(broker.bootstrap, version=1).topics == []
 
 
-def test_by_id(broker: ServedBroker) -> None:
+def test_topics_are_described_by_id(broker: ServedBroker) -> None:
     [made] = create(broker.bootstrap, topic("t"))
 
     known, unknown = metadata(broker.bootstrap, ids=(made.topic_id, b"x" * 16)).topics
@@ -192,7 +192,7 @@ def test_ids_before_version_12_are_refused_as_kafka_does(
 
 
 @pytest.mark.parametrize("bad", ["", ".", "..", "a/b", "ä", "x" * 250, "a b", "a\x00"])
-def test_bad_names_have_the_codes_of_kafka(
+def test_invalid_names_have_the_codes_of_kafka(
     broker: ServedBroker, kafka: KafkaServer, bad: str
 ) -> None:
     [ours] = metadata(broker.bootstrap, bad, auto_create=True).topics
@@ -220,7 +220,7 @@ def test_operations_are_those_of_kafka(broker: ServedBroker, kafka: KafkaServer)
     assert found(broker.bootstrap, "operations").topic_authorized_operations == -(2**31)
 
 
-def test_the_first_answer_about_a_new_topic_can_be_used(start: Start) -> None:
+def test_first_metadata_answer_for_a_new_topic_is_usable(start: Start) -> None:
     broker = start(partitions=3)
 
     [one] = metadata(broker.bootstrap, "new", auto_create=True).topics
@@ -238,7 +238,9 @@ def test_the_first_answer_about_a_new_topic_can_be_used(start: Start) -> None:
         (True, 3, True, True),
     ],
 )
-def test_auto_create(start: Start, setting: bool, version: int, flag: bool, is_made: bool) -> None:
+def test_topic_is_created_automatically_if_broker_and_client_allow_it(
+    start: Start, setting: bool, version: int, flag: bool, is_made: bool
+) -> None:
     broker = start(auto_create_topics=setting)
 
     [one] = metadata(broker.bootstrap, "new", version=version, auto_create=flag).topics
@@ -261,7 +263,7 @@ def test_many_unknown_names_make_a_bounded_number_of_topics(broker: ServedBroker
     }
 
 
-def test_the_kept_description_follows_the_topic_and_the_brokers(start: Start) -> None:
+def test_cached_description_follows_the_topic_and_the_brokers(start: Start) -> None:
     first = start()
     create(first.bootstrap, topic("t", 1, 2))
     assert [p.replica_nodes for p in found(first.bootstrap, "t").partitions] == [[1, 1]]
@@ -279,7 +281,7 @@ def test_the_kept_description_follows_the_topic_and_the_brokers(start: Start) ->
     assert {p.leader_id for p in partitions} == {1, 2}
 
 
-def test_another_brokers_topic_is_known_at_once(start: Start) -> None:
+def test_topic_created_by_another_broker_is_known_immediately(start: Start) -> None:
     first, second = start(auto_create_topics=False), start(auto_create_topics=False)
 
     for index in range(20):
@@ -291,7 +293,7 @@ def test_another_brokers_topic_is_known_at_once(start: Start) -> None:
 
 
 @pytest.mark.parametrize("version", range(2, 8))
-def test_every_version_creates(broker: ServedBroker, version: int) -> None:
+def test_every_version_creates_topics(broker: ServedBroker, version: int) -> None:
     [made] = create(
         broker.bootstrap, topic("t", 2, 3, configs={"retention.ms": "5"}), version=version
     )
@@ -339,7 +341,7 @@ REFUSALS = {
 
 
 @pytest.mark.parametrize("case", REFUSALS)
-def test_verdicts_are_those_of_kafka(broker: ServedBroker, kafka: KafkaServer, case: str) -> None:
+def test_creation_results_match_kafka(broker: ServedBroker, kafka: KafkaServer, case: str) -> None:
     [ours] = create(broker.bootstrap, REFUSALS[case], validate_only=True)
 
     [theirs] = create(kafka.bootstrap, REFUSALS[case], validate_only=True)
@@ -348,7 +350,7 @@ def test_verdicts_are_those_of_kafka(broker: ServedBroker, kafka: KafkaServer, c
     assert not list(broker.broker.replica.state.topics)
 
 
-def test_the_settings_shown_are_those_of_kafka(broker: ServedBroker, kafka: KafkaServer) -> None:
+def test_returned_configs_match_kafka(broker: ServedBroker, kafka: KafkaServer) -> None:
     wanted = topic("t", 2, 1, configs={"retention.ms": "77", "cleanup.policy": "compact"})
     [ours] = create(broker.bootstrap, wanted, validate_only=True)
     [theirs] = create(kafka.bootstrap, wanted, validate_only=True)
@@ -360,7 +362,7 @@ def test_the_settings_shown_are_those_of_kafka(broker: ServedBroker, kafka: Kafk
     assert shown == {one.name: one.value for one in theirs.configs or []}
 
 
-def test_a_name_given_twice_is_not_made(
+def test_topic_named_twice_in_one_request_is_not_created(
     broker: ServedBroker, kafka: KafkaServer, name: str
 ) -> None:
     for server in (broker, kafka):
@@ -370,7 +372,7 @@ def test_a_name_given_twice_is_not_made(
     assert found(broker.bootstrap, name).error_code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-def test_what_exists_is_not_made_again(broker: ServedBroker) -> None:
+def test_existing_topic_is_not_created_again(broker: ServedBroker) -> None:
     create(broker.bootstrap, topic("t"))
 
     [again] = create(broker.bootstrap, topic("t", 5))
@@ -380,7 +382,7 @@ def test_what_exists_is_not_made_again(broker: ServedBroker) -> None:
     assert len(found(broker.bootstrap, "t").partitions) == 1
 
 
-def test_names_that_collide_are_refused_as_kafka_does(
+def test_colliding_names_are_refused_as_kafka_does(
     broker: ServedBroker, kafka: KafkaServer, name: str
 ) -> None:
     for server in (broker, kafka):
@@ -389,7 +391,7 @@ def test_names_that_collide_are_refused_as_kafka_does(
         assert collides.error_code is ErrorCode.INVALID_TOPIC_EXCEPTION
 
 
-def test_names_that_collide_in_one_request(broker: ServedBroker) -> None:
+def test_colliding_names_in_one_request_are_refused(broker: ServedBroker) -> None:
     results = create(broker.bootstrap, topic("a.b"), topic("a_b"), topic("a-b"))
 
     assert [one.error_code for one in results] == [
@@ -405,14 +407,14 @@ def test_names_that_collide_in_one_request(broker: ServedBroker) -> None:
     assert free.error_code is ErrorCode.NONE
 
 
-def test_too_many_partitions_at_once(broker: ServedBroker) -> None:
+def test_too_many_partitions_are_refused(broker: ServedBroker) -> None:
     results = create(broker.bootstrap, topic("a", 6000), topic("b", 6000))
 
     assert {one.error_code for one in results} == {ErrorCode.POLICY_VIOLATION}
     assert not list(broker.broker.replica.state.topics)
 
 
-def test_more_topics_than_an_entry_holds(broker: ServedBroker) -> None:
+def test_request_with_more_topics_than_an_entry_holds_is_split(broker: ServedBroker) -> None:
     long = ",".join(f"{index}:1" for index in range(2000))
     configs: dict[str, str | None] = {"leader.replication.throttled.replicas": long}
     topics = [topic(f"t{index}", configs=configs) for index in range(100)]
@@ -423,7 +425,7 @@ def test_more_topics_than_an_entry_holds(broker: ServedBroker) -> None:
     assert len(list(broker.broker.replica.state.topics)) == 100
 
 
-def test_two_who_create_at_once_make_one_topic(start: Start) -> None:
+def test_concurrent_creators_create_one_topic(start: Start) -> None:
     servers = [start(), start()]
     names: list[str] = []
     for index in range(10):
@@ -439,7 +441,7 @@ def test_two_who_create_at_once_make_one_topic(start: Start) -> None:
         assert {found(one.bootstrap, names[-1]).topic_id for one in servers} == {made.topic_id}
 
 
-def test_what_is_not_decided_in_time_is_said_to_be_late(broker: ServedBroker) -> None:
+def test_creation_that_exceeds_its_timeout_is_reported_as_timed_out(broker: ServedBroker) -> None:
     log = broker.do(_wrap(broker))
     broker.do(_call(log.hold))
 
@@ -454,7 +456,7 @@ def test_what_is_not_decided_in_time_is_said_to_be_late(broker: ServedBroker) ->
     assert found(broker.bootstrap, "t").error_code is ErrorCode.NONE
 
 
-def test_without_the_cluster_log_nothing_is_said_to_be_unknown(broker: ServedBroker) -> None:
+def test_unreachable_cluster_log_is_not_reported_as_unknown_topic(broker: ServedBroker) -> None:
     create(broker.bootstrap, topic("t"))
     log = broker.do(_wrap(broker))
     broker.do(_call(log.cut))
@@ -470,8 +472,8 @@ def test_without_the_cluster_log_nothing_is_said_to_be_unknown(broker: ServedBro
 
 async def _wrap(broker: ServedBroker) -> FaultyLog:
     """Put faults to order between the broker and its cluster log."""
-    replica = broker.broker.replica
-    log = replica._log = FaultyLog(replica._log)
+    follower = broker.broker.replica._follower
+    log = follower.log = FaultyLog(follower.log)
     return log
 
 
@@ -483,7 +485,7 @@ async def _call(function: Callable[[], None]) -> None:
 
 
 @pytest.mark.parametrize("version", range(1, 6))
-def test_deleting_by_name(broker: ServedBroker, version: int) -> None:
+def test_topics_are_deleted_by_name(broker: ServedBroker, version: int) -> None:
     create(broker.bootstrap, topic("t"))
     request = DeleteTopicsRequest(topic_names=["t", "u"], timeout_ms=1000)
 
@@ -496,7 +498,7 @@ def test_deleting_by_name(broker: ServedBroker, version: int) -> None:
     assert found(broker.bootstrap, "t").error_code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-def test_deleting_by_id(broker: ServedBroker, kafka: KafkaServer, name: str) -> None:
+def test_topics_are_deleted_by_id(broker: ServedBroker, kafka: KafkaServer, name: str) -> None:
     for server in (broker, kafka):
         [one] = create(server.bootstrap, topic(name))
         create(server.bootstrap, topic(f"{name}-twice"))
@@ -516,7 +518,7 @@ def test_deleting_by_id(broker: ServedBroker, kafka: KafkaServer, name: str) -> 
         }
 
 
-def test_a_topic_made_again_is_another(broker: ServedBroker) -> None:
+def test_recreated_topic_has_a_new_id(broker: ServedBroker) -> None:
     [before] = create(broker.bootstrap, topic("t", 3))
     ask(broker.bootstrap, DELETE_TOPICS, 5, DeleteTopicsRequest(topic_names=["t"], timeout_ms=1000))
 
@@ -544,7 +546,7 @@ def test_a_topic_made_again_is_another(broker: ServedBroker) -> None:
         (3, [[1, 1]]),
     ],
 )
-def test_growing_as_kafka_does(
+def test_adding_partitions_matches_kafka(
     broker: ServedBroker,
     kafka: KafkaServer,
     name: str,
@@ -571,7 +573,7 @@ def test_growing_as_kafka_does(
     assert len(found(broker.bootstrap, name).partitions) == (amount if grown else 2)
 
 
-def test_growing_only_in_thought(broker: ServedBroker) -> None:
+def test_validate_only_adds_no_partitions(broker: ServedBroker) -> None:
     create(broker.bootstrap, topic("t", 2))
     request = CreatePartitionsRequest(
         topics=[CreatePartitionsTopic(name="t", count=9)], timeout_ms=1000, validate_only=True
@@ -609,7 +611,7 @@ def seen(page: DescribeTopicPartitionsResponse) -> list[tuple[str | None, int, l
 
 
 @pytest.mark.parametrize("limit", [1, 2, 3, 4, 7, 100])
-def test_pages_are_those_of_kafka(
+def test_pages_of_descriptions_match_kafka(
     broker: ServedBroker, kafka: KafkaServer, name: str, limit: int
 ) -> None:
     names = [f"{name}-b", f"{name}-a", f"{name}-none", f"{name}-c"]
@@ -621,7 +623,7 @@ def test_pages_are_those_of_kafka(
     assert ours == [seen(page) for page in pages(kafka.bootstrap, limit, *names)]
 
 
-def test_all_topics_page_by_page(broker: ServedBroker) -> None:
+def test_all_topics_are_described_page_by_page(broker: ServedBroker) -> None:
     create(broker.bootstrap, topic("b", 3), topic("a", 2500))
 
     first, second = pages(broker.bootstrap, 100_000)
@@ -659,7 +661,7 @@ def test_kafka_python_administers_topics(broker: ServedBroker) -> None:
         admin.close()
 
 
-def test_kafka_topics_says_the_same_of_both(
+def test_kafka_topics_tool_prints_the_same_for_both(
     broker: ServedBroker, kafka: KafkaServer, java: Java, name: str
 ) -> None:
     def run(server: ServedBroker | KafkaServer, *args: str) -> str:
@@ -683,7 +685,7 @@ def test_kafka_topics_says_the_same_of_both(
     assert "flush.ms=9" in outputs[0][1][2]
 
 
-def test_kafka_topics_sees_the_replication_factor_asked_for(
+def test_kafka_topics_tool_shows_the_requested_replication_factor(
     broker: ServedBroker, java: Java
 ) -> None:
     at = ("--bootstrap-server", broker.bootstrap)
@@ -723,7 +725,7 @@ def test_changes_of_topics_are_logged(
 
 
 @pytest.mark.parametrize("name", sorted(RESERVED_TOPICS))
-def test_names_of_kafkas_own_are_reserved(broker: ServedBroker, name: str) -> None:
+def test_internal_topic_names_of_kafka_are_reserved(broker: ServedBroker, name: str) -> None:
     [made] = create(broker.bootstrap, topic(name))
 
     assert made.error_code is ErrorCode.INVALID_REQUEST
@@ -733,7 +735,7 @@ def test_names_of_kafkas_own_are_reserved(broker: ServedBroker, name: str) -> No
     assert not list(broker.broker.replica.state.topics)
 
 
-def test_kafka_refuses_its_metadata_topic_alike(kafka: KafkaServer) -> None:
+def test_kafka_refuses_to_create_its_metadata_topic(kafka: KafkaServer) -> None:
     [made] = create(kafka.bootstrap, topic("__cluster_metadata"))
 
     assert made.error_code is ErrorCode.INVALID_REQUEST
@@ -741,7 +743,9 @@ def test_kafka_refuses_its_metadata_topic_alike(kafka: KafkaServer) -> None:
 
 
 @pytest.mark.parametrize("name", sorted(RESERVED_TOPICS))
-def test_a_topic_of_that_name_that_is_there_is_not_written(broker: ServedBroker, name: str) -> None:
+def test_existing_topic_with_a_reserved_name_is_not_written(
+    broker: ServedBroker, name: str
+) -> None:
     async def propose() -> None:
         event = TopicCreated(
             topic_id=b"i" * 16, name=name, partitions=1, replication_factor=1, configs=[]
@@ -755,7 +759,7 @@ def test_a_topic_of_that_name_that_is_there_is_not_written(broker: ServedBroker,
     assert answer.error_code is ErrorCode.INVALID_TOPIC_EXCEPTION
 
 
-def test_names_at_the_edge() -> None:
+def test_names_at_the_length_limit_are_handled() -> None:
     check_name("x" * 249)
     check_name("__consumer_offsets")
     for bad in ("x" * 250, "", ".", "..", "a/../b", "%2e", "a\n", "\u0430"):

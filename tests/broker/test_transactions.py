@@ -81,7 +81,7 @@ def send(made: Producer, topic: str, *values: str) -> None:
     assert made.flush(SECONDS) == 0
 
 
-def test_commit_and_abort(served: ServedBroker, topic: str) -> None:
+def test_transactions_commit_and_abort(served: ServedBroker, topic: str) -> None:
     made = producer(served.bootstrap, topic)
     for number in range(6):
         made.begin_transaction()
@@ -99,7 +99,7 @@ def test_commit_and_abort(served: ServedBroker, topic: str) -> None:
     assert read(served.bootstrap, topic)[3::4] == ["open-0", "open-1"]
 
 
-def test_a_second_producer_fences_the_first(served: ServedBroker, topic: str) -> None:
+def test_second_producer_fences_the_first(served: ServedBroker, topic: str) -> None:
     first = producer(served.bootstrap, topic)
     first.begin_transaction()
     send(first, topic, "first")
@@ -113,7 +113,7 @@ def test_a_second_producer_fences_the_first(served: ServedBroker, topic: str) ->
     assert read(served.bootstrap, topic) == ["second"]
 
 
-def test_a_producer_that_is_too_slow_is_fenced(served: ServedBroker, topic: str) -> None:
+def test_slow_producer_is_fenced(served: ServedBroker, topic: str) -> None:
     made = producer(
         served.bootstrap, topic, **{"transaction.timeout.ms": 1000, "message.timeout.ms": 1000}
     )
@@ -126,7 +126,9 @@ def test_a_producer_that_is_too_slow_is_fenced(served: ServedBroker, topic: str)
     assert read(served.bootstrap, topic) == []
 
 
-def test_what_is_read_and_what_is_written_move_together(served: ServedBroker, topic: str) -> None:
+def test_consumed_offsets_and_produced_records_commit_atomically(
+    served: ServedBroker, topic: str
+) -> None:
     """Copy a topic in transactions, of which every second one fails after it has written."""
     source, group = f"{topic}-source", f"{topic}-group"
     create(served, source, 2)
@@ -165,7 +167,7 @@ def test_what_is_read_and_what_is_written_move_together(served: ServedBroker, to
     assert len(many) > len(values)
 
 
-async def test_aiokafka(served: ServedBroker, topic: str) -> None:
+async def test_aiokafka_transactions_work(served: ServedBroker, topic: str) -> None:
     made = AIOKafkaProducer(bootstrap_servers=served.bootstrap, transactional_id=topic)
     await made.start()
     try:
@@ -197,7 +199,7 @@ async def test_aiokafka(served: ServedBroker, topic: str) -> None:
         await consumer.stop()
 
 
-def test_kafka_python(served: ServedBroker, topic: str) -> None:
+def test_kafka_python_transactions_work(served: ServedBroker, topic: str) -> None:
     made = KafkaProducer(bootstrap_servers=served.bootstrap, transactional_id=topic)
     made.init_transactions()
     for value, end in ((b"a", made.commit_transaction), (b"b", made.abort_transaction)):
@@ -210,7 +212,9 @@ def test_kafka_python(served: ServedBroker, topic: str) -> None:
 
 
 @pytest.mark.parametrize("step", ["written", "offsets", "committed"])
-def test_a_kill_between_the_steps(tmp_path: Path, step: str) -> None:
+def test_broker_killed_between_the_steps_of_a_transaction_recovers(
+    tmp_path: Path, step: str
+) -> None:
     with BrokerProcess(tmp_path / "data") as broker:
         admin = AdminClient({"bootstrap.servers": broker.bootstrap})
         admin.create_topics([NewTopic("t", 2)])["t"].result(SECONDS)
@@ -245,7 +249,7 @@ def tool(java: Java, name: str, *args: str) -> str:
     return done.stdout
 
 
-def test_javas_producer_uses_an_epoch_for_each_transaction(
+def test_java_producer_uses_one_epoch_per_transaction(
     served: ServedBroker, topic: str, java: Java
 ) -> None:
     tool(
@@ -260,7 +264,7 @@ def test_javas_producer_uses_an_epoch_for_each_transaction(
     assert len(read(served.bootstrap, topic)) == 300
 
 
-def test_javas_tool_describes_transactions(served: ServedBroker, topic: str, java: Java) -> None:
+def test_java_tool_describes_transactions(served: ServedBroker, topic: str, java: Java) -> None:
     made = producer(served.bootstrap, topic)
     made.begin_transaction()
     send(made, topic, "open")

@@ -92,7 +92,7 @@ async def begun(client: Raw, name: str, *, newer: bool) -> Transactor:
 
 
 @NEWER
-async def test_committed_readers_see_what_is_committed(
+async def test_read_committed_returns_committed_records_only(
     served: ServedBroker, topic: str, *, newer: bool
 ) -> None:
     async with raw(served) as client:
@@ -111,7 +111,7 @@ async def test_committed_readers_see_what_is_committed(
         assert [bytes(one) for one in plain if len(one) == 1] == [b"a", b"b", b"c", b"d"]
 
 
-async def test_the_marker_is_kafkas_own(served: ServedBroker, topic: str) -> None:
+async def test_marker_has_the_bytes_of_kafka(served: ServedBroker, topic: str) -> None:
     async with raw(served) as client:
         producer = await begun(client, topic, newer=False)
         await producer.send(topic, b"a")
@@ -160,7 +160,7 @@ async def latest(client: Raw, topic: str, isolation_level: int) -> int:
     return answer.topics[0].partitions[0].offset
 
 
-async def test_times_behind_the_last_stable_offset_are_not_told(
+async def test_lookup_by_time_ends_at_the_last_stable_offset(
     served: ServedBroker, topic: str
 ) -> None:
     async with raw(served) as client:
@@ -186,7 +186,7 @@ async def test_times_behind_the_last_stable_offset_are_not_told(
     assert found == [1, -1]
 
 
-async def test_a_waiting_reader_is_woken_by_the_commit(served: ServedBroker, topic: str) -> None:
+async def test_waiting_reader_is_woken_by_the_commit(served: ServedBroker, topic: str) -> None:
     async with raw(served) as client, raw(served) as reader:
         producer = await begun(client, topic, newer=True)
         await producer.send(topic, b"a" * 5000)
@@ -196,10 +196,10 @@ async def test_a_waiting_reader_is_woken_by_the_commit(served: ServedBroker, top
         await until_waiting(served, 1)
         await producer.end(commit=True)
         answer = await waiting
-    assert len(batches.fetched(bytes_of(answer))) == 2
+    assert len(batches.check_fetched(bytes_of(answer))) == 2
 
 
-async def test_a_session_waits_idle_for_the_end_of_a_transaction(
+async def test_fetch_session_waits_idle_for_the_end_of_a_transaction(
     served: ServedBroker, topic: str
 ) -> None:
     async with raw(served) as client, raw(served) as reader:
@@ -221,13 +221,13 @@ async def test_a_session_waits_idle_for_the_end_of_a_transaction(
         await producer.end(commit=True)
         answer = await asyncio.wait_for(waiting, 5)
     [part] = answer.responses[0].partitions
-    assert len(batches.fetched(bytes_of(part))) == 2
+    assert len(batches.check_fetched(bytes_of(part))) == 2
 
 
 # Refusals.
 
 
-async def test_batches_that_are_part_of_nothing(served: ServedBroker, topic: str) -> None:
+async def test_batches_outside_a_transaction_are_refused(served: ServedBroker, topic: str) -> None:
     async with raw(served) as client:
         producer = await begun(client, topic, newer=False)
         assert await producer.write(topic, b"a") is ErrorCode.INVALID_TXN_STATE
@@ -257,13 +257,15 @@ async def test_zombies_are_fenced(served: ServedBroker, topic: str, *, newer: bo
 
 
 @pytest.mark.parametrize("timeout_ms", [0, -1, 900_001])
-async def test_timeouts_have_a_bound(served: ServedBroker, topic: str, timeout_ms: int) -> None:
+async def test_transaction_timeout_is_bounded(
+    served: ServedBroker, topic: str, timeout_ms: int
+) -> None:
     async with raw(served) as client:
         answer = await Transactor(client, topic, is_newer=True).init(timeout_ms=timeout_ms)
     assert answer.error_code is ErrorCode.INVALID_TRANSACTION_TIMEOUT
 
 
-async def test_an_id_needs_a_name(served: ServedBroker) -> None:
+async def test_invalid_init_producer_id_requests_are_refused(served: ServedBroker) -> None:
     async with raw(served) as client:
         answer = await Transactor(client, "", is_newer=True).init()
         assert answer.error_code is ErrorCode.INVALID_REQUEST
@@ -271,9 +273,7 @@ async def test_an_id_needs_a_name(served: ServedBroker) -> None:
         assert half.error_code is ErrorCode.INVALID_REQUEST
 
 
-async def test_unknown_partitions_keep_all_from_being_added(
-    served: ServedBroker, topic: str
-) -> None:
+async def test_unknown_partition_prevents_all_additions(served: ServedBroker, topic: str) -> None:
     async with raw(served) as client:
         producer = await begun(client, topic, newer=False)
         codes = await producer.add(topic, 0, 9)
@@ -281,7 +281,9 @@ async def test_unknown_partitions_keep_all_from_being_added(
         assert (await producer.end(commit=True)).error_code is ErrorCode.INVALID_TXN_STATE
 
 
-async def test_many_transactions_in_one_request(served: ServedBroker, topic: str) -> None:
+async def test_many_transactions_can_be_verified_in_one_request(
+    served: ServedBroker, topic: str
+) -> None:
     async with raw(served) as client:
         one, two = [await begun(client, f"{topic}-{at}", newer=False) for at in (1, 2)]
 
@@ -384,7 +386,7 @@ async def test_transactions_are_described_and_listed(served: ServedBroker, topic
         assert (found.transaction_state, found.topics) == ("CompleteAbort", [])
 
 
-async def test_nobody_else_ends_a_living_transaction(served: ServedBroker, topic: str) -> None:
+async def test_live_transaction_cannot_be_ended_by_others(served: ServedBroker, topic: str) -> None:
     async with raw(served) as client:
         producer = await begun(client, topic, newer=True)
         await producer.send(topic, b"a")
@@ -406,9 +408,7 @@ async def test_nobody_else_ends_a_living_transaction(served: ServedBroker, topic
         assert await committed(client, topic) == [b"a"]
 
 
-async def test_a_transaction_that_takes_too_long_is_aborted(
-    served: ServedBroker, topic: str
-) -> None:
+async def test_overdue_transaction_is_aborted(served: ServedBroker, topic: str) -> None:
     async with raw(served) as client:
         producer = Transactor(client, topic, is_newer=False)
         await producer.init(timeout_ms=1)
@@ -464,7 +464,7 @@ async def scramble(client: Raw, topic: str, seed: int, steps: int) -> list[bytes
     ],
     ids=["merged", "segments"],
 )  # fmt: skip
-async def test_from_everywhere_the_same_is_read(
+async def test_same_records_are_read_from_memory_objects_and_segments(
     start: Start, rewrite: RewriteSettings, *, is_segment: bool
 ) -> None:
     broker = await asyncio.to_thread(start, upkeep_interval_ms=100_000, rewrite=rewrite)
@@ -506,10 +506,10 @@ async def everything(client: Raw) -> bytes:
             assert offset == answer.high_watermark
             return found
         found += data
-        offset = batches.fetched(data)[-1].last_offset + 1
+        offset = batches.check_fetched(data)[-1].last_offset + 1
 
 
-async def test_a_restart_forgets_nothing(tmp_path: Path) -> None:
+async def test_transactions_survive_a_restart(tmp_path: Path) -> None:
     settings = BrokerSettings(durability="os", snapshot_entries=5, upkeep_interval_ms=100_000)
     with ServedBroker(tmp_path, settings) as first:
         create(first, "t")
@@ -530,7 +530,7 @@ async def test_a_restart_forgets_nothing(tmp_path: Path) -> None:
             assert await committed(client, "t") == [b"b", b"c"]
 
 
-async def test_every_broker_tells_the_same(start: Start) -> None:
+async def test_transactions_can_be_continued_on_any_broker(start: Start) -> None:
     brokers = [await asyncio.to_thread(start) for _ in range(2)]
     create(brokers[0], "t")
     async with raw(brokers[0]) as one, raw(brokers[1]) as other:
@@ -551,7 +551,7 @@ async def test_every_broker_tells_the_same(start: Start) -> None:
 
 
 @pytest.mark.parametrize(("level", "code"), [(2, NONE), (1, ErrorCode.INVALID_UPDATE_VERSION)])
-async def test_kafkas_feature_is_not_our_own_level(
+async def test_update_of_transaction_version_keeps_our_feature_level(
     served: ServedBroker, level: int, code: ErrorCode
 ) -> None:
     update = FeatureUpdateKey(
@@ -565,13 +565,13 @@ async def test_kafkas_feature_is_not_our_own_level(
     assert served.broker.replica.state.feature_level == FEATURE_LEVEL
 
 
-async def test_a_log_out_of_reach_is_an_error_that_producers_retry(start: Start) -> None:
+async def test_unreachable_log_is_a_retriable_error_for_producers(start: Start) -> None:
     broker = start()
     create(broker, "t")
 
     async def wrap() -> FaultyLog:
-        replica = broker.broker.replica
-        log = replica._log = FaultyLog(replica._log)
+        follower = broker.broker.replica._follower
+        log = follower.log = FaultyLog(follower.log)
         return log
 
     async with raw(broker) as client:

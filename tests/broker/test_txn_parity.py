@@ -143,7 +143,7 @@ async def markers(client: Raw, topic: str) -> Told:
     await added(producer, topic, 0)  # waits until Kafka has written the markers
     answer = await client.fetch(topic, 0, isolation_level=COMMITTED)
     data = bytes_of(answer)
-    for header in batches.fetched(data):
+    for header in batches.check_fetched(data):
         if header.is_control:
             [record] = recordcodec.read(data, header)
             told.append(
@@ -307,7 +307,7 @@ async def client_of(bootstrap: str, name: str) -> AsyncIterator[Raw]:
 @pytest.mark.parametrize(
     "story", [older, newer, fenced, markers, offsets, described], ids=lambda one: one.__name__
 )
-async def test_codes_are_kafkas(broker: ServedBroker, kafka: KafkaServer, story: Story) -> None:
+async def test_codes_match_kafka(broker: ServedBroker, kafka: KafkaServer, story: Story) -> None:
     told = []
     for bootstrap in (broker.bootstrap, kafka.bootstrap):
         topic = f"parity-{story.__name__}"

@@ -43,7 +43,7 @@ def test_every_worker_has_its_own_ports_and_node_id() -> None:
     assert {one.workers for one in found} == {1}
 
 
-def test_what_is_chosen_by_the_system_stays_so() -> None:
+def test_port_zero_and_automatic_node_ids_are_kept() -> None:
     settings = BrokerSettings(workers=2, listen="127.0.0.1:0", http_listen="127.0.0.1:0")
 
     found = worker_settings(settings, 1, BOOTSTRAP)
@@ -52,11 +52,11 @@ def test_what_is_chosen_by_the_system_stays_so() -> None:
     assert found.node_id == -1
 
 
-def test_no_http_for_one_is_none_for_all() -> None:
+def test_http_switched_off_is_off_for_all_workers() -> None:
     assert worker_settings(BrokerSettings(http_listen=""), 1, BOOTSTRAP).http_listen == ""
 
 
-def test_advertised_ports_follow_each_other_too() -> None:
+def test_advertised_ports_are_consecutive() -> None:
     settings = BrokerSettings(advertise="kafka.example:30000")
 
     assert worker_settings(settings, 1, BOOTSTRAP).advertise == "kafka.example:30002"
@@ -69,7 +69,7 @@ def test_advertised_ports_follow_each_other_too() -> None:
         (BrokerSettings(listen="127.0.0.1:0", advertise="a:1"), "workers need fixed ports"),
     ],
 )
-def test_ports_that_do_not_suffice_are_refused(settings: BrokerSettings, message: str) -> None:
+def test_insufficient_ports_are_refused(settings: BrokerSettings, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         worker_settings(settings, 0, BOOTSTRAP)
 
@@ -105,7 +105,7 @@ def test_metadata_names_each_worker_with_its_own_port(three: BrokerProcess) -> N
     )
 
 
-def test_a_worker_that_dies_comes_back_as_the_same_node(three: BrokerProcess) -> None:
+def test_killed_worker_is_restarted_as_the_same_node(three: BrokerProcess) -> None:
     create_topic(three.bootstrap)
     before = set(three.worker_pids())
     victim = min(before)
@@ -165,7 +165,7 @@ def test_a_worker_that_hangs_is_killed(tmp_path: Path) -> None:
         wait_until(lambda: not any(map(is_alive, workers)), "a worker is left behind")
 
 
-def test_a_shared_port_in_use_is_told(three: BrokerProcess, tmp_path: Path) -> None:
+def test_shared_port_in_use_is_reported(three: BrokerProcess, tmp_path: Path) -> None:
     second = BrokerProcess(tmp_path / "other", workers=2)
     second.port = three.port
 
@@ -176,7 +176,7 @@ def test_a_shared_port_in_use_is_told(three: BrokerProcess, tmp_path: Path) -> N
     assert "Traceback" not in str(caught.value)
 
 
-def test_a_worker_that_cannot_start_ends_all_of_it(three: BrokerProcess, tmp_path: Path) -> None:
+def test_worker_that_cannot_start_stops_all(three: BrokerProcess, tmp_path: Path) -> None:
     second = BrokerProcess(tmp_path / "other", workers=2)
     # Its first worker needs the port that the others share, and its second one the port after it.
     second.port = three.port - 1

@@ -164,7 +164,7 @@ async def committed(
         waiting = sorted(
             (one.first_offset, one.producer_id) for one in answer.aborted_transactions or []
         )
-        headers = batches.fetched(data)
+        headers = batches.check_fetched(data)
         assert headers, "a batch must be whole"
         assert headers[-1].last_offset < answer.last_stable_offset
         # Nothing may be named that does not concern what was sent.

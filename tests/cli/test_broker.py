@@ -42,7 +42,7 @@ def test_the_defaults_are_the_embedded_broker(capsys: pytest.CaptureFixture[str]
     assert found["workers"] == 1
 
 
-def test_a_table_that_belongs_to_no_part_is_refused(
+def test_settings_table_of_no_known_part_is_refused(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     file = tmp_path / "own.toml"
@@ -82,7 +82,7 @@ def test_flags_win_over_the_environment_and_that_over_files(
         ),
     ],
 )
-def test_a_wrong_setting_is_told_with_code_2(
+def test_invalid_setting_is_reported_with_exit_code_2(
     flags: list[str], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main.main(["broker", *flags]) == 2
@@ -90,7 +90,7 @@ def test_a_wrong_setting_is_told_with_code_2(
     assert message in capsys.readouterr().err
 
 
-def test_the_greeting_says_where_and_how(capsys: pytest.CaptureFixture[str]) -> None:
+def test_greeting_shows_addresses_and_durability(capsys: pytest.CaptureFixture[str]) -> None:
     _tell([served(1)], as_json=False)
 
     text = capsys.readouterr().out
@@ -102,7 +102,7 @@ def test_the_greeting_says_where_and_how(capsys: pytest.CaptureFixture[str]) -> 
     assert "Ctrl-C" in text
 
 
-def test_the_greeting_of_one_that_writes_nothing_suggests_no_write(
+def test_greeting_of_a_broker_without_durability_suggests_no_write(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     _tell([replace(served(1), durability="none")], as_json=False)

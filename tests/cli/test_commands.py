@@ -38,7 +38,7 @@ def examples(parser: argparse.ArgumentParser) -> list[list[str]]:
     return found
 
 
-def test_there_are_commands() -> None:
+def test_commands_are_found() -> None:
     assert {"rookery broker", "rookery topics list", "rookery job compact"} <= COMMANDS.keys()
 
 

@@ -44,7 +44,7 @@ def dated(rookery: Rookery) -> str:
         ("1s", b""),
     ],
 )
-def test_reading_begins_where_it_is_told(
+def test_consuming_starts_at_the_given_position(
     rookery: Rookery, dated: str, start: str, values: bytes
 ) -> None:
     assert rookery("consume", dated, "--from", start) == values
@@ -59,11 +59,13 @@ def test_reading_begins_where_it_is_told(
         (("--format", "raw"), b"v0v1"),
     ],
 )
-def test_formats(rookery: Rookery, dated: str, args: tuple[str, ...], text: bytes) -> None:
+def test_consumed_records_are_printed_in_the_chosen_format(
+    rookery: Rookery, dated: str, args: tuple[str, ...], text: bytes
+) -> None:
     assert rookery("consume", dated, "--max", "2", *args) == text
 
 
-def test_json_tells_everything(rookery: Rookery, dated: str) -> None:
+def test_json_output_has_every_field_of_a_record(rookery: Rookery, dated: str) -> None:
     row = json.loads(rookery("consume", dated, "--json", "-n", "1"))
 
     assert row == {
@@ -84,7 +86,7 @@ def test_many_partitions_are_read_to_their_ends(rookery: Rookery) -> None:
     assert 0 < len(some) < len(got)
 
 
-def test_following_shows_what_comes(rookery: Rookery) -> None:
+def test_follow_prints_records_as_they_arrive(rookery: Rookery) -> None:
     topic = rookery.topic()
     with subprocess.Popen(
         rookery.command("consume", topic, "--follow", "--max", "2"), stdout=subprocess.PIPE
@@ -115,7 +117,7 @@ def test_an_interrupt_ends_following_quietly(rookery: Rookery) -> None:
     assert (reading.returncode, said) == (130, b"")
 
 
-def test_a_reader_that_has_seen_enough_is_no_trouble(rookery: Rookery) -> None:
+def test_closed_output_pipe_ends_consume_without_an_error(rookery: Rookery) -> None:
     topic = rookery.topic()
     rookery("produce", topic, data=b"a long line for a small pipe\n" * 100_000)
     with subprocess.Popen(
@@ -157,7 +159,9 @@ def test_committed_reading_ends_before_an_open_transaction(kafka: KafkaServer) -
         (("x", "-n", "0"), 2, "above 0"),
     ],
 )
-def test_mistakes(rookery: Rookery, args: tuple[str, ...], code: int, words: str) -> None:
+def test_invalid_arguments_are_reported(
+    rookery: Rookery, args: tuple[str, ...], code: int, words: str
+) -> None:
     done = rookery.run("consume", *args)
 
     assert done.returncode == code
@@ -165,7 +169,7 @@ def test_mistakes(rookery: Rookery, args: tuple[str, ...], code: int, words: str
     assert b"Traceback" not in done.stderr
 
 
-def test_a_partition_that_is_not_there(rookery: Rookery, dated: str) -> None:
+def test_unknown_partition_is_reported(rookery: Rookery, dated: str) -> None:
     done = rookery.run("consume", dated, "-p", "0,7")
 
     assert done.returncode == 1
@@ -184,17 +188,17 @@ def test_a_partition_that_is_not_there(rookery: Rookery, dated: str) -> None:
         ("2026-01-01T12:00:00Z", NOON),
     ],
 )
-def test_where_a_text_points(text: str, place: int | None) -> None:
+def test_start_positions_are_parsed(text: str, place: int | None) -> None:
     assert parse_position(text, ManualClock(NOON)) == place
 
 
-def test_a_time_without_a_zone_is_the_users_own() -> None:
+def test_time_without_a_zone_is_local_time() -> None:
     local = datetime.fromtimestamp(NOON / 1000, UTC).astimezone().replace(tzinfo=None)
 
     assert parse_position(local.isoformat(), ManualClock(0)) == NOON
 
 
 @pytest.mark.parametrize("text", ["", "-5", "5x", "beginnings", "2026-13-01"])
-def test_where_a_text_does_not_point(text: str) -> None:
+def test_invalid_start_positions_are_refused(text: str) -> None:
     with pytest.raises(ConfigError, match="--from"):
         parse_position(text, ManualClock(NOON))

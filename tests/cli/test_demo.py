@@ -45,11 +45,13 @@ def _judge(order: list[int], *, spoil: bool = False) -> tuple[int, int, bool]:
         ([0, 1, 2, 0, 1, 2], 0, 3),
     ],
 )
-def test_the_books_show_what_is_lost_or_doubled(order: list[int], lost: int, doubled: int) -> None:
+def test_demo_verdict_counts_lost_and_duplicated_records(
+    order: list[int], lost: int, doubled: int
+) -> None:
     assert _judge(order) == (lost, doubled, order == [0, 1, 2])
 
 
-def test_the_books_show_what_is_out_of_order_or_changed() -> None:
+def test_demo_verdict_reports_reordered_and_changed_records() -> None:
     assert not _judge([0, 2, 1])[2]
     assert not _judge([0, 1, 2], spoil=True)[2]
 
@@ -59,7 +61,7 @@ def _environment(folder: Path) -> dict[str, str]:
 
 
 @pytest.mark.usefixtures("own_victim")
-def test_nothing_is_lost_and_nothing_left_behind(tmp_path: Path) -> None:
+def test_demo_loses_no_record_and_removes_its_files(tmp_path: Path) -> None:
     done = subprocess.run(
         command("demo", "--records", "20k", "--json"),
         capture_output=True,
@@ -77,7 +79,7 @@ def test_nothing_is_lost_and_nothing_left_behind(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("own_victim")
-def test_words_for_people(tmp_path: Path) -> None:
+def test_demo_prints_a_readable_summary(tmp_path: Path) -> None:
     done = subprocess.run(
         command("demo", "--records", "5k", "--durability", "os"),
         capture_output=True,
@@ -94,7 +96,7 @@ def test_words_for_people(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("own_victim")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_an_interrupt_leaves_nothing_behind(tmp_path: Path, number: signal.Signals) -> None:
+def test_interrupted_demo_removes_its_files(tmp_path: Path, number: signal.Signals) -> None:
     with subprocess.Popen(
         command("demo", "--records", "100M"),
         stdout=subprocess.PIPE,
@@ -127,7 +129,7 @@ def _mentions(text: str) -> list[str]:
     return found
 
 
-def test_a_pipeline_that_dies_by_itself_is_told_with_its_reason(
+def test_pipeline_that_dies_is_reported_with_its_reason(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     words = "import sys; sys.exit('there is no Java')"

@@ -18,7 +18,7 @@ _PYPROJECT = tomllib.loads(
 )
 
 
-def test_it_knows_every_compiled_module() -> None:
+def test_doctor_checks_every_compiled_module() -> None:
     built = {module["name"] for module in _PYPROJECT["tool"]["setuptools"]["ext-modules"]}
 
     findings = {finding.name for finding in doctor.examine() if finding.kind == "native"}
@@ -26,13 +26,13 @@ def test_it_knows_every_compiled_module() -> None:
     assert findings >= built
 
 
-def test_it_knows_every_library_that_we_need() -> None:
+def test_doctor_checks_every_required_library() -> None:
     needed = {line.partition(">=")[0] for line in _PYPROJECT["project"]["dependencies"]}
 
     assert {library.package for library in doctor._LIBRARIES} == needed
 
 
-def test_json_tells_the_same_as_the_exit_code(capsys: pytest.CaptureFixture[str]) -> None:
+def test_doctor_json_agrees_with_the_exit_code(capsys: pytest.CaptureFixture[str]) -> None:
     code = main(["doctor", "--json"])
 
     answer = json.loads(capsys.readouterr().out)
@@ -41,7 +41,7 @@ def test_json_tells_the_same_as_the_exit_code(capsys: pytest.CaptureFixture[str]
     assert all(one["well"] is (one["remedy"] == "") for one in answer["findings"])
 
 
-def test_the_table_tells_versions(capsys: pytest.CaptureFixture[str]) -> None:
+def test_doctor_table_shows_versions(capsys: pytest.CaptureFixture[str]) -> None:
     main(["doctor"])
 
     text = capsys.readouterr().out
@@ -92,7 +92,7 @@ def _run_without(module: str, *arguments: str) -> subprocess.CompletedProcess[st
 
 
 @pytest.mark.parametrize("module", ["rookery.wire._codec", "rookery.records._kernel", "uvloop"])
-def test_without_a_module_the_doctor_says_so(module: str) -> None:
+def test_doctor_reports_a_missing_module(module: str) -> None:
     done = _run_without(module, "--json")
 
     assert (done.returncode, done.stderr) == (1, "")
@@ -100,7 +100,7 @@ def test_without_a_module_the_doctor_says_so(module: str) -> None:
     assert module in {one["name"] for one in sick}
 
 
-def test_without_rich_the_doctor_still_speaks() -> None:
+def test_doctor_works_without_rich() -> None:
     done = _run_without("rich")
 
     assert (done.returncode, done.stderr) == (1, "")

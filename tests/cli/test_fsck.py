@@ -67,7 +67,7 @@ def test_damage_in_a_journal_is_named(local: Broker, tmp_path: Path) -> None:
     assert local.fsck("--quick")[0] == 0
 
 
-def test_a_missing_object_is_named_for_people_too(stored: Broker, tmp_path: Path) -> None:
+def test_missing_object_is_named_in_the_readable_report(stored: Broker, tmp_path: Path) -> None:
     stored.produce("birds", 10)
     code, report = stored.fsck()
     assert (code, report["rows"]) == (0, 1)
@@ -107,13 +107,13 @@ def test_a_log_in_a_store_is_clean_while_a_caretaker_works(tmp_path: Path) -> No
         (["--config", "missing.toml"], "missing.toml"),
     ],
 )
-def test_a_mistake_is_told_with_code_2(args: list[str], text: str) -> None:
+def test_invalid_arguments_are_reported_with_exit_code_2(args: list[str], text: str) -> None:
     done = run("fsck", *args)
     assert done.returncode == 2
     assert text in done.stderr.decode()
 
 
-def test_nothing_is_made_where_nothing_is(tmp_path: Path) -> None:
+def test_fsck_creates_nothing_at_a_missing_location(tmp_path: Path) -> None:
     run("fsck", "--data", "nowhere")
     run("fsck", "--store", f"file://{tmp_path}/nothing")
     assert list(tmp_path.iterdir()) == []

@@ -88,7 +88,7 @@ def test_a_group_is_listed_described_and_deleted(rookery: Rookery, group: str) -
     assert rookery.json("groups", "delete", group, "--if-exists") == {"deleted": []}
 
 
-def test_states_are_a_filter(rookery: Rookery, group: str) -> None:
+def test_groups_can_be_filtered_by_state(rookery: Rookery, group: str) -> None:
     topic = birds(rookery)
     with member(rookery, group, topic, 1):
         empty = rookery.json("groups", "list", "--state", "empty")
@@ -158,7 +158,7 @@ def test_a_group_with_members_is_not_reset(rookery: Rookery, group: str) -> None
         (["--topic", "{topic}"], b"is required"),
     ],
 )
-def test_what_cannot_be_reset(
+def test_invalid_offset_reset_is_refused(
     rookery: Rookery, group: str, options: list[str], hint: bytes
 ) -> None:
     topic = birds(rookery, total=1)
@@ -169,7 +169,7 @@ def test_what_cannot_be_reset(
     assert hint in done.stderr
 
 
-def test_spans_of_time_in_both_forms() -> None:
+def test_time_spans_are_read_in_both_forms() -> None:
     def span(text: str) -> str:
         return ResetGroup(group="watchers", by_duration=text).position
 
@@ -179,7 +179,7 @@ def test_spans_of_time_in_both_forms() -> None:
             span(text)
 
 
-def test_tables_for_people(rookery: Rookery, group: str) -> None:
+def test_readable_tables_are_printed(rookery: Rookery, group: str) -> None:
     topic = birds(rookery)
     with member(rookery, group, topic, 6):
         described = rookery("groups", "describe", group).decode()
@@ -192,7 +192,7 @@ def test_tables_for_people(rookery: Rookery, group: str) -> None:
     assert "moved" in rookery("groups", "reset", group, "--to-earliest", "--execute").decode()
 
 
-def test_the_same_on_a_real_kafka(kafka: KafkaServer, group: str) -> None:
+def test_groups_are_managed_on_a_real_kafka(kafka: KafkaServer, group: str) -> None:
     rookery = Rookery(kafka.bootstrap)
     topic = birds(rookery)
     with member(rookery, group, topic, 6):

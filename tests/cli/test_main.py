@@ -48,12 +48,12 @@ def test_every_command_has_an_example_and_json(capsys: pytest.CaptureFixture[str
         assert "--json" in text
 
 
-def test_version(capsys: pytest.CaptureFixture[str]) -> None:
+def test_version_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
     assert main.main(["--version"]) == 0
     assert capsys.readouterr().out.startswith("rookery ")
 
 
-def test_a_flag_before_the_command_is_no_obstacle(capsys: pytest.CaptureFixture[str]) -> None:
+def test_version_flag_before_a_command_is_accepted(capsys: pytest.CaptureFixture[str]) -> None:
     assert main.main(["--version", "topics", "list"]) == 0
     assert capsys.readouterr().out.startswith("rookery ")
 
@@ -101,14 +101,14 @@ def test_errors_become_one_line_and_an_exit_code(
     assert capsys.readouterr().err == text
 
 
-def test_a_defect_is_not_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unexpected_exception_is_not_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
     _install(monkeypatch, ZeroDivisionError())
 
     with pytest.raises(ZeroDivisionError):
         main.main(["sample"])
 
 
-def test_a_reader_that_has_seen_enough_is_no_error() -> None:
+def test_closed_output_pipe_is_not_an_error() -> None:
     code = "import sys; from rookery.cli.main import main; sys.exit(main(['doctor', '--json']))"
     with subprocess.Popen(
         [sys.executable, "-c", code],

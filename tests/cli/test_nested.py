@@ -12,7 +12,7 @@ CASES = [(name, nested) for name, all_nested in NESTED.items() for nested in all
 
 
 @pytest.mark.parametrize(("name", "nested"), CASES)
-def test_each_has_an_example_and_json(
+def test_each_nested_command_has_an_example_and_json(
     name: str, nested: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit) as caught:
@@ -26,7 +26,9 @@ def test_each_has_an_example_and_json(
 
 
 @pytest.mark.parametrize("name", NESTED)
-def test_without_one_it_shows_what_there_is(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_command_without_a_nested_command_lists_them(
+    name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main([name]) == 2
 
     text = capsys.readouterr().out

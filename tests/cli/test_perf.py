@@ -30,7 +30,7 @@ def test_producing_then_consuming(rookery: Rookery) -> None:
     assert produced["mb_per_second"] > 0
 
 
-async def test_a_throughput_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_chosen_throughput_is_held(monkeypatch: pytest.MonkeyPatch) -> None:
     now, number = 7.0, 0
 
     async def sleep(seconds: float) -> None:
@@ -52,7 +52,7 @@ def test_a_throughput_can_be_chosen(rookery: Rookery) -> None:
     _check(rookery.json("perf", "produce", "perf-slow", *load), 50, 100)
 
 
-def test_latency(rookery: Rookery) -> None:
+def test_latency_is_measured(rookery: Rookery) -> None:
     said = rookery.json(
         "perf", "latency", "perf-trip", "--records", "200", "--warmup", "20", "--size", "20"
     )
@@ -60,7 +60,7 @@ def test_latency(rookery: Rookery) -> None:
     _check(said, 220, 20)
 
 
-def test_the_same_on_a_real_kafka(kafka: KafkaServer) -> None:
+def test_performance_is_measured_on_a_real_kafka(kafka: KafkaServer) -> None:
     rookery = Rookery(kafka.bootstrap)
 
     _check(
@@ -71,14 +71,14 @@ def test_the_same_on_a_real_kafka(kafka: KafkaServer) -> None:
     rookery("perf", "latency", "perf-kafka-trip", "--records", "50", "--warmup", "5")
 
 
-def test_words_for_people(rookery: Rookery) -> None:
+def test_performance_summary_is_readable(rookery: Rookery) -> None:
     said = rookery("perf", "produce", "perf-words", "--records", "1k", "--warmup", "0").decode()
 
     assert "1,000 records" in said
     assert "p99.9" in said
 
 
-def test_an_empty_topic_says_what_to_do(rookery: Rookery) -> None:
+def test_consuming_an_empty_topic_suggests_producing(rookery: Rookery) -> None:
     topic = rookery.topic()
 
     done = rookery.run("perf", "consume", topic)
@@ -87,7 +87,7 @@ def test_an_empty_topic_says_what_to_do(rookery: Rookery) -> None:
     assert f"rookery perf produce {topic}".encode() in done.stderr
 
 
-def test_a_refusal_is_one_line(rookery: Rookery) -> None:
+def test_refusal_is_reported_in_one_line(rookery: Rookery) -> None:
     topic = rookery.topic("-c", "max.message.bytes=1000")
 
     done = rookery.run("perf", "produce", topic, "--size", "5000", "--records", "10")
@@ -97,7 +97,7 @@ def test_a_refusal_is_one_line(rookery: Rookery) -> None:
     assert b"Traceback" not in done.stderr
 
 
-def test_quantiles() -> None:
+def test_quantiles_are_computed() -> None:
     values = [float(number) for number in range(1, 1001)]
 
     found = quantiles(values[::-1])
@@ -107,7 +107,7 @@ def test_quantiles() -> None:
     assert set(quantiles([7.0]).values()) == {7.0}
 
 
-def test_speeds() -> None:
+def test_speeds_are_computed_and_printed() -> None:
     speed = Speed(1_000, 5_000_000, 2.0)
 
     assert (speed.records_per_second, speed.mb_per_second) == (500, 2.5)
@@ -118,11 +118,11 @@ def test_speeds() -> None:
 @pytest.mark.parametrize(
     ("size", "text"), [(0, "0 B"), (999, "999 B"), (1_500, "1.5 kB"), (2e9, "2.0 GB")]
 )
-def test_sizes(size: float, text: str) -> None:
+def test_sizes_are_printed(size: float, text: str) -> None:
     assert size_text(size) == text
 
 
-def test_sparklines() -> None:
+def test_sparklines_are_drawn() -> None:
     assert sparkline([0, 1, 2, 4, 8]) == "▁▂▃▅█"
     assert sparkline([0, 0]) == "▁▁"
     assert sparkline([]) == ""

@@ -11,11 +11,11 @@ from rookery.pipeline.declaration.spec import Pipeline, Sink, Source
 
 
 @pytest.mark.parametrize("name", ["state", "my state"])
-def test_figures_are_in_the_state_if_it_is_a_folder(tmp_path: Path, name: str) -> None:
+def test_figures_are_stored_beside_a_state_in_a_folder(tmp_path: Path, name: str) -> None:
     assert metrics_path(pipeline(str(tmp_path / name))) == tmp_path / name / "metrics.jsonl"
 
 
-def test_figures_of_a_state_in_a_store_are_in_the_working_folder() -> None:
+def test_figures_of_a_state_in_a_store_are_stored_in_the_working_folder() -> None:
     assert metrics_path(pipeline("s3://bucket/state")) == Path(".rookery/birds/metrics.jsonl")
 
 

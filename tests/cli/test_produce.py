@@ -33,7 +33,7 @@ def test_lines_become_records(rookery: Rookery) -> None:
     assert all(row["headers"] == [{"name": "from", "value": "cli"}] for row in rows)
 
 
-def test_a_file_of_many_lines(rookery: Rookery, tmp_path: Path) -> None:
+def test_file_of_many_lines_is_produced(rookery: Rookery, tmp_path: Path) -> None:
     topic, file = rookery.topic(), tmp_path / "lines"
     file.write_bytes(b"".join(b"line %d\n" % number for number in range(50_000)))
 
@@ -43,7 +43,7 @@ def test_a_file_of_many_lines(rookery: Rookery, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("codec", ["gzip", "snappy", "lz4", "zstd"])
-def test_compression(rookery: Rookery, codec: str) -> None:
+def test_records_are_compressed_with_the_chosen_codec(rookery: Rookery, codec: str) -> None:
     topic, data = rookery.topic(), b"the same line again\n" * 1000
 
     rookery("produce", topic, "-z", codec, data=data)
@@ -53,7 +53,9 @@ def test_compression(rookery: Rookery, codec: str) -> None:
 
 
 @pytest.mark.parametrize("flags", [("--acks", "0"), ("--acks", "1"), ("--no-idempotence",)])
-def test_acknowledgements(rookery: Rookery, flags: tuple[str, ...]) -> None:
+def test_every_level_of_acknowledgement_is_accepted(
+    rookery: Rookery, flags: tuple[str, ...]
+) -> None:
     topic = rookery.topic()
 
     rookery("produce", topic, *flags, data=b"one\ntwo\n")
@@ -70,7 +72,7 @@ def test_a_partition_can_be_chosen(rookery: Rookery) -> None:
     assert rookery.run("produce", topic, "-p", "9", data=b"x\n").returncode == 1
 
 
-def test_what_is_consumed_as_json_can_be_produced_again(rookery: Rookery) -> None:
+def test_consumed_json_can_be_produced_again(rookery: Rookery) -> None:
     first, second = rookery.topic(), rookery.topic()
     lines = b"".join(
         to_json(PLACE, record)
@@ -91,7 +93,7 @@ def test_what_is_consumed_as_json_can_be_produced_again(rookery: Rookery) -> Non
     assert content(rookery("consume", second, "--json")) == content(lines)
 
 
-def test_what_was_typed_is_sent_before_the_next_line(rookery: Rookery) -> None:
+def test_typed_line_is_sent_before_the_next_line(rookery: Rookery) -> None:
     topic = rookery.topic()
     with subprocess.Popen(rookery.command("produce", topic), stdin=subprocess.PIPE) as typing:
         assert typing.stdin is not None
@@ -105,7 +107,7 @@ def test_what_was_typed_is_sent_before_the_next_line(rookery: Rookery) -> None:
     assert typing.returncode == 0
 
 
-def test_an_interrupt_ends_it_quietly_and_keeps_what_was_read(rookery: Rookery) -> None:
+def test_interrupt_ends_produce_quietly_and_keeps_sent_records(rookery: Rookery) -> None:
     topic = rookery.topic()
     with subprocess.Popen(
         rookery.command("produce", topic), stdin=subprocess.PIPE, stderr=subprocess.PIPE,
@@ -122,7 +124,7 @@ def test_an_interrupt_ends_it_quietly_and_keeps_what_was_read(rookery: Rookery) 
     assert said == b""
 
 
-def test_a_large_record_needs_the_option_that_its_refusal_names(rookery: Rookery) -> None:
+def test_oversized_record_is_refused_with_the_option_to_set(rookery: Rookery) -> None:
     topic, data = rookery.topic("-c", "max.message.bytes=4000000"), b"x" * 2_000_000
 
     done = rookery.run("produce", topic, data=data)
@@ -133,7 +135,7 @@ def test_a_large_record_needs_the_option_that_its_refusal_names(rookery: Rookery
     assert said["records"] == 1
 
 
-def test_nonsense_is_refused(rookery: Rookery) -> None:
+def test_invalid_arguments_are_refused(rookery: Rookery) -> None:
     topic = rookery.topic()
 
     bad = rookery.run("produce", topic, "--format", "json", data=b'{"value": \n')
@@ -167,12 +169,12 @@ def test_nonsense_is_refused(rookery: Rookery) -> None:
         (b'{"value": "v", "timestamp": 1.5}', "timestamp must be a whole number"),
     ],
 )
-def test_json_that_is_no_record(line: bytes, why: str) -> None:
+def test_invalid_json_records_are_refused(line: bytes, why: str) -> None:
     with pytest.raises(ConfigError, match=f'not a record.*{why}.*expected.*"value":'):
         from_json(line)
 
 
-def test_a_tombstone_says_that_its_value_is_null() -> None:
+def test_null_value_in_json_is_a_tombstone() -> None:
     assert from_json(b'{"key": "k", "value": null}') == Record(b"k", None)
 
 
@@ -187,7 +189,7 @@ def test_a_line_of_an_unknown_shape_is_refused_by_its_number(rookery: Rookery) -
     assert rookery("consume", topic) == b"v\n"
 
 
-def test_values_that_are_json_themselves() -> None:
+def test_json_values_are_stored_as_json_text() -> None:
     assert from_json(b'{"key": 7, "value": {"a": [1]}}') == Record(b"7", b'{"a": [1]}')
 
 
@@ -200,7 +202,7 @@ def test_values_that_are_json_themselves() -> None:
         (b"a:b", None, None, b"a:b"),
     ],
 )
-def test_keys_in_text(
+def test_keys_are_split_from_text_lines(
     line: bytes, separator: bytes | None, key: bytes | None, value: bytes
 ) -> None:
     assert from_text(line, separator, ()) == Record(key, value)
@@ -215,7 +217,7 @@ def test_keys_in_text(
         [b"one", b"\ntwo", b"\n"],
     ],
 )
-async def test_lines_are_whole_however_they_come(parts: list[bytes]) -> None:
+async def test_lines_are_reassembled_from_any_chunks(parts: list[bytes]) -> None:
     reading, writing = os.pipe()
 
     async def feed() -> None:

@@ -28,7 +28,7 @@ def in_store(tmp_path: Path, *flags: str, cluster: str = "") -> Broker:
     return Broker(tmp_path / "data", [*where, "--inline-bytes", "0", *flags], where)
 
 
-def test_a_log_in_the_store_that_was_deleted_comes_back(tmp_path: Path) -> None:
+def test_deleted_log_in_the_store_is_recovered(tmp_path: Path) -> None:
     broker = in_store(tmp_path, "--snapshot-entries", "5", "--rewrite-merge-age-ms", "1")
     with broker.process:
         broker.rookery("topics", "create", "birds", "--config", "retention.ms=-1")
@@ -81,7 +81,7 @@ def test_the_last_object_of_a_killed_broker_is_named(tmp_path: Path, is_appended
         assert len(kept) == (0 if is_appended else 1)
 
 
-def test_an_etcd_that_was_wiped_comes_back(tmp_path: Path, etcd: EtcdCluster) -> None:
+def test_wiped_etcd_log_is_recovered(tmp_path: Path, etcd: EtcdCluster) -> None:
     broker = in_store(tmp_path, "--snapshot-entries", "5", cluster=etcd.url("wiped"))
     with broker.process:
         for _ in range(3):
@@ -105,7 +105,7 @@ def is_snapped(broker: Broker, snapshots: Path, known: set[Path]) -> bool:
     return not known.issuperset(snapshots.glob("*"))
 
 
-def test_a_folder_without_its_cluster_log_comes_back_as_far_as_can_be(tmp_path: Path) -> None:
+def test_folder_without_its_cluster_log_is_recovered_as_far_as_possible(tmp_path: Path) -> None:
     folder = tmp_path / "data"
     flags = ["--snapshot-entries", "3", "--rewrite-merge-age-ms", "1", "--inline-bytes", "0"]
     broker = Broker(folder, flags, ["--data", str(folder)])
@@ -141,13 +141,13 @@ def test_a_folder_without_its_cluster_log_comes_back_as_far_as_can_be(tmp_path: 
         assert not missing or said["journals"] or lost
 
 
-def test_it_takes_a_yes(tmp_path: Path) -> None:
+def test_recover_requires_confirmation(tmp_path: Path) -> None:
     done = run("recover", "--store", f"file://{tmp_path}")
     assert done.returncode == 2
     assert "stop all brokers first" in done.stderr.decode()
 
 
-def test_people_are_told_what_was_found(tmp_path: Path) -> None:
+def test_recover_prints_a_readable_report(tmp_path: Path) -> None:
     broker = in_store(tmp_path, "--caretaker", "off", "--upkeep-interval-ms", "3600000")
     with broker.process:
         broker.produce("birds", 4)

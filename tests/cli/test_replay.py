@@ -53,7 +53,7 @@ def _lines(said: bytes) -> list[dict[str, Any]]:
     return [json.loads(line) for line in said.splitlines()]
 
 
-def test_lines_of_json_in_the_order_of_time(rookery: Rookery, topics: list[str]) -> None:
+def test_rows_are_printed_as_json_in_time_order(rookery: Rookery, topics: list[str]) -> None:
     lines = _lines(rookery("replay", *topics, "--json", "-q"))
 
     assert [json.loads(line["value"])["hour"] for line in lines] == [0, 1, 2, 3, 4, 5]
@@ -72,7 +72,7 @@ def test_fields_of_json_are_found(rookery: Rookery, topics: list[str]) -> None:
     ]
 
 
-def test_a_table_for_people(rookery: Rookery, topics: list[str]) -> None:
+def test_rows_are_printed_as_a_table(rookery: Rookery, topics: list[str]) -> None:
     said = rookery("replay", *topics, "--decode", "json", "-q").decode().splitlines()
 
     assert said[0].split() == [
@@ -92,13 +92,17 @@ def test_a_table_for_people(rookery: Rookery, topics: list[str]) -> None:
         (["--max", "2"], [0, 1]),
     ],
 )
-def test_ranges(rookery: Rookery, topics: list[str], args: list[str], hours: list[int]) -> None:
+def test_time_and_offset_ranges_limit_a_replay(
+    rookery: Rookery, topics: list[str], args: list[str], hours: list[int]
+) -> None:
     lines = _lines(rookery("replay", *topics, *args, "--json", "-q"))
 
     assert [json.loads(line["value"])["hour"] for line in lines] == hours
 
 
-def test_a_parquet_file(rookery: Rookery, topics: list[str], tmp_path: Path) -> None:
+def test_rows_are_written_to_a_parquet_file(
+    rookery: Rookery, topics: list[str], tmp_path: Path
+) -> None:
     path = tmp_path / "rows.parquet"
     args = ["--decode", "json", "--schema", "hour long", "--format", "parquet", "-o", str(path)]
     said = rookery.json("replay", *topics, *args)
@@ -108,7 +112,7 @@ def test_a_parquet_file(rookery: Rookery, topics: list[str], tmp_path: Path) -> 
     assert table.column("value").to_pylist() == [{"hour": hour} for hour in range(6)]
 
 
-def test_an_arrow_stream(rookery: Rookery, topics: list[str]) -> None:
+def test_rows_are_written_as_an_arrow_stream(rookery: Rookery, topics: list[str]) -> None:
     said = rookery("replay", topics[0], "--format", "arrow", "-q")
 
     with pa.ipc.open_stream(io.BytesIO(said)) as stream:
@@ -117,14 +121,16 @@ def test_an_arrow_stream(rookery: Rookery, topics: list[str]) -> None:
     assert table.schema.field("value").type == pa.string()
 
 
-def test_a_file_without_rows_is_a_file(rookery: Rookery, topics: list[str], tmp_path: Path) -> None:
+def test_empty_replay_writes_a_valid_file(
+    rookery: Rookery, topics: list[str], tmp_path: Path
+) -> None:
     path = tmp_path / "none.parquet"
     rookery("replay", *topics, "--from", "end", "--format", "parquet", "-o", str(path), "-q")
 
     assert parquet.read_table(path).num_rows == 0
 
 
-def test_one_decoder_for_each_topic(rookery: Rookery, topics: list[str]) -> None:
+def test_each_topic_can_have_its_own_decoder(rookery: Rookery, topics: list[str]) -> None:
     args = ["--decode", "json", "--decode", f"{topics[1]}=utf8", "--json", "-q"]
     lines = _lines(rookery("replay", *topics, *args))
 
@@ -133,13 +139,13 @@ def test_one_decoder_for_each_topic(rookery: Rookery, topics: list[str]) -> None
     assert lines[1]["value"] == {topics[0]: None, topics[1]: '{"name": "odd", "hour": 1}'}
 
 
-def test_progress_is_told_at_the_end(rookery: Rookery, topics: list[str]) -> None:
+def test_progress_is_reported_at_the_end(rookery: Rookery, topics: list[str]) -> None:
     done = rookery.run("replay", *topics, "--json")
 
     assert done.stderr.decode().strip().endswith("6 rows")
 
 
-def test_without_a_broker(tmp_path: Path) -> None:
+def test_replay_works_without_a_broker(tmp_path: Path) -> None:
     folder = tmp_path / "data"
     with BrokerProcess(folder, flags=["--durability", "os"]) as broker:
         rookery = Rookery(broker.bootstrap)
@@ -166,7 +172,7 @@ def test_without_a_broker(tmp_path: Path) -> None:
         (["--speed", "0"], 2, "--speed"),
     ],
 )
-def test_mistakes(
+def test_invalid_arguments_are_reported(
     rookery: Rookery, topics: list[str], args: list[str], code: int, words: str
 ) -> None:
     done = rookery.run("replay", *topics, *args)
@@ -175,7 +181,7 @@ def test_mistakes(
     assert words in done.stderr.decode()
 
 
-def test_a_topic_that_does_not_exist(rookery: Rookery) -> None:
+def test_unknown_topic_is_reported(rookery: Rookery) -> None:
     done = rookery.run("replay", "no-such-topic", "--timeout", "5")
 
     assert done.returncode == 1
@@ -189,7 +195,7 @@ def test_the_help_has_an_example(rookery: Rookery) -> None:
     assert "rookery replay orders payments --from 1h" in done.stdout.decode()
 
 
-def test_fields_of_json_values() -> None:
+def test_types_are_inferred_from_json_values() -> None:
     found = fields_of([b'{"a": 1, "b": null}', b"no json", b"[1]", b'{"c": [{"d": 1.5}]}'])
 
     assert found is not None

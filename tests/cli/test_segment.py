@@ -39,7 +39,7 @@ def _json(capsys: pytest.CaptureFixture[str], *args: str, code: int = 0) -> Any:
     return json.loads(capsys.readouterr().out)
 
 
-def test_people_see_header_batches_and_verdict(
+def test_readable_dump_shows_header_batches_and_verdict(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["segment", "dump", str(folder / f"{NAME}.kfs")]) == 0
@@ -57,7 +57,7 @@ def test_people_see_header_batches_and_verdict(
     assert out.endswith("\nsound\n")
 
 
-def test_scripts_get_everything(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_json_dump_shows_every_field(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     row = _json(capsys, str(folder / f"{NAME}.kfs"), "--records")
 
     assert row["header"] == {
@@ -75,7 +75,9 @@ def test_scripts_get_everything(folder: Path, capsys: pytest.CaptureFixture[str]
     assert row["damage"] == []
 
 
-def test_a_segment_without_a_times_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_segment_without_a_times_file_is_dumped(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     (tmp_path / "a.kfs").write_bytes(golden.DENSE)
     (tmp_path / "a.index").write_bytes(golden.DENSE_INDEX)
 
@@ -87,7 +89,7 @@ def test_a_segment_without_a_times_file(tmp_path: Path, capsys: pytest.CaptureFi
 
 
 @pytest.mark.parametrize("ending", ["index", "times"])
-def test_a_file_beside_a_segment_may_be_all_there_is(
+def test_index_or_times_file_can_be_dumped_alone(
     folder: Path, capsys: pytest.CaptureFixture[str], ending: str
 ) -> None:
     for path in folder.iterdir():
@@ -122,7 +124,7 @@ def test_damage_is_named_with_its_position(
     assert out.endswith("\ndamaged\n")
 
 
-def test_what_follows_a_broken_batch_is_found_through_the_blocks(
+def test_batches_after_a_damaged_one_are_found_by_the_block_index(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     _damage(folder / f"{NAME}.kfs", 32 + 16)
@@ -135,7 +137,7 @@ def test_what_follows_a_broken_batch_is_found_through_the_blocks(
 
 @pytest.mark.parametrize("ending", ["kfs", "index", "times"])
 @pytest.mark.parametrize("size", [0, 10, 30])
-def test_a_cut_file_is_damage_and_no_crash(
+def test_truncated_file_is_reported_as_damage(
     folder: Path, capsys: pytest.CaptureFixture[str], ending: str, size: int
 ) -> None:
     path = folder / f"{NAME}.{ending}"
@@ -146,7 +148,7 @@ def test_a_cut_file_is_damage_and_no_crash(
     assert str(path) in {one["file"] for one in row["damage"]}
 
 
-def test_compressed_transactional_and_control_batches(
+def test_compressed_transactional_batch_is_dumped(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     zstd = next(codec for codec in CODECS.values() if codec.name == "zstd")
@@ -179,7 +181,7 @@ async def _fill(url: str, key: str) -> None:
     await store.close()
 
 
-def test_a_segment_in_a_store(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_segment_in_a_store_is_dumped(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     url, key = f"file://{tmp_path}", f"default/birds/2/{NAME}"
     asyncio.run(_fill(url, key))
 
@@ -200,21 +202,25 @@ def test_a_segment_in_a_store(tmp_path: Path, capsys: pytest.CaptureFixture[str]
         (("x.kfs", "--store", "no-such:store"), "neither a folder nor a URL"),
     ],
 )
-def test_mistakes_are_told(
+def test_invalid_arguments_are_reported(
     args: tuple[str, ...], words: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["segment", "dump", *args]) == 2
     assert words in capsys.readouterr().err
 
 
-def test_a_folder_is_no_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_folder_instead_of_a_file_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     (tmp_path / "a.kfs").mkdir()
 
     assert main(["segment", "dump", str(tmp_path / "a.kfs")]) == 1
     assert "cannot be read" in capsys.readouterr().err
 
 
-def test_a_batch_of_an_unknown_codec(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_batch_with_an_unknown_codec_is_reported_as_damage(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     batch = bytearray(byhand.batch(0, [b"x"], 1))
     batch[22] = 7
     batch[17:21] = byhand.crc32c(batch[21:]).to_bytes(4, "big")

@@ -21,7 +21,7 @@ def broker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Broker]:
         yield made
 
 
-def test_a_few_records_become_a_segment_at_once(broker: Broker, tmp_path: Path) -> None:
+def test_few_records_are_closed_into_a_segment_immediately(broker: Broker, tmp_path: Path) -> None:
     values = broker.produce("birds", 5)
 
     first = run("segment", "close", "birds", *broker.where, "--json")
@@ -45,7 +45,7 @@ def test_a_few_records_become_a_segment_at_once(broker: Broker, tmp_path: Path) 
     assert list(broker.consume("birds").values()) == values + more
 
 
-def test_what_does_not_exist_is_named(broker: Broker) -> None:
+def test_missing_topic_or_partition_is_named(broker: Broker) -> None:
     broker.produce("birds", 1)
 
     topic = run("segment", "close", "fish", *broker.where)

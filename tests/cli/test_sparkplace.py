@@ -24,31 +24,31 @@ def _found(*words: str) -> Path | None:
 
 
 @pytest.mark.parametrize("command", _COMMANDS)
-def test_this_host_and_hosts_that_have_it_need_none(command: list[str]) -> None:
+def test_local_or_installed_spark_needs_no_archive(command: list[str]) -> None:
     assert _found(*command) is None
     assert _found(*command, "--master", "local[2]", "--archive", "a.tar.gz") is None
     assert _found(*command, *_ELSEWHERE, "--installed") is None
 
 
 @pytest.mark.parametrize("command", _COMMANDS)
-def test_an_archive_of_the_user_is_taken(command: list[str]) -> None:
+def test_archive_given_by_the_user_is_used(command: list[str]) -> None:
     assert _found(*command, *_ELSEWHERE, "--archive", "a.tar.gz") == Path("a.tar.gz")
 
 
-def test_an_archive_or_none_but_not_both(capsys: pytest.CaptureFixture[str]) -> None:
+def test_archive_and_installed_exclude_each_other(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         _found("job", "scrub", *_ELSEWHERE, "--archive", "a.tar.gz", "--installed")
     assert "not allowed with" in capsys.readouterr().err
 
 
-def test_a_server_has_its_own_environment() -> None:
+def test_spark_server_takes_no_archive() -> None:
     assert _found("job", "scrub", "--remote", "sc://head") is None
     with pytest.raises(ConfigError, match="--archive with --remote"):
         _found("job", "scrub", "--remote", "sc://head", "--archive", "a.tar.gz")
 
 
 @pytest.mark.parametrize("command", _COMMANDS)
-def test_else_it_is_the_one_that_was_packed_before(
+def test_previously_packed_archive_is_used_by_default(
     command: list[str],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,

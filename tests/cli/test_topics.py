@@ -9,7 +9,7 @@ from rookery.testing.ports import HOST, free_port
 from tests.cli.running import Rookery
 
 
-def test_a_topic_lives_and_dies(rookery: Rookery) -> None:
+def test_topic_is_created_listed_and_deleted(rookery: Rookery) -> None:
     assert rookery.json("topics", "create", "birds", "-p", "3", "-c", "retention.ms=60000") == {
         "created": ["birds"]
     }
@@ -24,7 +24,7 @@ def test_a_topic_lives_and_dies(rookery: Rookery) -> None:
     assert "birds" not in [one["name"] for one in rookery.json("topics", "list")]
 
 
-def test_the_same_on_a_real_kafka(kafka: KafkaServer) -> None:
+def test_topics_are_managed_on_a_real_kafka(kafka: KafkaServer) -> None:
     rookery = Rookery(kafka.bootstrap)
 
     rookery("topics", "create", "cli-birds", "-p", "2", "-c", "retention.ms=60000")
@@ -35,7 +35,7 @@ def test_the_same_on_a_real_kafka(kafka: KafkaServer) -> None:
     assert rookery.json("topics", "delete", "cli-birds") == {"deleted": ["cli-birds"]}
 
 
-def test_describe_tells_offsets_leaders_and_configs(rookery: Rookery) -> None:
+def test_describe_shows_offsets_leaders_and_configs(rookery: Rookery) -> None:
     topic = rookery.topic("-p", "2", "-c", "max.message.bytes=2000000")
     rookery("produce", topic, "-p", "1", data=b"one\ntwo\n")
 
@@ -48,7 +48,7 @@ def test_describe_tells_offsets_leaders_and_configs(rookery: Rookery) -> None:
     assert full["configs"]["cleanup.policy"] == "delete"
 
 
-def test_tables_for_people(rookery: Rookery) -> None:
+def test_readable_tables_are_printed(rookery: Rookery) -> None:
     topic = rookery.topic("-p", "2")
 
     assert topic in rookery("topics", "list").decode()
@@ -57,11 +57,11 @@ def test_tables_for_people(rookery: Rookery) -> None:
     assert "leader" in described
 
 
-def test_json_may_stand_before_the_name(rookery: Rookery) -> None:
+def test_json_flag_is_accepted_before_the_command_name(rookery: Rookery) -> None:
     assert rookery("topics", "--json", "list").startswith(b"[")
 
 
-def test_what_exists_or_is_gone_can_be_no_error(rookery: Rookery) -> None:
+def test_existing_or_missing_topic_can_be_ignored(rookery: Rookery) -> None:
     topic = rookery.topic()
 
     again = rookery.run("topics", "create", topic)
@@ -92,7 +92,7 @@ def test_a_dry_run_creates_nothing(rookery: Rookery) -> None:
         (("list", "--user", "me", "--password-file", "/no/such/file"), "No such file"),
     ],
 )
-def test_mistakes_are_told_apart_by_exit_code_two(
+def test_invalid_arguments_exit_with_code_2(
     rookery: Rookery, args: tuple[str, ...], words: str
 ) -> None:
     done = rookery.run("topics", *args)
@@ -101,7 +101,7 @@ def test_mistakes_are_told_apart_by_exit_code_two(
     assert words in done.stderr.decode()
 
 
-def test_nobody_there_says_what_to_do() -> None:
+def test_unreachable_broker_is_reported_with_a_remedy() -> None:
     done = Rookery(f"{HOST}:{free_port()}").run("topics", "list", "--timeout", "0.5")
 
     assert done.returncode == 1
@@ -109,7 +109,7 @@ def test_nobody_there_says_what_to_do() -> None:
     assert b"Traceback" not in done.stderr
 
 
-def test_a_secured_kafka(kafka_secure: KafkaServer, tmp_path: Path) -> None:
+def test_topics_are_managed_on_a_secured_kafka(kafka_secure: KafkaServer, tmp_path: Path) -> None:
     (password := tmp_path / "password").write_text(kafka_secure.users["alice"] + "\n")
     rookery = Rookery(kafka_secure.address("SASL_SSL"))
     login = ("--user", "alice", "--password-file", str(password))

@@ -16,7 +16,9 @@ from rookery.model.uuid import ZERO
 from rookery.testing.kafka import KafkaCluster, KafkaServer
 
 
-async def test_a_new_topic_is_there_at_once(client: Client, new_name: Callable[[], str]) -> None:
+async def test_created_topic_is_visible_immediately(
+    client: Client, new_name: Callable[[], str]
+) -> None:
     name = new_name()
     await client.admin.create_topics(
         [NewTopic(name=name, partitions=3, configs={"retention.ms": "12345"})]
@@ -31,13 +33,17 @@ async def test_a_new_topic_is_there_at_once(client: Client, new_name: Callable[[
     assert name in await client.admin.list_topics()
 
 
-async def test_broker_defaults(client: Client, new_name: Callable[[], str]) -> None:
+async def test_topic_is_created_with_broker_defaults(
+    client: Client, new_name: Callable[[], str]
+) -> None:
     name = new_name()
     await client.create_topic(name)
     assert len((await client.topic(name)).partitions) == 4
 
 
-async def test_assignments(kafka_cluster: KafkaCluster, new_name: Callable[[], str]) -> None:
+async def test_topic_is_created_with_given_replica_assignments(
+    kafka_cluster: KafkaCluster, new_name: Callable[[], str]
+) -> None:
     name = new_name()
     async with Client(kafka_cluster.bootstrap) as client:
         await client.admin.create_topics([NewTopic(name=name, assignments={0: (3, 1), 1: (2, 3)})])
@@ -70,7 +76,7 @@ async def test_a_deleted_topic_is_gone(client: Client, topic: str) -> None:
         await client.delete_topic(topic)
 
 
-async def test_a_topic_can_grow(client: Client, topic: str) -> None:
+async def test_partitions_can_be_added_to_a_topic(client: Client, topic: str) -> None:
     await client.topic(topic)
     await client.admin.create_partitions(topic, 12)
 
@@ -107,12 +113,12 @@ async def test_a_wrong_config_is_refused(client: Client, topic: str) -> None:
     assert caught.value.code is ErrorCode.INVALID_CONFIG
 
 
-async def test_configs_of_an_unknown_topic(client: Client) -> None:
+async def test_configs_of_an_unknown_topic_are_refused(client: Client) -> None:
     with pytest.raises(ApiError, match="there is no such topic"):
         await client.admin.configs.describe(ResourceType.TOPIC, "nowhere")
 
 
-async def test_a_brokers_configs(client: Client) -> None:
+async def test_configs_of_a_broker_are_changed_and_described(client: Client) -> None:
     configs = client.admin.configs
     await configs.alter(ResourceType.BROKER, "1", {"log.cleaner.threads": "2"})
     found = await configs.describe(ResourceType.BROKER, "1")
@@ -142,13 +148,13 @@ async def test_records_can_be_deleted(client: Client, topic: str) -> None:
     assert {place: row.offset for place, row in found.items()} == starts
 
 
-async def test_the_cluster(kafka: KafkaServer, client: Client) -> None:
+async def test_cluster_is_described(kafka: KafkaServer, client: Client) -> None:
     cluster = await client.admin.describe_cluster()
     assert cluster.cluster_id == kafka.cluster_id
     assert [(node.id, node.address.text) for node in cluster.brokers] == [(1, kafka.bootstrap)]
 
 
-async def test_a_cluster_of_three(kafka_cluster: KafkaCluster) -> None:
+async def test_cluster_of_three_brokers_is_described(kafka_cluster: KafkaCluster) -> None:
     async with Client(kafka_cluster.nodes[1].bootstrap) as client:
         cluster = await client.admin.describe_cluster()
         await client.groups.list_all()
@@ -163,7 +169,7 @@ async def test_internal_topics_are_listed_on_demand(client: Client, topic: str) 
     assert "__consumer_offsets" in await client.admin.list_topics(include_internal=True)
 
 
-async def test_nobody_there(new_name: Callable[[], str]) -> None:
+async def test_unreachable_bootstrap_is_reported(new_name: Callable[[], str]) -> None:
     async with Client("127.0.0.1:1") as client:
         with pytest.raises(
             Unavailable, match=r"gave up after 300 ms.*no broker can be reached: 127.0.0.1:1"
@@ -171,7 +177,7 @@ async def test_nobody_there(new_name: Callable[[], str]) -> None:
             await client.admin.describe_cluster(timeout_ms=300)
 
 
-async def test_a_closed_client(kafka: KafkaServer) -> None:
+async def test_closed_client_refuses_calls(kafka: KafkaServer) -> None:
     client = Client(kafka.bootstrap)
     await client.close()
     with pytest.raises(Unavailable, match="the client is closed"):

@@ -78,7 +78,7 @@ async def _delete(controller: _Controller) -> None:
         [(_NONE, _BUSY), (_EXISTS, _BUSY), (_EXISTS, _NONE)],
     ],
 )
-async def test_a_topic_that_an_earlier_try_made_is_made(
+async def test_topic_created_by_an_earlier_attempt_counts_as_created(
     lines: list[tuple[ErrorCode, ErrorCode]],
 ) -> None:
     controller = _Controller(*lines)
@@ -86,13 +86,13 @@ async def test_a_topic_that_an_earlier_try_made_is_made(
     assert not controller.lines
 
 
-async def test_a_topic_that_was_there_before_is_refused() -> None:
+async def test_topic_that_existed_before_the_first_attempt_is_refused() -> None:
     with pytest.raises(ApiError, match="create topic 'b'") as caught:
         await _create(_Controller((_NONE, _BUSY), (_EXISTS, _EXISTS)))
     assert caught.value.code is _EXISTS
 
 
-async def test_a_topic_that_an_earlier_try_deleted_is_deleted() -> None:
+async def test_topic_deleted_by_an_earlier_attempt_counts_as_deleted() -> None:
     for lines in [[(_LATE, _NONE), (_UNKNOWN, _UNKNOWN)], [(_NONE, _BUSY), (_UNKNOWN, _NONE)]]:
         controller = _Controller(*lines)
         await _delete(controller)

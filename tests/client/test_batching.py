@@ -48,7 +48,7 @@ def stamp(batch: ProducerBatch) -> tuple[int, int, int]:
     return header.producer_id, header.producer_epoch, header.base_sequence
 
 
-async def test_records_gather_until_the_batch_is_full() -> None:
+async def test_records_accumulate_until_the_batch_is_full() -> None:
     queue = make_queue(ProducerSettings(batch_bytes=500, linger_ms=9))
     add(queue, 20, now=100)
 
@@ -66,7 +66,7 @@ async def test_a_lone_batch_waits_for_more_records() -> None:
     assert queue.ready_at() == 109
 
 
-async def test_a_record_larger_than_a_batch_travels_alone() -> None:
+async def test_record_larger_than_a_batch_has_its_own_batch() -> None:
     queue = make_queue(ProducerSettings(batch_bytes=100))
     large = Record(None, bytes(1000))
     queue.append(large, record_size(large), 0)
@@ -76,7 +76,7 @@ async def test_a_record_larger_than_a_batch_travels_alone() -> None:
     assert queue.waiting[0].is_full
 
 
-async def test_what_goes_out_is_what_was_put_in() -> None:
+async def test_sent_batch_holds_the_appended_records() -> None:
     queue = make_queue(ProducerSettings(compression="gzip"))
     records = [
         Record(b"k", b"v", (("h", b"1"), ("n", None)), 5),
@@ -91,7 +91,7 @@ async def test_what_goes_out_is_what_was_put_in() -> None:
     assert [row._replace(offset=-1) for row in found] == records
 
 
-async def test_the_first_batch_of_an_epoch_goes_alone() -> None:
+async def test_first_batch_of_an_epoch_is_sent_alone() -> None:
     queue = make_queue()
     add(queue, 3)
     first = take(queue)
@@ -110,7 +110,7 @@ async def test_no_more_than_five_are_in_flight() -> None:
     assert queue.take(NODE) is None
 
 
-async def test_not_in_flight_to_two_brokers() -> None:
+async def test_partition_is_not_in_flight_to_two_brokers() -> None:
     queue = confirmed_queue(2)
     first = take(queue)
 
@@ -119,7 +119,7 @@ async def test_not_in_flight_to_two_brokers() -> None:
     assert queue.take(NODE + 1) is not None
 
 
-async def test_after_a_failure_all_goes_again_in_order_with_the_same_sequences() -> None:
+async def test_failed_batches_are_resent_in_order_with_the_same_sequences() -> None:
     queue = confirmed_queue(4)
     flight = [take(queue) for _ in range(3)]
     before = [stamp(batch) for batch in flight]
@@ -139,7 +139,7 @@ async def test_after_a_failure_all_goes_again_in_order_with_the_same_sequences()
     assert stamp(take(queue)) == (77, 0, 4)
 
 
-async def test_after_a_failure_the_first_goes_alone() -> None:
+async def test_first_batch_after_a_failure_is_sent_alone() -> None:
     queue = confirmed_queue(2)
     first, second = take(queue), take(queue)
     queue.on_failed(first, 0)
@@ -149,7 +149,7 @@ async def test_after_a_failure_the_first_goes_alone() -> None:
     assert queue.take(NODE) is None
 
 
-async def test_behind_a_batch_given_up_a_new_epoch_begins() -> None:
+async def test_batches_after_an_abandoned_one_get_a_new_epoch() -> None:
     queue = confirmed_queue(4)
     refused, second, third = (take(queue) for _ in range(3))
     queue.on_given_up(refused)
@@ -165,7 +165,7 @@ async def test_behind_a_batch_given_up_a_new_epoch_begins() -> None:
     assert stamp(take(queue)) == (77, 1, 2)
 
 
-async def test_what_is_before_the_gap_is_sent_in_its_own_epoch() -> None:
+async def test_batch_before_an_abandoned_one_keeps_its_epoch() -> None:
     queue = confirmed_queue(3)
     silent, refused, later = (take(queue) for _ in range(3))
     queue.on_given_up(refused)
@@ -180,7 +180,7 @@ async def test_what_is_before_the_gap_is_sent_in_its_own_epoch() -> None:
     assert stamp(later) == (77, 1, 0)
 
 
-async def test_after_the_last_epoch_another_producer_id_is_wanted() -> None:
+async def test_new_producer_id_is_needed_after_the_last_epoch() -> None:
     queue = make_queue()
     queue.restart(77, 32767)
     add(queue, 2)
@@ -192,7 +192,7 @@ async def test_after_the_last_epoch_another_producer_id_is_wanted() -> None:
     assert stamp(take(queue)) == (78, 0, 0)
 
 
-async def test_sequences_wrap_round() -> None:
+async def test_sequences_wrap_around() -> None:
     queue = make_queue()
     queue._next_sequence = 0x7FFFFFFF
     add(queue, 2)
@@ -202,7 +202,7 @@ async def test_sequences_wrap_round() -> None:
     assert (first.sequence, take(queue).sequence) == (0x7FFFFFFF, 0)
 
 
-async def test_the_first_in_line_is_known() -> None:
+async def test_first_batch_in_line_is_recognised() -> None:
     queue = confirmed_queue(3)
     first, second = take(queue), take(queue)
 
@@ -214,7 +214,7 @@ async def test_the_first_in_line_is_known() -> None:
     assert queue.is_first(take(queue))
 
 
-async def test_what_is_too_old_is_dropped_and_what_is_in_doubt_with_it() -> None:
+async def test_expired_batch_is_dropped_with_later_unacknowledged_batches() -> None:
     queue = make_queue(ProducerSettings(batch_bytes=1, delivery_timeout_ms=100))
     add(queue, 1, now=0)
     add(queue, 2, now=50)
@@ -234,7 +234,7 @@ async def test_what_is_too_old_is_dropped_and_what_is_in_doubt_with_it() -> None
     assert stamp(take(queue)) == (77, 1, 0)
 
 
-async def test_nothing_in_flight_is_dropped() -> None:
+async def test_batches_in_flight_do_not_expire() -> None:
     queue = make_queue(ProducerSettings(batch_bytes=1, delivery_timeout_ms=100))
     add(queue, 2)
     take(queue)
@@ -242,7 +242,7 @@ async def test_nothing_in_flight_is_dropped() -> None:
     assert queue.drop_expired(10_000) == []
 
 
-async def test_without_sequences_one_at_a_time_keeps_the_order() -> None:
+async def test_without_sequences_one_batch_in_flight_keeps_the_order() -> None:
     queue = PartitionQueue(PLACE, ProducerSettings(batch_bytes=1, acks=ACKS_LEADER))
     add(queue, 3)
     first = take(queue)
@@ -253,7 +253,7 @@ async def test_without_sequences_one_at_a_time_keeps_the_order() -> None:
     assert batches.validate(second.data or b"")[0].producer_id == -1
 
 
-async def test_each_record_learns_its_offset() -> None:
+async def test_each_record_gets_its_offset() -> None:
     queue = make_queue(ProducerSettings())
     deliveries = [queue.append(Record(None, b"x", (), 9), 10, 0)[0] for _ in range(3)]
     batch = take(queue)
@@ -263,7 +263,7 @@ async def test_each_record_learns_its_offset() -> None:
     assert [(row.offset, row.timestamp) for row in found] == [(100, 9), (101, 9), (102, 9)]
 
 
-async def test_each_record_learns_of_the_failure() -> None:
+async def test_each_record_gets_the_failure() -> None:
     queue = make_queue(ProducerSettings())
     deliveries = [queue.append(Record(None, b"x", (), 9), 10, 0)[0] for _ in range(2)]
     take(queue).fail(Unavailable("no"))
@@ -282,11 +282,11 @@ async def test_each_record_learns_of_the_failure() -> None:
         (Record(None, b"", ((b"name", b""),)), "name must be text, not bytes"),  # type: ignore[arg-type] # likewise
     ],
 )
-def test_what_is_not_bytes_is_refused(record: Record, message: str) -> None:
+def test_key_or_value_that_is_not_bytes_is_refused(record: Record, message: str) -> None:
     with pytest.raises(TypeError, match=message):
         record_size(record)
 
 
-def test_a_time_that_is_none_is_refused() -> None:
+def test_invalid_timestamp_is_refused() -> None:
     with pytest.raises(ApiError, match="INVALID_TIMESTAMP: a timestamp is in milliseconds"):
         record_size(Record(None, b"", (), -2))

@@ -42,7 +42,7 @@ def leader_of(view: ClusterView) -> tuple[int, int]:
     return partition.leader, partition.leader_epoch
 
 
-def test_an_answer_is_taken() -> None:
+def test_metadata_answer_updates_the_view() -> None:
     view = ClusterView().with_answer(answer(1, 4))
 
     assert leader_of(view) == (1, 4)
@@ -51,34 +51,34 @@ def test_an_answer_is_taken() -> None:
     assert view.topics["birds"].partitions[0].isr == (1,)
 
 
-def test_an_older_answer_does_not_bring_back_an_old_leader() -> None:
+def test_older_metadata_does_not_restore_an_old_leader() -> None:
     view = ClusterView().with_answer(answer(2, 5)).with_answer(answer(1, 4))
 
     assert leader_of(view) == (2, 5)
 
 
-def test_a_topic_created_anew_starts_over() -> None:
+def test_recreated_topic_resets_leader_epochs() -> None:
     view = ClusterView().with_answer(answer(2, 5))
     view = view.with_answer(answer(1, 0, topic_id=bytes(15) + b"\1"))
 
     assert leader_of(view) == (1, 0)
 
 
-def test_a_topic_that_is_gone_goes() -> None:
+def test_deleted_topic_is_removed_from_the_view() -> None:
     view = ClusterView().with_answer(answer(1, 1))
     view = view.with_answer(answer(1, 1, code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
 
     assert view.topics == {}
 
 
-def test_a_topic_in_trouble_stays_as_it_was() -> None:
+def test_topic_with_a_transient_error_keeps_its_leader() -> None:
     view = ClusterView().with_answer(answer(1, 1))
     view = view.with_answer(answer(1, 1, code=ErrorCode.LEADER_NOT_AVAILABLE))
 
     assert leader_of(view) == (1, 1)
 
 
-def test_a_newer_hint_is_taken_and_an_older_is_not() -> None:
+def test_newer_leader_hint_is_used_and_an_older_one_ignored() -> None:
     view = ClusterView().with_answer(answer(1, 4))
 
     assert leader_of(view.with_leader(PLACE, 2, 5)) == (2, 5)

@@ -69,7 +69,7 @@ def expected() -> list[list[int]]:
 
 @pytest.mark.usefixtures("own_kafka")
 @pytest.mark.parametrize("end", [KafkaServer.stop, KafkaServer.kill], ids=["stop", "kill"])
-async def test_a_restart_in_the_middle_of_a_stream(
+async def test_exactly_once_survives_a_restart_during_a_stream(
     new_name: Callable[[], str], end: Callable[[KafkaServer], None]
 ) -> None:
     topic = new_name()
@@ -93,7 +93,7 @@ async def test_a_restart_in_the_middle_of_a_stream(
 
 
 @pytest.mark.parametrize("end", [KafkaNode.stop, KafkaNode.kill], ids=["stop", "kill"])
-async def test_a_leader_lost_in_the_middle_of_a_stream(
+async def test_exactly_once_survives_the_loss_of_a_leader_during_a_stream(
     kafka_cluster: KafkaCluster, new_name: Callable[[], str], end: Callable[[KafkaNode], None]
 ) -> None:
     topic = new_name()

@@ -21,7 +21,7 @@ COMMITTED = FetchSettings(isolation=Isolation.READ_COMMITTED)
 
 
 @pytest.mark.parametrize("codec", [codec.name for codec in CODECS.values()])
-async def test_we_read_what_librdkafka_writes(
+async def test_records_written_by_librdkafka_are_read(
     kafka: KafkaServer, client: Client, topic: str, codec: str
 ) -> None:
     settings = {"bootstrap.servers": kafka.bootstrap, "compression.type": codec}
@@ -78,7 +78,7 @@ async def test_reading_begins_inside_a_batch(client: Client, topic: str) -> None
     assert found == list(range(123, 300))
 
 
-async def test_small_fetches_add_up(client: Client, topic: str) -> None:
+async def test_small_fetches_return_all_records(client: Client, topic: str) -> None:
     await fill(client, topic, 2000, partitions=1)
     small = FetchSettings(partition_max_bytes=1500, max_bytes=1500)
 
@@ -86,11 +86,11 @@ async def test_small_fetches_add_up(client: Client, topic: str) -> None:
     assert found == list(range(2000))
 
 
-async def test_an_empty_partition_ends_at_once(client: Client, topic: str) -> None:
+async def test_reading_an_empty_partition_ends_immediately(client: Client, topic: str) -> None:
     assert [record async for record in client.read(topic, 0)] == []
 
 
-async def test_following_sees_what_comes_later(client: Client, topic: str) -> None:
+async def test_follow_returns_later_records(client: Client, topic: str) -> None:
     await client.produce(topic, b"old", partition=0)
     reader = client.read(topic, 0, offset=LATEST, follow=True)
     coming = asyncio.ensure_future(anext(reader))
@@ -108,7 +108,7 @@ async def test_a_reader_may_stop_early(client: Client, topic: str) -> None:
     await reader.aclose()
 
 
-async def test_an_offset_that_is_not_there_is_told_with_those_that_are(
+async def test_out_of_range_offset_is_reported_with_the_valid_range(
     client: Client, topic: str
 ) -> None:
     await fill(client, topic, 20, partitions=1)
@@ -121,7 +121,7 @@ async def test_an_offset_that_is_not_there_is_told_with_those_that_are(
         assert caught.value.code is ErrorCode.OFFSET_OUT_OF_RANGE
 
 
-async def test_the_end_is_no_error(client: Client, topic: str) -> None:
+async def test_fetching_at_the_end_is_not_an_error(client: Client, topic: str) -> None:
     await fill(client, topic, 20, partitions=1)
     place = TopicPartition(topic, 0)
 
@@ -130,12 +130,12 @@ async def test_the_end_is_no_error(client: Client, topic: str) -> None:
     assert fetched[place].next_offset == 20
 
 
-async def test_an_unknown_partition_is_told(client: Client, topic: str) -> None:
+async def test_unknown_partition_is_reported(client: Client, topic: str) -> None:
     with pytest.raises(ApiError, match=rf"topic '{topic}' has no partition 11"):
         await client.fetcher.fetch({TopicPartition(topic, 11): 0})
 
 
-async def test_transactions_are_seen_as_asked(
+async def test_isolation_level_decides_which_transactions_are_read(
     kafka: KafkaServer, client: Client, topic: str
 ) -> None:
     other = OtherProducer({"bootstrap.servers": kafka.bootstrap, "transactional.id": topic})

@@ -38,7 +38,7 @@ def join(kafka: KafkaServer, group: str, topic: str, protocol: str) -> Consumer:
     return consumer
 
 
-async def test_what_is_committed_can_be_fetched(client: Client, topic: str, group: str) -> None:
+async def test_committed_offsets_can_be_fetched(client: Client, topic: str, group: str) -> None:
     places = [TopicPartition(topic, number) for number in range(3)]
     await client.groups.commit_offsets(
         group, {places[0]: 5, places[2]: CommittedOffset(7, "a note", 0)}
@@ -55,7 +55,7 @@ async def test_what_is_committed_can_be_fetched(client: Client, topic: str, grou
     assert stable == everything
 
 
-async def test_librdkafka_sees_what_we_commit(
+async def test_librdkafka_reads_our_committed_offsets(
     kafka: KafkaServer, client: Client, topic: str, group: str
 ) -> None:
     await client.groups.commit_offsets(group, {TopicPartition(topic, 3): 33})
@@ -97,7 +97,7 @@ async def test_describing_an_unknown_group_is_refused(client: Client) -> None:
 
 
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
-async def test_a_live_group_is_described_and_protected(
+async def test_group_with_members_is_described_and_not_deleted(
     kafka: KafkaServer, client: Client, topic: str, group: str, protocol: str
 ) -> None:
     consumer = await asyncio.to_thread(join, kafka, group, topic, protocol)

@@ -23,7 +23,7 @@ def test_the_guide_has_code() -> None:
 
 
 @pytest.mark.parametrize("number", range(len(PIECES)))
-async def test_a_piece_of_the_guide(
+async def test_code_block_of_the_guide_runs(
     kafka: KafkaServer, client: Client, topic: str, number: int
 ) -> None:
     scope: dict[str, Any] = {}
@@ -32,7 +32,7 @@ async def test_a_piece_of_the_guide(
     await scope["piece"](client, topic, kafka.bootstrap)
 
 
-def test_the_example(kafka: KafkaServer) -> None:
+def test_example_runs(kafka: KafkaServer) -> None:
     program = [sys.executable, str(ROOT / "examples/produce_and_read.py"), kafka.bootstrap, "birds"]
     for count in (1001, 2002):
         done = subprocess.run(program, capture_output=True, text=True, timeout=60, check=False)
@@ -41,7 +41,7 @@ def test_the_example(kafka: KafkaServer) -> None:
         assert sum(map(int, found)) == count
 
 
-def test_the_example_says_what_is_wrong() -> None:
+def test_example_reports_an_invalid_address() -> None:
     program = [sys.executable, str(ROOT / "examples/produce_and_read.py"), "nowhere", "birds"]
     done = subprocess.run(program, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 1

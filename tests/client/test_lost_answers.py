@@ -81,7 +81,7 @@ class Cable:
 
 @pytest.mark.usefixtures("own_kafka")
 @pytest.mark.parametrize("seed", [1, 2])
-async def test_cut_connections_lose_double_and_swap_nothing(
+async def test_cut_connections_neither_lose_nor_duplicate_nor_reorder_records(
     new_name: Callable[[], str], seed: int
 ) -> None:
     topic, front = new_name(), free_port()

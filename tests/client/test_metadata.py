@@ -75,7 +75,7 @@ async def serve(cluster: Cluster, clock: ManualClock) -> AsyncIterator[tuple[Scr
             yield script, client
 
 
-async def test_asked_once_however_many_wait() -> None:
+async def test_concurrent_callers_share_one_metadata_request() -> None:
     cluster, clock = Cluster(), ManualClock()
     async with serve(cluster, clock) as (script, client):
         deadline = Deadline(clock, 5_000)
@@ -87,7 +87,7 @@ async def test_asked_once_however_many_wait() -> None:
     assert len(script.requests) == 1
 
 
-async def test_asked_again_when_old_or_forgotten() -> None:
+async def test_metadata_is_refreshed_when_stale_or_invalidated() -> None:
     cluster, clock = Cluster(), ManualClock()
     async with serve(cluster, clock) as (script, client):
         deadline = Deadline(clock, 100_000)
@@ -103,7 +103,7 @@ async def test_asked_again_when_old_or_forgotten() -> None:
     assert len(script.requests) == 3
 
 
-async def test_no_leader_is_told_and_asked_for_again() -> None:
+async def test_missing_leader_is_reported_and_looked_up_again() -> None:
     cluster, clock = Cluster(), ManualClock()
     cluster.leader = -1
     async with serve(cluster, clock) as (script, client):
@@ -116,7 +116,7 @@ async def test_no_leader_is_told_and_asked_for_again() -> None:
     assert len(script.requests) == 2
 
 
-async def test_a_hint_is_used_without_asking() -> None:
+async def test_leader_hint_is_used_without_a_metadata_request() -> None:
     cluster, clock = Cluster(), ManualClock()
     async with serve(cluster, clock) as (script, client):
         deadline = Deadline(clock, 5_000)
@@ -129,7 +129,7 @@ async def test_a_hint_is_used_without_asking() -> None:
     assert len(script.requests) == 1
 
 
-async def test_one_topics_refusal_is_not_anothers() -> None:
+async def test_refused_topic_does_not_affect_other_topics() -> None:
     cluster, clock = Cluster(), ManualClock()
     cluster.codes["secret"] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
     async with serve(cluster, clock) as (_, client):
@@ -140,7 +140,7 @@ async def test_one_topics_refusal_is_not_anothers() -> None:
     assert caught.value.code is ErrorCode.TOPIC_AUTHORIZATION_FAILED
 
 
-async def test_an_unknown_topic_is_waited_for_but_not_for_long() -> None:
+async def test_unknown_topic_is_awaited_for_a_limited_time() -> None:
     cluster, clock = Cluster(), ManualClock()
     cluster.codes["new"] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     async with serve(cluster, clock) as (_, client):
@@ -155,7 +155,7 @@ async def test_an_unknown_topic_is_waited_for_but_not_for_long() -> None:
     assert not isinstance(first.value, Hopeless)
 
 
-async def test_a_broker_may_send_us_back_to_the_start() -> None:
+async def test_rebootstrap_error_returns_to_the_bootstrap_addresses() -> None:
     cluster, clock = Cluster(), ManualClock()
     async with serve(cluster, clock) as (_, client):
         deadline = Deadline(clock, 5_000)

@@ -38,25 +38,27 @@ async def place(client: Client, topic: str) -> TopicPartition:
         (T0 + 29_001, -1, -1),
     ],
 )
-async def test_places_and_times(
+async def test_offsets_are_found_by_position_and_by_time(
     client: Client, place: TopicPartition, spec: int, offset: int, timestamp: int
 ) -> None:
     found = (await client.offsets.find({place: spec}))[place]
     assert (found.offset, found.timestamp) == (offset, timestamp)
 
 
-async def test_many_partitions_at_once(client: Client, place: TopicPartition) -> None:
+async def test_offsets_of_many_partitions_are_found_in_one_call(
+    client: Client, place: TopicPartition
+) -> None:
     places = [TopicPartition(place.topic, number) for number in range(10)]
     found = await client.offsets.find(dict.fromkeys(places, LATEST))
     assert [found[one].offset for one in places] == [0, 30, *[0] * 8]
 
 
-async def test_an_unknown_partition_is_told(client: Client, topic: str) -> None:
+async def test_unknown_partition_is_reported(client: Client, topic: str) -> None:
     with pytest.raises(ApiError, match="has no partition 99: there are 10, numbered from 0"):
         await client.offsets.find({TopicPartition(topic, 99): EARLIEST})
 
 
-async def test_an_unknown_topic_is_told(client: Client) -> None:
+async def test_unknown_topic_is_reported(client: Client) -> None:
     with pytest.raises(ApiError, match="topic 'nowhere' does not exist") as caught:
         await client.offsets.find({TopicPartition("nowhere", 0): EARLIEST})
     assert caught.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

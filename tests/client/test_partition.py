@@ -14,7 +14,7 @@ from rookery.testing.clock import SeededRandom
 
 
 # The vectors of Java's own test (UtilsTest.testMurmur2), as unsigned numbers.
-def test_vectors_of_java() -> None:
+def test_partitions_match_vectors_of_java() -> None:
     vectors = {
         b"21": -973932308,
         b"foobar": -790332482,
@@ -28,23 +28,23 @@ def test_vectors_of_java() -> None:
 
 
 @given(st.binary(max_size=200))
-def test_hash_is_that_of_kafka_python(key: bytes) -> None:
+def test_hash_equals_that_of_kafka_python(key: bytes) -> None:
     assert murmur2(key) == other_murmur2(key) & 0xFFFFFFFF
 
 
 @given(st.binary(max_size=50), st.integers(1, 10_000))
-def test_partition_is_one_of_them(key: bytes, count: int) -> None:
+def test_chosen_partition_is_one_of_those_available(key: bytes, count: int) -> None:
     assert 0 <= partition_of(key, count) < count
 
 
-def test_sticks_while_there_is_room() -> None:
+def test_partition_is_kept_while_its_batch_has_room() -> None:
     sticky = StickyPartitions(SeededRandom())
     first = sticky.choose("t", [0, 1, 2], lambda _: False)
 
     assert [sticky.choose("t", [0, 1, 2], lambda _: True) for _ in range(5)] == [first] * 5
 
 
-def test_moves_on_to_another_when_full() -> None:
+def test_another_partition_is_chosen_when_the_batch_is_full() -> None:
     sticky = StickyPartitions(SeededRandom())
     chosen = [sticky.choose("t", [0, 1, 2], lambda _: False) for _ in range(200)]
 
@@ -52,14 +52,14 @@ def test_moves_on_to_another_when_full() -> None:
     assert set(chosen) == {0, 1, 2}
 
 
-def test_leaves_a_partition_that_is_gone() -> None:
+def test_removed_partition_is_no_longer_chosen() -> None:
     sticky = StickyPartitions(SeededRandom())
     first = sticky.choose("t", [0, 1], lambda _: True)
 
     assert sticky.choose("t", [1 - first], lambda _: True) == 1 - first
 
 
-def test_the_only_partition_stays() -> None:
+def test_single_partition_is_kept() -> None:
     sticky = StickyPartitions(SeededRandom())
 
     assert [sticky.choose("t", [4], lambda _: False) for _ in range(3)] == [4, 4, 4]

@@ -83,7 +83,7 @@ def some_records(count: int) -> list[Record]:
 
 
 @pytest.mark.parametrize("codec", CODEC_NAMES)
-async def test_librdkafka_reads_what_we_write(
+async def test_librdkafka_reads_our_records(
     kafka: KafkaServer, client: Client, topic: str, codec: str
 ) -> None:
     records = some_records(500)
@@ -116,7 +116,7 @@ async def test_keyless_records_reach_every_partition(client: Client, topic: str)
     assert set(partitions) == set(range(10))
 
 
-async def test_records_without_a_timestamp_get_the_present(client: Client, topic: str) -> None:
+async def test_record_without_a_timestamp_gets_the_current_time(client: Client, topic: str) -> None:
     before = client.clock.now_ms()
     stored = await client.produce(topic, b"x")
     assert before <= stored.timestamp <= client.clock.now_ms()
@@ -129,7 +129,7 @@ async def test_the_broker_may_set_the_time(client: Client, new_name: Callable[[]
 
 
 @pytest.mark.parametrize("acks", [ACKS_LEADER, ACKS_NONE])
-async def test_fewer_acks(client: Client, topic: str, acks: int) -> None:
+async def test_fewer_acks_deliver_all_records(client: Client, topic: str, acks: int) -> None:
     settings = ProducerSettings(acks=acks, batch_bytes=1000)
     # A leader that is not quite ready yet would drop what wants no answer.
     await client.produce(topic, b"0", partition=4)
@@ -144,7 +144,7 @@ async def test_fewer_acks(client: Client, topic: str, acks: int) -> None:
     assert found == list(range(1001))
 
 
-async def test_a_client_that_closes_delivers_first(
+async def test_closing_client_delivers_pending_records(
     kafka: KafkaServer, client: Client, topic: str
 ) -> None:
     async with Client(kafka.bootstrap) as other:
@@ -155,7 +155,7 @@ async def test_a_client_that_closes_delivers_first(
     assert len([record async for record in client.read(topic, 0)]) == 100
 
 
-async def test_linger_gathers(client: Client, topic: str) -> None:
+async def test_linger_collects_records_into_one_batch(client: Client, topic: str) -> None:
     async with client.producer(ProducerSettings(linger_ms=20)) as producer:
         sent = [await producer.send(topic, Record(None, b"x"), 0) for _ in range(50)]
         await asyncio.gather(*(delivery.wait() for delivery in sent))
@@ -178,7 +178,7 @@ async def test_send_waits_while_the_buffer_is_full(client: Client, topic: str) -
 
 
 @pytest.mark.usefixtures("own_kafka")
-async def test_a_full_buffer_is_told_in_the_end(new_name: Callable[[], str]) -> None:
+async def test_full_buffer_is_reported_after_the_timeout(new_name: Callable[[], str]) -> None:
     with KafkaServer() as kafka:
         settings = ClientSettings(
             bootstrap=kafka.bootstrap, call_timeout_ms=15_000, request_timeout_ms=1_000
@@ -200,7 +200,7 @@ async def test_a_full_buffer_is_told_in_the_end(new_name: Callable[[], str]) -> 
 
 
 @pytest.mark.usefixtures("own_kafka")
-async def test_a_dead_cluster_is_told_with_its_cause(new_name: Callable[[], str]) -> None:
+async def test_unreachable_cluster_is_reported_with_its_cause(new_name: Callable[[], str]) -> None:
     topic = new_name()
     with KafkaServer() as kafka:
         async with Client(kafka.bootstrap) as client:
@@ -213,7 +213,7 @@ async def test_a_dead_cluster_is_told_with_its_cause(new_name: Callable[[], str]
                 await lost.wait()
 
 
-async def test_flush_tells_of_what_nobody_awaited(
+async def test_flush_raises_failures_of_unawaited_records(
     client: Client, new_name: Callable[[], str]
 ) -> None:
     topic = await topic_with(client, new_name(), {"max.message.bytes": "1000"})
@@ -251,25 +251,25 @@ async def test_a_record_above_the_request_size_is_refused_at_once(
         await client.produce(topic, bytes(2_000_000))
 
 
-async def test_an_unknown_topic_is_told(client: Client) -> None:
+async def test_unknown_topic_is_reported(client: Client) -> None:
     with pytest.raises(ApiError, match="topic 'no-such-topic' does not exist") as caught:
         await client.produce("no-such-topic", b"x")
     assert caught.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-async def test_an_unknown_partition_is_told(client: Client, topic: str) -> None:
+async def test_unknown_partition_is_reported(client: Client, topic: str) -> None:
     with pytest.raises(ApiError, match="has no partition 10: it has 10, numbered from 0"):
         await client.produce(topic, b"x", partition=10)
 
 
-async def test_a_closed_producer_takes_nothing(client: Client, topic: str) -> None:
+async def test_closed_producer_refuses_records(client: Client, topic: str) -> None:
     producer = client.producer()
     await producer.close()
     with pytest.raises(Unavailable, match="the producer is closed"):
         await producer.send(topic, Record(None, b"x"))
 
 
-async def test_a_topic_deleted_under_a_producer_is_told(kafka: KafkaServer, topic: str) -> None:
+async def test_topic_deleted_under_a_producer_is_reported(kafka: KafkaServer, topic: str) -> None:
     settings = ClientSettings(bootstrap=kafka.bootstrap, unknown_topic_ms=300)
     async with Client(settings) as client:
         await client.produce(topic, b"x")
@@ -280,7 +280,7 @@ async def test_a_topic_deleted_under_a_producer_is_told(kafka: KafkaServer, topi
             await client.produce(topic, b"y")
 
 
-async def test_a_topic_created_anew_starts_over(client: Client, topic: str) -> None:
+async def test_recreated_topic_starts_at_offset_0(client: Client, topic: str) -> None:
     for _ in range(3):
         await client.produce(topic, b"old", partition=0)
     old = await client.topic(topic)
@@ -294,7 +294,7 @@ async def test_a_topic_created_anew_starts_over(client: Client, topic: str) -> N
     assert [record.value async for record in client.read(topic, 0)] == [b"new"]
 
 
-async def test_closing_lets_nobody_wait_for_room(client: Client, topic: str) -> None:
+async def test_closing_fails_sends_that_wait_for_buffer_space(client: Client, topic: str) -> None:
     settings = ProducerSettings(buffer_bytes=2_000, linger_ms=60_000, delivery_timeout_ms=60_000)
     producer = client.producer(settings)
     sends = [

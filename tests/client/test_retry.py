@@ -54,17 +54,17 @@ class Flaky:
         (Corrupt("crc"), False),
     ],
 )
-def test_error_kind_decides(error: Error, expected: bool) -> None:
+def test_kind_of_error_decides_whether_to_retry(error: Error, expected: bool) -> None:
     assert may_retry(error) is expected
 
 
-def test_stale_metadata_is_seen() -> None:
+def test_stale_metadata_error_is_recognised() -> None:
     assert is_stale(ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER))
     assert is_stale(Unavailable("the connection broke"))
     assert not is_stale(ApiError(ErrorCode.REQUEST_TIMED_OUT))
 
 
-async def test_tries_until_it_succeeds() -> None:
+async def test_call_is_retried_until_it_succeeds() -> None:
     retrier, seen = make_retrier(), list[Error]()
     attempt = Flaky(Unavailable("one"), ApiError(ErrorCode.LEADER_NOT_AVAILABLE))
 
@@ -73,7 +73,7 @@ async def test_tries_until_it_succeeds() -> None:
     assert [type(error) for error in seen] == [Unavailable, ApiError]
 
 
-async def test_a_refusal_is_raised_at_once() -> None:
+async def test_non_retriable_error_is_raised_immediately() -> None:
     retrier, refusal = make_retrier(), ApiError(ErrorCode.INVALID_CONFIG)
     attempt = Flaky(refusal)
 
@@ -83,7 +83,7 @@ async def test_a_refusal_is_raised_at_once() -> None:
     assert attempt.calls == 1
 
 
-async def test_out_of_time_carries_the_last_cause() -> None:
+async def test_timeout_carries_the_last_cause() -> None:
     retrier, last = make_retrier(), ApiError(ErrorCode.NOT_CONTROLLER)
     attempt = Flaky(*[Unavailable("first")], *[last] * 10_000)
 
@@ -94,7 +94,7 @@ async def test_out_of_time_carries_the_last_cause() -> None:
     assert found.value.__cause__ is last
 
 
-async def test_an_attempt_that_hangs_is_ended_by_the_deadline() -> None:
+async def test_hanging_attempt_ends_at_the_deadline() -> None:
     retrier = make_retrier()
 
     with pytest.raises(Unavailable, match="gave up after 20 ms and one try; no answer came"):
@@ -110,7 +110,7 @@ def test_pauses_grow_up_to_a_bound() -> None:
         assert 0.8 * middle <= pause <= 1.2 * middle
 
 
-def test_a_deadline_runs_out() -> None:
+def test_deadline_expires() -> None:
     clock = ManualClock()
     deadline = Deadline(clock, 100)
     assert deadline.cap(1_000) == 100

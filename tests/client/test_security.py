@@ -42,7 +42,7 @@ async def round_trip(client: Client, topic: str) -> None:
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)
 @pytest.mark.parametrize("listener", ["SASL_SSL", "SASL_PLAINTEXT"])
-async def test_every_mechanism(
+async def test_every_mechanism_authenticates(
     kafka_secure: KafkaServer, new_name: Callable[[], str], listener: str, mechanism: str
 ) -> None:
     async with secure(kafka_secure, listener, Sasl(mechanism, "alice", PASSWORD)) as client:
@@ -51,7 +51,7 @@ async def test_every_mechanism(
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)
 @pytest.mark.parametrize(("user", "password"), [("alice", "wrong"), ("nobody", PASSWORD)])
-async def test_a_refused_login_is_told_at_once(
+async def test_refused_login_is_reported_immediately(
     kafka_secure: KafkaServer, mechanism: str, user: str, password: str
 ) -> None:
     async with secure(kafka_secure, "SASL_SSL", Sasl(mechanism, user, password)) as client:
@@ -62,7 +62,9 @@ async def test_a_refused_login_is_told_at_once(
 
 
 @pytest.mark.usefixtures("own_kafka")
-async def test_a_mechanism_that_is_not_offered(new_name: Callable[[], str]) -> None:
+async def test_mechanism_that_the_broker_does_not_offer_is_reported(
+    new_name: Callable[[], str],
+) -> None:
     settings = KafkaSettings(
         listeners=("SASL_PLAINTEXT",),
         users={"alice": PASSWORD},
@@ -78,12 +80,14 @@ async def test_a_mechanism_that_is_not_offered(new_name: Callable[[], str]) -> N
                 await client.admin.describe_cluster()
 
 
-async def test_tls_without_login(kafka_secure: KafkaServer, new_name: Callable[[], str]) -> None:
+async def test_tls_works_without_a_login(
+    kafka_secure: KafkaServer, new_name: Callable[[], str]
+) -> None:
     async with secure(kafka_secure, "SSL") as client:
         await round_trip(client, new_name())
 
 
-async def test_a_certificate_of_ours(
+async def test_client_certificate_is_accepted(
     kafka_secure: KafkaServer, new_name: Callable[[], str]
 ) -> None:
     files = kafka_secure.certificates
@@ -92,20 +96,20 @@ async def test_a_certificate_of_ours(
         await round_trip(client, new_name())
 
 
-async def test_a_broker_that_is_not_trusted(kafka_secure: KafkaServer, tmp_path: Path) -> None:
+async def test_untrusted_broker_is_refused(kafka_secure: KafkaServer, tmp_path: Path) -> None:
     others = Certificates.make(tmp_path, "127.0.0.1")
     async with secure(kafka_secure, "SSL", tls=ClientTls(ca_file=str(others.ca))) as client:
         with pytest.raises(ConfigError, match="its certificate is refused"):
             await client.admin.describe_cluster()
 
 
-async def test_plain_words_to_a_tls_listener(kafka_secure: KafkaServer) -> None:
+async def test_plaintext_to_a_tls_listener_is_reported(kafka_secure: KafkaServer) -> None:
     async with Client(kafka_secure.address("SSL")) as client:
         with pytest.raises(Unavailable, match="if this listener speaks TLS, set `tls`"):
             await client.admin.describe_cluster(timeout_ms=1_500)
 
 
-async def test_tls_to_a_plain_listener(kafka_secure: KafkaServer) -> None:
+async def test_tls_to_a_plaintext_listener_is_reported(kafka_secure: KafkaServer) -> None:
     tls = ClientTls(ca_file=str(kafka_secure.certificates.ca))
     settings = ClientSettings(bootstrap=kafka_secure.bootstrap, tls=tls, connect_timeout_ms=1_000)
     async with Client(settings) as client:
@@ -113,7 +117,7 @@ async def test_tls_to_a_plain_listener(kafka_secure: KafkaServer) -> None:
             await client.admin.describe_cluster(timeout_ms=2_500)
 
 
-async def test_no_login_on_a_listener_that_wants_one(kafka_secure: KafkaServer) -> None:
+async def test_missing_login_is_reported(kafka_secure: KafkaServer) -> None:
     tls = ClientTls(ca_file=str(kafka_secure.certificates.ca))
     async with secure(kafka_secure, "SASL_SSL", tls=tls) as client:
         with pytest.raises(Unavailable, match="if this listener wants a login, set `sasl`"):
@@ -121,7 +125,7 @@ async def test_no_login_on_a_listener_that_wants_one(kafka_secure: KafkaServer) 
 
 
 @pytest.mark.usefixtures("own_kafka")
-async def test_a_login_is_renewed_before_it_ends(new_name: Callable[[], str]) -> None:
+async def test_login_is_renewed_before_it_expires(new_name: Callable[[], str]) -> None:
     settings = KafkaSettings(
         listeners=LISTENERS,
         users={"alice": PASSWORD},

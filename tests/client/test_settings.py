@@ -24,12 +24,12 @@ def test_a_password_is_never_shown() -> None:
     assert "hidden-word" not in repr(settings)
 
 
-def test_unknown_codec() -> None:
+def test_unknown_codec_is_refused() -> None:
     with pytest.raises(ConfigError, match="compression: no codec is named 'rar'"):
         ProducerSettings(compression="rar")
 
 
-def test_unknown_acks() -> None:
+def test_unknown_acks_are_refused() -> None:
     with pytest.raises(ConfigError, match="acks: must be 0, 1 or -1"):
         ProducerSettings(acks=2)
 
@@ -39,7 +39,7 @@ def test_idempotence_needs_all_acks() -> None:
         ProducerSettings(acks=ACKS_LEADER, is_idempotent=True)
 
 
-def test_no_more_in_flight_than_brokers_remember() -> None:
+def test_in_flight_requests_are_limited_to_what_brokers_remember() -> None:
     with pytest.raises(ConfigError, match="max_in_flight: must be 1 to 5, not 6"):
         ProducerSettings(max_in_flight=6)
 
@@ -51,6 +51,6 @@ def test_idempotence_is_the_default_with_all_acks_only() -> None:
     assert not ProducerSettings(is_idempotent=False).has_sequences
 
 
-def test_a_level_that_the_codec_does_not_have() -> None:
+def test_unsupported_compression_level_is_refused() -> None:
     with pytest.raises(ConfigError, match="compression_level: gzip cannot be used at level 99"):
         ProducerSettings(compression="gzip", compression_level=99)

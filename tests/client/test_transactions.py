@@ -60,7 +60,7 @@ async def _committed(client: Client, place: TopicPartition, count: int) -> list[
     return found
 
 
-async def test_what_is_committed_is_seen_and_what_is_aborted_is_not(
+async def test_committed_records_are_read_and_aborted_ones_are_not(
     server: tuple[Client, TopicPartition],
 ) -> None:
     client, place = server
@@ -78,7 +78,7 @@ async def test_what_is_committed_is_seen_and_what_is_aborted_is_not(
     assert await _committed(client, place, 200) == _values(0) + _values(200)
 
 
-async def test_a_new_life_fences_the_old_one_and_ends_what_it_left(
+async def test_restarted_writer_fences_its_predecessor_and_aborts_its_transaction(
     server: tuple[Client, TopicPartition],
 ) -> None:
     client, place = server
@@ -99,7 +99,7 @@ async def test_a_new_life_fences_the_old_one_and_ends_what_it_left(
     assert await _committed(client, place, 100) == _values(500)
 
 
-async def test_without_an_id_what_is_written_counts_at_once(
+async def test_writes_without_a_transactional_id_are_visible_immediately(
     server: tuple[Client, TopicPartition],
 ) -> None:
     client, place = server
@@ -132,7 +132,7 @@ async def test_a_large_record_has_a_batch_of_its_own(
     assert await _committed(client, place, 5) == values
 
 
-async def test_batches_become_as_small_as_a_topic_wants_them(
+async def test_batches_shrink_to_the_limit_of_the_topic(
     server: tuple[Client, TopicPartition],
 ) -> None:
     client, place = server
@@ -153,7 +153,7 @@ async def test_batches_become_as_small_as_a_topic_wants_them(
     assert await _committed(client, place, 500) == values
 
 
-async def test_the_row_that_is_too_large_is_named(
+async def test_oversized_row_is_named(
     server: tuple[Client, TopicPartition],
 ) -> None:
     client, place = server

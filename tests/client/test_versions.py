@@ -27,7 +27,7 @@ from rookery.wire.messages.produce import PRODUCE
 FLOORS = {0: 3, 1: 4, 2: 1, 3: 0, 8: 2, 9: 1, 10: 0, 15: 0, 16: 0, 18: 0, 19: 2, 20: 1}
 
 
-def test_the_highest_in_common_is_chosen() -> None:
+def test_highest_common_version_is_chosen() -> None:
     versions = Versions("b:1", {1: (4, 11), 2: (1, 99), 3: (0, 5)}, {3: 2})
 
     assert versions.choose(FETCH) == 11
@@ -36,7 +36,7 @@ def test_the_highest_in_common_is_chosen() -> None:
     assert versions.choose(METADATA) == 2
 
 
-def test_none_in_common_is_told() -> None:
+def test_missing_common_version_is_reported() -> None:
     versions = Versions("b:1", {1: (0, 3), 0: (20, 25)}, {})
 
     with pytest.raises(ApiError, match=r"b:1 speaks Fetch 0 to 3, this client 4 to 18") as caught:
@@ -56,7 +56,7 @@ def caps() -> list[dict[int, int]]:
 
 
 @pytest.mark.parametrize("highest", caps(), ids=["lowest", "middle", "by name", "no topic ids"])
-async def test_old_versions_do_the_same_work(
+async def test_old_versions_give_the_same_results(
     kafka: KafkaServer, topic: str, highest: dict[int, int]
 ) -> None:
     settings = ClientSettings(bootstrap=kafka.bootstrap, max_versions=highest)
@@ -134,7 +134,7 @@ class OlderBroker(OldBroker):
 
 
 @pytest.mark.parametrize(("broker", "second"), [(OldBroker, 1), (OlderBroker, 0)])
-async def test_a_broker_that_knows_only_old_api_versions(
+async def test_broker_with_only_old_api_versions_is_supported(
     broker: type[OldBroker], second: int
 ) -> None:
     broker.asked = []

@@ -61,7 +61,7 @@ async def _consume(bootstrap: str, topic: str) -> list[Any]:
 
 @pytest.mark.parametrize("codec", CODECS)
 @pytest.mark.parametrize("idempotence", [True, False])
-async def test_what_is_produced_is_consumed(bootstrap: str, codec: str, idempotence: bool) -> None:
+async def test_produced_records_are_consumed(bootstrap: str, codec: str, idempotence: bool) -> None:
     topic = f"aiokafka-{codec}-{idempotence}"
     await _new_topic(bootstrap, topic)
     compression = None if codec == "none" else codec
@@ -102,7 +102,7 @@ async def test_topics_are_administered(bootstrap: str) -> None:
 
 
 @pytest.mark.parametrize("bootstrap", BOTH, indirect=True)
-async def test_offsets_by_time(bootstrap: str) -> None:
+async def test_offsets_are_found_by_time(bootstrap: str) -> None:
     await _new_topic(bootstrap, "aiokafka-times")
     await _produce(bootstrap, "aiokafka-times")
     consumer = AIOKafkaConsumer(bootstrap_servers=bootstrap)

@@ -83,7 +83,7 @@ def _dotted(settings: dict[str, object]) -> dict[str, object]:
 
 @pytest.mark.parametrize("codec", CODECS)
 @pytest.mark.parametrize("idempotence", [True, False])
-def test_what_is_produced_is_consumed(bootstrap: str, codec: str, idempotence: bool) -> None:
+def test_produced_records_are_consumed(bootstrap: str, codec: str, idempotence: bool) -> None:
     topic = new_topic(bootstrap, partitions=3)
 
     stored = _produce(
@@ -114,7 +114,7 @@ def _number(message: Message) -> int:
 
 
 @pytest.mark.parametrize("codec", CODECS)
-def test_what_is_compressed_stays_compressed(bootstrap: str, codec: str) -> None:
+def test_stored_batches_keep_the_codec_of_the_producer(bootstrap: str, codec: str) -> None:
     topic = new_topic(bootstrap)
 
     _produce(bootstrap, topic, COUNT, compression_type=codec, linger_ms=100)
@@ -122,7 +122,7 @@ def test_what_is_compressed_stays_compressed(bootstrap: str, codec: str) -> None
     assert stored_codecs(bootstrap, topic) == {codec}
 
 
-def test_old_versions(bootstrap: str) -> None:
+def test_old_protocol_versions_work(bootstrap: str) -> None:
     """As librdkafka speaks to a broker that it takes for Kafka 0.11."""
     topic = new_topic(bootstrap)
     old = {"api_version_request": False, "broker_version_fallback": "0.11.0.0"}
@@ -133,7 +133,7 @@ def test_old_versions(bootstrap: str) -> None:
 
 
 @pytest.mark.parametrize("acks", [0, 1, "all"])
-def test_every_kind_of_acknowledgement(bootstrap: str, acks: object) -> None:
+def test_every_level_of_acknowledgement_works(bootstrap: str, acks: object) -> None:
     topic = new_topic(bootstrap)
 
     _produce(bootstrap, topic, 100, acks=acks)
@@ -142,7 +142,7 @@ def test_every_kind_of_acknowledgement(bootstrap: str, acks: object) -> None:
 
 
 @pytest.mark.parametrize("bootstrap", BOTH, indirect=True)
-def test_read_committed(bootstrap: str) -> None:
+def test_read_committed_hides_aborted_records(bootstrap: str) -> None:
     topic = new_topic(bootstrap)
     _produce(bootstrap, topic, 100)
 
@@ -212,7 +212,7 @@ def test_the_cluster_is_described(bootstrap: str) -> None:
     assert cluster.cluster_id
 
 
-def test_a_topic_is_created_by_use(bootstrap: str) -> None:
+def test_topic_is_created_automatically(bootstrap: str) -> None:
     _produce(bootstrap, "confluent-by-use", 10)
 
     assert len(_consume(bootstrap, "confluent-by-use", 1)) == 10

@@ -170,7 +170,7 @@ def _wait_for_all(ports: list[int]) -> None:
 
 @pytest.mark.timeout(120)
 @pytest.mark.usefixtures("own_victim")
-def test_librdkafka_reads_on_while_brokers_die(cluster: BrokerProcess) -> None:
+def test_librdkafka_continues_reading_while_brokers_are_killed(cluster: BrokerProcess) -> None:
     topic = new_topic(cluster.bootstrap)
     with closing(ConfluentNumbers(cluster.bootstrap, topic)) as numbers:
         ordeal(cluster, topic, numbers)
@@ -179,7 +179,7 @@ def test_librdkafka_reads_on_while_brokers_die(cluster: BrokerProcess) -> None:
 @pytest.mark.kafka
 @pytest.mark.timeout(120)
 @pytest.mark.usefixtures("own_victim")
-def test_kafkas_own_consumer_reads_on_while_brokers_die(
+def test_java_consumer_continues_reading_while_brokers_are_killed(
     cluster: BrokerProcess, java: Java, tmp_path: Path
 ) -> None:
     topic = new_topic(cluster.bootstrap)

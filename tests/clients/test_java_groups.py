@@ -71,7 +71,7 @@ def offsets(tool: Tool, group: str) -> dict[int, tuple[str, str]]:
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_a_group_goes_on_where_it_stopped(
+def test_group_resumes_at_its_committed_offset(
     tool: Tool, topic: str, group: str, protocol: str
 ) -> None:
     name = ("--group", group, "--command-property", f"group.protocol={protocol}")
@@ -103,7 +103,7 @@ def test_consumer_groups_describes_members(
     assert {"GROUP": group, "STATE": "Stable"} in listed
 
 
-def test_a_group_with_members_is_left_alone(
+def test_group_with_members_is_neither_reset_nor_deleted(
     tool: Tool, bootstrap: str, topic: str, group: str
 ) -> None:
     tool.read(topic, 10, "--group", group)
@@ -214,7 +214,7 @@ def test_verifiable_consumer(tool: Tool, topic: str, group: str, protocol: str) 
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_java_joins_a_group_whose_member_speaks_the_other_protocol(
+def test_java_consumer_joins_a_group_with_a_member_of_the_other_protocol(
     tool: Tool, bootstrap: str, group: str, protocol: str
 ) -> None:
     [other] = [one for one in PROTOCOLS if one != protocol]

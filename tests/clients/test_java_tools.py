@@ -56,7 +56,7 @@ def test_console_producer_and_consumer(tool: Tool, bootstrap: str, codec: str) -
     assert stored_codecs(bootstrap, topic) == {codec}
 
 
-def test_topics(tool: Tool) -> None:
+def test_kafka_topics_tool(tool: Tool) -> None:
     # Three replicas on one broker: durability is the store's, so any factor is taken.
     tool("kafka-topics", *("--create", "--topic", "java-topic", "--partitions", "2"),
          *("--replication-factor", "3", "--config", "retention.ms=60000"))  # fmt: skip
@@ -70,7 +70,7 @@ def test_topics(tool: Tool) -> None:
     assert "java-topic" not in tool("kafka-topics", "--list").split()
 
 
-def test_configs(tool: Tool, bootstrap: str) -> None:
+def test_kafka_configs_tool(tool: Tool, bootstrap: str) -> None:
     topic = new_topic(bootstrap)
     entity = ("--entity-type", "topics", "--entity-name", topic)
 
@@ -103,7 +103,7 @@ def test_offsets_and_deleted_records(tool: Tool, bootstrap: str, tmp_path: Path)
     assert offset("earliest") == f"{topic}:0:2"
 
 
-def test_log_dirs(tool: Tool, bootstrap: str) -> None:
+def test_kafka_log_dirs_tool(tool: Tool, bootstrap: str) -> None:
     topic = new_topic(bootstrap, partitions=2)
     tool("kafka-console-producer", "--topic", topic, text="one\n" * 100)
 
@@ -154,7 +154,7 @@ def test_performance_tools(bootstrap: str, java: Java) -> None:
         ("kafka-features", ("describe",), "rookery.version"),
     ],
 )
-def test_a_look_at_the_cluster(
+def test_tools_describe_the_cluster(
     java: Java, bootstrap: str, name: str, args: tuple[str, ...], words: str
 ) -> None:
     server = ("--bootstrap-server", bootstrap)

@@ -78,7 +78,7 @@ def test_producer_perf_test_in_transactions(tool: Tool, topic: str, name: str) -
 
 
 @everywhere
-def test_readers_see_what_was_committed(tool: Tool, topic: str, producer: Producer) -> None:
+def test_readers_see_committed_records_only(tool: Tool, topic: str, producer: Producer) -> None:
     write(producer, topic, "one", "two")
     producer.commit_transaction()
     write(producer, topic, "three")
@@ -151,7 +151,9 @@ def test_transactions_tool_ends_a_transaction(
 
 
 @everywhere
-def test_nothing_hangs(tool: Tool, topic: str, producer: Producer) -> None:
+def test_transactions_tool_finds_no_hanging_transaction(
+    tool: Tool, topic: str, producer: Producer
+) -> None:
     write(producer, topic, "open")
     place = ("--topic", topic, "--partition", "0")
 
@@ -163,7 +165,7 @@ def test_nothing_hangs(tool: Tool, topic: str, producer: Producer) -> None:
 
 
 @pytest.mark.parametrize("bootstrap", KINDS, indirect=True)
-def test_a_transaction_with_an_owner_is_not_torn(
+def test_transaction_with_a_live_producer_is_not_aborted(
     tool: Tool, topic: str, producer: Producer
 ) -> None:
     # Kafka would end it in this partition, whatever becomes of it in the others.
@@ -178,7 +180,7 @@ def test_a_transaction_with_an_owner_is_not_torn(
 
 
 @everywhere
-def test_a_copy_is_exact_though_transactions_are_aborted(
+def test_transactional_copy_is_exact_although_transactions_are_aborted(
     tools: ToolHost, tool: Tool, bootstrap: str, topic: str, name: str
 ) -> None:
     size = ("--num-records", str(COUNT), "--throughput", "-1", "--payload-monotonic")

@@ -71,7 +71,7 @@ def _consume(bootstrap: str, topic: str, version: Version) -> list[Any]:
 
 
 @pytest.mark.parametrize(("codec", "version"), CASES)
-def test_what_is_produced_is_consumed(bootstrap: str, codec: str, version: Version) -> None:
+def test_produced_records_are_consumed(bootstrap: str, codec: str, version: Version) -> None:
     topic = new_topic(bootstrap)
 
     _produce(bootstrap, topic, codec, version)
@@ -85,7 +85,7 @@ def test_what_is_produced_is_consumed(bootstrap: str, codec: str, version: Versi
 
 
 @pytest.mark.parametrize("bootstrap", BOTH, indirect=True)
-def test_offsets_by_time(bootstrap: str) -> None:
+def test_offsets_are_found_by_time(bootstrap: str) -> None:
     topic = new_topic(bootstrap)
     _produce(bootstrap, topic, "none", None)
     consumer, place = KafkaConsumer(bootstrap_servers=bootstrap), TopicPartition(topic, 0)

@@ -44,7 +44,7 @@ def written(
         yield broker.bootstrap, topic
 
 
-def test_librdkafka(written: tuple[str, str]) -> None:
+def test_librdkafka_reads_segments(written: tuple[str, str]) -> None:
     bootstrap, topic = written
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "g"})
     try:
@@ -56,7 +56,7 @@ def test_librdkafka(written: tuple[str, str]) -> None:
     assert found == VALUES
 
 
-def test_kafka_python(written: tuple[str, str]) -> None:
+def test_kafka_python_reads_segments(written: tuple[str, str]) -> None:
     bootstrap, topic = written
     consumer = kafka.KafkaConsumer(
         bootstrap_servers=bootstrap, consumer_timeout_ms=SECONDS * 1000, check_crcs=True
@@ -71,7 +71,7 @@ def test_kafka_python(written: tuple[str, str]) -> None:
     assert found == VALUES
 
 
-async def test_aiokafka(written: tuple[str, str]) -> None:
+async def test_aiokafka_reads_segments(written: tuple[str, str]) -> None:
     bootstrap, topic = written
     consumer = aiokafka.AIOKafkaConsumer(bootstrap_servers=bootstrap)
     await consumer.start()
@@ -86,7 +86,7 @@ async def test_aiokafka(written: tuple[str, str]) -> None:
     assert found == VALUES
 
 
-def test_kcat(written: tuple[str, str]) -> None:
+def test_kcat_reads_segments(written: tuple[str, str]) -> None:
     bootstrap, topic = written
     kcat = shutil.which("kcat") or pytest.fail("kcat is missing; scripts/install-peers gets it")
     command = [kcat, "-b", bootstrap, "-t", topic, "-C", "-o", "beginning", "-e", "-q"]
@@ -97,7 +97,7 @@ def test_kcat(written: tuple[str, str]) -> None:
 
 
 @pytest.mark.kafka
-def test_kafkas_own_consumer(written: tuple[str, str], java: Java) -> None:
+def test_java_consumer_reads_segments(written: tuple[str, str], java: Java) -> None:
     bootstrap, topic = written
     done = java.tool(
         "kafka-console-consumer",

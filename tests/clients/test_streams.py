@@ -238,7 +238,7 @@ def all_are_back(cluster: BrokerProcess) -> bool:
     return all(len(brokers_seen(port)) == WORKERS for port in ports)
 
 
-def test_words_are_counted_once_though_the_program_is_killed(
+def test_streams_counts_words_exactly_once_when_the_application_is_killed(
     count: WordCount, lines: Lines, counts: Counts
 ) -> None:
     static = "group.instance.id=counter"
@@ -257,7 +257,7 @@ def test_words_are_counted_once_though_the_program_is_killed(
         check(app, lines, counts)
 
 
-def test_words_are_counted_once_though_brokers_are_killed(
+def test_streams_counts_words_exactly_once_when_brokers_are_killed(
     cluster: BrokerProcess, count: WordCount, lines: Lines, counts: Counts
 ) -> None:
     with count.running() as app:

@@ -49,7 +49,8 @@ from rookery.cluster.events.topicevents import (
     TopicCreated,
     TopicDeleted,
 )
-from rookery.cluster.state.state import TOPIC_RESOURCE, State
+from rookery.cluster.resources import TOPIC_RESOURCE
+from rookery.cluster.state.state import State
 from rookery.wire.message import Message
 from tests.cluster.txnhistories import transaction_event
 

@@ -18,7 +18,7 @@ from tests.cluster.processes import Opener, child
 from tests.contracts.cluster_log import append_many
 
 
-def test_a_full_disk_is_reported_and_got_over(path: Path) -> None:
+def test_full_disk_is_reported_and_survived(path: Path) -> None:
     with child("fill", f"sqlite://{path}") as process:
         out, _ = process.communicate()
     error, left, again = out.splitlines()
@@ -49,7 +49,7 @@ def half_a_bell(path: Path) -> None:
 
 
 @pytest.mark.parametrize("leave", [touched, made_wal, made_folder, half_a_bell])
-def test_killed_while_opening(path: Path, leave: Callable[[Path], None]) -> None:
+def test_log_killed_while_opening_can_be_opened(path: Path, leave: Callable[[Path], None]) -> None:
     leave(path)
 
     async def use() -> int:
@@ -69,7 +69,7 @@ def not_a_log(path: Path) -> Path:
     return path
 
 
-async def test_a_file_of_something_else_is_refused(not_a_log: Path) -> None:
+async def test_file_that_is_not_a_database_is_refused(not_a_log: Path) -> None:
     with pytest.raises(Corrupt, match=r"cluster\.sqlite: file is not a database"):
         open_log(f"sqlite://{not_a_log}")
 
@@ -82,7 +82,7 @@ async def test_another_programs_database_is_refused(path: Path) -> None:
         open_log(f"sqlite://{path}")
 
 
-async def test_a_newer_format_is_refused_by_name(path: Path) -> None:
+async def test_newer_format_is_refused_with_its_number(path: Path) -> None:
     log = open_log(f"sqlite://{path}")
     await log.close()
     connection = sqlite3.connect(path)
@@ -96,7 +96,7 @@ def flip(path: Path, old: bytes, new: bytes) -> None:
     path.write_bytes(path.read_bytes().replace(old, new, 1))
 
 
-async def test_a_flipped_byte_is_never_returned(path: Path) -> None:
+async def test_flipped_byte_is_never_returned(path: Path) -> None:
     log = open_log(f"sqlite://{path}")
     await log.append(b"before")
     await log.append(b"needle" * 10)
@@ -109,7 +109,7 @@ async def test_a_flipped_byte_is_never_returned(path: Path) -> None:
     await log.close()
 
 
-async def test_a_missing_entry_is_noticed(path: Path) -> None:
+async def test_missing_entry_is_detected(path: Path) -> None:
     log = open_log(f"sqlite://{path}")
     await append_many(log, "a", 5)
     await log.close()
@@ -122,7 +122,7 @@ async def test_a_missing_entry_is_noticed(path: Path) -> None:
     await log.close()
 
 
-async def test_a_program_that_locks_the_file_is_reported(
+async def test_program_that_locks_the_file_is_reported(
     path: Path, opened: Opener, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("rookery.cluster.local.database._BUSY_SECONDS", 0.05)
@@ -136,12 +136,12 @@ async def test_a_program_that_locks_the_file_is_reported(
     assert await log.append(b"x") == 1
 
 
-async def test_a_folder_that_cannot_be_made_is_reported(not_a_log: Path) -> None:
+async def test_folder_that_cannot_be_created_is_reported(not_a_log: Path) -> None:
     with pytest.raises(Unavailable, match=r"cluster\.sqlite"):
         open_log(f"sqlite://{not_a_log}/log")
 
 
-async def test_the_file_is_for_its_owner_only(path: Path, opened: Opener) -> None:
+async def test_file_is_readable_by_its_owner_only(path: Path, opened: Opener) -> None:
     await opened().append(b"x")
     for file in path.parent.glob("cluster.sqlite*"):
         assert file.stat().st_mode & 0o077 == 0
@@ -161,7 +161,7 @@ async def test_the_wal_stays_short_under_load(path: Path, durability: Durability
     await log.close()
 
 
-async def test_trimming_makes_room_in_the_file(path: Path, opened: Opener) -> None:
+async def test_trimming_frees_space_in_the_file(path: Path, opened: Opener) -> None:
     log = opened()
     data = os.urandom(300_000)
     for _ in range(10):
@@ -174,9 +174,7 @@ async def test_trimming_makes_room_in_the_file(path: Path, opened: Opener) -> No
 
 
 @pytest.mark.parametrize(("durability", "level"), [("disk", 2), ("os", 1)])
-def test_durability_says_how_a_commit_is_synced(
-    path: Path, durability: Durability, level: int
-) -> None:
+def test_durability_sets_the_sync_mode(path: Path, durability: Durability, level: int) -> None:
     path.touch()
     database = Database(path, durability)
     assert database._connection.execute("PRAGMA synchronous").fetchone() == (level,)

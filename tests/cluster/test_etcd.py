@@ -83,7 +83,7 @@ def acked(lines: str) -> dict[int, bytes]:
 # Several logs, several processes.
 
 
-async def test_logs_in_one_etcd_stay_apart(etcd: EtcdCluster, name: str, opening: Open) -> None:
+async def test_logs_in_one_etcd_are_separate(etcd: EtcdCluster, name: str, opening: Open) -> None:
     names = [name, f"{name}0", f"{name}/inner", f"{name}/head", f"{name}/entry0"]
     logs = [opening(etcd.url(one)) for one in names]
     for one, log in zip(names, logs, strict=True):
@@ -95,7 +95,7 @@ async def test_logs_in_one_etcd_stay_apart(etcd: EtcdCluster, name: str, opening
         assert await log.read(0) == [LogEntry(1, one.encode())]
 
 
-async def test_racing_processes_get_numbers_of_their_own(url: str, opening: Open) -> None:
+async def test_concurrent_processes_get_distinct_numbers(url: str, opening: Open) -> None:
     log = opening(url)
     with (
         child("append", url, "a", 100) as first,
@@ -121,7 +121,7 @@ async def test_other_processes_are_woken(url: str, opening: Open) -> None:
             assert (await log.read(number))[0].data == b"pong %d" % index
 
 
-async def test_killed_writers_lose_and_double_nothing(url: str, opening: Open) -> None:
+async def test_killed_writers_neither_lose_nor_duplicate_entries(url: str, opening: Open) -> None:
     log, chance = opening(url), random.Random(7)
     expected: dict[int, bytes] = {}
     for round_ in range(3):
@@ -146,7 +146,7 @@ async def test_killed_writers_lose_and_double_nothing(url: str, opening: Open) -
 # What goes into a transaction.
 
 
-async def test_appends_that_wait_share_transactions(
+async def test_waiting_appends_share_transactions(
     member: EtcdMember, url: str, opening: Open
 ) -> None:
     log = opening(url)
@@ -155,7 +155,7 @@ async def test_appends_that_wait_share_transactions(
     assert revision(member) - before < 10
 
 
-async def test_many_of_the_largest_entries_wait_together(url: str, opening: Open) -> None:
+async def test_many_of_the_largest_entries_can_wait_together(url: str, opening: Open) -> None:
     log = opening(url)
     datas = [b"%d" % index * MAX_ENTRY_BYTES for index in range(7)]
     assert await asyncio.gather(*map(log.append, datas)) == list(range(1, 8))
@@ -179,7 +179,7 @@ def other(member: EtcdMember, name: str) -> str:
     return f"etcd://{member.endpoint}/{name}"
 
 
-async def test_a_lost_answer_is_found_again(
+async def test_append_with_a_lost_answer_is_found(
     member: EtcdMember, name: str, other: str, opening: Open
 ) -> None:
     async with detour(member.port) as way:
@@ -194,7 +194,7 @@ async def test_a_lost_answer_is_found_again(
     assert [e.data for e in await read_all(witness)] == [b"before", b"mine", b"another's", b"after"]
 
 
-async def test_a_lost_request_is_made_again(
+async def test_lost_request_is_repeated(
     member: EtcdMember, name: str, other: str, opening: Open
 ) -> None:
     async with detour(member.port) as way:
@@ -209,7 +209,7 @@ async def test_a_lost_request_is_made_again(
     assert [e.data for e in await read_all(witness)] == [b"before", b"faster", b"mine"]
 
 
-async def test_a_request_that_comes_late_does_nothing(
+async def test_delayed_request_has_no_effect(
     member: EtcdMember, name: str, other: str, opening: Open
 ) -> None:
     async with detour(member.port) as way:
@@ -225,7 +225,7 @@ async def test_a_request_that_comes_late_does_nothing(
         assert revision(member) == before + 1
 
 
-async def test_a_lost_answer_is_found_again_after_a_trim(
+async def test_append_with_a_lost_answer_is_found_after_a_trim(
     member: EtcdMember, name: str, other: str, opening: Open
 ) -> None:
     async with detour(member.port) as way:
@@ -238,9 +238,7 @@ async def test_a_lost_answer_is_found_again_after_a_trim(
         assert await appending == 2
 
 
-async def test_every_copy_of_a_ladder_but_the_first_does_nothing(
-    name: str, url: str, opening: Open
-) -> None:
+async def test_repeated_append_request_has_no_effect(name: str, url: str, opening: Open) -> None:
     log, client, layout = opening(url), EtcdClient(parse(url)), EtcdKeys(name)
     appender = EtcdAppender(client, layout, SystemRandom(), HeadWatch(client, layout))
     ladder = appender._ladder(1, MAX_RUNGS, [write_value(b"mine")])
@@ -252,7 +250,7 @@ async def test_every_copy_of_a_ladder_but_the_first_does_nothing(
     await client.close()
 
 
-async def test_an_append_whose_answer_is_lost_and_all_trace_of_it_trimmed_is_not_known(
+async def test_append_with_a_lost_answer_is_unknown_once_all_trace_is_trimmed(
     member: EtcdMember, name: str, other: str, opening: Open
 ) -> None:
     async with detour(member.port) as way:
@@ -268,7 +266,7 @@ async def test_an_append_whose_answer_is_lost_and_all_trace_of_it_trimmed_is_not
         assert await log.append(b"after") == last + 1
 
 
-async def test_an_append_that_was_given_up_does_not_turn_up_behind_a_later_one(
+async def test_abandoned_append_is_not_stored_after_a_later_one(
     member: EtcdMember, name: str, other: str, opening: Open
 ) -> None:
     async with detour(member.port) as way:
@@ -286,7 +284,7 @@ async def test_an_append_that_was_given_up_does_not_turn_up_behind_a_later_one(
         assert [e.data for e in await read_all(witness)] == [*found, b"last"]
 
 
-async def test_a_writer_that_is_behind_needs_no_second_try(
+async def test_writer_that_lags_needs_no_second_attempt(
     member: EtcdMember, url: str, opening: Open
 ) -> None:
     behind, ahead = opening(url), opening(url)
@@ -302,7 +300,7 @@ async def test_a_writer_that_is_behind_needs_no_second_try(
     assert int(member.call("maintenance/status")["raftIndex"]) == before + 1
 
 
-async def test_what_silent_writers_left_is_trimmed_too(
+async def test_records_of_silent_writers_are_trimmed(
     member: EtcdMember, name: str, url: str, opening: Open
 ) -> None:
     def writers() -> int:
@@ -323,7 +321,7 @@ async def test_what_silent_writers_left_is_trimmed_too(
     assert await silent.append(b"and another") == last + 2
 
 
-async def test_a_beginning_whose_answer_is_lost_is_found_again(
+async def test_start_number_with_a_lost_answer_is_found(
     member: EtcdMember, name: str, other: str, opening: Open
 ) -> None:
     async with detour(member.port) as way:
@@ -337,7 +335,7 @@ async def test_a_beginning_whose_answer_is_lost_is_found_again(
 
 
 @pytest.mark.usefixtures("own_victim")
-async def test_who_waits_at_a_silent_member_is_woken_by_another(
+async def test_waiter_on_a_silent_member_is_woken_by_another(
     member: EtcdMember, name: str, other: str, opening: Open
 ) -> None:
     async with detour(member.port) as way:
@@ -368,7 +366,7 @@ async def test_trimming_compacts_the_history(
     assert [e.number for e in await read_all(log, 2399)] == list(range(2400, 2501))
 
 
-async def test_a_process_that_slept_through_compaction_is_woken(url: str, opening: Open) -> None:
+async def test_process_paused_during_compaction_is_woken(url: str, opening: Open) -> None:
     log = opening(url)
     await append_many(log, "a", 100)
     with child("echo", url) as other:
@@ -382,7 +380,7 @@ async def test_a_process_that_slept_through_compaction_is_woken(url: str, openin
         assert (await log.read(number))[0].data == b"pong"
 
 
-async def test_a_watch_from_before_the_compaction_is_told_so(
+async def test_watch_from_before_the_compaction_is_cancelled(
     name: str, url: str, opening: Open
 ) -> None:
     log = opening(url)
@@ -407,7 +405,7 @@ async def map_watched(stream: AsyncIterator[bytes]) -> AsyncIterator[WatchResult
 # What is not as it was left.
 
 
-async def test_a_changed_entry_is_not_served(
+async def test_changed_entry_is_not_served(
     member: EtcdMember, name: str, url: str, opening: Open
 ) -> None:
     log = opening(url)
@@ -428,7 +426,7 @@ async def test_a_changed_entry_is_not_served(
 
 
 @pytest.mark.parametrize("head", [b"1", b"0", b"two", None])
-async def test_a_head_that_went_back_stops_everything(
+async def test_decreased_head_stops_all_calls(
     member: EtcdMember, name: str, url: str, opening: Open, head: bytes | None
 ) -> None:
     log = opening(url)
@@ -446,7 +444,7 @@ async def test_a_head_that_went_back_stops_everything(
 # Nobody there.
 
 
-async def test_an_etcd_out_of_reach_is_reported(opening: Open) -> None:
+async def test_unreachable_etcd_is_reported(opening: Open) -> None:
     log = opening(f"etcd://{HOST}:{free_port()}/none?timeout=0.3")
     for call in (log.append(b"x"), log.read(0), log.head(), log.wait(0), log.trim(1), log.floor()):
         with pytest.raises(Unavailable, match="see that a majority of its members runs"):

@@ -20,7 +20,7 @@ from rookery.errors import ConfigError
         ("etcd://a?tls=on", EtcdAddress(("a:2379",), tls=True)),
     ],
 )
-def test_a_url_says_where_the_log_is(url: str, address: EtcdAddress) -> None:
+def test_url_names_the_location_of_the_log(url: str, address: EtcdAddress) -> None:
     assert parse(url) == address
 
 
@@ -52,12 +52,12 @@ def test_a_url_says_where_the_log_is(url: str, address: EtcdAddress) -> None:
         ("etcd://a?ca=/nowhere/ca.pem", "ca: No such file or directory: /nowhere/ca.pem"),
     ],
 )
-async def test_a_url_that_cannot_be_used_is_refused(url: str, words: str) -> None:
+async def test_unusable_url_is_refused(url: str, words: str) -> None:
     with pytest.raises(ConfigError, match=words):
         open_log(url)
 
 
-def test_files_are_read(tmp_path: Path) -> None:
+def test_files_named_in_the_url_are_read(tmp_path: Path) -> None:
     for name in ("password", "ca", "cert", "key"):
         (tmp_path / name).write_text(f"the {name}\n")
     query = f"user=me&password_file={tmp_path}/password&ca={tmp_path}/ca"

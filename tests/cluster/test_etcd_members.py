@@ -102,7 +102,7 @@ class Race:
         assert await self._log.head() == total
 
 
-async def test_writers_survive_the_death_of_the_leader(
+async def test_writers_survive_the_kill_of_the_leader(
     etcd: EtcdCluster, name: str, opening: Open
 ) -> None:
     leader = etcd.leader()
@@ -116,9 +116,7 @@ async def test_writers_survive_the_death_of_the_leader(
     await Race(opening(urls[0]), urls, 200).run(kill)
 
 
-async def test_writers_survive_a_leader_that_stands_still(
-    etcd: EtcdCluster, name: str, opening: Open
-) -> None:
+async def test_writers_survive_a_paused_leader(etcd: EtcdCluster, name: str, opening: Open) -> None:
     leader = etcd.leader()
     urls = [by_way_of(etcd, leader, name), etcd.url(name)]
 
@@ -131,7 +129,7 @@ async def test_writers_survive_a_leader_that_stands_still(
     await Race(opening(urls[0]), urls, 200).run(pause)
 
 
-async def test_writers_survive_a_leader_that_is_cut_off(
+async def test_writers_survive_an_isolated_leader(
     etcd: EtcdCluster, name: str, opening: Open
 ) -> None:
     leader = etcd.leader()
@@ -145,7 +143,7 @@ async def test_writers_survive_a_leader_that_is_cut_off(
     await Race(opening(urls[0]), urls, 200).run(cut)
 
 
-async def test_a_member_that_is_cut_off_tells_nothing_old(
+async def test_isolated_member_serves_no_stale_data(
     etcd: EtcdCluster, name: str, opening: Open
 ) -> None:
     lone, other = etcd.followers()
@@ -158,7 +156,7 @@ async def test_a_member_that_is_cut_off_tells_nothing_old(
 
 
 @pytest.mark.parametrize("trouble", ["cut", "pause", "kill"])
-async def test_who_waits_is_woken_whatever_becomes_of_the_member(
+async def test_waiter_is_woken_when_its_member_fails(
     etcd: EtcdCluster, name: str, opening: Open, trouble: str
 ) -> None:
     lone, other = etcd.followers()
@@ -178,7 +176,7 @@ async def test_who_waits_is_woken_whatever_becomes_of_the_member(
     assert await waiting == 3
 
 
-async def test_without_a_majority_nothing_is_answered(
+async def test_without_a_majority_every_call_fails(
     etcd: EtcdCluster, name: str, opening: Open
 ) -> None:
     log = opening(etcd.url(name, timeout=1))
@@ -201,7 +199,7 @@ async def fill(log: ClusterLog, data: bytes) -> None:
         await log.append(data)
 
 
-async def test_a_full_etcd_says_so_and_can_be_trimmed(name: str, opening: Open) -> None:
+async def test_full_etcd_is_reported_and_can_be_trimmed(name: str, opening: Open) -> None:
     with EtcdCluster(settings=EtcdSettings(quota_bytes=8 << 20)) as etcd:
         log, other, member = opening(etcd.url(name)), opening(etcd.url(name)), etcd.members[0]
         data = b"x" * 200_000

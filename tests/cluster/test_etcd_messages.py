@@ -13,7 +13,7 @@ _values = st.one_of(st.integers(0, 2**63 - 1), st.binary(max_size=300))
 
 
 @given(st.lists(st.tuples(_numbers, _values), max_size=8))
-def test_what_is_written_is_read(fields: list[tuple[int, Value]]) -> None:
+def test_written_messages_are_read(fields: list[tuple[int, Value]]) -> None:
     data = b"".join(present(number, value) for number, value in fields)
     assert list(read(data)) == fields
     assert list(read(write(*fields))) == [field for field in fields if field[1]]
@@ -45,12 +45,12 @@ def test_any_bytes_are_read_or_refused(data: bytes) -> None:
         (b"\x09abc", "field 1 .* is cut off"),
     ],
 )
-def test_a_broken_message_is_refused(data: bytes, words: str) -> None:
+def test_malformed_message_is_refused(data: bytes, words: str) -> None:
     with pytest.raises(ProtocolError, match=words):
         list(read(data))
 
 
-def test_fields_of_newer_versions_are_passed_over() -> None:
+def test_unknown_fields_are_skipped() -> None:
     newer = b"\x99\x06" + b"x" * 8 + b"\x9d\x06" + b"x" * 4
     pair = write((1, b"k"), (5, b"v")) + newer
     found = messages.read_range(write((1, write((3, 7))), (2, pair)) + newer)

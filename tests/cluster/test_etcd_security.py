@@ -65,7 +65,7 @@ def wrong_password(tmp_path: Path) -> Path:
     return path
 
 
-async def test_a_log_over_tls(encrypted: EtcdCluster, certificates: Certificates) -> None:
+async def test_log_works_over_tls(encrypted: EtcdCluster, certificates: Certificates) -> None:
     files = certificates
     log = open_log(encrypted.url(ca=files.ca, cert=files.client, key=files.client))
     assert await log.append(b"x" * 100_000) == 1
@@ -74,7 +74,7 @@ async def test_a_log_over_tls(encrypted: EtcdCluster, certificates: Certificates
     await log.close()
 
 
-async def test_a_stranger_is_not_spoken_to(
+async def test_untrusted_server_is_refused(
     encrypted: EtcdCluster, certificates: Certificates, tmp_path: Path
 ) -> None:
     files, others = certificates, Certificates.make(tmp_path, HOST)
@@ -91,7 +91,7 @@ async def test_a_stranger_is_not_spoken_to(
         await log.close()
 
 
-async def test_a_user_with_a_password(guarded: EtcdCluster, password: Path) -> None:
+async def test_user_with_a_password_is_accepted(guarded: EtcdCluster, password: Path) -> None:
     log = open_log(guarded.url("allowed", user="writer", password_file=password))
     assert await log.append(b"x") == 1
     assert await log.wait(0) == 1
@@ -101,9 +101,7 @@ async def test_a_user_with_a_password(guarded: EtcdCluster, password: Path) -> N
     await log.close()
 
 
-async def test_a_token_that_counts_no_longer_is_renewed(
-    guarded: EtcdCluster, password: Path
-) -> None:
+async def test_expired_token_is_renewed(guarded: EtcdCluster, password: Path) -> None:
     log = open_log(guarded.url("allowed", user="writer", password_file=password))
     last = await log.append(b"x")
     # Simple tokens live in the member's memory.
@@ -113,7 +111,7 @@ async def test_a_token_that_counts_no_longer_is_renewed(
     await log.close()
 
 
-async def test_a_user_without_rights_is_told(guarded: EtcdCluster, password: Path) -> None:
+async def test_missing_permission_is_reported(guarded: EtcdCluster, password: Path) -> None:
     log = open_log(guarded.url("forbidden", user="writer", password_file=password))
     for call in (log.append(b"x"), log.read(0), log.head(), log.wait(0)):
         with pytest.raises(Unavailable, match="permission denied; grant the user readwrite"):
@@ -121,7 +119,7 @@ async def test_a_user_without_rights_is_told(guarded: EtcdCluster, password: Pat
     await log.close()
 
 
-async def test_who_gives_no_or_a_wrong_password_is_told(
+async def test_missing_or_wrong_password_is_reported(
     guarded: EtcdCluster, wrong_password: Path
 ) -> None:
     log = open_log(guarded.url("allowed"))

@@ -35,7 +35,7 @@ asking.join()
 
 @pytest.mark.skipif(sys.platform == "win32", reason="there are no forks")
 @pytest.mark.usefixtures("own_processes")
-def test_what_is_started_comes_up(etcd: EtcdCluster) -> None:
+def test_forked_processes_start(etcd: EtcdCluster) -> None:
     program = [sys.executable, "-c", _STARTS, etcd.url("forks")]
     done = subprocess.run(program, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr

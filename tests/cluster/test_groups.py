@@ -88,7 +88,7 @@ def commit(epoch: int, offset: int, partition: int = 0, **changes: object) -> Of
     return OffsetsCommitted(group_id=GROUP, epoch=epoch, offsets=[one])
 
 
-def test_only_the_broker_that_the_hash_chooses_can_claim() -> None:
+def test_only_the_broker_chosen_by_the_hash_can_claim() -> None:
     cluster = Cluster()
 
     refused = cluster.say(cluster.other, GroupClaimed(group_id=GROUP))
@@ -99,7 +99,7 @@ def test_only_the_broker_that_the_hash_chooses_can_claim() -> None:
     assert cluster.claim() == 2
 
 
-def test_what_is_persisted_counts_in_order() -> None:
+def test_stale_version_of_a_group_is_not_persisted() -> None:
     cluster = Cluster()
     epoch = cluster.claim()
 
@@ -111,7 +111,7 @@ def test_what_is_persisted_counts_in_order() -> None:
     assert (cluster.group.body, cluster.group.version) == (b"one", 1)
 
 
-def test_a_zombie_can_change_nothing() -> None:
+def test_fenced_coordinator_can_change_nothing() -> None:
     cluster = Cluster()
     old_epoch = cluster.claim()
     cluster.say(cluster.leader, persist(old_epoch, 0))
@@ -142,7 +142,7 @@ def test_a_zombie_can_change_nothing() -> None:
     assert found.offset == 7
 
 
-def test_a_successor_takes_over_with_the_next_epoch() -> None:
+def test_successor_claims_with_the_next_epoch() -> None:
     cluster = Cluster()
     epoch = cluster.claim()
     cluster.say(cluster.leader, persist(epoch, 0))
@@ -153,7 +153,7 @@ def test_a_successor_takes_over_with_the_next_epoch() -> None:
     assert cluster.say(cluster.other, persist(epoch + 1, 1, b"new")).error is ErrorCode.NONE
 
 
-def test_a_large_body_comes_in_parts() -> None:
+def test_large_body_is_persisted_in_parts() -> None:
     cluster = Cluster()
     epoch = cluster.claim()
     cluster.say(cluster.leader, persist(epoch, 0, b"old"))
@@ -165,7 +165,7 @@ def test_a_large_body_comes_in_parts() -> None:
     assert (cluster.group.body, cluster.group.version) == (b"first second", 2)
 
 
-def test_parts_of_a_body_end_with_the_claim() -> None:
+def test_parts_of_a_body_are_dropped_with_the_claim() -> None:
     cluster = Cluster()
     epoch = cluster.claim()
     cluster.say(cluster.leader, persist(epoch, 0, b"half", last=False))
@@ -176,7 +176,7 @@ def test_parts_of_a_body_end_with_the_claim() -> None:
     assert cluster.group.body == b"whole"
 
 
-def test_an_offset_is_kept_with_all_that_belongs_to_it() -> None:
+def test_committed_offset_keeps_all_its_fields() -> None:
     cluster = Cluster()
     epoch = cluster.claim()
 
@@ -189,7 +189,7 @@ def test_an_offset_is_kept_with_all_that_belongs_to_it() -> None:
     assert cluster.group.offset(TOPIC, 1) is None
 
 
-def test_a_commit_for_what_is_not_there_is_refused_alone() -> None:
+def test_commit_for_an_unknown_partition_is_refused_separately() -> None:
     cluster = Cluster()
     epoch = cluster.claim()
     event = commit(epoch, 1)
@@ -203,7 +203,7 @@ def test_a_commit_for_what_is_not_there_is_refused_alone() -> None:
     assert len(list(cluster.group.each_offset())) == 1
 
 
-def test_a_topic_that_is_made_anew_has_no_offsets() -> None:
+def test_recreated_topic_has_no_committed_offsets() -> None:
     cluster = Cluster()
     epoch = cluster.claim()
     cluster.say(cluster.leader, commit(epoch, 42))
@@ -214,7 +214,7 @@ def test_a_topic_that_is_made_anew_has_no_offsets() -> None:
     assert cluster.group.offsets == {}
 
 
-def test_an_offset_that_was_renewed_does_not_expire() -> None:
+def test_renewed_offset_does_not_expire() -> None:
     cluster = Cluster()
     epoch = cluster.claim()
     cluster.say(cluster.leader, commit(epoch, 1), stamp=1000)
@@ -228,7 +228,7 @@ def test_an_offset_that_was_renewed_does_not_expire() -> None:
     assert [partition for _, partition, _ in cluster.group.each_offset()] == [0]
 
 
-def test_a_group_that_has_got_something_does_not_expire() -> None:
+def test_group_changed_since_its_expiry_was_proposed_does_not_expire() -> None:
     cluster = Cluster()
     epoch = cluster.claim()
     end = GroupExpired(group_id=GROUP, epoch=epoch, version=0)
@@ -245,7 +245,7 @@ def test_a_group_that_has_got_something_does_not_expire() -> None:
     assert GROUP not in cluster.state.groups.by_id
 
 
-def test_a_deleted_group_takes_its_offsets_along() -> None:
+def test_deleting_a_group_deletes_its_offsets() -> None:
     cluster = Cluster()
     epoch = cluster.claim()
     cluster.say(cluster.leader, commit(epoch, 1))
@@ -256,7 +256,7 @@ def test_a_deleted_group_takes_its_offsets_along() -> None:
     assert cluster.group.offsets == {}
 
 
-def test_random_histories_have_groups_in_every_form() -> None:
+def test_random_histories_contain_groups_of_every_form() -> None:
     """What the property tests go through is worth it: groups get bodies and offsets, and end."""
     seen: set[str] = set()
     for seed in range(20):

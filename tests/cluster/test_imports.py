@@ -148,7 +148,7 @@ def write() -> BatchesCommitted:
     return BatchesCommitted(object_id=thing(99), extents=[extent])
 
 
-def test_segments_follow_each_other_and_records_follow_them() -> None:
+def test_imported_segments_are_contiguous_and_records_follow() -> None:
     world = World()
     assert world.say(staged(1, 100)) == [NONE]
     assert world.say(imported(100, (1, 150))) == [NONE]
@@ -163,7 +163,7 @@ def test_segments_follow_each_other_and_records_follow_them() -> None:
     assert not list(check_state(world.state))
 
 
-def test_segments_are_refused_where_somebody_has_written() -> None:
+def test_segments_are_refused_after_a_write() -> None:
     world = World()
     world.say(write())
     world.say(staged(1, 100))
@@ -173,7 +173,7 @@ def test_segments_are_refused_where_somebody_has_written() -> None:
     assert world.partition.next_offset == 1
 
 
-def test_the_same_again_changes_nothing() -> None:
+def test_repeated_import_changes_nothing() -> None:
     world = World()
     world.say(staged(1, 0))
     world.say(imported(0, (1, 50)), whole(0, 50, (0, 0), (4, 20)))
@@ -190,20 +190,20 @@ def test_the_same_again_changes_nothing() -> None:
     [[(1, 100)], [(1, 90)], [(2, 150)], [(1, 150), (1, 160)], [(8, 150)]],
     ids=["empty", "backwards", "staged elsewhere", "twice", "never staged"],
 )
-def test_segments_that_are_not_sound_are_refused(segments: list[tuple[int, int]]) -> None:
+def test_invalid_segments_are_refused(segments: list[tuple[int, int]]) -> None:
     world = World()
     world.say(staged(1, 100), staged(2, 170))
     assert world.say(imported(100, *segments)) == [ErrorCode.INVALID_REQUEST]
     assert not world.rows()
 
 
-def test_what_is_condemned_or_in_use_is_refused() -> None:
+def test_condemned_or_used_object_is_refused() -> None:
     world = World()
     world.say(staged(1, 100), ObjectsCondemned(object_ids=[thing(1)]))
     assert world.say(imported(100, (1, 150))) == [ErrorCode.INVALID_REQUEST]
 
 
-def test_a_partition_of_which_nothing_is_left_keeps_its_end() -> None:
+def test_emptied_partition_keeps_its_end_offset() -> None:
     world = World()
     assert world.say(whole(500, 500, (0, 0))) == [NONE]
     assert (world.partition.log_start, world.partition.next_offset) == (500, 500)
@@ -211,11 +211,11 @@ def test_a_partition_of_which_nothing_is_left_keeps_its_end() -> None:
 
 
 @pytest.mark.parametrize("epochs", [((1, 0), (1, 5)), ((0, 9), (1, 5)), ((-1, 0),)])
-def test_epochs_must_rise(epochs: tuple[tuple[int, int], ...]) -> None:
+def test_epochs_must_ascend(epochs: tuple[tuple[int, int], ...]) -> None:
     assert World().say(whole(0, 50, *epochs)) == [ErrorCode.INVALID_REQUEST]
 
 
-def test_who_leads_afterwards_has_a_later_epoch() -> None:
+def test_leader_after_an_import_has_a_later_epoch() -> None:
     for with_broker in (False, True):
         world = World(with_broker=with_broker)
         world.say(staged(1, 0))
@@ -227,7 +227,7 @@ def test_who_leads_afterwards_has_a_later_epoch() -> None:
         assert partition.epoch_at(50) == partition.leader_epoch
 
 
-def test_producers_go_on_where_they_were() -> None:
+def test_producers_continue_after_an_import() -> None:
     world = World()
     world.say(staged(1, 100))
     assert world.say(imported(100, (1, 110))) == [NONE]
@@ -244,7 +244,7 @@ def test_producers_go_on_where_they_were() -> None:
     assert list(world.partition.aborted) == [9, 101, 103, 104]
 
 
-def test_an_open_transaction_can_be_ended_by_somebody_else() -> None:
+def test_imported_open_transaction_can_be_ended_by_others() -> None:
     world = World()
     world.say(staged(1, 100))
     world.say(imported(100, (1, 110)))
@@ -273,7 +273,7 @@ def test_a_transactional_id_is_fenced_by_its_next_producer() -> None:
     assert world.state.next_producer_id == 41
 
 
-def test_a_snapshot_keeps_all_of_it() -> None:
+def test_snapshot_keeps_the_imported_state() -> None:
     world = World()
     world.say(staged(1, 100))
     world.say(imported(100, (1, 110)))

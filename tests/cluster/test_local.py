@@ -6,7 +6,7 @@ from rookery.cluster.local.peers import Bell, Ringer, Turnstile
 from tests.cluster.processes import child
 
 
-def test_a_turnstile_lets_those_who_wait_go_first(tmp_path: Path) -> None:
+def test_turnstile_admits_waiting_processes_first(tmp_path: Path) -> None:
     overtaken = []
     with child("grab", tmp_path) as greedy:
         assert greedy.stdout is not None
@@ -32,7 +32,7 @@ def test_every_instance_sees_arrivals(tmp_path: Path) -> None:
         turnstile.close()
 
 
-def test_a_full_bell_costs_the_others_nothing(tmp_path: Path) -> None:
+def test_full_bell_does_not_block_other_bells(tmp_path: Path) -> None:
     deaf, heard = Bell(tmp_path), Bell(tmp_path)
     ringer = Ringer(tmp_path, "")
     ringer.look_around()
@@ -46,7 +46,7 @@ def test_a_full_bell_costs_the_others_nothing(tmp_path: Path) -> None:
         part.close()
 
 
-def test_rings_are_answered_together(tmp_path: Path) -> None:
+def test_several_rings_are_answered_together(tmp_path: Path) -> None:
     bell, ringer = Bell(tmp_path), Ringer(tmp_path, "")
     assert bell.answer() == (0, 0)
     ringer.look_around()
@@ -57,7 +57,7 @@ def test_rings_are_answered_together(tmp_path: Path) -> None:
         part.close()
 
 
-def test_a_handle_does_not_ring_its_own_bell(tmp_path: Path) -> None:
+def test_handle_does_not_ring_its_own_bell(tmp_path: Path) -> None:
     bell = Bell(tmp_path)
     ringer = Ringer(tmp_path, bell.name)
     ringer.look_around()

@@ -17,7 +17,8 @@ from rookery.cluster.events.topicevents import TopicCreated
 from rookery.cluster.member import ClusterMember, process_registration
 from rookery.cluster.numbers import Numbers
 from rookery.cluster.open import open_log
-from rookery.cluster.replica import IncarnationFenced, Replica
+from rookery.cluster.proposal import IncarnationFenced
+from rookery.cluster.replica import Replica
 from rookery.cluster.settings import MemberSettings
 from rookery.cluster.state.brokers import LiveBroker
 from rookery.cluster.state.state import EntryOutcome
@@ -436,7 +437,7 @@ async def test_owner_can_refuse_to_rejoin(site: Site) -> None:
 
 
 @virtually
-async def test_registration_whose_answer_is_lost_leaves_a_harmless_incarnation(site: Site) -> None:
+async def test_registration_with_a_lost_answer_leaves_a_harmless_incarnation(site: Site) -> None:
     process = await site.process()
     process.log.order(AppendFault.LOST_ANSWER)
     with pytest.raises(Unavailable):
@@ -510,7 +511,7 @@ async def test_member_leaves_after_its_last_work(site: Site) -> None:
 
 
 @pytest.mark.parametrize("is_cut", [False, True])
-def test_member_ends_although_the_log_is_away(
+def test_member_leaves_although_the_log_is_away(
     caplog: pytest.LogCaptureFixture, *, is_cut: bool
 ) -> None:
     async def scenario(site: Site) -> None:
@@ -563,7 +564,7 @@ async def test_closed_member_does_not_rejoin(site: Site) -> None:
 
 
 @virtually
-async def test_check_that_fails_holds_beats_and_joins_back(site: Site) -> None:
+async def test_failing_check_suspends_beats_and_joins(site: Site) -> None:
     process = await site.process()
     problem: Error | None = None
 
@@ -593,7 +594,7 @@ async def test_check_that_fails_holds_beats_and_joins_back(site: Site) -> None:
 async def test_beats_end_when_the_replica_has_stopped(site: Site) -> None:
     process = await site.process()
     await process.member.join()
-    process.replica._stop(Corrupt("a fault"))
+    process.replica._follower.stop(Corrupt("a fault"))
     arrived = process.log.arrived
     await pass_time(SESSION_SECONDS * 2)
     assert process.log.arrived == arrived

@@ -12,7 +12,7 @@ class TestMemory(ClusterLogContract):
         return f"memory:{request.node.nodeid}"
 
 
-async def test_a_log_without_a_name_is_nobody_elses() -> None:
+async def test_unnamed_memory_log_is_private() -> None:
     first, second = open_log("memory:"), open_log("memory:")
     await first.append(b"x")
     assert await second.head() == 0

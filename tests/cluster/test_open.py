@@ -27,7 +27,7 @@ from rookery.errors import ConfigError
         ("sqlite:///a%00b", "write sqlite:///"),
     ],
 )
-async def test_a_url_that_names_no_log_is_refused(url: str, text: str) -> None:
+async def test_url_that_names_no_log_is_refused(url: str, text: str) -> None:
     with pytest.raises(ConfigError, match=text):
         open_log(url)
 

@@ -71,7 +71,7 @@ def test_compaction_waits_for_a_pin_and_rewriting_does_not() -> None:
     assert world.replace(2000, cleaned_to=3)  # it has ended by itself
 
 
-def test_a_pin_can_be_taken_back_and_set_again() -> None:
+def test_pin_can_be_removed_and_set_again() -> None:
     world = World()
     world.say(1000, TopicPinned(topic_id=TOPIC, pin_id=PIN, until_ms=2000))
     world.say(1900, TopicPinned(topic_id=TOPIC, pin_id=PIN, until_ms=3000))
@@ -80,13 +80,13 @@ def test_a_pin_can_be_taken_back_and_set_again() -> None:
     assert world.replace(2500, cleaned_to=3)
 
 
-def test_no_pin_is_for_ever() -> None:
+def test_pin_duration_is_bounded() -> None:
     world = World()
     event = TopicPinned(topic_id=TOPIC, pin_id=PIN, until_ms=1 << 62)
     assert world.say(1000, event).outcomes[0].value == 1000 + MAX_PIN_MS
 
 
-def test_a_pin_may_hold_what_lies_behind_an_offset() -> None:
+def test_pin_holds_records_from_its_offset_on() -> None:
     world = World()
     start = PinStart(partition=0, offset=2)
     world.say(1000, TopicPinned(topic_id=TOPIC, pin_id=PIN, until_ms=2000, starts=[start]))
@@ -99,7 +99,7 @@ def test_a_pin_may_hold_what_lies_behind_an_offset() -> None:
     assert world.replace(1500, cleaned_to=3)
 
 
-def test_of_several_pins_the_lowest_counts() -> None:
+def test_lowest_of_several_pins_applies() -> None:
     world = World()
     for pin, offset in ((PIN, 3), (b"q" * 16, 1)):
         starts = [PinStart(partition=0, offset=offset)]
@@ -109,14 +109,14 @@ def test_of_several_pins_the_lowest_counts() -> None:
     assert world.replace(1500, cleaned_to=3)
 
 
-def test_partitions_without_a_start_are_not_held() -> None:
+def test_partitions_without_a_start_are_not_pinned() -> None:
     world = World()
     starts = [PinStart(partition=1, offset=0)]
     world.say(1000, TopicPinned(topic_id=TOPIC, pin_id=PIN, until_ms=2000, starts=starts))
     assert world.replace(1500, cleaned_to=3)
 
 
-def test_pins_are_in_the_snapshot() -> None:
+def test_pins_are_stored_in_the_snapshot() -> None:
     world = World()
     world.say(1000, TopicPinned(topic_id=TOPIC, pin_id=PIN, until_ms=2000))
     world.state = read_image(write_image(world.state))

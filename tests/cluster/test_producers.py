@@ -27,7 +27,7 @@ def window(count: int, epoch: int = 0, before: bytes | None = None, first: int =
     return found
 
 
-def test_five_batches_are_known_again() -> None:
+def test_last_five_batches_are_recognised() -> None:
     known = window(7)
     assert [judge(known, 0, number, 1) for number in range(9)] == [
         OUT_OF_ORDER,
@@ -39,7 +39,7 @@ def test_five_batches_are_known_again() -> None:
 
 
 @pytest.mark.parametrize("epoch", [0, 1])
-def test_after_a_marker_no_batch_is_a_repetition(epoch: int) -> None:
+def test_batch_after_a_marker_is_never_a_repetition(epoch: int) -> None:
     """By the newer protocol the marker bears the next epoch, and sequences begin anew."""
     known = close(window(3), epoch, 50)
     goes_on = 0 if epoch else 3
@@ -47,12 +47,12 @@ def test_after_a_marker_no_batch_is_a_repetition(epoch: int) -> None:
     assert judge(known, epoch - 1, goes_on, 1) is FENCED
 
 
-def test_a_marker_is_not_one_of_the_five() -> None:
+def test_marker_is_not_counted_among_the_five_batches() -> None:
     known = window(5, before=close(window(2), 0, 50), first=2)
     assert [judge(known, 0, number, 1).offset for number in range(2, 7)] == list(range(102, 107))
 
 
-def test_what_is_told_of_a_producer() -> None:
+def test_producer_is_described_after_batches_and_markers() -> None:
     known = window(3)
     assert describe(known) == ProducerFacts(0, 2, 2, has_ended=False)
     known = close(known, 0, 50)
@@ -65,7 +65,7 @@ def test_what_is_told_of_a_producer() -> None:
     assert describe(known) == ProducerFacts(2, 0, 0, has_ended=True)
 
 
-def test_a_marker_where_nothing_was_written() -> None:
+def test_marker_without_earlier_batches_is_recorded() -> None:
     known = close(None, 4, 50)
     assert describe(known) == ProducerFacts(4, 50, -1, has_ended=True)
     assert judge(known, 4, 0, 1) is NEW

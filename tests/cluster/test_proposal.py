@@ -13,8 +13,8 @@ from rookery.cluster.events.logevents import IdleProducer, ProducersExpired
 from rookery.cluster.events.topicevents import LogStartMoved, TopicCreated
 from rookery.cluster.open import open_log
 from rookery.cluster.port import MAX_ENTRY_BYTES
-from rookery.cluster.proposal import MAX_EVENT_BYTES, PART_BYTES, divide, size_of
-from rookery.cluster.replica import IncarnationFenced, Replica
+from rookery.cluster.proposal import MAX_EVENT_BYTES, PART_BYTES, IncarnationFenced, divide, size_of
+from rookery.cluster.replica import Replica
 from rookery.errors import ErrorCode
 from rookery.testing.clock import ManualClock
 from rookery.testing.messages import random_message
@@ -61,13 +61,13 @@ def test_parts_of_every_event_fit_into_an_entry(kind: type[Message]) -> None:
         assert len(entry) <= PART_BYTES + len(write_entry(WRITER, []))
 
 
-def test_events_larger_than_a_part_are_parts_of_their_own() -> None:
+def test_event_larger_than_a_part_has_its_own_part() -> None:
     large = [expired(10_000), start_of(0), expired(20_000), expired(20_000)]
     assert [len(part) for part in divide(large)] == [2, 1, 1]
     assert list(divide([])) == []
 
 
-async def test_long_lists_are_divided_and_their_outcomes_are_in_order() -> None:
+async def test_long_lists_are_split_and_their_outcomes_are_in_order() -> None:
     replica = await registered("long lists")
     before = replica.state.applied
     partitions = [at % 3 for at in range(9_000)]
@@ -80,7 +80,7 @@ async def test_long_lists_are_divided_and_their_outcomes_are_in_order() -> None:
     await replica.close()
 
 
-async def test_an_event_that_no_entry_holds_is_refused_before_anything_is_proposed() -> None:
+async def test_event_larger_than_an_entry_is_refused_before_anything_is_proposed() -> None:
     replica = await registered("too large")
     huge = expired(MAX_EVENT_BYTES // 8)
     with pytest.raises(ValueError, match=r"ProducersExpired of .* divide its list"):
@@ -90,7 +90,7 @@ async def test_an_event_that_no_entry_holds_is_refused_before_anything_is_propos
     await replica.close()
 
 
-async def test_a_divided_list_fails_as_a_whole_with_the_first_error() -> None:
+async def test_split_list_fails_as_a_whole_with_the_first_error() -> None:
     replica = await registered("fenced")
     await join(other := Replica(open_log("memory:fenced"), ManualClock()))
     proposed = replica.propose_all([start_of(0)] * 5_000)

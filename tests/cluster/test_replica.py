@@ -20,7 +20,8 @@ from rookery.cluster.events.logevents import BatchesCommitted, Extent, ProducerI
 from rookery.cluster.events.topicevents import TopicCreated
 from rookery.cluster.open import open_log
 from rookery.cluster.port import READ_BYTES, LogEntry
-from rookery.cluster.replica import IncarnationFenced, Replica
+from rookery.cluster.proposal import IncarnationFenced
+from rookery.cluster.replica import Replica
 from rookery.cluster.state.images.image import read_image, write_image
 from rookery.cluster.state.state import EntryOutcome, Outcome, State
 from rookery.errors import Corrupt, ErrorCode, Unavailable
@@ -84,7 +85,7 @@ async def base_offset(replica: Replica, records: int) -> int:
     return offset
 
 
-async def test_racing_replicas_agree(start: Start) -> None:
+async def test_concurrent_replicas_agree(start: Start) -> None:
     replicas = [(await start(node))[0] for node in (1, 2, 3, 4)]
     await replicas[0].propose([topic()])
 
@@ -100,7 +101,7 @@ async def test_racing_replicas_agree(start: Start) -> None:
     assert len({write_image(replica.state) for replica in replicas}) == 1
 
 
-async def test_what_waits_shares_an_entry(start: Start) -> None:
+async def test_waiting_proposals_share_an_entry(start: Start) -> None:
     replica, log = await start(1)
     await replica.propose([topic()])
     before = replica.state.applied
@@ -118,7 +119,7 @@ async def test_what_waits_shares_an_entry(start: Start) -> None:
 
 
 @pytest.mark.parametrize("fault", [AppendFault.LOST_ANSWER, AppendFault.NOT_SENT])
-async def test_a_failed_append_counts_once(start: Start, fault: AppendFault) -> None:
+async def test_failed_append_is_applied_once(start: Start, fault: AppendFault) -> None:
     replica, log = await start(1)
     await replica.propose([topic()])
     log.order(fault)
@@ -129,7 +130,7 @@ async def test_a_failed_append_counts_once(start: Start, fault: AppendFault) -> 
     assert replica.state.topics.by_name["t"].partitions[0].next_offset == 9
 
 
-async def test_a_fenced_replica_is_told_and_can_come_back(start: Start) -> None:
+async def test_fenced_replica_is_notified_and_can_register_again(start: Start) -> None:
     old, _ = await start(1)
     await old.propose([topic()])
     new, _ = await start(1)
@@ -144,7 +145,7 @@ async def test_a_fenced_replica_is_told_and_can_come_back(start: Start) -> None:
     assert await base_offset(old, 1) == 1
 
 
-async def test_an_expiry_that_saw_too_little_is_void(start: Start) -> None:
+async def test_expiry_based_on_an_old_state_is_void(start: Start) -> None:
     first, _ = await start(1)
     second, _ = await start(2)
     await first.barrier()
@@ -156,7 +157,7 @@ async def test_an_expiry_that_saw_too_little_is_void(start: Start) -> None:
     assert second.incarnation in first.state.brokers.sequences
 
 
-async def test_a_barrier_sees_what_another_has_written(start: Start) -> None:
+async def test_barrier_sees_entries_of_other_replicas(start: Start) -> None:
     writer, _ = await start(1)
     reader, _ = await start(2)
     await writer.propose([topic()])
@@ -166,7 +167,7 @@ async def test_a_barrier_sees_what_another_has_written(start: Start) -> None:
         assert reader.state.topics.by_name["t"].partitions[0].next_offset == expected
 
 
-async def test_listeners_hear_every_entry_once(start: Start) -> None:
+async def test_listeners_receive_every_entry_once(start: Start) -> None:
     heard: list[EntryOutcome] = []
     first, _ = await start(1)
     second, _ = await start(2)
@@ -179,7 +180,7 @@ async def test_listeners_hear_every_entry_once(start: Start) -> None:
     assert [one.number for one in heard] == list(range(before + 1, first.state.applied + 1))
 
 
-async def test_a_replica_that_fell_behind_goes_on_from_a_snapshot(start: Start) -> None:
+async def test_lagging_replica_continues_from_a_snapshot(start: Start) -> None:
     writer, log = await start(1)
     await writer.propose([topic()])
     await base_offset(writer, 7)
@@ -191,7 +192,7 @@ async def test_a_replica_that_fell_behind_goes_on_from_a_snapshot(start: Start) 
     assert await base_offset(late, 1) == 7
 
 
-async def test_a_trimmed_log_without_snapshot_is_refused(start: Start) -> None:
+async def test_trimmed_log_without_a_snapshot_is_refused(start: Start) -> None:
     writer, log = await start(1)
     await log.trim(writer.state.applied + 1)
     with pytest.raises(Corrupt, match="rookery recover"):
@@ -210,7 +211,7 @@ async def damaged(
     return replica, log
 
 
-async def test_a_process_whose_state_is_wrong_stops_and_the_others_go_on(start: Start) -> None:
+async def test_process_with_a_wrong_state_stops_and_others_continue(start: Start) -> None:
     healthy, _ = await start(1)
     await healthy.propose([topic()])
     wrong, _ = await damaged(start, 2, healthy)
@@ -232,7 +233,7 @@ async def test_a_process_whose_state_is_wrong_stops_and_the_others_go_on(start: 
 
 
 @pytest.mark.parametrize("is_newer", [False, True])
-async def test_a_wrong_state_is_found_out_from_a_snapshot(start: Start, is_newer: bool) -> None:
+async def test_wrong_state_loaded_from_a_snapshot_is_detected(start: Start, is_newer: bool) -> None:
     writer, log = await start(1, follow=False)
     await writer.propose([topic()])
     # The state itself goes on; its image stays.
@@ -247,7 +248,7 @@ async def test_a_wrong_state_is_found_out_from_a_snapshot(start: Start, is_newer
     assert healthy.failure is None
 
 
-async def test_processes_with_a_wrong_state_that_register_stop_no_others(start: Start) -> None:
+async def test_registering_processes_with_a_wrong_state_stop_no_others(start: Start) -> None:
     await start(1)
     healthy, log = await start(2)
     number, digest = healthy.state.applied, healthy.state.digest
@@ -260,7 +261,7 @@ async def test_processes_with_a_wrong_state_that_register_stop_no_others(start: 
     assert healthy.failure is None
 
 
-async def test_a_wrong_state_is_replaced_by_a_snapshot_that_is_newer(start: Start) -> None:
+async def test_wrong_state_is_replaced_by_a_newer_snapshot(start: Start) -> None:
     healthy, _ = await start(1)
     wrong, _ = await start(2, snapshot=healthy.state, follow=False)
     wrong.state.next_producer_id += 1
@@ -280,7 +281,7 @@ async def test_a_wrong_state_is_replaced_by_a_snapshot_that_is_newer(start: Star
     assert healthy.failure is None
 
 
-async def test_a_dispute_waits_for_a_log_that_is_out_of_reach(start: Start) -> None:
+async def test_digest_dispute_waits_for_an_unreachable_log(start: Start) -> None:
     healthy, log = await start(1, follow=False)
     wrong, _ = await damaged(start, 2, healthy)
     await wrong.propose([ProducerIdsAllotted(count=1)])
@@ -309,7 +310,7 @@ class OtherRules(State):
     }
 
 
-async def test_of_two_programs_with_different_rules_the_younger_process_stops(
+async def test_younger_of_two_processes_with_different_rules_stops(
     start: Start,
 ) -> None:
     older, _ = await start(1)
@@ -318,7 +319,7 @@ async def test_of_two_programs_with_different_rules_the_younger_process_stops(
     async def load(_at_least: int) -> State:
         return OtherRules()
 
-    younger = Replica(replica._log, ManualClock(), load)
+    younger = Replica(replica._follower.log, ManualClock(), load)
     await younger.open()
     await younger.register(registration(3))
     for _ in range(3):
@@ -334,7 +335,7 @@ async def test_of_two_programs_with_different_rules_the_younger_process_stops(
     await younger.close()
 
 
-async def test_long_events_are_spread_over_entries(start: Start) -> None:
+async def test_long_events_are_spread_over_several_entries(start: Start) -> None:
     replica, log = await start(1)
     log.hold()
     waiting = [replica.propose([long_topic(number)]) for number in range(60)]
@@ -344,7 +345,7 @@ async def test_long_events_are_spread_over_entries(start: Start) -> None:
     assert len(replica.state.topics.by_name) == 60
 
 
-async def test_what_no_entry_can_hold_is_refused(start: Start) -> None:
+async def test_proposal_larger_than_an_entry_is_refused(start: Start) -> None:
     replica, _ = await start(1)
     with pytest.raises(ValueError, match="propose them in parts"):
         await replica.propose([long_topic(number) for number in range(60)])
@@ -364,7 +365,7 @@ def long_topic(number: int) -> TopicCreated:
     )
 
 
-async def test_closing_fails_what_waits(start: Start) -> None:
+async def test_closing_fails_waiting_proposals(start: Start) -> None:
     replica, log = await start(1)
     log.hold()
     waiting = replica.propose([ProducerIdsAllotted(count=1)])
@@ -374,7 +375,7 @@ async def test_closing_fails_what_waits(start: Start) -> None:
         await waiting
 
 
-async def test_what_was_in_flight_when_a_broker_joins_again_is_answered(start: Start) -> None:
+async def test_proposal_in_flight_is_answered_when_the_broker_rejoins(start: Start) -> None:
     first, log = await start(1)
     second, _ = await start(2)
     await first.propose([topic()])
@@ -397,7 +398,7 @@ async def test_what_was_in_flight_when_a_broker_joins_again_is_answered(start: S
 
 
 @pytest.mark.parametrize("fails", [1, 5])
-async def test_a_read_that_fails_after_an_append_is_tried_again(start: Start, fails: int) -> None:
+async def test_failed_read_after_an_append_is_retried(start: Start, fails: int) -> None:
     other, _ = await start(1)
     replica, log = await start(2, follow=False)
     await other.propose([topic()])
@@ -482,7 +483,7 @@ async def test_sequences_have_no_gap_after_a_jump(start: Start, fault: AppendFau
     assert late.state.brokers.sequences[late.incarnation] == 3
 
 
-async def test_a_cancelled_waiter_of_a_fenced_replica_does_no_harm(start: Start) -> None:
+async def test_cancelled_waiter_of_a_fenced_replica_is_ignored(start: Start) -> None:
     first, _ = await start(1)
     second, _ = await start(2)
     await first.barrier()
@@ -498,7 +499,7 @@ async def test_a_cancelled_waiter_of_a_fenced_replica_does_no_harm(start: Start)
     await second.propose([ProducerIdsAllotted(count=1)])
 
 
-async def test_what_events_need_is_proposed_before_them(start: Start) -> None:
+async def test_prerequisite_events_are_proposed_first(start: Start) -> None:
     replica, _ = await start(1)
     topic = TopicCreated(topic_id=TOPIC, name="t", partitions=1, replication_factor=1, configs=[])
     created: list[asyncio.Future[list[Outcome]]] = []

@@ -120,7 +120,7 @@ class World:
         return [(row.base_offset, row.end_offset, row.object_id, row.position) for row in rows]
 
 
-def test_parts_give_no_offsets_and_the_commit_gives_all_of_them_in_order() -> None:
+def test_staged_parts_get_their_offsets_in_order_at_the_commit() -> None:
     world = World()
     assert world.error(staged(1, run(0, 3, 40), run(1, 4, 60), run(0, 2, 50))) is ErrorCode.NONE
     assert world.error(staged(2, run(0, 5))) is ErrorCode.NONE
@@ -139,7 +139,7 @@ def test_parts_give_no_offsets_and_the_commit_gives_all_of_them_in_order() -> No
     assert not list(check_state(world.state))
 
 
-def test_the_same_batch_again_is_a_no_op_that_says_so() -> None:
+def test_repeated_batch_is_reported_and_has_no_effect() -> None:
     world = World()
     world.say(staged(1))
     world.say(committed(1))
@@ -164,7 +164,7 @@ def test_the_same_batch_again_is_a_no_op_that_says_so() -> None:
         (("q", 4), committed(2, batch=3, takes_over=True), ErrorCode.NONE),
     ],
 )
-def test_who_may_write_to_a_sink(
+def test_order_of_queries_and_batches_of_a_sink_is_enforced(
     last: tuple[str, int], event: SinkCommitted, expected: ErrorCode
 ) -> None:
     world = World()
@@ -181,14 +181,14 @@ def test_who_may_write_to_a_sink(
         assert world.partition().next_offset == 10
 
 
-def test_a_takeover_is_no_licence_to_write_twice() -> None:
+def test_takeover_does_not_allow_writing_a_batch_twice() -> None:
     world = World()
     world.say(staged(1))
     world.say(committed(1, takes_over=True))
     assert world.value(committed(1, takes_over=True)).is_repeated
 
 
-def test_a_write_without_a_sink_is_remembered_by_nobody() -> None:
+def test_write_without_a_sink_id_is_not_recorded() -> None:
     world = World()
     world.say(staged(1, sink_id="", query_id="one"))
     world.say(staged(2, sink_id="", query_id="other"))
@@ -209,7 +209,7 @@ def test_a_write_without_a_sink_is_remembered_by_nobody() -> None:
         committed(1, sink_id="t"),
     ],
 )
-def test_what_is_not_staged_whole_is_not_committed_in_part(event: SinkCommitted) -> None:
+def test_incompletely_staged_commit_is_refused_whole(event: SinkCommitted) -> None:
     world = World()
     world.say(staged(1))
     world.say(staged(2, parts=2))
@@ -218,7 +218,7 @@ def test_what_is_not_staged_whole_is_not_committed_in_part(event: SinkCommitted)
     assert thing(1) in world.state.sinks.staged
 
 
-def test_an_object_is_staged_in_parts_that_follow_each_other() -> None:
+def test_parts_of_an_object_are_staged_in_order() -> None:
     world = World()
     assert world.error(staged(1, part=1, parts=2)) is ErrorCode.INVALID_REQUEST
     world.say(staged(1, run(0, 1, 30), part=0, parts=2))
@@ -248,14 +248,14 @@ def test_an_object_is_staged_in_parts_that_follow_each_other() -> None:
         staged(1, *[run()] * 2001),
     ],
 )
-def test_a_part_that_makes_no_sense_changes_nothing(event: SinkPartStaged) -> None:
+def test_invalid_part_changes_nothing(event: SinkPartStaged) -> None:
     world = World()
     assert world.error(event) is ErrorCode.INVALID_REQUEST
     assert not world.state.sinks.staged
     assert not world.state.objects.rows
 
 
-def test_an_object_is_committed_once_whatever_it_is_called() -> None:
+def test_object_is_committed_only_once() -> None:
     world = World()
     world.say(staged(1))
     assert world.error(committed(1, 1)) is ErrorCode.INVALID_REQUEST
@@ -273,7 +273,7 @@ def test_an_abort_after_the_commit_is_void() -> None:
     assert world.rows() == [(0, 10, thing(1), BEGIN)]
 
 
-def test_an_abort_condemns_and_a_commit_that_comes_after_it_is_refused() -> None:
+def test_commit_after_its_abort_is_refused() -> None:
     world = World()
     world.say(staged(1))
     unstaged = thing(2)  # it was uploaded, and its writer died
@@ -284,7 +284,7 @@ def test_an_abort_condemns_and_a_commit_that_comes_after_it_is_refused() -> None
     assert not list(check_state(world.state))
 
 
-def test_nobody_else_can_condemn_what_is_staged() -> None:
+def test_staged_object_cannot_be_condemned_by_others() -> None:
     world = World()
     world.say(staged(1))
     assert world.value(ObjectsCondemned(object_ids=[thing(1)])) == []
@@ -292,7 +292,7 @@ def test_nobody_else_can_condemn_what_is_staged() -> None:
     assert world.value(committed(1)).ranges
 
 
-def test_a_commit_lets_go_what_its_sink_can_commit_no_more() -> None:
+def test_commit_condemns_objects_its_sink_can_no_longer_commit() -> None:
     world = World()
     world.say(staged(1))
     world.say(staged(2))  # of an attempt that failed
@@ -305,7 +305,7 @@ def test_a_commit_lets_go_what_its_sink_can_commit_no_more() -> None:
     assert not list(check_state(world.state))
 
 
-def test_what_nobody_commits_is_forgotten_some_day() -> None:
+def test_uncommitted_objects_are_condemned_after_a_time_limit() -> None:
     world = World()
     world.say(staged(1), stamp=1000)
     world.say(staged(2, sink_id="t"), stamp=1000 + MAX_STAGED_MS - 1)
@@ -315,7 +315,7 @@ def test_what_nobody_commits_is_forgotten_some_day() -> None:
     assert list(world.state.sinks.staged) == [thing(2), thing(3)]
 
 
-def test_only_so_much_may_be_staged(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_staged_amount_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sinkrules, "MAX_STAGED_RUNS", 3)
     world = World()
     world.say(staged(1, run(), run()))
@@ -325,7 +325,7 @@ def test_only_so_much_may_be_staged(monkeypatch: pytest.MonkeyPatch) -> None:
     assert world.error(staged(4, run(), run(), run(), batch=1)) is ErrorCode.NONE
 
 
-def test_only_so_many_sinks_are_remembered_and_one_can_be_forgotten(
+def test_number_of_sinks_is_bounded_and_a_sink_can_be_removed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(sinkrules, "MAX_SINKS", 1)
@@ -338,13 +338,13 @@ def test_only_so_many_sinks_are_remembered_and_one_can_be_forgotten(
     assert world.error(committed(sink_id="t")) is ErrorCode.NONE
 
 
-def test_an_empty_batch_counts_as_well() -> None:
+def test_empty_batch_is_recorded() -> None:
     world = World()
     assert not world.value(committed()).is_repeated
     assert world.value(committed()).is_repeated
 
 
-def test_a_topic_that_is_gone_refuses_the_whole() -> None:
+def test_commit_to_a_deleted_topic_is_refused_whole() -> None:
     world = World()
     world.say(staged(1))
     world.say(TopicDeleted(topic_id=TOPIC))
@@ -353,7 +353,7 @@ def test_a_topic_that_is_gone_refuses_the_whole() -> None:
     assert world.value(SinkAborted(object_ids=[thing(1)])) == [thing(1)]
 
 
-def test_append_time_is_the_commits_and_never_goes_back() -> None:
+def test_append_time_is_that_of_the_commit_and_monotonic() -> None:
     world = World(message_timestamp_type="LogAppendTime")
     world.say(staged(1), stamp=1000)
     assert world.value(committed(1), stamp=5000).ranges[0].append_time_ms == 5000
@@ -363,14 +363,14 @@ def test_append_time_is_the_commits_and_never_goes_back() -> None:
     assert (row.is_append_time, row.max_timestamp) == (True, 5000)
 
 
-def test_rows_without_a_time_are_as_old_as_their_commit() -> None:
+def test_rows_without_a_timestamp_are_dated_by_their_commit() -> None:
     world = World()
     world.say(staged(1, run(time=-1)))
     world.say(committed(1), stamp=4321)
     assert world.partition().row(0).max_timestamp == 4321
 
 
-def test_it_goes_between_what_producers_send() -> None:
+def test_sink_commits_interleave_with_producers() -> None:
     world = World()
     extent = Extent(
         topic_id=TOPIC, partition=0, position=0, size=9, records=1, attributes=0, max_timestamp=5,
@@ -409,7 +409,7 @@ _EVENTS: st.SearchStrategy[Message] = st.one_of(
 
 @settings(max_examples=150, deadline=None)
 @given(st.lists(_EVENTS, max_size=30), st.integers(0, 30))
-def test_any_history_is_whole_and_survives_a_snapshot(events: list[Message], cut: int) -> None:
+def test_any_history_is_consistent_and_survives_a_snapshot(events: list[Message], cut: int) -> None:
     one, other = World(), World()
     for number, event in enumerate(events):
         if number == cut:
@@ -429,7 +429,7 @@ def test_any_history_is_whole_and_survives_a_snapshot(events: list[Message], cut
 
 
 @pytest.mark.parametrize("scheme", ["memory", "sqlite", "store"])
-async def test_over_a_real_log_two_processes_agree(scheme: str, tmp_path: Path) -> None:
+async def test_two_processes_agree_over_a_real_log(scheme: str, tmp_path: Path) -> None:
     """One stages, another commits; both, and one that comes later, have the same."""
     clock = ManualClock()
     (tmp_path / "store").mkdir()

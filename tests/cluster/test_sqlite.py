@@ -34,7 +34,7 @@ def acked(lines: str) -> dict[int, bytes]:
 # Several processes.
 
 
-async def test_racing_processes_get_numbers_of_their_own(path: Path, opened: Opener) -> None:
+async def test_concurrent_processes_get_distinct_numbers(path: Path, opened: Opener) -> None:
     log = opened()
     url = f"sqlite://{path}"
     with (
@@ -61,7 +61,7 @@ async def test_other_processes_are_woken(path: Path, opened: Opener) -> None:
             assert (await log.read(number))[0].data == b"pong %d" % index
 
 
-async def test_rings_that_were_dropped_wake_all_the_same(path: Path, opened: Opener) -> None:
+async def test_dropped_rings_still_wake_waiters(path: Path, opened: Opener) -> None:
     log = opened()
     waiting = asyncio.create_task(log.wait(1999))
     # Calls are answered in order: after these the look that waiting began with is over.
@@ -73,7 +73,7 @@ async def test_rings_that_were_dropped_wake_all_the_same(path: Path, opened: Ope
         assert await waiting == 2000
 
 
-async def test_a_head_counts_what_another_process_has_said_to_be_done(path: Path) -> None:
+async def test_head_includes_appends_acknowledged_to_other_processes(path: Path) -> None:
     log = open_log(f"sqlite://{path}")
     with child("append", f"sqlite://{path}", "a", 200) as writer:
         assert await line(writer) == "ready"
@@ -83,7 +83,7 @@ async def test_a_head_counts_what_another_process_has_said_to_be_done(path: Path
     await log.close()
 
 
-async def test_killed_writers_lose_and_double_nothing(path: Path) -> None:
+async def test_killed_writers_neither_lose_nor_duplicate_entries(path: Path) -> None:
     url, chance = f"sqlite://{path}", random.Random(7)
     expected: dict[int, bytes] = {}
     for round_ in range(6):
@@ -110,7 +110,7 @@ async def test_killed_writers_lose_and_double_nothing(path: Path) -> None:
     assert len(expected) > 100
 
 
-async def test_a_killed_trimmer_leaves_a_whole_log(path: Path, opened: Opener) -> None:
+async def test_killed_trimmer_leaves_a_complete_log(path: Path, opened: Opener) -> None:
     log, chance, last = opened(), random.Random(7), 0
     for _ in range(5):
         with child("trim", f"sqlite://{path}", 20) as trimmer:
@@ -144,7 +144,7 @@ async def test_a_stopped_process_that_holds_the_lock_is_reported(
     assert [e.data for e in await calm.read(0)] == [b"later"]
 
 
-async def test_a_handle_that_closes_takes_its_bell_along(path: Path, opened: Opener) -> None:
+async def test_closed_handle_removes_its_bell(path: Path, opened: Opener) -> None:
     log, other = opened(), opened()
     bells = path.with_name("cluster.sqlite.peers")
     assert len(list(bells.glob("*.bell"))) == 2

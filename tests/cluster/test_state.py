@@ -57,7 +57,7 @@ def test_two_replicas_of_one_log_are_equal(seed: int, length: int) -> None:
 
 @settings(max_examples=60, deadline=None)
 @given(st.integers(0, 2**32), st.integers(1, 120), st.integers(0, 120))
-def test_a_snapshot_and_the_tail_equal_the_whole(seed: int, length: int, cut: int) -> None:
+def test_snapshot_and_later_entries_equal_a_full_replay(seed: int, length: int, cut: int) -> None:
     state, log = history(seed, length)
     cut = min(cut, length)
     early = read_image(write_image(replay(log[:cut])))
@@ -86,7 +86,7 @@ def test_offsets_are_dense_and_rows_cover_them(seed: int) -> None:
     assert rows == sum(state.objects.rows.values())
 
 
-def test_a_snapshot_says_which_it_is() -> None:
+def test_snapshot_header_names_level_number_and_digest() -> None:
     state = history(5, 80)[0]
     assert read_head(write_image(state)) == (state.feature_level, state.applied, state.digest)
 
@@ -125,7 +125,7 @@ def commit(records: int = 3, **changes: int) -> BatchesCommitted:
     return BatchesCommitted(object_id=9 << 24, extents=[extent])
 
 
-def test_an_entry_that_comes_twice_counts_once() -> None:
+def test_repeated_entry_is_applied_once() -> None:
     state = started()
     data = said([commit()], 2, 2)
     assert not apply(state, data).is_void
@@ -141,7 +141,7 @@ def test_an_entry_of_a_fenced_incarnation_is_void() -> None:
     assert not apply(state, said([commit()], 4, 1)).is_void
 
 
-def test_a_stranger_can_only_register() -> None:
+def test_unregistered_process_can_only_register() -> None:
     state = started()
     assert apply(state, said([commit()], 0, 0)).is_void
     assert state.topics.by_name["t"].partitions[0].next_offset == 0
@@ -169,7 +169,7 @@ def test_append_time_never_runs_backwards() -> None:
 
 @pytest.mark.parametrize(("resource_type", "name"), [(2, "t"), (4, ""), (16, "client metrics x")])
 @pytest.mark.parametrize("level", [1, 2])
-def test_a_change_of_settings_depends_on_those_observed(
+def test_conditional_config_change_depends_on_the_observed_version(
     level: int, resource_type: int, name: str
 ) -> None:
     state = started()
@@ -210,14 +210,14 @@ def test_an_unknown_event_stops_the_program() -> None:
         apply(state, bytes(data))
 
 
-def test_an_entry_out_of_order_is_refused() -> None:
+def test_entry_out_of_order_is_refused() -> None:
     state = started()
     entry = read_entry(9, said([commit()], 2, 2))
     with pytest.raises(Corrupt, match="comes after"):
         state.apply(9, entry, read_events(9, entry))
 
 
-def test_leaders_move_only_with_their_broker() -> None:
+def test_leaders_move_only_when_their_broker_changes() -> None:
     places = [(bytes([n]) * 16, n % 5) for n in range(200)]
     before = [leader_of(*place, [1, 2, 3]) for place in places]
     after = [leader_of(*place, [1, 3]) for place in places]
@@ -226,7 +226,7 @@ def test_leaders_move_only_with_their_broker() -> None:
     assert leader_of(*places[0], []) == -1
 
 
-def test_a_leader_epoch_begins_where_its_leader_does() -> None:
+def test_leader_epoch_starts_at_the_end_offset() -> None:
     state = started()
     partition = state.topics.by_name["t"].partitions[0]
     apply(state, said([commit()], 2, 2))
@@ -253,7 +253,7 @@ def test_a_rewrite_without_pieces_changes_nothing() -> None:
 
 
 @pytest.mark.parametrize("level", [1, 2])
-def test_leader_epochs_are_forgotten_one_move_after_their_records(level: int) -> None:
+def test_leader_epochs_are_removed_one_move_after_their_records(level: int) -> None:
     state = started(level)
     partition = state.topics.by_name["t"].partitions[0]
     for sequence in range(2, 12):  # each with an epoch and an object of its own
@@ -279,7 +279,7 @@ def test_leader_epochs_are_forgotten_one_move_after_their_records(level: int) ->
     )
 
 
-def test_an_entry_registers_one_process_only() -> None:
+def test_entry_registers_one_process_only() -> None:
     state = started(2)
     twice = [
         BrokerRegistered(process_id=TOPIC, node_id=node_id, host="h", port=1) for node_id in (2, 3)

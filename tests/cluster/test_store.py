@@ -46,7 +46,9 @@ class TestS3Store(ClusterLogContract):
         await store.create(secrets.token_hex(8), [b"a bucket comes with its first object"])
 
 
-async def test_answers_that_a_real_server_gave_and_nobody_heard(seaweed: SeaweedServer) -> None:
+async def test_lost_answers_of_a_real_server_lose_and_duplicate_nothing(
+    seaweed: SeaweedServer,
+) -> None:
     path = f"cluster/{secrets.token_hex(8)}"
     await open_store(seaweed.url(path)).create("bucket", [b""])
     async with S3Proxy(seaweed.port) as proxy:
@@ -65,7 +67,7 @@ async def test_answers_that_a_real_server_gave_and_nobody_heard(seaweed: Seaweed
     assert dict(found) == acked[0] | acked[1]
 
 
-async def test_killed_writers_lose_and_double_nothing(tmp_path: Path) -> None:
+async def test_killed_writers_neither_lose_nor_duplicate_entries(tmp_path: Path) -> None:
     url, chance = f"store:file://{tmp_path}/objects?poll=1ms", random.Random(7)
     expected: dict[int, bytes] = {}
     for round_ in range(3):
@@ -109,7 +111,7 @@ async def test_a_url_that_names_no_log_is_refused(url: str, text: str) -> None:
         open_log(url)
 
 
-async def test_an_error_tells_no_secret() -> None:
+async def test_error_message_contains_no_secret() -> None:
     with pytest.raises(ConfigError) as caught:
         open_log("store:s3://bucket/prefix?secret_access_key=hush&poll=never")
     assert "s3://bucket/prefix" in str(caught.value)
@@ -117,7 +119,7 @@ async def test_an_error_tells_no_secret() -> None:
 
 
 @given(start=st.integers(0, 50), length=st.integers(0, 3000))
-async def test_the_last_one_is_found_in_few_questions(start: int, length: int) -> None:
+async def test_last_entry_is_found_with_few_requests(start: int, length: int) -> None:
     asked: list[int] = []
 
     async def exists(number: int) -> bool:
@@ -128,7 +130,7 @@ async def test_the_last_one_is_found_in_few_questions(start: int, length: int) -
     assert len(asked) <= 2 * (length + 1).bit_length() + 1
 
 
-def test_what_is_kept_ahead_is_bounded_and_taken_once() -> None:
+def test_read_ahead_buffer_is_bounded_and_entries_are_taken_once() -> None:
     ahead = EntryBuffer(max_bytes=100)
     for number in range(1, 8):
         ahead.put(number, b"x" * 20)

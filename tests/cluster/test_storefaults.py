@@ -61,9 +61,7 @@ async def other(objects: Objects) -> AsyncIterator[Process]:
         [Fault.LATE, Fault.LOST_ANSWER],
     ],
 )
-async def test_an_append_whose_answer_is_lost_is_there_once(
-    one: Process, faults: list[Fault]
-) -> None:
+async def test_append_with_a_lost_answer_is_stored_once(one: Process, faults: list[Fault]) -> None:
     await one.log.append(b"before")
     one.store.order("create", *faults)
 
@@ -79,7 +77,7 @@ async def test_an_append_whose_answer_is_lost_is_there_once(
 
 
 @pytest.mark.parametrize("fault", [Fault.NOT_SENT, Fault.LATE])
-async def test_an_append_that_did_not_arrive_comes_behind_those_that_did(
+async def test_append_that_did_not_arrive_follows_those_that_did(
     one: Process, other: Process, fault: Fault
 ) -> None:
     await one.log.append(b"before")
@@ -95,7 +93,7 @@ async def test_an_append_that_did_not_arrive_comes_behind_those_that_did(
     assert [e.data for e in await read_all(other.log)] == [b"before", b"theirs", b"mine"]
 
 
-async def test_a_conflict_with_oneself_is_a_success(one: Process) -> None:
+async def test_conflict_with_its_own_entry_is_a_success(one: Process) -> None:
     # As when the store's own client has sent the request twice.
     class Doubling(MemoryStore):
         async def create(self, key: str, parts: Sequence[Buffer]) -> None:
@@ -109,7 +107,7 @@ async def test_a_conflict_with_oneself_is_a_success(one: Process) -> None:
     assert [e.data for e in await read_all(log)] == [b"a", b"b", b"c"]
 
 
-async def test_reads_that_fail_do_not_hurt_an_append(one: Process, other: Process) -> None:
+async def test_failed_reads_do_not_fail_an_append(one: Process, other: Process) -> None:
     await one.log.append(b"a")
     await other.log.append(b"b")
     one.store.order("read", Fault.NOT_SENT, Fault.LOST_ANSWER)
@@ -117,7 +115,7 @@ async def test_reads_that_fail_do_not_hurt_an_append(one: Process, other: Proces
     assert await one.log.append(b"c") == 3
 
 
-async def test_a_store_out_of_reach_is_reported_in_time(objects: Objects) -> None:
+async def test_unreachable_store_is_reported_in_time(objects: Objects) -> None:
     process = Process(objects, patience=0.05)
     await process.log.append(b"a")
     process.store.fault = lambda kind, key: Fault.NOT_SENT
@@ -131,7 +129,7 @@ async def test_a_store_out_of_reach_is_reported_in_time(objects: Objects) -> Non
     assert await process.log.append(b"c") == 2
 
 
-async def test_those_who_wait_outlast_a_store_that_fails_for_a_while(
+async def test_waiters_survive_a_temporary_failure_of_the_store(
     one: Process, other: Process
 ) -> None:
     one.store.order("read", *[Fault.NOT_SENT] * 5)
@@ -142,9 +140,7 @@ async def test_those_who_wait_outlast_a_store_that_fails_for_a_while(
 
 
 @pytest.mark.parametrize("seed", range(6))
-async def test_nothing_is_lost_or_doubled_whatever_answers_are_lost(
-    objects: Objects, seed: int
-) -> None:
+async def test_lost_answers_neither_lose_nor_duplicate_entries(objects: Objects, seed: int) -> None:
     chance = random.Random(seed)
     processes = [Process(objects) for _ in range(3)]
 
@@ -190,7 +186,7 @@ async def test_a_store_that_ignores_preconditions_is_refused() -> None:
 
 
 @pytest.mark.parametrize("call", ["read", "head", "wait", "append"])
-async def test_no_flipped_byte_is_served(objects: Objects, one: Process, call: str) -> None:
+async def test_flipped_byte_is_never_served(objects: Objects, one: Process, call: str) -> None:
     await one.log.append(b"some data")
     whole = objects[entry_key(1)]
     for index in range(len(whole)):
@@ -216,7 +212,7 @@ async def test_no_flipped_byte_is_served(objects: Objects, one: Process, call: s
         (b"".join(write_item(1, Item(bytes(16), bytes(MAX_ENTRY_BYTES + 1)))), "larger than any"),
     ],
 )
-async def test_a_foreign_object_is_no_entry(
+async def test_foreign_object_is_not_an_entry(
     objects: Objects, one: Process, found: bytes, text: str
 ) -> None:
     objects[entry_key(1)] = found
@@ -227,14 +223,14 @@ async def test_a_foreign_object_is_no_entry(
 # What it costs.
 
 
-async def test_an_append_alone_is_one_request(one: Process) -> None:
+async def test_uncontended_append_takes_one_request(one: Process) -> None:
     await one.log.append(b"first")
     one.store.count.clear()
     await append_many(one.log, "a", 50)
     assert one.store.count == {"create": 50}
 
 
-async def test_a_number_lost_costs_two_requests_more(one: Process, other: Process) -> None:
+async def test_lost_race_for_a_number_takes_two_more_requests(one: Process, other: Process) -> None:
     await one.log.append(b"first")
     await other.log.append(b"second")
     one.store.count.clear()
@@ -242,14 +238,14 @@ async def test_a_number_lost_costs_two_requests_more(one: Process, other: Proces
     assert one.store.count == {"create": 2, "read": 1}
 
 
-async def test_a_head_that_has_not_moved_is_one_request(one: Process) -> None:
+async def test_unchanged_head_takes_one_request(one: Process) -> None:
     await append_many(one.log, "a", 5)
     one.store.count.clear()
     assert await one.log.head() == 5
     assert one.store.count == {"read": 1}
 
 
-async def test_following_costs_one_fetch_an_entry_and_one_to_see_the_end(
+async def test_following_takes_one_request_per_entry_and_one_at_the_end(
     one: Process, other: Process
 ) -> None:
     await append_many(one.log, "a", 3)
@@ -261,7 +257,7 @@ async def test_following_costs_one_fetch_an_entry_and_one_to_see_the_end(
     assert other.store.count == {"read": 2}
 
 
-async def test_a_far_end_is_found_without_reading_or_listing_the_way(
+async def test_distant_end_is_found_without_reading_or_listing_entries(
     one: Process, other: Process
 ) -> None:
     await append_many(one.log, "a", 1000)
@@ -270,7 +266,7 @@ async def test_a_far_end_is_found_without_reading_or_listing_the_way(
     assert other.store.count.total() < 30
 
 
-async def test_a_quiet_log_is_looked_at_less_often(one: Process, other: Process) -> None:
+async def test_idle_log_is_polled_less_often(one: Process, other: Process) -> None:
     await one.log.append(b"x")
     clock = asyncio.get_running_loop()
     began = clock.time()

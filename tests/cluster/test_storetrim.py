@@ -77,7 +77,7 @@ async def trim_and_delete(cluster: Cluster, process: Process, before: int) -> No
 # Deleting.
 
 
-async def test_what_is_trimmed_is_deleted_after_the_delay(cluster: Cluster) -> None:
+async def test_trimmed_entries_are_deleted_after_the_delay(cluster: Cluster) -> None:
     one = cluster.process()
     await append_many(one.log, "a", 10)
 
@@ -98,7 +98,7 @@ async def test_what_is_trimmed_is_deleted_after_the_delay(cluster: Cluster) -> N
     assert [e.number for e in await read_all(one.log, 7)] == [8, 9, 10]
 
 
-async def test_many_trims_within_the_delay_are_all_deleted_in_the_end(cluster: Cluster) -> None:
+async def test_many_trims_within_the_delay_are_all_deleted(cluster: Cluster) -> None:
     one = cluster.process()
     await append_many(one.log, "a", 200)
     for before in range(2, 200):
@@ -110,7 +110,7 @@ async def test_many_trims_within_the_delay_are_all_deleted_in_the_end(cluster: C
     assert cluster.numbers() == [199, 200]
 
 
-async def test_a_trimmer_goes_on_where_a_dead_one_stopped(cluster: Cluster) -> None:
+async def test_trimmer_continues_after_one_that_died(cluster: Cluster) -> None:
     one, other = cluster.process(), cluster.process()
     await append_many(one.log, "a", 10)
     await one.log.trim(6)
@@ -125,7 +125,7 @@ async def test_a_trimmer_goes_on_where_a_dead_one_stopped(cluster: Cluster) -> N
     assert cluster.numbers() == list(range(6, 11))
 
 
-async def test_a_sleeping_machine_s_time_counts(cluster: Cluster) -> None:
+async def test_time_suspended_counts_towards_the_delay(cluster: Cluster) -> None:
     one = cluster.process()
     await append_many(one.log, "a", 3)
     await one.log.trim(3)
@@ -134,7 +134,7 @@ async def test_a_sleeping_machine_s_time_counts(cluster: Cluster) -> None:
     assert cluster.numbers() == [3]
 
 
-async def test_two_trimmers_at_once_do_no_harm(cluster: Cluster) -> None:
+async def test_concurrent_trimmers_agree(cluster: Cluster) -> None:
     processes = [cluster.process() for _ in range(3)]
     await append_many(processes[0].log, "a", 40)
     for before in (10, 20, 30):
@@ -147,7 +147,7 @@ async def test_two_trimmers_at_once_do_no_harm(cluster: Cluster) -> None:
 
 @pytest.mark.parametrize("lost", ["create", "replace"])
 @pytest.mark.parametrize("fault", [Fault.NOT_SENT, Fault.LOST_ANSWER])
-async def test_a_floor_whose_answer_is_lost_is_raised_by_the_next_trim(
+async def test_floor_with_a_lost_answer_is_raised_by_the_next_trim(
     cluster: Cluster, lost: str, fault: Fault
 ) -> None:
     one = cluster.process()
@@ -161,7 +161,7 @@ async def test_a_floor_whose_answer_is_lost_is_raised_by_the_next_trim(
     assert cluster.limits == (5, 0)
 
 
-async def test_a_trimmer_may_die_between_any_two_requests(cluster: Cluster) -> None:
+async def test_trimmer_can_die_between_any_two_requests(cluster: Cluster) -> None:
     writer = cluster.process()
     steps = floor = 0
     died = True
@@ -201,7 +201,7 @@ async def _dies(call: Awaitable[None]) -> bool:
 # Those who slept through it.
 
 
-async def test_a_create_that_slept_through_a_deletion_does_not_count(cluster: Cluster) -> None:
+async def test_create_delayed_past_a_deletion_is_not_acknowledged(cluster: Cluster) -> None:
     sleeper, other = cluster.process(), cluster.process()
     await append_many(sleeper.log, "a", 3)
     sleeper.store.hold()
@@ -223,7 +223,7 @@ async def test_a_create_that_slept_through_a_deletion_does_not_count(cluster: Cl
     assert [e.data for e in await read_all(other.log, 7)] == [b"b-4", b"in time"]
 
 
-async def test_an_answer_that_slept_through_a_trim_is_not_known(cluster: Cluster) -> None:
+async def test_append_with_an_answer_delayed_past_a_trim_is_unknown(cluster: Cluster) -> None:
     sleeper, other = cluster.process(), cluster.process()
     await append_many(sleeper.log, "a", 3)
     # The entry is there, its answer is not; then others use and trim it.
@@ -247,7 +247,7 @@ async def test_an_answer_that_slept_through_a_trim_is_not_known(cluster: Cluster
     assert [e.data for e in await read_all(other.log, 4)] == [b"b-0"]
 
 
-async def test_a_gap_is_not_taken_for_the_end(cluster: Cluster) -> None:
+async def test_gap_is_not_taken_for_the_end_of_the_log(cluster: Cluster) -> None:
     sleeper, other = cluster.process(), cluster.process()
     await append_many(sleeper.log, "a", 3)
     await append_many(other.log, "b", 5)
@@ -260,9 +260,7 @@ async def test_a_gap_is_not_taken_for_the_end(cluster: Cluster) -> None:
 
 
 @pytest.mark.parametrize("call", ["read", "wait", "append", "trim"])
-async def test_one_who_slept_learns_of_the_floor_before_anything_else(
-    cluster: Cluster, call: str
-) -> None:
+async def test_paused_process_learns_the_floor_first(cluster: Cluster, call: str) -> None:
     sleeper, other = cluster.process(), cluster.process()
     await append_many(sleeper.log, "a", 3)
     await append_many(other.log, "b", 5)
@@ -280,7 +278,7 @@ async def test_one_who_slept_learns_of_the_floor_before_anything_else(
     assert await other.log.head() == (9 if call == "append" else 8)
 
 
-async def test_a_number_that_came_back_is_not_believed(cluster: Cluster) -> None:
+async def test_number_reused_after_deletion_is_not_trusted(cluster: Cluster) -> None:
     sleeper, reader, other = (cluster.process() for _ in range(3))
     await append_many(sleeper.log, "a", 3)
     assert len(await read_all(reader.log)) == 3
@@ -304,7 +302,7 @@ async def test_a_number_that_came_back_is_not_believed(cluster: Cluster) -> None
         await cluster.process().log.read(3)
 
 
-async def test_the_floor_is_asked_for_once_in_half_the_delay(cluster: Cluster) -> None:
+async def test_floor_is_read_once_per_half_delay(cluster: Cluster) -> None:
     one = cluster.process()
     await append_many(one.log, "a", 10)
     assert one.store.count["read_version"] == 1
@@ -317,9 +315,7 @@ async def test_the_floor_is_asked_for_once_in_half_the_delay(cluster: Cluster) -
 
 
 @pytest.mark.parametrize("away", ["suspended", "unnoticed", "stopped", "turned back"])
-async def test_the_floor_is_asked_for_after_time_that_did_not_seem_to_pass(
-    cluster: Cluster, away: str
-) -> None:
+async def test_floor_is_read_after_a_suspension(cluster: Cluster, away: str) -> None:
     one = cluster.process()
     await one.log.append(b"x")
     if away in ("suspended", "unnoticed"):
@@ -338,7 +334,7 @@ async def test_the_floor_is_asked_for_after_time_that_did_not_seem_to_pass(
 # A floor that others tamper with.
 
 
-async def test_a_floor_that_was_removed_or_lowered_is_noticed(cluster: Cluster) -> None:
+async def test_removed_or_lowered_floor_is_detected(cluster: Cluster) -> None:
     one = cluster.process()
     await append_many(one.log, "a", 10)
     await trim_and_delete(cluster, one, 6)
@@ -354,7 +350,7 @@ async def test_a_floor_that_was_removed_or_lowered_is_noticed(cluster: Cluster) 
         await one.log.floor()
 
 
-async def test_a_damaged_floor_is_noticed(cluster: Cluster) -> None:
+async def test_damaged_floor_is_detected(cluster: Cluster) -> None:
     one = cluster.process()
     await append_many(one.log, "a", 10)
     await one.log.trim(6)
@@ -366,7 +362,9 @@ async def test_a_damaged_floor_is_noticed(cluster: Cluster) -> None:
             await cluster.process().log.floor()
 
 
-async def test_an_empty_log_is_told_from_one_without_a_beginning(cluster: Cluster) -> None:
+async def test_empty_log_is_distinguished_from_one_without_its_first_entries(
+    cluster: Cluster,
+) -> None:
     one = cluster.process()
     assert await one.log.head() == await one.log.head() == 0
     assert one.store.count["list"] == 1
@@ -375,7 +373,7 @@ async def test_an_empty_log_is_told_from_one_without_a_beginning(cluster: Cluste
         await cluster.process().log.head()
 
 
-async def test_an_entry_that_someone_else_removed_is_noticed(cluster: Cluster) -> None:
+async def test_entry_removed_by_others_is_detected(cluster: Cluster) -> None:
     one, other = cluster.process(), cluster.process()
     await append_many(one.log, "a", 10)
     assert await other.log.head() == 10

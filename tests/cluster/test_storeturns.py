@@ -65,7 +65,7 @@ class Race:
 
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("writers", [2, 3, 4])
-def test_writers_under_load_all_get_their_turns(writers: int, seed: int) -> None:
+def test_all_writers_under_load_make_progress(writers: int, seed: int) -> None:
     race = Race(writers, seed)
     run_virtually(race.run())
     counts = [len(took) for took in race.took.values()]
@@ -75,7 +75,7 @@ def test_writers_under_load_all_get_their_turns(writers: int, seed: int) -> None
     assert sum(counts) > 60 * 8
 
 
-def test_a_writer_that_is_alone_hardly_rests() -> None:
+def test_single_writer_hardly_pauses() -> None:
     race = Race(1, seed=7)
     run_virtually(race.run())
     assert len(race.took[0]) > 0.85 * 60 / (PUT_SECONDS * 1.1)

@@ -171,7 +171,7 @@ def markers(partition: Partition) -> list[tuple[int, int, int, bool]]:
 # Beginnings and fencing.
 
 
-def test_ids_are_new_and_epochs_count_up() -> None:
+def test_ids_are_new_and_epochs_ascend() -> None:
     cluster = Cluster()
     first = cluster.init()
     assert first.epoch == 0
@@ -180,7 +180,7 @@ def test_ids_are_new_and_epochs_count_up() -> None:
     assert cluster.state.transactions.by_id["x"].state is TransactionState.EMPTY
 
 
-def test_a_new_producer_aborts_what_the_last_one_left_open() -> None:
+def test_new_producer_aborts_the_open_transaction_of_its_predecessor() -> None:
     cluster = Cluster()
     old = cluster.init()
     cluster.write(old, records=2)
@@ -195,7 +195,7 @@ def test_a_new_producer_aborts_what_the_last_one_left_open() -> None:
     assert cluster.write(new).error is ErrorCode.NONE
 
 
-def test_a_producer_that_names_itself_goes_on_and_may_ask_twice() -> None:
+def test_producer_that_names_its_id_continues_and_can_repeat_the_request() -> None:
     cluster = Cluster()
     first = cluster.init()
     second = cluster.init(known=first)
@@ -206,7 +206,7 @@ def test_a_producer_that_names_itself_goes_on_and_may_ask_twice() -> None:
     assert cluster.say(initialised(known=first)).error is ErrorCode.PRODUCER_FENCED
 
 
-def test_a_fenced_producer_cannot_come_back_by_naming_itself() -> None:
+def test_fenced_producer_cannot_reinitialise_with_its_old_epoch() -> None:
     cluster = Cluster()
     first = cluster.init()
     cluster.init()
@@ -215,7 +215,7 @@ def test_a_fenced_producer_cannot_come_back_by_naming_itself() -> None:
     assert cluster.say(initialised(known=foreign)).error is ErrorCode.PRODUCER_FENCED
 
 
-def test_a_repeated_beginning_does_not_end_what_is_open() -> None:
+def test_repeated_initialisation_does_not_end_an_open_transaction() -> None:
     cluster = Cluster()
     first = cluster.init()
     second = cluster.init(known=first)
@@ -225,7 +225,7 @@ def test_a_repeated_beginning_does_not_end_what_is_open() -> None:
 
 
 @pytest.mark.parametrize("ends_by", ["init", "commit", "abort", "expiry"])
-def test_when_the_epochs_are_used_up_the_producer_gets_another_id(ends_by: str) -> None:
+def test_exhausted_epochs_give_a_new_producer_id(ends_by: str) -> None:
     cluster = Cluster()
     writer = cluster.init()
     found = cluster.state.transactions.by_id["x"]
@@ -248,7 +248,7 @@ def test_when_the_epochs_are_used_up_the_producer_gets_another_id(ends_by: str) 
 # Writing.
 
 
-def test_by_the_older_protocol_a_partition_must_be_added_before() -> None:
+def test_older_protocol_requires_partitions_to_be_added_first() -> None:
     cluster = Cluster()
     writer = cluster.init()
     assert cluster.write(writer, joins=False).error is ErrorCode.INVALID_TXN_STATE
@@ -262,7 +262,7 @@ def test_by_the_older_protocol_a_partition_must_be_added_before() -> None:
     assert cluster.partition().last_stable_offset == 2
 
 
-def test_by_the_newer_protocol_writing_adds_the_partition() -> None:
+def test_newer_protocol_adds_partitions_on_write() -> None:
     cluster = Cluster()
     writer = cluster.init()
     assert cluster.write(writer).error is ErrorCode.NONE
@@ -273,13 +273,13 @@ def test_by_the_newer_protocol_writing_adds_the_partition() -> None:
     assert cluster.partition().ongoing == {writer.producer_id: 2}
 
 
-def test_producers_without_a_transactional_id_write_no_transactions() -> None:
+def test_transactional_write_requires_a_transactional_id() -> None:
     cluster = Cluster()
     assert cluster.write(TransactionOwner(77, 0)).error is ErrorCode.INVALID_PRODUCER_ID_MAPPING
     assert cluster.write(TransactionOwner(77, 0), is_transactional=False).error is ErrorCode.NONE
 
 
-def test_within_a_transaction_nothing_else_is_written() -> None:
+def test_non_transactional_write_within_a_transaction_is_refused() -> None:
     cluster = Cluster()
     writer = cluster.init()
     cluster.write(writer)
@@ -287,7 +287,7 @@ def test_within_a_transaction_nothing_else_is_written() -> None:
     assert plain.error is ErrorCode.INVALID_TXN_STATE
 
 
-def test_a_repeated_batch_opens_nothing() -> None:
+def test_repeated_batch_opens_no_transaction() -> None:
     cluster = Cluster()
     writer = cluster.init()
     cluster.add(writer, 0)
@@ -301,7 +301,7 @@ def test_a_repeated_batch_opens_nothing() -> None:
 
 
 @pytest.mark.parametrize("commit", [True, False])
-def test_a_batch_is_no_repetition_of_one_before_the_marker(*, commit: bool) -> None:
+def test_batch_is_not_a_repetition_of_one_before_the_marker(*, commit: bool) -> None:
     # A client that gave up a batch, its answer being lost, uses its numbers again: acknowledged
     # as a repetition, the new records would be nowhere.
     cluster = Cluster()
@@ -323,7 +323,7 @@ def test_a_batch_is_no_repetition_of_one_before_the_marker(*, commit: bool) -> N
     assert second.base_offset == first.base_offset
 
 
-def test_partitions_are_added_all_or_none() -> None:
+def test_partitions_are_added_atomically() -> None:
     cluster = Cluster()
     writer = cluster.init()
     assert cluster.add(writer, 0, 7) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -338,7 +338,7 @@ def test_partitions_are_added_all_or_none() -> None:
 
 @pytest.mark.parametrize("commit", [True, False])
 @pytest.mark.parametrize("raises", [True, False])
-def test_the_end_marks_every_partition_at_once(*, commit: bool, raises: bool) -> None:
+def test_end_writes_markers_to_all_partitions_together(*, commit: bool, raises: bool) -> None:
     cluster = Cluster()
     writer = cluster.init()
     cluster.add(writer, 0, 1)
@@ -357,7 +357,7 @@ def test_the_end_marks_every_partition_at_once(*, commit: bool, raises: bool) ->
     assert (row.max_timestamp, row.size, row.object_id) == (2000, 78, 0)
 
 
-def test_a_marker_takes_the_time_of_a_topic_with_append_time() -> None:
+def test_marker_has_the_append_time_of_its_topic() -> None:
     cluster = Cluster()
     writer = cluster.init()
     cluster.write(writer, topic=STAMPED)
@@ -369,7 +369,7 @@ def test_a_marker_takes_the_time_of_a_topic_with_append_time() -> None:
 
 
 @pytest.mark.parametrize("raises", [True, False])
-def test_an_end_whose_answer_got_lost_is_answered_again(*, raises: bool) -> None:
+def test_repeated_end_gets_the_same_answer(*, raises: bool) -> None:
     cluster = Cluster()
     writer = cluster.init()
     cluster.write(writer)
@@ -390,14 +390,16 @@ def test_an_end_whose_answer_got_lost_is_answered_again(*, raises: bool) -> None
         (False, True, ErrorCode.NONE),
     ],
 )
-def test_an_end_of_nothing(*, commit: bool, raises: bool, code: ErrorCode) -> None:
+def test_end_without_a_transaction_writes_no_marker(
+    *, commit: bool, raises: bool, code: ErrorCode
+) -> None:
     cluster = Cluster()
     writer = cluster.init()
     assert cluster.end(writer, commit=commit, raises=raises).error is code
     assert cluster.partition().next_offset == 0
 
 
-def test_a_delayed_end_cannot_touch_the_next_transaction() -> None:
+def test_delayed_end_does_not_affect_the_next_transaction() -> None:
     cluster = Cluster()
     writer = cluster.init()
     cluster.write(writer)
@@ -408,7 +410,7 @@ def test_a_delayed_end_cannot_touch_the_next_transaction() -> None:
     assert cluster.partition().last_stable_offset == 2
 
 
-def test_a_transaction_that_takes_too_long_is_aborted_and_its_producer_fenced() -> None:
+def test_overdue_transaction_is_aborted_and_its_producer_fenced() -> None:
     cluster = Cluster()
     writer = cluster.init()
     cluster.write(writer)
@@ -424,7 +426,7 @@ def test_a_transaction_that_takes_too_long_is_aborted_and_its_producer_fenced() 
     assert cluster.say(initialised(known=writer)).error is ErrorCode.PRODUCER_FENCED
 
 
-def test_an_expiry_of_the_transaction_before_is_void() -> None:
+def test_expiry_of_an_earlier_transaction_is_void() -> None:
     cluster = Cluster()
     writer = cluster.init()
     cluster.write(writer)
@@ -436,7 +438,7 @@ def test_an_expiry_of_the_transaction_before_is_void() -> None:
     assert cluster.end(writer, commit=True).error is ErrorCode.NONE
 
 
-def test_idle_ids_are_forgotten_unless_they_were_used() -> None:
+def test_transactional_id_expires_only_if_unchanged() -> None:
     cluster = Cluster()
     writer = cluster.init()
     changed = cluster.state.transactions.by_id["x"].changed
@@ -451,7 +453,7 @@ def test_idle_ids_are_forgotten_unless_they_were_used() -> None:
     assert not cluster.state.transactions.by_producer
 
 
-def test_others_end_only_what_is_nobodys() -> None:
+def test_markers_of_others_end_only_orphaned_transactions() -> None:
     cluster = Cluster()
     writer = cluster.init()
     cluster.write(writer)
@@ -475,7 +477,7 @@ def test_others_end_only_what_is_nobodys() -> None:
     assert cluster.partition().aborted
 
 
-def test_a_deleted_topic_does_not_keep_a_transaction_from_ending() -> None:
+def test_deleted_topic_does_not_prevent_the_end_of_a_transaction() -> None:
     cluster = Cluster()
     writer = cluster.init()
     cluster.write(writer)
@@ -505,7 +507,7 @@ def pending(
 
 
 @pytest.mark.parametrize("commit", [True, False])
-def test_offsets_count_with_the_end_of_the_transaction(*, commit: bool) -> None:
+def test_offsets_are_committed_with_the_transaction(*, commit: bool) -> None:
     cluster = Cluster()
     writer = cluster.init()
     cluster.say(GroupClaimed(group_id="g"))
@@ -525,7 +527,7 @@ def test_offsets_count_with_the_end_of_the_transaction(*, commit: bool) -> None:
     assert not transactions.by_group
 
 
-def test_offsets_of_a_group_that_was_not_added_or_is_led_by_another() -> None:
+def test_offsets_of_a_group_not_added_or_led_by_another_are_refused() -> None:
     cluster = Cluster()
     writer = cluster.init()
     cluster.say(GroupClaimed(group_id="g"))
@@ -538,7 +540,7 @@ def test_offsets_of_a_group_that_was_not_added_or_is_led_by_another() -> None:
     assert cluster.say(pending(old, offset(8))).error is ErrorCode.PRODUCER_FENCED
 
 
-def test_a_group_that_was_deleted_meanwhile_has_its_offsets_again() -> None:
+def test_group_deleted_during_a_transaction_is_recreated_by_its_commit() -> None:
     cluster = Cluster()
     writer = cluster.init()
     cluster.say(GroupClaimed(group_id="g"))
@@ -557,7 +559,7 @@ def test_a_group_that_was_deleted_meanwhile_has_its_offsets_again() -> None:
 
 @settings(max_examples=200, deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 3), st.booleans()), max_size=40), st.data())
-def test_aborted_lists_are_those_of_a_plain_search(
+def test_aborted_lists_equal_those_of_a_full_scan(
     steps: list[tuple[int, bool]], data: st.DataObject
 ) -> None:
     rows, plain, firsts, at = array("q"), [], dict[int, int](), 0

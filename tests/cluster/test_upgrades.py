@@ -39,7 +39,7 @@ def replay(state: State, entries: Sequence[bytes]) -> State:
 
 
 @pytest.mark.parametrize("level", LEVELS)
-def test_a_recorded_log_gives_the_state_that_was_recorded(level: int) -> None:
+def test_recorded_log_gives_the_recorded_state(level: int) -> None:
     """If this fails, the rules of a level have changed: gate the change behind the next level.
 
     Only a level that no release has had yet may be recorded again (delete its file first).
@@ -51,7 +51,7 @@ def test_a_recorded_log_gives_the_state_that_was_recorded(level: int) -> None:
 
 
 @pytest.mark.parametrize("level", LEVELS)
-def test_a_recorded_snapshot_is_gone_on_from(level: int) -> None:
+def test_recorded_snapshot_can_be_continued(level: int) -> None:
     recorded = clusterlog.load(level)
     state = read_image(recorded.snapshot)
     assert write_image(state) == recorded.snapshot
@@ -59,7 +59,7 @@ def test_a_recorded_snapshot_is_gone_on_from(level: int) -> None:
 
 
 @pytest.mark.parametrize("has_snapshot", [False, True])
-async def test_a_log_of_an_earlier_release_opens_and_is_raised(
+async def test_log_of_an_earlier_release_opens_and_is_upgraded(
     has_snapshot: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     recorded = clusterlog.load(1)
@@ -115,7 +115,7 @@ def test_different_values_are_packed_differently(one: object, other: object) -> 
     assert (pack(one) == pack(other)) == (one == other)
 
 
-def test_names_of_classes_are_no_part_of_the_digest() -> None:
+def test_class_names_are_not_part_of_the_digest() -> None:
     appended = AppendOutcome(ErrorCode.NONE, 5, -1, is_duplicate=False)
     assert pack(appended) == pack((0, 5, -1, 0))
     assert advance(0, PACKED, 1, [Outcome(ErrorCode.NONE)]) != advance(0, 1, 1, [])

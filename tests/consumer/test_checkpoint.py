@@ -38,7 +38,7 @@ def disordered(topics: Logs, stem: str, seed: int = 1) -> str:
 
 
 @pytest.mark.parametrize("lateness_ms", [0, 10])
-def test_a_stream_goes_on_behind_every_batch(topics: Logs, lateness_ms: int) -> None:
+def test_stream_resumes_after_every_batch(topics: Logs, lateness_ms: int) -> None:
     topic = disordered(topics, "resume")
     lateness = timedelta(milliseconds=lateness_ms)
     with rookery.read(topics.bootstrap, topic, batch_rows=17, lateness=lateness) as stream:
@@ -55,7 +55,7 @@ def test_a_stream_goes_on_behind_every_batch(topics: Logs, lateness_ms: int) -> 
         assert done + rest == whole
 
 
-def test_one_row_at_a_time_with_a_checkpoint_between(topics: Logs) -> None:
+def test_stream_resumes_after_every_row(topics: Logs) -> None:
     topic = topics.create("hops", 2)
     topics.write(topic, 0, rows([NOON + one for one in (5000, 1000, 3000, 2000, 4000)]))
     topics.write(topic, 1, rows([NOON + one for one in (0, 2500, 6000)]), size=1)
@@ -73,7 +73,7 @@ def test_one_row_at_a_time_with_a_checkpoint_between(topics: Logs) -> None:
         assert hopped == whole
 
 
-def test_a_checkpoint_survives_json() -> None:
+def test_checkpoint_survives_json() -> None:
     place = TopicPartition("birds", 3)
     made = Checkpoint({place: PartitionMark(7, 8, ((9, 10),))}, ("birds",), 5, 99, 11, 12)
 
@@ -82,7 +82,7 @@ def test_a_checkpoint_survives_json() -> None:
     assert PartitionMark.of_commit(made.commits()[place]) == PartitionMark(7, 8, ((9, 10),))
 
 
-def test_a_commit_holds_as_much_as_its_note_has_room_for() -> None:
+def test_commit_note_holds_as_much_as_its_size_allows() -> None:
     little = PartitionMark(7, -8, tuple((2 * n, 2 * n + 1) for n in range(100)))
     much = PartitionMark(7, -8, tuple((2 * n, 2 * n + 1) for n in range(1000)))
 
@@ -95,12 +95,12 @@ def test_a_commit_holds_as_much_as_its_note_has_room_for() -> None:
 @pytest.mark.parametrize(
     "note", ["", "x", "rookery-clock=", "rookery-clock=1;passed=", f"rookery-clock={'9' * 30}"]
 )
-def test_a_note_of_others_is_left_alone(note: str) -> None:
+def test_foreign_commit_note_is_ignored(note: str) -> None:
     assert PartitionMark.of_commit(CommittedOffset(7, note)) == PartitionMark(7)
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"version": 2}', '{"version":1,"topics":1}'])
-def test_what_is_no_checkpoint_is_refused(text: str) -> None:
+def test_invalid_checkpoint_is_refused(text: str) -> None:
     with pytest.raises(ConfigError, match="checkpoint"):
         Checkpoint.from_json(text)
 
@@ -137,7 +137,7 @@ def test_commits_store_offsets_and_clocks_for_the_group(topics: Logs) -> None:
         next(read())
 
 
-def test_asking_for_a_batch_can_commit_the_one_before(topics: Logs) -> None:
+def test_fetching_a_batch_can_commit_the_previous_one(topics: Logs) -> None:
     topic, group = disordered(topics, "next"), "group-of-next"
     options = {"group": group, "start": "committed", "batch_rows": 50}
 
@@ -150,7 +150,7 @@ def test_asking_for_a_batch_can_commit_the_one_before(topics: Logs) -> None:
     assert rest == 130
 
 
-def test_without_a_group_nothing_is_committed(topics: Logs) -> None:
+def test_commit_without_a_group_is_refused(topics: Logs) -> None:
     topic = disordered(topics, "none")
     with (
         rookery.read(topics.bootstrap, topic) as stream,
@@ -159,7 +159,7 @@ def test_without_a_group_nothing_is_committed(topics: Logs) -> None:
         next(stream).commit()
 
 
-def test_a_start_that_retention_has_passed_is_an_error(topics: Logs) -> None:
+def test_start_deleted_by_retention_is_an_error(topics: Logs) -> None:
     topic = topics.create("passed", 1)
     topics.write(topic, 0, rows([NOON + one for one in range(100)]), size=10)
     _delete_records(topics, topic, 40)
@@ -190,5 +190,5 @@ def _delete_records(topics: Logs, topic: str, before: int) -> None:
         future.result(60)
 
 
-def test_the_clock_of_nothing_is_no_time() -> None:
+def test_partition_without_rows_has_no_clock() -> None:
     assert PartitionMark(5).clock == NO_TIME

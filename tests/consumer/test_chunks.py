@@ -29,14 +29,14 @@ def chunk_rows(sizes: list[int], most_bytes: int, most_rows: int = ANY_ROWS) -> 
     return [one.rows for one in found]
 
 
-def test_chunks_are_as_large_as_they_may_be() -> None:
+def test_chunks_are_as_large_as_allowed() -> None:
     assert chunk_rows([10] * 6, 1 << 20) == [60]
     assert chunk_rows([10] * 6, 1 << 20, most_rows=25) == [20, 20, 20]
     assert chunk_rows([10, 40, 5, 5, 5], 1 << 20, most_rows=15) == [10, 40, 15]
     assert chunk_rows([10] * 3, 1) == [10, 10, 10]
 
 
-def test_the_rows_of_all_chunks_and_a_batch_are_what_may_be_held() -> None:
+def test_chunk_size_follows_the_row_limit() -> None:
     assert StreamSettings().chunk_rows(4) == ANY_ROWS
     assert StreamSettings(batch_rows=100, max_held_rows=500).chunk_rows(4) == 80
     assert StreamSettings(batch_rows=100, max_held_rows=101).chunk_rows(512) == 1

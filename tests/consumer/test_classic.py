@@ -125,7 +125,7 @@ def test_partitions_move_between_members(topics: Logs) -> None:
 
 @pytest.mark.parametrize("make", ["librdkafka", "Java"])
 @pytest.mark.parametrize("leads", ["we", "they"])
-def test_a_group_with_members_of_another_make(
+def test_group_can_have_members_of_another_client(
     topics: Logs, tmp_path: Path, leads: str, make: str
 ) -> None:
     topic = filled(topics, f"mixed-{leads}")
@@ -166,7 +166,7 @@ def wait(done: Any) -> None:
     until([], done)
 
 
-def test_members_that_assign_in_another_way_are_told_of(topics: Logs) -> None:
+def test_members_with_another_assignor_are_reported(topics: Logs) -> None:
     topic = filled(topics, "ranges")
     other = Foreigner(topics, topic, topic, "range")
     wait(lambda: len(other.owned) == PARTITIONS)
@@ -182,7 +182,7 @@ def test_members_that_assign_in_another_way_are_told_of(topics: Logs) -> None:
 
 
 @pytest.mark.usefixtures("own_kafka")
-def test_brokers_that_know_no_others() -> None:
+def test_brokers_with_only_the_classic_protocol_are_supported() -> None:
     only = KafkaSettings(properties={"group.coordinator.rebalance.protocols": "classic"})
     with KafkaServer(only) as server, Logs(server.bootstrap) as logs:
         topic = filled(logs, "old")

@@ -38,7 +38,7 @@ def listed(table: pa.Table, name: str) -> list[Any]:
     return list(table[name].to_pylist())
 
 
-def test_text_json_and_functions(topics: Logs) -> None:
+def test_values_are_decoded_as_text_json_and_by_functions(topics: Logs) -> None:
     topic = sent(topics, "text", b'{"n": 1}', None, b'{"n": 2}')
 
     def lengths(column: pa.Array[Any]) -> pa.Array[Any]:
@@ -56,7 +56,7 @@ def test_text_json_and_functions(topics: Logs) -> None:
     assert counted["value"].to_pylist() == [8, None, 8]
 
 
-def test_topics_with_decoders_of_their_own(topics: Logs) -> None:
+def test_topics_can_have_their_own_decoders(topics: Logs) -> None:
     one, two = sent(topics, "own-a", b'{"n": 1}'), sent(topics, "own-b", b"text")
 
     table = rookery.read(
@@ -70,7 +70,7 @@ def test_topics_with_decoders_of_their_own(topics: Logs) -> None:
     assert table["raw_value"].to_pylist() == [b'{"n": 1}', b"text"]
 
 
-def test_what_cannot_be_decoded_is_null_aside_or_raised(topics: Logs) -> None:
+def test_undecodable_value_is_null_put_aside_or_raised(topics: Logs) -> None:
     topic = sent(topics, "bad", b"ok", b"\xff", b"fine")
 
     def read(**options: Any) -> rookery.OrderedStream:

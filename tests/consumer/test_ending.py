@@ -60,7 +60,7 @@ def wait_for_reader(stream: rookery.OrderedStream) -> None:
 
 
 @pytest.mark.parametrize("way", ["close", "forget"])
-def test_a_member_ends_without_a_trace(topics: Logs, way: str) -> None:
+def test_closed_member_leaves_its_group(topics: Logs, way: str) -> None:
     topic, group = topics.create("traceless", 2), f"traceless-{way}"
     topics.write(topic, 0, rows([NOON + n for n in range(10)]))
     before = sockets()
@@ -98,7 +98,7 @@ def test_a_stream_has_one_reader_and_another_thread_may_close_it(topics: Logs) -
         next(stream)
 
 
-def test_a_batch_cannot_be_committed_by_a_stream_that_is_closed(topics: Logs) -> None:
+def test_closed_stream_refuses_commits(topics: Logs) -> None:
     topic, group = topics.create("too-late", 1), "too-late"
     topics.write(topic, 0, rows([NOON]))
     with rookery.read(topics.bootstrap, topic, group=group) as stream:
@@ -139,7 +139,7 @@ async def test_a_cancelled_wait_loses_no_batch(topics: Logs) -> None:
     assert seen == [(offset, partition) for offset in range(500) for partition in range(2)]
 
 
-async def test_a_wait_for_a_deaf_cluster_can_be_cancelled(deaf: str) -> None:
+async def test_wait_for_an_unresponsive_cluster_can_be_cancelled(deaf: str) -> None:
     before = sockets()
     stream = rookery.follow(deaf, "t")
     waiting = asyncio.ensure_future(anext(stream))
@@ -153,7 +153,7 @@ async def test_a_wait_for_a_deaf_cluster_can_be_cancelled(deaf: str) -> None:
     assert not sockets() - before
 
 
-def test_a_stream_that_opens_can_be_closed(deaf: str) -> None:
+def test_stream_can_be_closed_while_it_opens(deaf: str) -> None:
     stream = rookery.follow(deaf, "t")
     failures: list[BaseException] = []
 
@@ -221,7 +221,7 @@ def test_ctrl_c_commits_nothing(topics: Logs) -> None:
     assert committed(topics.bootstrap, group) == {}
 
 
-def test_a_forked_process_is_refused_and_can_end(topics: Logs) -> None:
+def test_forked_process_is_refused_and_can_exit(topics: Logs) -> None:
     topic = topics.create("forked", 1)
     topics.write(topic, 0, rows([NOON]))
     with started(FORKED, topics.bootstrap, topic) as child:

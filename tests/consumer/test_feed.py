@@ -82,7 +82,7 @@ def stand(count: int, *, needed: Sequence[int]) -> tuple[Shelves, list[Shelf]]:
     return shelves, many
 
 
-async def test_giants_of_many_brokers_take_the_memory_and_one_batch_each() -> None:
+async def test_giant_batches_of_many_brokers_take_the_memory_and_one_batch_each() -> None:
     shelves, _ = stand(12, needed=range(12))
 
     async with fed(Giants(3), shelves):
@@ -92,7 +92,7 @@ async def test_giants_of_many_brokers_take_the_memory_and_one_batch_each() -> No
     assert shelves.memory < shelves.peak <= shelves.memory + 3 * (GIANT + MIB)
 
 
-async def test_giants_that_are_known_take_the_memory_and_one_batch() -> None:
+async def test_known_giant_batches_take_the_memory_and_one_batch() -> None:
     shelves, many = stand(12, needed=range(12))
     for shelf in many:
         shelf.batch_bytes = len(BATCH)
@@ -103,7 +103,7 @@ async def test_giants_that_are_known_take_the_memory_and_one_batch() -> None:
     assert shelves.memory < shelves.peak <= shelves.memory + GIANT + MIB
 
 
-async def test_who_was_passed_over_for_want_of_room_waits_for_room() -> None:
+async def test_shelf_skipped_for_lack_of_memory_waits_for_memory() -> None:
     shelves, many = stand(4, needed=range(4))
     for shelf in many:
         shelf.is_suspect, shelf.batch_bytes = True, len(BATCH)
@@ -115,7 +115,7 @@ async def test_who_was_passed_over_for_want_of_room_waits_for_room() -> None:
         assert all(shelf.is_passed_over for shelf in many)
 
 
-async def test_what_the_merge_waits_for_is_asked_for_first() -> None:
+async def test_partition_needed_by_the_merge_is_fetched_first() -> None:
     shelves, many = stand(4, needed=[3])
     for shelf in many:
         shelf.batch_bytes = len(BATCH)
@@ -127,7 +127,7 @@ async def test_what_the_merge_waits_for_is_asked_for_first() -> None:
         assert {lane for lane, _ in source.asked} == {3}  # there was no room for others
 
 
-async def test_the_largest_that_is_held_is_not_the_largest_there_ever_was() -> None:
+async def test_largest_batch_counts_only_while_it_is_held() -> None:
     shelves, [shelf] = stand(1, needed=[0])
     async with fed(Giants(1), shelves):
         held = shelf.held

@@ -150,7 +150,7 @@ def plain(column: Any) -> list[Any]:
     return list(rows)
 
 
-def test_what_cannot_be_decoded_is_null(topics: Logs, sample: Sample) -> None:
+def test_undecodable_value_is_null(topics: Logs, sample: Sample) -> None:
     topic = sent(topics, sample.values)
 
     whole = rookery.read(
@@ -164,7 +164,7 @@ def test_what_cannot_be_decoded_is_null(topics: Logs, sample: Sample) -> None:
     assert [row for batch in pieces for row in plain(batch["value"])] == sample.rows
 
 
-def test_what_cannot_be_decoded_is_put_aside(topics: Logs, sample: Sample) -> None:
+def test_undecodable_value_is_put_aside(topics: Logs, sample: Sample) -> None:
     topic = sent(topics, sample.values)
 
     with rookery.replay(
@@ -184,7 +184,7 @@ def test_what_cannot_be_decoded_is_put_aside(topics: Logs, sample: Sample) -> No
     assert sample.reason in rejected["reason"]
 
 
-def test_what_cannot_be_decoded_is_raised_behind_what_can(topics: Logs, sample: Sample) -> None:
+def test_undecodable_value_is_raised_after_the_rows_before_it(topics: Logs, sample: Sample) -> None:
     topic = sent(topics, sample.values)
 
     with rookery.read(topics.bootstrap, topic, value=sample.decoder) as stream:
@@ -203,7 +203,7 @@ def test_what_cannot_be_decoded_is_raised_behind_what_can(topics: Logs, sample: 
     assert plain(rest["value"]) == sample.rows[3:]
 
 
-def test_rows_wait_for_a_registry_that_is_down(topics: Logs, server: RegistryServer) -> None:
+def test_rows_wait_for_an_unreachable_registry(topics: Logs, server: RegistryServer) -> None:
     made = avro(server)
     topic = sent(topics, made.values)
 
@@ -219,7 +219,7 @@ def test_rows_wait_for_a_registry_that_is_down(topics: Logs, server: RegistrySer
     assert rows == made.rows
 
 
-def test_rows_whose_time_is_in_them_wait_for_a_registry_that_is_down(
+def test_rows_with_event_times_in_values_wait_for_an_unreachable_registry(
     topics: Logs, server: RegistryServer
 ) -> None:
     made = avro(server)
@@ -241,7 +241,7 @@ def test_rows_whose_time_is_in_them_wait_for_a_registry_that_is_down(
     assert rows.num_rows == len(made.values)
 
 
-def test_rows_are_ordered_by_a_field_of_theirs(topics: Logs, server: RegistryServer) -> None:
+def test_rows_are_ordered_by_a_field_of_their_value(topics: Logs, server: RegistryServer) -> None:
     made = avro(server)
     new = server.register(SUBJECT, json.dumps(NEW))
     moments = [datetime.fromtimestamp(NOON / 1000, UTC) + timedelta(hours=n) for n in (1, 0, 3, 2)]

@@ -30,7 +30,7 @@ VALUES = st.lists(st.one_of(st.none(), st.binary(max_size=40)), max_size=30)
 
 @settings(deadline=None)  # the first array imports a lot
 @given(first=VALUES, second=VALUES, data=st.data())
-def test_any_rows_of_any_columns_come_out_as_they_were(
+def test_gathered_rows_equal_their_sources(
     first: list[bytes | None], second: list[bytes | None], data: st.DataObject
 ) -> None:
     columns = [pa.array(values, pa.binary_view()) for values in (first, second)]
@@ -65,7 +65,7 @@ def test_both_kernels_copy_and_refuse_alike(kernel: ModuleType) -> None:
 
 
 @pytest.mark.parametrize("kernel", [_gather, _gather_twin])
-def test_both_kernels_bring_rows_into_columns(kernel: ModuleType) -> None:
+def test_both_kernels_arrange_rows_into_columns(kernel: ModuleType) -> None:
     table = np.arange(24, dtype=np.int64).reshape(3, 8)
     table[1, KEY + 1] = -1
     kinds = "qqqiqiqi"
@@ -81,7 +81,7 @@ def test_both_kernels_bring_rows_into_columns(kernel: ModuleType) -> None:
         kernel.unpack(lines(table).data, [one.data for one in wrong])
 
 
-def test_records_are_found_by_both_kernels_as_the_decoder_reads_them() -> None:
+def test_both_kernels_locate_records_as_the_decoder_does() -> None:
     rows_ = rows([NOON, -1, NOON + 2, NOON + 1], b"value %d")
     data = b"".join(bytes(packed(rows_.slice(start, 2))) for start in (0, 2))
     second = len(packed(rows_.slice(0, 2)))
@@ -103,7 +103,7 @@ def test_records_are_found_by_both_kernels_as_the_decoder_reads_them() -> None:
 
 @settings(deadline=None)  # the first array imports a lot
 @given(cuts=st.lists(st.tuples(st.integers(0, 250), st.integers(0, 255)), max_size=3))
-def test_both_kernels_agree_on_what_is_not_plain(cuts: list[tuple[int, int]]) -> None:
+def test_both_kernels_agree_on_damaged_batches(cuts: list[tuple[int, int]]) -> None:
     data = bytearray(packed(rows([NOON, NOON + 1, NOON + 2], b"value %d")))
     for at, byte in cuts:
         data[at % len(data)] = byte

@@ -15,8 +15,8 @@ from confluent_kafka.admin import AdminClient, NewPartitions
 import rookery
 from rookery.client.client import Client
 from rookery.client.produce.transactions import TransactionalWriter
+from rookery.consumer.batchtransaction import transaction
 from rookery.consumer.output.batch import Batch
-from rookery.consumer.transaction import transaction
 from rookery.errors import ApiError, ErrorCode
 from rookery.model.partition import TopicPartition
 from rookery.testing.kafka import KafkaServer
@@ -85,7 +85,7 @@ def _once() -> Any:
     return lambda: next(turns)
 
 
-def test_a_member_goes_on_where_the_group_has_committed(topics: Logs) -> None:
+def test_member_resumes_at_the_committed_offset(topics: Logs) -> None:
     topic, group = topics.create("goes-on", 1), "ongoing"
     topics.write(topic, 0, rows([NOON + n for n in range(10)]))
 
@@ -102,7 +102,7 @@ def test_a_member_goes_on_where_the_group_has_committed(topics: Logs) -> None:
     assert second["offset"].to_pylist() == [4, 5, 6, 7]
 
 
-def test_a_commit_tells_what_went_out_of_its_order(topics: Logs) -> None:
+def test_commit_records_rows_released_out_of_offset_order(topics: Logs) -> None:
     topic = topics.create("passed", 2)
     topics.write(topic, 0, rows([NOON + 1000 * n for n in (5, 1, 9, 2, 12, 4, 20)]))
     topics.write(topic, 1, rows([NOON + 1000 * n for n in (3, 6, 8, 21)]))
@@ -128,7 +128,7 @@ def places(stream: rookery.OrderedStream) -> list[tuple[Any, Any]]:
 
 
 @pytest.mark.parametrize("protocol", ["consumer", "classic"])
-def test_a_partition_that_is_added_is_read_from_its_beginning(topics: Logs, protocol: Any) -> None:
+def test_added_partition_is_read_from_its_start(topics: Logs, protocol: Any) -> None:
     topic = topics.create("added", 1)
     admin = AdminClient({"bootstrap.servers": topics.bootstrap})
 
@@ -171,7 +171,7 @@ def committed(topics: Logs, group: str) -> dict[int, int]:
     return asyncio.run(ask())
 
 
-def test_a_batch_of_before_a_rebalance_does_not_put_the_group_back(topics: Logs) -> None:
+def test_commit_of_a_batch_from_before_a_rebalance_does_not_move_offsets_back(topics: Logs) -> None:
     topic, group = topics.create("put-back", 2), "put-back"
     for partition in range(2):
         topics.write(topic, partition, rows([NOON + n for n in range(10)]))
@@ -187,7 +187,7 @@ def test_a_batch_of_before_a_rebalance_does_not_put_the_group_back(topics: Logs)
     assert committed(topics, group) == {partition: 10, 1 - partition: 2}
 
 
-def test_what_was_processed_can_be_committed_when_partitions_are_taken(topics: Logs) -> None:
+def test_processed_rows_can_be_committed_when_partitions_are_revoked(topics: Logs) -> None:
     topic, group = topics.create("hand-over", 2), "hand-over"
     for partition in range(2):
         topics.write(topic, partition, rows([NOON + n for n in range(10)]))
@@ -218,7 +218,7 @@ def test_what_was_processed_can_be_committed_when_partitions_are_taken(topics: L
     assert rest == [(partition, offset) for offset in range(4, 10)]
 
 
-def test_what_goes_wrong_in_a_callback_is_raised_to_the_reader(topics: Logs) -> None:
+def test_exception_in_a_callback_is_raised_to_the_reader(topics: Logs) -> None:
     topic = topics.create("callback", 1)
 
     def on_assigned(_: object) -> None:
@@ -230,7 +230,7 @@ def test_what_goes_wrong_in_a_callback_is_raised_to_the_reader(topics: Logs) -> 
             stream.poll(60_000)
 
 
-async def test_a_transaction_of_before_a_rebalance_does_not_count(topics: Logs) -> None:
+async def test_transaction_from_before_a_rebalance_is_refused(topics: Logs) -> None:
     topic = await asyncio.to_thread(topics.create, "fenced", 2)
     sink = await asyncio.to_thread(topics.create, "fenced-sink", 1)
     for partition in range(2):
@@ -255,7 +255,7 @@ async def test_a_transaction_of_before_a_rebalance_does_not_count(topics: Logs) 
 
 
 @pytest.mark.parametrize("is_committed", [True, False])
-async def test_offsets_count_with_the_transaction(
+async def test_offsets_are_committed_with_the_transaction(
     topics: Logs, kafka: KafkaServer, *, is_committed: bool
 ) -> None:
     topic = await asyncio.to_thread(topics.create, "source", 1)

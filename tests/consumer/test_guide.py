@@ -57,7 +57,9 @@ def test_the_guide_has_code() -> None:
 
 
 @pytest.mark.parametrize("number", range(len(PIECES)))
-def test_a_piece_of_the_guide(kafka: KafkaServer, topic: str, store: str, number: int) -> None:
+def test_code_block_of_the_guide_runs(
+    kafka: KafkaServer, topic: str, store: str, number: int
+) -> None:
     scope: dict[str, Any] = {"bootstrap": kafka.bootstrap, "topic": topic, "store": store}
     code = compile(PIECES[number], f"consumer.md, piece {number}", "exec")
     exec(code, scope)  # noqa: S102 (our own page)
@@ -110,7 +112,7 @@ def test_a_join_with_polars(kafka: KafkaServer, sightings: tuple[str, str]) -> N
 
 
 @pytest.mark.parametrize("name", ["duckdb_query.py", "pandas_resample.py", "polars_join.py"])
-def test_examples_say_how_they_are_used(name: str) -> None:
+def test_examples_print_their_usage(name: str) -> None:
     program = [sys.executable, str(ROOT / "examples/consumer" / name)]
     done = subprocess.run(program, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 1

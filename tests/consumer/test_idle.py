@@ -83,7 +83,7 @@ def partitions(engine: StreamEngine) -> list[Any]:
 
 
 @pytest.mark.parametrize("high_watermark", [1, OPEN_TRANSACTION_END])
-async def test_without_a_wait_a_partition_at_its_end_holds_nothing_back(
+async def test_without_an_idle_wait_a_finished_partition_blocks_nothing(
     high_watermark: int,
 ) -> None:
     none = timedelta(0)
@@ -92,6 +92,6 @@ async def test_without_a_wait_a_partition_at_its_end_holds_nothing_back(
         assert partitions(engine) == [0, 1]
 
 
-async def test_with_a_wait_it_holds_back_what_is_later() -> None:
+async def test_with_an_idle_wait_a_finished_partition_blocks_later_rows() -> None:
     async with reading(Brokers(), StreamSettings(batch_wait=timedelta(0))) as engine:
         assert partitions(engine) == [0]

@@ -103,7 +103,7 @@ def run(program: str, *args: str) -> dict[str, object]:
     return found
 
 
-def test_a_stream_that_is_interrupted_closes(topics: Logs) -> None:
+def test_interrupted_stream_closes(topics: Logs) -> None:
     topic = topics.create("nagged", 2)
     topics.write(topic, 0, rows([NOON]))
 
@@ -113,7 +113,7 @@ def test_a_stream_that_is_interrupted_closes(topics: Logs) -> None:
     assert found["count"] > 20
 
 
-def test_a_reader_that_is_interrupted_sees_every_row_once(topics: Logs) -> None:
+def test_interrupted_reader_sees_every_row_once(topics: Logs) -> None:
     topic = topics.create("seen", 2)
     for partition in range(2):
         times = [NOON + 2 * n + partition for n in range(ROWS // 2)]

@@ -36,7 +36,7 @@ def polled(stream: rookery.OrderedStream, count: int) -> list[Batch]:
     return found
 
 
-def test_a_silent_partition_is_waited_for_and_then_passed(topics: Logs) -> None:
+def test_silent_partition_is_awaited_and_then_skipped(topics: Logs) -> None:
     topic = topics.create("silent", 3)
     topics.write(topic, 0, rows([NOON]))
 
@@ -54,7 +54,7 @@ def test_a_silent_partition_is_waited_for_and_then_passed(topics: Logs) -> None:
     assert states["late"].to_pylist() == [0, 0, 1]
 
 
-def test_a_replay_goes_live(topics: Logs) -> None:
+def test_replay_becomes_live(topics: Logs) -> None:
     topic = topics.create("golive", 2)
     topics.write(topic, 0, rows([NOON, NOON + 2]))
     topics.write(topic, 1, rows([NOON + 1, NOON + 3]))
@@ -70,7 +70,7 @@ def test_a_replay_goes_live(topics: Logs) -> None:
     assert second[0].to_pylist()[0]["offset"] == 2
 
 
-def test_a_reader_that_stalls_makes_no_partition_idle(topics: Logs) -> None:
+def test_stalled_reader_makes_no_partition_idle(topics: Logs) -> None:
     topic, count = topics.create("stall", 2), 4000
     for partition in range(2):
         times = [NOON + 2 * n + partition for n in range(count)]
@@ -88,7 +88,7 @@ def test_a_reader_that_stalls_makes_no_partition_idle(topics: Logs) -> None:
     assert not any(row["lateness"] for row in found)
 
 
-async def test_both_kinds_of_loops_see_the_same(topics: Logs) -> None:
+async def test_both_event_loops_give_the_same_rows(topics: Logs) -> None:
     topic = topics.create("loops", 3)
     for partition in range(3):
         topics.write(topic, partition, rows([NOON + n * (partition + 1) for n in range(300)]))
@@ -106,7 +106,7 @@ async def test_both_kinds_of_loops_see_the_same(topics: Logs) -> None:
     assert sum(map(len, plain)) == 900
 
 
-def test_a_new_partition_joins_at_its_beginning(topics: Logs) -> None:
+def test_new_partition_is_read_from_its_start(topics: Logs) -> None:
     topic = topics.create("grows", 1)
     topics.write(topic, 0, rows([NOON + 10]))
     admin = AdminClient({"bootstrap.servers": topics.bootstrap})
@@ -161,7 +161,7 @@ async def test_a_wait_can_be_cancelled(topics: Logs) -> None:
     assert batch.num_rows == 1
 
 
-def test_what_nobody_refers_to_is_closed(topics: Logs) -> None:
+def test_unreferenced_stream_is_closed(topics: Logs) -> None:
     topic = topics.create("garbage", 1)
     others = set(threading.enumerate())
     stream = rookery.follow(topics.bootstrap, topic).open()
@@ -207,7 +207,7 @@ def test_ctrl_c_ends_a_wait(topics: Logs) -> None:
         child.stdout.close()
 
 
-def test_a_paced_replay_hands_out_rows_apart(topics: Logs) -> None:
+def test_paced_replay_spaces_rows_in_time(topics: Logs) -> None:
     topic = topics.create("paced", 2)
     topics.write(topic, 0, rows([NOON, NOON + 4000]))
     topics.write(topic, 1, rows([NOON + 2000, NOON + 6000]))

@@ -37,7 +37,7 @@ def read(topics: Logs, topic: str, **options: Any) -> tuple[list[tuple[int, int]
 WHOLE = [(partition, offset) for partition in range(3) for offset in range(1500)]
 
 
-def test_little_memory_gives_the_same_rows(topics: Logs) -> None:
+def test_small_memory_gives_the_same_rows(topics: Logs) -> None:
     topic = ahead(topics, "little")
 
     found, shelves = read(topics, topic, memory=400 * KIB)
@@ -47,7 +47,7 @@ def test_little_memory_gives_the_same_rows(topics: Logs) -> None:
     assert shelves.held == 0
 
 
-def test_what_does_not_fit_is_written_to_files(topics: Logs, tmp_path: Path) -> None:
+def test_rows_beyond_the_memory_are_spilled_to_files(topics: Logs, tmp_path: Path) -> None:
     topic = ahead(topics, "spilled")
 
     spilled, shelves = read(topics, topic, memory=300 * KIB, spill=Spill(tmp_path, 10_000 * KIB))
@@ -61,7 +61,7 @@ def test_what_does_not_fit_is_written_to_files(topics: Logs, tmp_path: Path) -> 
         read(topics, topic, spill=Spill(tmp_path / "none", 100))
 
 
-def test_a_spilled_chunk_comes_back_as_it_was(tmp_path: Path) -> None:
+def test_spilled_chunk_is_restored_unchanged(tmp_path: Path) -> None:
     from rookery.consumer.fetch.spill import SpillFiles  # noqa: PLC0415
     from rookery.consumer.order.block import Chunk  # noqa: PLC0415 (here only)
     from rookery.model.partition import TopicPartition  # noqa: PLC0415
@@ -79,7 +79,7 @@ def test_a_spilled_chunk_comes_back_as_it_was(tmp_path: Path) -> None:
     files.close()
 
 
-def test_rows_that_must_be_held_at_once_must_fit(topics: Logs) -> None:
+def test_rows_needed_together_must_fit_into_memory(topics: Logs) -> None:
     topic = topics.create("held", 2)
     topics.write(topic, 0, rows([NOON + n for n in range(4000)], bytes(500)), size=100)
     topics.write(topic, 1, rows([NOON]))

@@ -75,7 +75,7 @@ def expected(partitions: list[list[int | None]], lateness_ms: int) -> list[tuple
 
 @settings(max_examples=300, deadline=None)
 @given(data=st.data(), partitions=PARTITIONS, lateness_ms=st.sampled_from([0, 1, 5, 100]))
-def test_whatever_the_timing_the_order_is_the_defined_one(
+def test_order_is_independent_of_timing(
     data: st.DataObject, partitions: list[list[int | None]], lateness_ms: int
 ) -> None:
     driver = Driver(partitions, lateness_ms)
@@ -91,7 +91,7 @@ def test_whatever_the_timing_the_order_is_the_defined_one(
 
 @settings(deadline=None)
 @given(partitions=PARTITIONS)
-def test_an_unknown_partition_holds_back_everything_that_might_follow_it(
+def test_unknown_partition_blocks_rows_that_may_follow_it(
     partitions: list[list[int | None]],
 ) -> None:
     driver = Driver([*partitions, [0]], 0)
@@ -105,7 +105,7 @@ def test_an_unknown_partition_holds_back_everything_that_might_follow_it(
     assert all(key == NO_TIME for key, _, _ in driver.out)
 
 
-def test_the_lower_number_comes_first_among_equal_times() -> None:
+def test_lower_partition_number_comes_first_among_equal_times() -> None:
     driver = Driver([[7, 8], [7, 8], [7, 8]], 0)
 
     driver.feed(2, 2)
@@ -118,7 +118,7 @@ def test_the_lower_number_comes_first_among_equal_times() -> None:
     assert driver.out == expected([[7, 8], [7, 8], [7, 8]], 0)
 
 
-def test_an_idle_partition_is_passed_and_its_older_rows_come_late() -> None:
+def test_idle_partition_is_skipped_and_its_older_rows_are_late() -> None:
     merge: Merge[tuple[int, Numbers]] = Merge()
     busy, quiet = merge.join(), merge.join()
     offsets = np.arange(3, dtype=np.int64)
@@ -136,7 +136,7 @@ def test_an_idle_partition_is_passed_and_its_older_rows_come_late() -> None:
     assert [(key, offset) for key, _, offset in second] == [(30, 0), (31, 1), (32, 2)]
 
 
-def test_rows_that_a_checkpoint_has_passed_are_left_out() -> None:
+def test_rows_before_the_checkpoint_are_omitted() -> None:
     whole: list[int | None] = [5, 1, 3, 2, 4, 9]
     merge: Merge[Any] = Merge(lateness_ms=3)
     offsets = np.arange(len(whole), dtype=np.int64)
@@ -196,7 +196,7 @@ def test_keys_of_rows_do_not_depend_on_where_blocks_are_cut(
     assert late.tolist() == [one.lateness for one in wanted]
 
 
-def test_without_partitions_nothing_holds_anything_back() -> None:
+def test_without_partitions_nothing_is_blocked() -> None:
     merge: Merge[None] = Merge()
     assert merge.bound().key == NO_BOUND
     assert merge.release() is None

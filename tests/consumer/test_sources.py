@@ -43,7 +43,7 @@ def test_objects_are_read_without_a_broker(cluster: Cluster) -> None:
     assert part.num_rows == 1500
 
 
-def test_segments_are_read_like_what_came_before_them(cluster: Cluster) -> None:
+def test_segments_give_the_same_rows_as_earlier_objects(cluster: Cluster) -> None:
     before = rookery.read(cluster.place, "t").to_table()
     cluster.rewrite()
     after = rookery.read(cluster.place, "t").to_table()
@@ -51,7 +51,7 @@ def test_segments_are_read_like_what_came_before_them(cluster: Cluster) -> None:
     assert after.equals(before)
 
 
-def test_what_a_producer_commits_after_an_abort_is_read(tmp_path: Path) -> None:
+def test_records_committed_after_an_abort_are_read(tmp_path: Path) -> None:
     cluster = Cluster(tmp_path)
     with cluster.broker() as broker:
         committed = send_by_turns(broker, "turns")
@@ -62,7 +62,7 @@ def test_what_a_producer_commits_after_an_abort_is_read(tmp_path: Path) -> None:
     assert table["value"].to_pylist() == committed
 
 
-def test_objects_go_on_from_a_checkpoint(cluster: Cluster) -> None:
+def test_direct_read_resumes_from_a_checkpoint(cluster: Cluster) -> None:
     with rookery.read(cluster.place, "t", batch_rows=300) as stream:
         first = next(stream)
         rest = sum(batch.num_rows for batch in stream)
@@ -72,7 +72,7 @@ def test_objects_go_on_from_a_checkpoint(cluster: Cluster) -> None:
     assert resumed.num_rows == rest == 1700
 
 
-def test_rows_that_are_committed_later_come_live(cluster: Cluster) -> None:
+def test_rows_committed_later_are_followed(cluster: Cluster) -> None:
     with rookery.follow(cluster.place, "t") as stream, cluster.broker() as broker:
         stream.poll(10)
         send(broker, "t", [Sent(b"new", b"k", 1, BASE + 5000)])
@@ -82,7 +82,7 @@ def test_rows_that_are_committed_later_come_live(cluster: Cluster) -> None:
     assert batch["value"].to_pylist() == [b"new"]
 
 
-def test_objects_have_no_groups_and_no_topics_that_are_not_there(cluster: Cluster) -> None:
+def test_direct_read_refuses_groups_and_unknown_topics(cluster: Cluster) -> None:
     with pytest.raises(ApiError, match="does not exist"):
         rookery.read(cluster.place, "other").open()
     with rookery.read(cluster.place, "t", group="g") as stream:

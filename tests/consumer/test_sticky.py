@@ -32,7 +32,7 @@ def owned(members: dict[str, MemberClaim]) -> list[Place]:
 
 @settings(deadline=None, max_examples=200)
 @given(COUNTS, NAMES, st.data())
-def test_all_is_given_and_nothing_twice(
+def test_all_partitions_are_assigned_once(
     counts: dict[str, int], names: list[str], data: st.DataObject
 ) -> None:
     topics = st.frozensets(st.sampled_from("abcd"), min_size=1)
@@ -50,7 +50,7 @@ def test_all_is_given_and_nothing_twice(
 
 @settings(deadline=None, max_examples=200)
 @given(COUNTS, NAMES, NAMES)
-def test_who_comes_and_goes_moves_no_more_than_must_be(
+def test_membership_change_moves_as_few_partitions_as_possible(
     counts: dict[str, int], before: list[str], after: list[str]
 ) -> None:
     topics = frozenset(counts)
@@ -73,7 +73,7 @@ def test_who_comes_and_goes_moves_no_more_than_must_be(
         assert kept >= min(len(first[name].owned), share)
 
 
-def test_of_two_claims_the_later_counts() -> None:
+def test_later_of_two_claims_takes_precedence() -> None:
     place, both = Place("a", 0), frozenset("a")
     late, early = MemberClaim(both, frozenset({place}), 7), MemberClaim(both, frozenset({place}), 5)
 
@@ -82,7 +82,7 @@ def test_of_two_claims_the_later_counts() -> None:
     assert assign({"a": 1}, {"x": late, "y": late}) == {"x": {place}, "y": set()}
 
 
-def test_what_does_not_exist_any_more_is_given_to_nobody() -> None:
+def test_deleted_partitions_are_not_assigned() -> None:
     claim = MemberClaim(frozenset({"a", "gone"}), frozenset({Place("gone", 0), Place("a", 5)}), 3)
 
     assert assign({"a": 1}, {"x": claim}) == {"x": {Place("a", 0)}}

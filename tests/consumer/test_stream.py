@@ -43,7 +43,7 @@ def times(table: pa.Table) -> list[int]:
     return [int(one.timestamp() * 1000) - NOON for one in listed(table, "timestamp")]
 
 
-def test_rows_of_all_partitions_come_in_the_order_of_time(topics: Logs) -> None:
+def test_rows_of_all_partitions_are_ordered_by_time(topics: Logs) -> None:
     topic = filled(topics, "order", [0, 30, 60], [10, 40, 70], [20, 50, 80], [])
 
     with rookery.read(topics.bootstrap, topic) as stream:
@@ -68,7 +68,7 @@ def test_the_topic_named_first_comes_first_among_equal_times(topics: Logs) -> No
     assert mapped["topic"].to_pylist() == pattern["topic"].to_pylist() == [two, one, two, one]
 
 
-def test_disorder_keeps_offsets_and_is_flagged(topics: Logs) -> None:
+def test_rows_out_of_time_order_keep_offset_order_and_are_flagged(topics: Logs) -> None:
     topic = filled(topics, "disorder", [5000, 1000, 3000, 2000, 4000], [1, 2, 6000])
 
     flagged = rookery.read(topics.bootstrap, topic).to_table()
@@ -103,7 +103,7 @@ def test_late_rows_can_be_dropped_put_aside_or_raised(topics: Logs) -> None:
     assert (caught.value.partition, caught.value.offset, caught.value.lateness_ms) == (0, 1, 4)
 
 
-def test_rows_without_a_time_take_the_place_of_the_one_before(topics: Logs) -> None:
+def test_rows_without_a_timestamp_follow_the_previous_row(topics: Logs) -> None:
     topic = topics.create("timeless", 2)
     for moment in (NOON + 5, -1, NOON + 7):
         topics.write(topic, 0, rows([moment]))
@@ -122,7 +122,7 @@ def test_rows_without_a_time_take_the_place_of_the_one_before(topics: Logs) -> N
     assert places(dropped) == [(0, 0), (1, 0), (1, 1), (0, 2)]
 
 
-def test_a_time_far_in_the_future_does_not_make_the_rest_late(topics: Logs) -> None:
+def test_timestamp_far_in_the_future_does_not_make_later_rows_late(topics: Logs) -> None:
     now = int(datetime.now(UTC).timestamp() * 1000)
     days = {"message.timestamp.after.max.ms": str(100 * 86_400_000)}
     topic = topics.create("future", 1, config=days)
@@ -135,7 +135,7 @@ def test_a_time_far_in_the_future_does_not_make_the_rest_late(topics: Logs) -> N
     assert late[1] < 0
 
 
-def test_nulls_empties_headers_and_types_are_kept(topics: Logs) -> None:
+def test_nulls_empty_values_headers_and_types_are_kept(topics: Logs) -> None:
     topic = topics.create("kinds", 1)
     headers: list[list[tuple[str, bytes | None]]] = [[("a", b"1"), ("a", None), ("b", b"")], []]
     data: dict[str, pa.Array[Any]] = {
@@ -161,7 +161,7 @@ def test_nulls_empties_headers_and_types_are_kept(topics: Logs) -> None:
 
 
 @pytest.mark.parametrize("kind", [pa.binary(), pa.large_binary(), pa.binary_view()])
-def test_bytes_have_the_type_that_is_asked_for(topics: Logs, kind: pa.DataType) -> None:
+def test_bytes_have_the_requested_type(topics: Logs, kind: pa.DataType) -> None:
     topic = topics.create("kinds", 1)
     values = [b"", None, b"short", b"one that does not fit into a view"]
     table = pa.record_batch({"value": pa.array(values, pa.binary())})
@@ -179,7 +179,7 @@ def test_bytes_have_the_type_that_is_asked_for(topics: Logs, kind: pa.DataType) 
         rookery.read(topics.bootstrap, topic, binary="bytes")
 
 
-def test_append_time_is_the_brokers(topics: Logs) -> None:
+def test_append_time_is_set_by_the_broker(topics: Logs) -> None:
     topic = topics.create("append", 1, config={"message.timestamp.type": "LogAppendTime"})
     topics.append(topic, {0: packed(rows([NOON, NOON + 1, NOON + 2]))})
 
@@ -201,7 +201,7 @@ def test_every_codec_is_read(topics: Logs, codec: str) -> None:
     assert table["value"].to_pylist() == [b"value %d" % n for n in range(100)]
 
 
-def test_a_read_begins_and_ends_where_it_is_told(topics: Logs) -> None:
+def test_read_starts_and_ends_at_the_given_bounds(topics: Logs) -> None:
     topic = filled(topics, "bounds", [0, 20, 40, 60], [10, 30, 50, 70])
 
     def read(**options: Any) -> list[int]:
@@ -222,7 +222,7 @@ def test_a_read_begins_and_ends_where_it_is_told(topics: Logs) -> None:
     assert read(start={topic: Offsets({(topic, 0): 3, (topic, 1): 3})}) == [60, 70]
 
 
-def test_rows_that_come_after_the_end_was_captured_are_not_read(topics: Logs) -> None:
+def test_rows_written_after_the_end_was_captured_are_not_read(topics: Logs) -> None:
     topic = filled(topics, "captured", [0, 1])
 
     with rookery.read(topics.bootstrap, topic) as stream:
@@ -232,7 +232,7 @@ def test_rows_that_come_after_the_end_was_captured_are_not_read(topics: Logs) ->
     assert times(table) == [0, 1]
 
 
-def test_batches_are_as_large_as_they_may_be(topics: Logs) -> None:
+def test_batches_are_as_large_as_allowed(topics: Logs) -> None:
     topic = filled(topics, "sizes", list(range(1000)))
 
     by_rows = list(rookery.read(topics.bootstrap, topic, batch_rows=300))
@@ -243,7 +243,7 @@ def test_batches_are_as_large_as_they_may_be(topics: Logs) -> None:
     assert sum(batch.num_rows for batch in by_bytes) == 1000
 
 
-def test_the_forms_that_others_read(topics: Logs) -> None:
+def test_batches_convert_to_forms_of_other_libraries(topics: Logs) -> None:
     duckdb = pytest.importorskip("duckdb")
     polars = pytest.importorskip("polars")
     topic = filled(topics, "forms", [0, 2], [1, 3])
@@ -271,7 +271,7 @@ async def test_a_stream_can_be_read_on_an_event_loop(topics: Logs) -> None:
     assert found == [1, 1, 1, 1]
 
 
-def test_a_poll_returns_at_its_time(topics: Logs) -> None:
+def test_poll_returns_at_its_timeout(topics: Logs) -> None:
     topic = filled(topics, "poll", [0])
 
     with rookery.follow(topics.bootstrap, topic, start="earliest") as stream:
@@ -284,7 +284,7 @@ def test_a_poll_returns_at_its_time(topics: Logs) -> None:
     assert first.num_rows == 1
 
 
-def test_what_cannot_be_used_is_refused(topics: Logs) -> None:
+def test_invalid_options_are_refused(topics: Logs) -> None:
     topic = filled(topics, "refused", [0])
 
     def read(**options: Any) -> None:
@@ -350,7 +350,7 @@ def test_progress_reaches_the_end(topics: Logs, capsys: pytest.CaptureFixture[st
     assert "100.0%" in capsys.readouterr().err
 
 
-def test_other_orders(topics: Logs) -> None:
+def test_partition_order_and_no_order_are_supported(topics: Logs) -> None:
     topic = filled(topics, "orders", [5, 6], [1, 2])
 
     one_by_one = rookery.read(topics.bootstrap, topic, order="partition").to_table()

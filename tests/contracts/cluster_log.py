@@ -75,14 +75,14 @@ class ClusterLogContract:
         assert numbers == list(range(1, 201))
         assert [entry.data for entry in await read_all(log)] == datas
 
-    async def test_any_bytes_come_back(self, opened: Opener) -> None:
+    async def test_any_bytes_are_preserved(self, opened: Opener) -> None:
         log = opened()
         datas = [b"", b"\0", bytes(range(256)), b"\xff" * 70_000]
         for data in datas:
             await log.append(data)
         assert [entry.data for entry in await read_all(log)] == datas
 
-    async def test_an_entry_may_be_as_large_as_the_bound(self, opened: Opener) -> None:
+    async def test_entry_can_be_as_large_as_the_bound(self, opened: Opener) -> None:
         log = opened()
         data = b"x" * MAX_ENTRY_BYTES
         assert await log.append(data) == 1
@@ -90,7 +90,9 @@ class ClusterLogContract:
             await log.append(data + b"x")
         assert await log.head() == 1
 
-    async def test_a_read_is_bounded_in_bytes_but_returns_something(self, opened: Opener) -> None:
+    async def test_read_is_bounded_in_bytes_but_returns_at_least_one_entry(
+        self, opened: Opener
+    ) -> None:
         log = opened()
         for _ in range(5):
             await log.append(b"x" * 100)
@@ -121,7 +123,7 @@ class ClusterLogContract:
 
     # Several writers.
 
-    async def test_racing_writers_get_numbers_of_their_own(self, opened: Opener) -> None:
+    async def test_concurrent_writers_get_distinct_numbers(self, opened: Opener) -> None:
         logs = [opened() for _ in range(4)]
         acked = await asyncio.gather(
             *(append_many(log, f"writer {index}", 25) for index, log in enumerate(logs))
@@ -131,7 +133,7 @@ class ClusterLogContract:
         for log in logs:
             assert dict(await read_all(log)) == expected
 
-    async def test_racing_threads_get_numbers_of_their_own(self, url: str, opened: Opener) -> None:
+    async def test_concurrent_threads_get_distinct_numbers(self, url: str, opened: Opener) -> None:
         acked: list[dict[int, bytes]] = []
 
         async def write(name: str) -> None:
@@ -153,7 +155,7 @@ class ClusterLogContract:
         assert sorted(expected) == list(range(1, 151))
         assert dict(await read_all(log)) == expected
 
-    async def test_the_head_counts_every_finished_append(self, opened: Opener) -> None:
+    async def test_head_includes_every_finished_append(self, opened: Opener) -> None:
         first, second = opened(), opened()
         for _ in range(40):
             number = await first.append(b"x")
@@ -163,7 +165,7 @@ class ClusterLogContract:
 
     # Waiting.
 
-    async def test_waiting_for_what_is_there_returns_at_once(self, opened: Opener) -> None:
+    async def test_waiting_for_an_existing_entry_returns_immediately(self, opened: Opener) -> None:
         first, second = opened(), opened()
         number = await first.append(b"x")
         assert await first.wait(0) == number
@@ -209,7 +211,7 @@ class ClusterLogContract:
 
     # Trimming.
 
-    async def test_a_trimmed_log_starts_after_its_floor(self, opened: Opener) -> None:
+    async def test_trimmed_log_starts_after_its_floor(self, opened: Opener) -> None:
         log, other = opened(), opened()
         acked = await append_many(log, "a", 10)
         await log.trim(6)
@@ -217,7 +219,7 @@ class ClusterLogContract:
         assert [e.number for e in await other.read(5)] == [6, 7, 8, 9, 10]
         assert dict(await other.read(5)) == {n: acked[n] for n in range(6, 11)}
 
-    async def test_a_lagging_reader_is_told_where_to_start(self, opened: Opener) -> None:
+    async def test_lagging_reader_gets_the_floor_to_start_after(self, opened: Opener) -> None:
         writer, reader = opened(), opened()
         await append_many(writer, "a", 10)
         assert len(await reader.read(0, 1)) == 1
@@ -227,7 +229,9 @@ class ClusterLogContract:
                 await reader.read(after)
             assert caught.value.floor == 5
 
-    async def test_trimming_races_with_readers_and_writers(self, opened: Opener) -> None:
+    async def test_trimming_runs_concurrently_with_readers_and_writers(
+        self, opened: Opener
+    ) -> None:
         writer, trimmer, reader = opened(), opened(), opened()
 
         async def trim() -> None:
@@ -259,7 +263,7 @@ class ClusterLogContract:
         await trimmer.trim(140)
         assert await reader.floor() >= 139
 
-    async def test_a_floor_never_sinks(self, opened: Opener) -> None:
+    async def test_floor_never_decreases(self, opened: Opener) -> None:
         log = opened()
         await append_many(log, "a", 10)
         await log.trim(8)
@@ -267,7 +271,7 @@ class ClusterLogContract:
         await log.trim(-1)
         assert await log.floor() == 7
 
-    async def test_what_is_not_written_cannot_be_trimmed(self, opened: Opener) -> None:
+    async def test_unwritten_entries_cannot_be_trimmed(self, opened: Opener) -> None:
         log = opened()
         await append_many(log, "a", 3)
         with pytest.raises(ValueError, match="ends at 3"):
@@ -290,7 +294,7 @@ class ClusterLogContract:
 
     # Faults.
 
-    async def test_an_entry_whose_answer_is_lost_is_found_by_reading(self, opened: Opener) -> None:
+    async def test_entry_with_a_lost_answer_is_found_by_reading(self, opened: Opener) -> None:
         log = FaultyLog(opened())
         await log.append(b"before")
         log.order(AppendFault.LOST_ANSWER)
@@ -299,7 +303,7 @@ class ClusterLogContract:
         assert LogEntry(2, b"mine") in await read_all(log)
         assert await log.append(b"after") == 3
 
-    async def test_an_entry_that_was_not_sent_is_not_found(self, opened: Opener) -> None:
+    async def test_unsent_entry_is_not_found(self, opened: Opener) -> None:
         log = FaultyLog(opened())
         log.order(AppendFault.NOT_SENT)
         with pytest.raises(Unavailable):
@@ -307,7 +311,7 @@ class ClusterLogContract:
         assert await read_all(log) == []
         assert await log.append(b"after") == 1
 
-    async def test_a_held_append_comes_after_those_that_overtake_it(self, opened: Opener) -> None:
+    async def test_delayed_append_follows_those_that_overtake_it(self, opened: Opener) -> None:
         slow, fast = FaultyLog(opened()), opened()
         slow.hold()
         held = asyncio.create_task(slow.append(b"slow"))
@@ -315,7 +319,7 @@ class ClusterLogContract:
         slow.let_through()
         assert await held == 2
 
-    async def test_a_log_out_of_reach_says_so_until_it_is_back(self, opened: Opener) -> None:
+    async def test_unreachable_log_fails_calls_until_it_returns(self, opened: Opener) -> None:
         log = FaultyLog(opened())
         await log.append(b"before")
         log.cut()
@@ -327,7 +331,7 @@ class ClusterLogContract:
 
     # Beginning elsewhere.
 
-    async def test_an_empty_log_can_begin_after_a_number(self, opened: Opener) -> None:
+    async def test_empty_log_can_start_after_a_given_number(self, opened: Opener) -> None:
         log = opened()
         await log.begin_after(1_000_000_007)
         assert await log.head() == await log.floor() == 1_000_000_007
@@ -340,7 +344,7 @@ class ClusterLogContract:
         assert await log.append(b"second") == 1_000_000_009
         assert [e.data for e in await read_all(opened(), 1_000_000_007)] == [b"first", b"second"]
 
-    async def test_a_log_that_began_elsewhere_can_be_trimmed(self, opened: Opener) -> None:
+    async def test_log_started_after_a_number_can_be_trimmed(self, opened: Opener) -> None:
         log = opened()
         await log.begin_after(500)
         await append_many(log, "a", 5)
@@ -348,7 +352,9 @@ class ClusterLogContract:
         assert await log.floor() == 503
         assert await log.append(b"x") == 506
 
-    async def test_only_a_log_without_a_past_can_begin_elsewhere(self, opened: Opener) -> None:
+    async def test_only_a_log_that_never_had_entries_can_start_after_a_number(
+        self, opened: Opener
+    ) -> None:
         log = opened()
         await log.append(b"x")
         with pytest.raises(Conflict, match="has had entries"):
@@ -358,7 +364,7 @@ class ClusterLogContract:
             await opened().begin_after(500)
         assert await log.append(b"y") == 2
 
-    async def test_a_log_begins_elsewhere_only_once(self, opened: Opener) -> None:
+    async def test_log_can_be_started_after_a_number_only_once(self, opened: Opener) -> None:
         log = opened()
         await log.begin_after(500)
         with pytest.raises(Conflict, match="has had entries"):
@@ -367,7 +373,7 @@ class ClusterLogContract:
             await log.begin_after(0)
         assert await log.head() == 500
 
-    async def test_who_waits_hears_of_what_follows_the_beginning(self, opened: Opener) -> None:
+    async def test_waiter_on_a_log_started_after_a_number_is_woken(self, opened: Opener) -> None:
         log, other = opened(), opened()
         await log.begin_after(500)
         waiting = asyncio.create_task(other.wait(500))
@@ -376,7 +382,7 @@ class ClusterLogContract:
 
     # Closing.
 
-    async def test_closing_wakes_those_who_wait(self, opened: Opener) -> None:
+    async def test_closing_wakes_waiters(self, opened: Opener) -> None:
         log, other = opened(), opened()
         waiting = asyncio.create_task(log.wait(0))
         others = asyncio.create_task(other.wait(0))
@@ -387,7 +393,7 @@ class ClusterLogContract:
         assert await other.append(b"x") == 1
         assert await others == 1
 
-    async def test_closing_carries_out_appends_under_way(self, opened: Opener) -> None:
+    async def test_closing_completes_appends_in_flight(self, opened: Opener) -> None:
         log, other = opened(), opened()
         appends = [asyncio.create_task(log.append(b"%d" % index)) for index in range(100)]
         await asyncio.sleep(0)
@@ -405,7 +411,7 @@ class ClusterLogContract:
         with pytest.raises(Unavailable, match="closed"):
             await log.floor()
 
-    async def test_a_log_outlives_its_handles(self, opened: Opener) -> None:
+    async def test_log_survives_the_close_of_its_handles(self, opened: Opener) -> None:
         log = opened()
         acked = await append_many(log, "a", 20)
         await log.close()

@@ -24,19 +24,19 @@ class StoreContract:
     def store(self, url: str) -> Store:
         return open_store(url)
 
-    async def test_what_was_created_can_be_read(self, store: Store) -> None:
+    async def test_created_object_can_be_read(self, store: Store) -> None:
         data = os.urandom(10_000)
         parts: list[Buffer] = [data[:1], memoryview(data)[1:5000], b"", bytearray(data[5000:])]
         await store.create("a/b/c.kfs", parts)
         assert await store.read("a/b/c.kfs") == data
         assert await store.size("a/b/c.kfs") == 10_000
 
-    async def test_an_object_may_be_empty(self, store: Store) -> None:
+    async def test_object_can_be_empty(self, store: Store) -> None:
         await store.create("empty", [])
         assert await store.read("empty") == b""
         assert await store.size("empty") == 0
 
-    async def test_an_object_may_have_many_parts(self, store: Store) -> None:
+    async def test_object_can_have_many_parts(self, store: Store) -> None:
         await store.create("many", [b"%05d" % index for index in range(5000)])
         assert await store.read("many", 4999 * 5) == b"04999"
         assert await store.size("many") == 25_000
@@ -45,7 +45,7 @@ class StoreContract:
         ("start", "size", "expected"),
         [(0, 3, b"012"), (4, None, b"456789"), (8, 5, b"89"), (10, 1, b""), (10, None, b"")],
     )
-    async def test_a_range_can_be_read(
+    async def test_range_can_be_read(
         self, store: Store, start: int, size: int | None, expected: bytes
     ) -> None:
         await store.create("digits", [b"0123456789"])
@@ -54,7 +54,7 @@ class StoreContract:
         assert (len(view), bytes(view)) == (len(expected), expected)
 
     @pytest.mark.parametrize(("start", "size"), [(-1, None), (0, -1), (11, None), (11, 1)])
-    async def test_a_range_outside_is_refused(
+    async def test_range_outside_of_the_object_is_refused(
         self, store: Store, start: int, size: int | None
     ) -> None:
         await store.create("digits", [b"0123456789"])
@@ -63,19 +63,19 @@ class StoreContract:
         with pytest.raises(ValueError, match="cannot read"):
             await store.view("digits", start, size)
 
-    async def test_nothing_is_overwritten(self, store: Store) -> None:
+    async def test_existing_object_is_not_overwritten(self, store: Store) -> None:
         await store.create("key", [b"first"])
         with pytest.raises(Conflict, match="'key' exists"):
             await store.create("key", [b"second"])
         assert await store.read("key") == b"first"
 
-    async def test_the_same_bytes_conflict_too(self, store: Store) -> None:
+    async def test_creating_an_object_with_equal_bytes_conflicts(self, store: Store) -> None:
         data = b"same"
         await store.create("key", [data])
         with pytest.raises(Conflict):
             await store.create("key", [data])
 
-    async def test_of_racing_creators_one_wins(self, url: str) -> None:
+    async def test_one_of_several_concurrent_creators_succeeds(self, url: str) -> None:
         stores = [open_store(url) for _ in range(8)]
         results = await asyncio.gather(
             *(store.create("a/key", [b"%d" % i] * 1000) for i, store in enumerate(stores)),
@@ -86,7 +86,7 @@ class StoreContract:
         assert sum(isinstance(result, Conflict) for result in results) == 7
         assert await stores[0].read("a/key") == b"%d" % winners[0] * 1000
 
-    async def test_what_is_not_there_is_not_found(self, store: Store) -> None:
+    async def test_missing_object_is_not_found(self, store: Store) -> None:
         await store.create("a/b", [b"x"])
         for key in ("b", "a", "a/c", "x/y/z"):
             assert await store.size(key) is None
@@ -111,7 +111,7 @@ class StoreContract:
         assert await store.list("nothing/here") == []
         assert await store.list("u/") == []
 
-    async def test_what_was_deleted_is_gone(self, store: Store) -> None:
+    async def test_deleted_object_is_not_found(self, store: Store) -> None:
         await store.create("a/b", [b"x"])
         await store.delete("a/b")
         await store.delete("a/b")
@@ -120,21 +120,21 @@ class StoreContract:
         with pytest.raises(NotFound):
             await store.read("a/b")
 
-    async def test_what_is_being_read_survives_its_deletion(self, store: Store) -> None:
+    async def test_read_during_a_deletion_is_whole_or_not_found(self, store: Store) -> None:
         await store.create("key", [b"x" * 100_000])
         reads = [asyncio.create_task(store.read("key")) for _ in range(5)]
         await store.delete("key")
         for result in await asyncio.gather(*reads, return_exceptions=True):
             assert isinstance(result, NotFound) or result == b"x" * 100_000
 
-    async def test_all_who_open_it_share_it(self, url: str) -> None:
+    async def test_handles_of_one_url_share_objects(self, url: str) -> None:
         first, second = open_store(url), open_store(url)
         await first.create("key", [b"x"])
         await first.close()
         assert await second.read("key") == b"x"
 
     @pytest.mark.parametrize("topic", [".a", "..a", ".new", "...", "-", "_", "A.b_c-1", "x" * 249])
-    async def test_every_topic_name_is_a_part(self, store: Store, topic: str) -> None:
+    async def test_every_topic_name_can_be_part_of_a_key(self, store: Store, topic: str) -> None:
         key = f"cluster=1/{topic}/0/segment-00000000000000000000.kfs"
         await store.create(key, [b"x"])
         assert await store.list(f"cluster=1/{topic}/") == [StoredObject(key, 1)]
@@ -165,7 +165,7 @@ class StoreContract:
             await store.replace("floor", b"3", first)
         assert await store.read("floor") == b"2"
 
-    async def test_what_is_gone_is_not_replaced(self, store: Store) -> None:
+    async def test_deleted_object_is_not_replaced(self, store: Store) -> None:
         await store.create("floor", [b"1"])
         _, first = await store.read_version("floor") or (b"", "")
         await store.delete("floor")
@@ -173,7 +173,7 @@ class StoreContract:
             await store.replace("floor", b"2", first)
         assert await store.list() == []
 
-    async def test_of_racing_replacers_one_wins(self, url: str) -> None:
+    async def test_one_of_several_concurrent_replacements_succeeds(self, url: str) -> None:
         stores = [open_store(url) for _ in range(8)]
         await stores[0].create("floor", [b"start"])
         _, version = await stores[0].read_version("floor") or (b"", "")
@@ -186,7 +186,7 @@ class StoreContract:
         assert sum(isinstance(result, Conflict) for result in results) == 7
         assert await stores[0].read("floor") == b"%d" % winners[0]
 
-    async def test_counting_by_replacing_loses_none(self, url: str) -> None:
+    async def test_counter_by_replacement_loses_no_update(self, url: str) -> None:
         async def count(store: Store) -> None:
             for _ in range(5):
                 while True:
@@ -222,7 +222,7 @@ class StoreContract:
             "x/" * (MAX_KEY_BYTES // 2) + "x",
         ],
     )
-    async def test_a_key_that_could_lead_elsewhere_is_refused(self, store: Store, key: str) -> None:
+    async def test_key_outside_of_the_store_is_refused(self, store: Store, key: str) -> None:
         with pytest.raises(ValueError, match="object key"):
             await store.create(key, [b"x"])
         calls: list[Coroutine[object, object, object]] = [

@@ -21,7 +21,7 @@ FLAGS = ("--session-timeout-ms", "1000", "--beat-interval-ms", "200")
 
 
 @pytest.mark.timeout(120)
-def test_a_worker_paused_past_its_lease_comes_back_under_a_new_life(tmp_path: Path) -> None:
+def test_worker_paused_past_its_lease_rejoins_as_a_new_incarnation(tmp_path: Path) -> None:
     chance = random.Random(SEED)
     print(f"seed {SEED}")  # noqa: T201 (to run it again)
     nothing: list[list[int]] = [[] for _ in range(PARTITIONS)]

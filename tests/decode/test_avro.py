@@ -126,7 +126,7 @@ def test_round_trip_from_fastavro(values: list[dict[str, Any]]) -> None:
 
 @given(st.lists(VALUES, min_size=1, max_size=3), st.randoms(use_true_random=False))
 @settings(max_examples=60, deadline=None)
-def test_damaged_values_never_raise_and_leave_others_whole(
+def test_damaged_values_never_raise_and_do_not_affect_others(
     values: list[dict[str, Any]], chance: random.Random
 ) -> None:
     good = written(WIDE, *values)
@@ -166,7 +166,7 @@ def test_damaged_values_never_raise_and_leave_others_whole(
         ({"type": "long", "logicalType": "timestamp-millis"}, zigzag(2**62), "does not fit"),
     ],
 )  # fmt: skip
-def test_bad_values_have_reasons(schema: Any, data: bytes, reason: str) -> None:
+def test_invalid_values_have_reasons(schema: Any, data: bytes, reason: str) -> None:
     whole = record(("v", schema))
     found = by_kernel(whole, whole, [data])
     assert reason in found.bad[0].reason
@@ -187,14 +187,16 @@ def test_bad_values_have_reasons(schema: Any, data: bytes, reason: str) -> None:
         ({"type": "long", "logicalType": "timestamp-millis"}, zigzag(2**62), "does not fit"),
     ],
 )
-def test_bad_values_have_reasons_without_the_kernel(schema: Any, data: bytes, reason: str) -> None:
+def test_invalid_values_have_reasons_without_the_kernel(
+    schema: Any, data: bytes, reason: str
+) -> None:
     whole = record(("v", schema))
     found = by_fastavro(whole, whole, [data])
     assert found.values.to_pylist() == [None]
     assert reason in found.bad[0].reason
 
 
-def test_a_skipped_type_that_is_used_often_costs_little() -> None:
+def test_skipped_nested_type_is_not_expanded_exponentially() -> None:
     inner: Any = "int"
     for level in range(40):
         name = f"L{level}"
@@ -203,14 +205,14 @@ def test_a_skipped_type_that_is_used_often_costs_little() -> None:
     assert both(writer, record(("v", "int")), [b"\x0e\x00"]).values.to_pylist() == [{"v": 7}]
 
 
-def test_fastavro_stands_in_for_a_missing_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_fastavro_replaces_a_missing_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(avrocolumns, "_module", avrofallback)
     schema = avroschema.parse(json.dumps(record(("v", "int"))))
     found = open_translation(schema, schema).run(column(b"\x0e"))
     assert found.values.to_pylist() == [{"v": 7}]
 
 
-def test_neither_kernel_nor_fastavro_is_a_config_error(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_kernel_and_fastavro_is_a_config_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(avrocolumns, "_module", avrofallback)
     monkeypatch.setitem(sys.modules, "fastavro", None)
     with pytest.raises(ConfigError, match=r"install rookery\[decode\]"):
@@ -226,7 +228,7 @@ def test_neither_kernel_nor_fastavro_is_a_config_error(monkeypatch: pytest.Monke
         record(("v", "int"), ("w", {"type": "array", "items": record(("n", "N"), name="N")})),
     ],
 )
-def test_what_fastavro_cannot_read_safely_needs_the_kernel(schema: Any) -> None:
+def test_schemas_unsafe_for_fastavro_need_the_kernel(schema: Any) -> None:
     reader = record() if len(schema["fields"]) > 1 else schema
     with pytest.raises(ConfigError, match="needs the compiled module"):
         by_fastavro(schema, reader, [])
@@ -238,7 +240,7 @@ def test_blocks_with_sizes_are_read() -> None:
     assert both(schema, schema, [data]).values.to_pylist() == [{"v": [1, 2, 3]}]
 
 
-def test_long_decimals_and_nanoseconds() -> None:
+def test_long_decimals_and_nanoseconds_are_decoded() -> None:
     schema = record(
         ("d", {"type": "fixed", "name": "D", "size": 20, "logicalType": "decimal",
                "precision": 38, "scale": 4}),
@@ -254,7 +256,7 @@ def test_long_decimals_and_nanoseconds() -> None:
 # ---- resolution
 
 
-def test_fields_move_go_and_come_with_defaults() -> None:
+def test_fields_are_reordered_removed_and_defaulted() -> None:
     nested = record(("x", "int"), ("y", "string", "why"), name="N")
     writer = record(
         ("gone", {"type": "map", "values": ["null", record(("q", "string"), name="Q")]}),
@@ -306,7 +308,7 @@ def test_types_are_promoted(writer: Any, reader: Any, value: Any, wanted: Any) -
     assert found.values.to_pylist() == [{"v": wanted}]
 
 
-def test_times_are_turned_into_the_readers_unit() -> None:
+def test_times_are_converted_to_the_unit_of_the_reader() -> None:
     units = {"millis": 1_000_000, "micros": 1000, "nanos": 1}
     for theirs, one in units.items():
         for ours in units:
@@ -318,7 +320,7 @@ def test_times_are_turned_into_the_readers_unit() -> None:
             assert nanos == -3_000_001 // one * one // step * step
 
 
-def test_enums_by_symbol_with_a_default() -> None:
+def test_enums_are_resolved_by_symbol_with_a_default() -> None:
     writer = record(("v", {"type": "enum", "name": "E", "symbols": ["A", "B", "C"]}))
     strict = record(("v", {"type": "enum", "name": "E", "symbols": ["C", "A"]}))
     lenient = record(("v", {"type": "enum", "name": "E", "symbols": ["C", "A"], "default": "C"}))
@@ -329,7 +331,7 @@ def test_enums_by_symbol_with_a_default() -> None:
     assert [row["v"] for row in to_list(both(writer, lenient, data).values)] == ["A", "C", "C"]
 
 
-def test_what_can_never_fit_is_bad_row_by_row() -> None:
+def test_incompatible_branches_are_bad_rows() -> None:
     writer, reader = record(("v", ["string", "int"])), record(("v", "int"))
     found = both(writer, reader, written(writer, {"v": "s"}, {"v": 3}))
     assert reasons(found) == {0: "not Avro: the writer's schema does not fit the reader's"}
@@ -341,7 +343,7 @@ def test_what_can_never_fit_is_bad_row_by_row() -> None:
 LINKED = record(("x", "int"), ("next", ["null", "R"]))
 
 
-def test_types_that_hold_themselves_are_refused_as_columns_but_can_be_skipped() -> None:
+def test_recursive_types_are_refused_as_columns_but_can_be_skipped() -> None:
     with pytest.raises(ConfigError, match="'R' holds itself"):
         opened("avro", schema=json.dumps(LINKED))
     data = written(LINKED, {"x": 1, "next": {"x": 2, "next": None}})
@@ -356,7 +358,7 @@ def test_types_that_hold_themselves_are_refused_as_columns_but_can_be_skipped() 
      '{"type":"fixed","name":"F","size":-1}', '{"type":"enum","name":"E","symbols":["A","A"]}',
      '{"type":"array"}', "[" * 100_000, '{"type":"record","name":"1","fields":[]}'],
 )  # fmt: skip
-def test_what_is_no_schema_is_refused(schema: Any) -> None:
+def test_invalid_schema_is_refused(schema: Any) -> None:
     with pytest.raises(ConfigError, match=r"schema|Avro"):
         opened("avro", schema=schema)
 
@@ -367,7 +369,7 @@ def test_a_default_of_another_type_is_refused() -> None:
         both(record(), reader, [])
 
 
-def test_nulls_and_slices() -> None:
+def test_nulls_and_slices_are_decoded() -> None:
     schema = record(("v", "int"), ("s", "string"))
     data = written(schema, *({"v": at, "s": str(at)} for at in range(4)))
     decoder = opened("avro", schema=json.dumps(schema))

@@ -14,7 +14,7 @@ from rookery.decode.ddl import parse
 from rookery.errors import ConfigError
 
 
-def test_all_types() -> None:
+def test_all_types_are_parsed() -> None:
     text = (
         "a long, b: STRING, `c d` decimal(10,2), e array<map<string,struct<f:int,g:date>>>, "
         "h timestamp, i timestamp_ntz, j decimal, k binary"
@@ -38,7 +38,7 @@ def test_all_types() -> None:
     ["", "a", "a long,", "a long b int", "a array<int", "a decimal(39,0)", "a decimal(2,3)",
      "a long, a int", "a map<int>", "1 long", "a array<" * 40, "a long)", "a struct<>"],
 )  # fmt: skip
-def test_what_is_no_schema_is_refused(text: str) -> None:
+def test_invalid_schema_is_refused(text: str) -> None:
     with pytest.raises(ConfigError, match="schema"):
         parse(text)
 

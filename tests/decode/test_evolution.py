@@ -32,7 +32,7 @@ from rookery.errors import Conflict
          ["widen a{}: int32 to int64"]),
     ],
 )  # fmt: skip
-def test_it_grows(old: str, new: str, wanted: str, changes: list[str]) -> None:
+def test_compatible_schemas_are_merged(old: str, new: str, wanted: str, changes: list[str]) -> None:
     found = merge(ddl.parse(old), ddl.parse(new))
     assert found.schema == ddl.parse(wanted)
     assert list(found.changes) == changes
@@ -54,13 +54,13 @@ def test_it_grows(old: str, new: str, wanted: str, changes: list[str]) -> None:
         ("a long", "A long", "A"),
     ],
 )  # fmt: skip
-def test_what_would_lose_data_is_a_named_conflict(old: str, new: str, field: str) -> None:
+def test_lossy_change_is_a_conflict_with_the_field_name(old: str, new: str, field: str) -> None:
     with pytest.raises(Conflict) as caught:
         merge(ddl.parse(old), ddl.parse(new))
     assert f"field {field!r}" in str(caught.value)
 
 
-def test_null_and_nullability() -> None:
+def test_null_types_and_nullability_are_merged() -> None:
     before: list[pa.Field[Any]] = [
         pa.field("a", pa.int32(), nullable=False),
         pa.field("n", pa.null()),

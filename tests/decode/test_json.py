@@ -51,7 +51,7 @@ def one(schema: str, data: bytes) -> Any:
         ("`a` float", '{"a": 0.1}', pa.scalar(0.1, pa.float32()).as_py()),
     ],
 )  # fmt: skip
-def test_values_are_taken(schema: str, text: str, wanted: Any) -> None:
+def test_valid_values_are_decoded(schema: str, text: str, wanted: Any) -> None:
     assert one(schema, text.encode()) == {"a": wanted}
     # Space around it sends the row another way, which must lead to the same.
     assert one(schema, f" {text}\n".encode()) == {"a": wanted}
@@ -95,7 +95,7 @@ def test_values_are_taken(schema: str, text: str, wanted: Any) -> None:
         ("a long", b'{"a": ' + b"9" * 100_000 + b"}", "too long"),
     ],
 )  # fmt: skip
-def test_what_does_not_fit_is_bad_and_says_where(schema: str, data: bytes, reason: str) -> None:
+def test_mismatching_value_is_bad_with_its_location(schema: str, data: bytes, reason: str) -> None:
     assert reason in one(schema, data)
 
 
@@ -129,7 +129,7 @@ def fits(row: dict[str, Any]) -> bool:
 
 @given(st.lists(ROW, max_size=40))
 @settings(deadline=None)
-def test_the_same_as_python_reads(rows: list[dict[str, Any]]) -> None:
+def test_values_equal_those_of_the_python_parser(rows: list[dict[str, Any]]) -> None:
     values = [json.dumps(row, default=datetime.isoformat).encode() for row in rows]
     found = decoded(opened("json", schema=DDL), values)
     assert [at not in reasons(found) for at in range(len(rows))] == [fits(row) for row in rows]
@@ -155,7 +155,7 @@ SHARDS = st.lists(
 
 @given(st.lists(SHARDS, max_size=12))
 @settings(deadline=None)
-def test_neighbours_do_not_matter(values: list[bytes]) -> None:
+def test_neighbouring_rows_do_not_affect_a_value(values: list[bytes]) -> None:
     decoder = opened("json", schema="a double, b string")
     found = decoded(decoder, values)
     for at, value in enumerate(values):
@@ -164,14 +164,14 @@ def test_neighbours_do_not_matter(values: list[bytes]) -> None:
         assert (at in reasons(found)) == bool(alone.bad)
 
 
-def test_rows_that_only_look_whole_together_do_not_shift_others() -> None:
+def test_rows_that_are_valid_only_when_joined_do_not_shift_others() -> None:
     values = [b'{"a":"}', b'{"}', b'{"a":1}{"a":2}', b'{"a":', b"3}", b'{"a":4}']
     found = decoded(opened("json", schema="a long"), values)
     assert sorted(reasons(found)) == [0, 1, 2, 3, 4]
     assert found.values[5].as_py() == {"a": 4}
 
 
-def test_a_bad_row_leaves_all_others_whole() -> None:
+def test_invalid_row_does_not_affect_others() -> None:
     good = [json.dumps({"id": at, "tags": [str(at)]}).encode() for at in range(5000)]
     values: list[bytes | None] = list(good)
     bad = {17: b'{"id": "x"}', 18: b"{]}", 2500: b'{"id": 1e5}', 4999: b"\xff"}
@@ -184,7 +184,7 @@ def test_a_bad_row_leaves_all_others_whole() -> None:
     assert [row and row["id"] for row in found.values.to_pylist()] == ids
 
 
-def test_many_bad_rows_are_found_without_a_square_of_work() -> None:
+def test_many_invalid_rows_are_found_in_linear_time() -> None:
     values = [b'{"a": 1}' if at % 2 else b'{"a": {]}' for at in range(4000)]
     found = decoded(opened("json", schema="a long"), values)
     assert sorted(reasons(found)) == list(range(0, 4000, 2))

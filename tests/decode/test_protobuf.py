@@ -108,7 +108,7 @@ def decoder() -> Any:
 
 @given(st.lists(VALUES, max_size=5))
 @settings(max_examples=50, deadline=None)
-def test_the_same_as_googles_package(values: list[dict[str, Any]]) -> None:
+def test_values_equal_those_of_googles_package(values: list[dict[str, Any]]) -> None:
     found = decoded(decoder(), [Order(**value).SerializeToString() for value in values])
     assert found.bad == ()
     empty = dict.fromkeys(("at", "maybe", "took", "line"))
@@ -130,7 +130,7 @@ def test_well_known_types_and_nested_messages() -> None:
     assert (row["maybe"], row["took"], row["line"]) == (0, timedelta(seconds=90), {"sku": "s"})
 
 
-def test_damaged_messages_never_raise_and_whole_ones_are_read_as_google_does() -> None:
+def test_damaged_messages_never_raise_and_readable_ones_equal_googles() -> None:
     chance = random.Random(3)
     whole = Order(id=5, name="näme", tags=["a", "b"], line={"sku": "x"}).SerializeToString()
     values = [mutated(whole, chance) for _ in range(1500)] + [whole]
@@ -146,7 +146,7 @@ def test_damaged_messages_never_raise_and_whole_ones_are_read_as_google_does() -
     assert read > 100
 
 
-def test_one_bad_row_among_many() -> None:
+def test_one_invalid_row_among_many_is_reported() -> None:
     values = [Order(id=at).SerializeToString() for at in range(1000)]
     values[333] = b"\xff"
     found = decoded(decoder(), values)
@@ -191,7 +191,7 @@ def framed(schema_id: int, indexes: bytes, message: Any) -> bytes:
     return struct.pack(">bI", 0, schema_id) + indexes + bytes(message.SerializeToString())
 
 
-def test_messages_are_told_by_their_indexes(server: RegistryServer) -> None:
+def test_message_types_are_selected_by_their_indexes(server: RegistryServer) -> None:
     old, new = registered(server, file()), registered(server, file(more=True))
     newer = message_class(file(more=True))
     other = message_class(file(), "shop.Other")
@@ -219,7 +219,7 @@ def test_messages_are_told_by_their_indexes(server: RegistryServer) -> None:
     assert "another message than shop.Order" in reasons(found)[2]
 
 
-def test_the_first_message_has_a_short_index(server: RegistryServer) -> None:
+def test_first_message_type_has_a_short_index(server: RegistryServer) -> None:
     schema_id = registered(server, file())
     other = message_class(file(), "shop.Other")
     made = opened("protobuf", registry=SchemaRegistry(server.url), subject="orders-value")
@@ -268,7 +268,7 @@ def single(kind: int, label: int = 1) -> descriptor_pb2.FileDescriptorProto:
         (FIELD.TYPE_DOUBLE, FIELD.TYPE_FLOAT, 1.5, None),
     ],
 )
-def test_a_field_of_another_type_is_read_whole_or_not_at_all(
+def test_field_of_another_type_is_converted_losslessly_or_refused(
     server: RegistryServer, reader: int, writer: int, value: Any, read: Any
 ) -> None:
     written = registered(server, single(writer))
@@ -286,7 +286,7 @@ def test_a_field_of_another_type_is_read_whole_or_not_at_all(
         assert bad.schema_id == written
 
 
-def test_a_list_is_not_read_as_its_last_value(server: RegistryServer) -> None:
+def test_repeated_field_is_not_read_as_its_last_value(server: RegistryServer) -> None:
     written = registered(server, single(FIELD.TYPE_STRING, 3))
     registered(server, single(FIELD.TYPE_STRING))
     made = opened("protobuf", registry=SchemaRegistry(server.url), subject="orders-value")

@@ -50,7 +50,7 @@ def framed(schema_id: int, schema: Any, value: Any) -> bytes:
     return struct.pack(">bI", 0, schema_id) + out.getvalue()
 
 
-def test_ids_are_asked_for_once(server: RegistryServer) -> None:
+def test_schema_ids_are_requested_once(server: RegistryServer) -> None:
     schema_id = server.register("s-value", json.dumps(FIRST))
     registry = client(server)
     for _ in range(3):
@@ -62,7 +62,7 @@ def test_ids_are_asked_for_once(server: RegistryServer) -> None:
     assert len(server.requests) == 2
 
 
-def test_subjects_latest_and_by_version(server: RegistryServer) -> None:
+def test_subjects_are_found_by_latest_and_by_version(server: RegistryServer) -> None:
     server.register("a/b c", json.dumps(FIRST))
     server.register("a/b c", json.dumps(SECOND))
     registry = client(server)
@@ -75,7 +75,7 @@ def test_subjects_latest_and_by_version(server: RegistryServer) -> None:
         registry.latest("none")
 
 
-def test_it_tries_again_and_then_says_unavailable(server: RegistryServer) -> None:
+def test_failed_request_is_retried_and_then_unavailable(server: RegistryServer) -> None:
     schema_id = server.register("s", '"int"')
     server.failures = 2
     assert client(server).schema(schema_id).text == '"int"'
@@ -85,7 +85,7 @@ def test_it_tries_again_and_then_says_unavailable(server: RegistryServer) -> Non
     assert server.failures == 96
 
 
-def test_nobody_there_is_unavailable_and_not_the_datas_fault(server: RegistryServer) -> None:
+def test_unreachable_registry_is_unavailable_and_not_a_bad_row(server: RegistryServer) -> None:
     with RegistryServer() as gone:
         url = gone.url
     registry = SchemaRegistry(RegistrySettings(url, attempts=2, backoff_ms=1))
@@ -101,12 +101,12 @@ def test_answers_are_bounded(server: RegistryServer) -> None:
 
 
 @pytest.mark.parametrize("url", ["localhost:8081", "file:///etc/passwd", "ftp://x", ""])
-def test_only_http(url: str) -> None:
+def test_only_http_urls_are_accepted(url: str) -> None:
     with pytest.raises(ConfigError, match="schema registry"):
         SchemaRegistry(url)
 
 
-def test_basic_authentication() -> None:
+def test_basic_authentication_is_sent() -> None:
     with RegistryServer("me", "secret") as server:
         schema_id = server.register("s", '"int"')
         assert client(server, username="me", password="secret").schema(schema_id).text == '"int"'  # noqa: S106
@@ -116,7 +116,7 @@ def test_basic_authentication() -> None:
     assert "secret" not in repr(RegistrySettings("http://x", "me", "secret"))
 
 
-def test_tls_is_checked(tmp_path: Path) -> None:
+def test_tls_certificate_is_verified(tmp_path: Path) -> None:
     files = Certificates.make(tmp_path, "localhost")
     with RegistryServer(own=KeyPair(str(files.server))) as server:
         schema_id = server.register("s", '"int"')
@@ -138,7 +138,7 @@ def test_references_are_followed(server: RegistryServer) -> None:
     assert found.values.to_pylist() == [{"i": {"v": 3}}]
 
 
-def test_references_in_circles_are_refused(server: RegistryServer) -> None:
+def test_circular_references_are_refused(server: RegistryServer) -> None:
     server.register("s", '"int"', "AVRO", [{"name": "s", "subject": "s", "version": 1}])
     registry = client(server)
     with pytest.raises(UnknownSchema, match="circles"):
@@ -206,7 +206,7 @@ def test_a_password_in_the_address_is_used_and_never_shown() -> None:
         RegistrySettings("http://[me:geheim@host")
 
 
-def test_noise_does_not_ask_for_ever_new_ids(server: RegistryServer) -> None:
+def test_random_bytes_do_not_request_unlimited_ids(server: RegistryServer) -> None:
     first = server.register("s", json.dumps(FIRST))
     decoder = opened("avro", registry=client(server), subject="s")
     noise = [struct.pack(">bI", 0, 1000 + at) for at in range(500)]
@@ -218,14 +218,14 @@ def test_noise_does_not_ask_for_ever_new_ids(server: RegistryServer) -> None:
     assert "too many unknown ids" in reasons(found)[499]
 
 
-def test_framed_json(server: RegistryServer) -> None:
+def test_framed_json_is_decoded(server: RegistryServer) -> None:
     decoder = opened("json", schema="id long", registry=client(server))
     found = decoded(decoder, [b'\0\0\0\0\x07{"id": 3}', b'{"id": 3}', b"\0\0\0\0\x07{"])
     assert found.values[0].as_py() == {"id": 3}
     assert [(bad.row, bad.schema_id) for bad in found.bad] == [(1, None), (2, 7)]
 
 
-def test_a_subject_that_is_missing_is_a_setting(server: RegistryServer) -> None:
+def test_missing_subject_is_a_config_error(server: RegistryServer) -> None:
     for settings in ({}, {"subject": "none"}):
         for name in ("avro", "protobuf"):
             with pytest.raises(ConfigError, match=f"decoder {name}"):
@@ -244,7 +244,7 @@ for schema, value in json.load(sys.stdin):
 """
 
 
-def test_what_confluents_own_serializer_wrote(server: RegistryServer) -> None:
+def test_values_of_the_confluent_serializer_are_decoded(server: RegistryServer) -> None:
     pytest.importorskip("authlib", reason="confluent-kafka's schema registry client needs it")
     pytest.importorskip("httpx", reason="confluent-kafka's schema registry client needs it")
     work = json.dumps([[FIRST, {"id": 1}], [SECOND, {"id": 2**40, "note": "n"}]])

@@ -35,7 +35,7 @@ def test_a_decoder_is_added_by_adding_a_file(
 
 
 @pytest.mark.parametrize("name", ["", "no", "Raw", "../raw", "raw.py", "__init__"])
-def test_an_unknown_name_is_refused_with_those_there_are(name: str) -> None:
+def test_unknown_name_is_refused_with_the_known_ones(name: str) -> None:
     with pytest.raises(ConfigError, match="choose one of arrow, avro"):
         open_decoder(name)
 
@@ -52,7 +52,7 @@ def test_raw_keeps_bytes_and_nulls() -> None:
     assert decoded(opened("raw"), values).values.to_pylist() == values
 
 
-def test_text_that_is_none_is_bad_and_nothing_else() -> None:
+def test_invalid_utf8_is_a_bad_row() -> None:
     values: list[bytes | None] = [f"é{at}".encode() for at in range(1000)]
     values[3], values[4], values[700] = b"\xff", None, b"ab\xc3"
     found = decoded(opened("utf8"), values)
@@ -82,7 +82,7 @@ def shout(values: pa.Array[Any]) -> pa.Array[Any]:
     return pa.array([text.decode().upper() for text in texts], pa.string())
 
 
-def test_a_function_is_called_by_batch_and_its_failures_are_rows() -> None:
+def test_function_is_called_per_batch_and_its_failures_are_bad_rows() -> None:
     values: list[bytes | None] = [b"a", None, b"bad", b"\xff", b"c"] * 50
     for function in (shout, f"{__name__}:shout"):
         found = decoded(opened("python", function=function), values)
@@ -99,7 +99,7 @@ def test_functions_that_cannot_be_found_are_refused(settings: dict[str, Any]) ->
         opened("python", **settings)
 
 
-def test_a_function_that_loses_rows_is_the_users_fault() -> None:
+def test_function_that_loses_rows_is_an_error() -> None:
     decoder = opened("python", function=lambda values: values.slice(1), schema=None)
     with pytest.raises(ConfigError, match="as many as it was given"):
         decoder.decode(column(b"a", b"b"))
@@ -116,7 +116,7 @@ def streamed(**columns: list[Any]) -> bytes:
     return sink.getvalue().to_pybytes()
 
 
-def test_arrow_streams_of_one_row() -> None:
+def test_arrow_streams_of_one_row_are_decoded() -> None:
     decoder = opened("arrow", schema="id int, name string, more double")
     values = [streamed(id=[1], name=["a"]), streamed(id=[1, 2]), b"", streamed(id=["x"]), None]
     found = decoded(decoder, values)
@@ -131,7 +131,7 @@ def test_damaged_arrow_streams_never_raise() -> None:
     decoded(decoder, [mutated(whole, chance) for _ in range(300)])
 
 
-def test_settings_travel() -> None:
+def test_settings_survive_pickling() -> None:
     settings = DecoderSettings("id long", SchemaRegistry("http://localhost:1"), "s", 3)
     again = pickle.loads(pickle.dumps(settings))
     assert again.registry.settings == settings.registry.settings  # type: ignore[union-attr]

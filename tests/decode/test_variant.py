@@ -41,7 +41,7 @@ def opened_variant(**settings: Any) -> Any:
     return opened("json", schema="variant", **settings)
 
 
-def test_any_json_is_taken_as_it_is() -> None:
+def test_any_json_is_stored_as_a_variant() -> None:
     found = decoded(opened_variant(), [*TEXTS, None])
 
     assert found.bad == ()
@@ -66,7 +66,7 @@ def test_any_json_is_taken_as_it_is() -> None:
         (b"[" * 100_000, "n"),
     ],
 )
-def test_what_is_not_json_has_a_reason(value: bytes, why: str) -> None:
+def test_invalid_json_has_a_reason(value: bytes, why: str) -> None:
     found = decoded(opened_variant(), [b"1", value, b"2"])
 
     assert to_list(found.values) == ["1", None, "2"]
@@ -75,11 +75,11 @@ def test_what_is_not_json_has_a_reason(value: bytes, why: str) -> None:
 
 
 @pytest.mark.parametrize("text", TEXTS)
-def test_the_same_bytes_as_spark(text: bytes) -> None:
+def test_bytes_equal_those_of_spark(text: bytes) -> None:
     check_same(text.decode())
 
 
-def test_the_same_bytes_as_spark_for_anything() -> None:
+def test_bytes_equal_those_of_spark_for_generated_values() -> None:
     draw = random.Random(11)
     for _ in range(500):
         check_same(json.dumps(drawn(draw), ensure_ascii=False))
@@ -90,7 +90,7 @@ def check_same(text: str) -> None:
     assert found == {"value": wanted.value, "metadata": wanted.metadata}
 
 
-def test_a_column_travels_and_is_written_in_sparks_form() -> None:
+def test_variant_column_is_written_in_the_form_of_spark() -> None:
     column = decoded(opened_variant(), [b"[1]", None]).values
     schema = pickle.loads(pickle.dumps(pa.schema([pa.field("it", column.type)])))
     assert schema.field("it").type == variant.TEXT
@@ -99,7 +99,7 @@ def test_a_column_travels_and_is_written_in_sparks_form() -> None:
     assert rows == [{"value": b"\x03\x01\x00\x02\x0c\x01", "metadata": b"\x01\x00\x00"}, None]
 
 
-def test_values_with_a_frame() -> None:
+def test_framed_values_are_decoded() -> None:
     made = opened_variant(registry="http://localhost:1")
     found = decoded(made, [b"\0\0\0\0\x07[1]", b"[1]"])
 

@@ -17,10 +17,10 @@ from rookery.broker.settings import BrokerSettings
 from rookery.cluster.port import EntriesTrimmed
 from rookery.cluster.state.partition import Partition, RowKind
 from rookery.direct.blockinglog import BlockingLog
+from rookery.direct.blockingreader import BlockingReader
 from rookery.direct.offsets import LATEST, DirectSubscription, Position
 from rookery.direct.place import ClusterAddress
-from rookery.direct.plan import Gap, OffsetRange, PlannedRange, ReadPlanner
-from rookery.direct.read import RangeReader
+from rookery.log.read.rangeplan import Gap, OffsetRange, PlannedRange, ReadPlanner
 from rookery.log.settings import CompactionSettings, RewriteSettings
 from rookery.records.reading import ReadSettings
 from rookery.testing.served import ServedBroker
@@ -220,7 +220,7 @@ def read(
     place: ClusterAddress, ranges: Sequence[PlannedRange], gaps: list[Gap] | None = None
 ) -> list[Seen]:
     """Read planned ranges."""
-    reader = RangeReader(place)
+    reader = BlockingReader(place)
     try:
         noted = [] if gaps is None else gaps
         return seen(reader.columns(ranges, ReadSettings(), noted.extend))

@@ -59,7 +59,7 @@ async def ids(log: DirectLog, *batches: Any, batch: SinkBatch = BATCH) -> list[i
     return [one.object_id for one in await stage(log, *batches, batch=batch)]
 
 
-async def test_a_batch_that_is_committed_again_says_so_and_leaves_nothing(
+async def test_repeated_batch_is_reported_and_its_objects_are_condemned(
     log: DirectLog, place: ClusterAddress
 ) -> None:
     first, again = await ids(log, rows(100)), await ids(log, rows(100))
@@ -73,7 +73,9 @@ async def test_a_batch_that_is_committed_again_says_so_and_leaves_nothing(
 
 
 @pytest.mark.parametrize("batch", [SinkBatch("sink", "other", 0), SinkBatch("sink", "other", 6)])
-async def test_another_query_is_told_how_to_take_over(log: DirectLog, batch: SinkBatch) -> None:
+async def test_refused_query_gets_instructions_for_a_takeover(
+    log: DirectLog, batch: SinkBatch
+) -> None:
     await write(log, rows(10), batch=SinkBatch("sink", "query", 5))
     objects = await ids(log, rows(10), batch=batch)
     with pytest.raises(Conflict, match=r"query 'query' \(up to its batch 5\).*takeOver=true"):
@@ -85,7 +87,7 @@ async def test_another_query_is_told_how_to_take_over(log: DirectLog, batch: Sin
         await commit(log, later, await ids(log, rows(1), batch=later))
 
 
-async def test_an_earlier_batch_is_told_how_to_take_over(log: DirectLog) -> None:
+async def test_refused_earlier_batch_gets_instructions_for_a_takeover(log: DirectLog) -> None:
     await write(log, rows(10), batch=SinkBatch("sink", "query", 5))
     objects = await ids(log, rows(10))
     with pytest.raises(Conflict, match=r"has batch 5 already, so batch 0 .* takeOver=true"):
@@ -93,7 +95,7 @@ async def test_an_earlier_batch_is_told_how_to_take_over(log: DirectLog) -> None
     assert (await commit(log, BATCH, objects, takes_over=True)).records == 10
 
 
-async def test_the_offsets_of_the_source_are_kept_with_the_batch(log: DirectLog) -> None:
+async def test_source_offsets_are_stored_with_the_batch(log: DirectLog) -> None:
     assert await last_commit(log, "sink") is None
     await commit(log, BATCH, await ids(log, rows(1)), source_offsets='{"t": 5}')
     later = SinkBatch("sink", "query", 7)
@@ -106,7 +108,7 @@ async def test_the_offsets_of_the_source_are_kept_with_the_batch(log: DirectLog)
     assert await last_commit(log, "sink") is None
 
 
-async def test_abort_after_a_commit_that_seemed_to_fail_loses_nothing(
+async def test_abort_after_a_seemingly_failed_commit_loses_nothing(
     log: DirectLog, place: ClusterAddress, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     objects = await ids(log, rows(50))
@@ -138,7 +140,7 @@ async def test_a_commit_that_comes_after_its_abort_is_refused(log: DirectLog) ->
     assert await values_of(log) == []
 
 
-async def test_objects_of_several_writers_go_in_the_order_given(
+async def test_objects_of_several_writers_are_committed_in_the_given_order(
     log: DirectLog, place: ClusterAddress
 ) -> None:
     async with DirectLog.open(place) as other:
@@ -151,7 +153,7 @@ async def test_objects_of_several_writers_go_in_the_order_given(
     assert len(await values_of(log)) == 2000
 
 
-async def test_a_deleted_topic_and_bounds_are_told(
+async def test_deleted_topic_and_exceeded_bounds_are_reported(
     log: DirectLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     objects = await ids(log, rows(5))
@@ -172,9 +174,7 @@ async def test_a_deleted_topic_and_bounds_are_told(
         await commit(log, BATCH, objects)
 
 
-async def test_a_writer_that_was_taken_for_dead_joins_again(
-    log: DirectLog, place: ClusterAddress
-) -> None:
+async def test_expired_writer_joins_again(log: DirectLog, place: ClusterAddress) -> None:
     objects = await ids(log, rows(20))
     async with DirectLog.open(place) as other:
         await other.barrier()
@@ -205,10 +205,10 @@ async def sweep(log: DirectLog) -> None:
 
 async def stored(log: DirectLog) -> set[int]:
     bins = ObjectBin(None, log.store, lambda: log.state, log.namespace)
-    return set(await bins.found())
+    return set(await bins.find())
 
 
-async def test_only_what_is_committed_or_staged_is_kept(
+async def test_only_committed_or_staged_objects_survive_the_sweep(
     log: DirectLog, place: ClusterAddress
 ) -> None:
     """A batch under way survives the sweeper, although its writers are gone."""
@@ -225,7 +225,7 @@ async def test_only_what_is_committed_or_staged_is_kept(
     assert not await faults(place)
 
 
-async def test_what_nobody_ever_commits_is_swept(
+async def test_uncommitted_objects_are_swept_after_their_time_limit(
     log: DirectLog, place: ClusterAddress, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sinkrules, "MAX_STAGED_MS", 1)
@@ -258,7 +258,7 @@ async def lose_and_rebuild(place: ClusterAddress) -> RecoveryPlan:
 
 
 @pytest.mark.parametrize("has_snapshot", [False, True])
-async def test_a_lost_cluster_log_comes_back_with_offsets_and_sinks(
+async def test_lost_cluster_log_is_recovered_with_offsets_and_sinks(
     place: ClusterAddress, has_snapshot: bool
 ) -> None:
     later, never = SinkBatch("sink", "query", 1), SinkBatch("sink", "query", 2)

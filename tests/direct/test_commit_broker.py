@@ -53,7 +53,7 @@ async def wrote(cluster: Cluster, batch: SinkBatch, *sent: pa.RecordBatch) -> Co
 
 @pytest.mark.parametrize("is_local", [True, False])
 @pytest.mark.parametrize("codec", ["none", "zstd"])
-def test_a_waiting_consumer_gets_a_commit_at_once(
+def test_waiting_consumer_gets_a_commit_immediately(
     tmp_path: Path, is_local: bool, codec: str
 ) -> None:
     cluster = Cluster(tmp_path, is_local=is_local)
@@ -119,7 +119,7 @@ def test_producers_and_sinks_share_partitions(tmp_path: Path) -> None:
     assert sorted(one.value or b"" for one in read_all(cluster)) == sorted(v for _, _, v in found)
 
 
-def test_what_was_committed_is_rewritten_like_all_else(tmp_path: Path) -> None:
+def test_committed_objects_are_rewritten(tmp_path: Path) -> None:
     cluster = Cluster(tmp_path)
     with cluster.broker() as broker:
         create(broker, "t", 2)
@@ -131,7 +131,7 @@ def test_what_was_committed_is_rewritten_like_all_else(tmp_path: Path) -> None:
     assert not asyncio.run(faults(cluster.place))
 
 
-def test_a_broker_that_starts_later_knows_what_is_staged(tmp_path: Path) -> None:
+def test_broker_started_later_knows_staged_objects(tmp_path: Path) -> None:
     cluster = Cluster(tmp_path)
     with cluster.broker() as broker:
         create(broker, "t")

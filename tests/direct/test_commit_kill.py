@@ -26,7 +26,7 @@ def kill(place: ClusterAddress, step: str, batch_id: int) -> None:
 
 
 @pytest.mark.parametrize("step", STEPS)
-async def test_a_killed_writer_is_run_again_and_every_row_is_there_once(
+async def test_killed_writer_is_repeated_and_every_row_is_stored_once(
     tmp_path: Path, step: str
 ) -> None:
     place = await make_cluster(tmp_path)

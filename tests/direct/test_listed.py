@@ -60,7 +60,7 @@ def test_segments_are_found_and_read(place: ClusterAddress) -> None:
     assert all(row.value == b"v%d" % row.offset for row in rows)
 
 
-def test_it_is_read_by_offsets_and_not_written(place: ClusterAddress) -> None:
+def test_listed_segments_are_read_only_and_read_by_offset(place: ClusterAddress) -> None:
     with BlockingLog(place) as log:
         with pytest.raises(ConfigError, match="have no times"):
             planned(log, start=Position(time_ms=5))
@@ -68,7 +68,7 @@ def test_it_is_read_by_offsets_and_not_written(place: ClusterAddress) -> None:
             log.run(log.log.numbers())
 
 
-def test_new_segments_are_seen_and_broken_ones_refused(
+def test_new_segments_are_found_and_broken_ones_refused(
     place: ClusterAddress, tmp_path: Path
 ) -> None:
     async def add(base: int, data: bytes) -> None:

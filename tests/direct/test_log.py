@@ -15,7 +15,7 @@ from rookery.testing.wait import wait_until
 from tests.direct.logs import Cluster, create, read_all, send, values
 
 
-def test_nothing_there_is_an_error_and_makes_nothing(tmp_path: Path) -> None:
+def test_missing_log_is_an_error_and_creates_nothing(tmp_path: Path) -> None:
     for place in (
         ClusterAddress(store=f"file://{tmp_path}/none"),
         ClusterAddress(data=f"{tmp_path}/none"),
@@ -32,7 +32,7 @@ async def test_a_store_without_a_cluster_is_an_error(tmp_path: Path) -> None:
             pass
 
 
-def test_a_barrier_shows_what_a_live_broker_has_committed(tmp_path: Path) -> None:
+def test_barrier_shows_commits_of_a_live_broker(tmp_path: Path) -> None:
     cluster = Cluster(tmp_path)
     with cluster.broker() as broker:
         send(broker, "t", values(10))
@@ -65,7 +65,7 @@ def objects_in(folder: Path) -> set[str]:
 
 
 @pytest.mark.parametrize("sent", [1, 60])
-def test_a_cluster_that_was_made_anew_is_noticed_and_left_alone(tmp_path: Path, sent: int) -> None:
+def test_recreated_cluster_is_detected_and_not_written(tmp_path: Path, sent: int) -> None:
     cluster = Cluster(tmp_path)
     with cluster.broker(inline_bytes=0) as broker:
         create(broker, "t")
@@ -97,7 +97,7 @@ def test_a_cluster_that_was_made_anew_is_noticed_and_left_alone(tmp_path: Path, 
     assert len(read_all(cluster)) == sent
 
 
-def test_what_a_stranger_wrote_is_void(tmp_path: Path) -> None:
+def test_entry_of_another_cluster_is_void(tmp_path: Path) -> None:
     """As if the cluster were made anew between a look and an append."""
     cluster = Cluster(tmp_path)
     with cluster.broker() as broker:

@@ -13,12 +13,12 @@ import pyarrow as pa
 import pytest
 
 from rookery.direct import latest, ordered
+from rookery.direct.blockingreader import BlockingReader, plan_again
 from rookery.direct.intime import TimedPiece, in_time
 from rookery.direct.latest import KeyShare
 from rookery.direct.ordered import Reached, SpanShare
-from rookery.direct.plan import Gap, PlannedRange, ReadPlanner
-from rookery.direct.read import RangeReader, plan_again
 from rookery.errors import Corrupt
+from rookery.log.read.rangeplan import Gap, PlannedRange, ReadPlanner
 from rookery.records.batches import parse, restamp_into
 from rookery.records.reading import COLUMNS, ReadSettings
 from rookery.records.recordcodec import Record, build
@@ -85,7 +85,7 @@ class Spans:
 
     def __init__(self, cluster: Cluster) -> None:
         self._place = cluster.place
-        self._reader = RangeReader(cluster.place)
+        self._reader = BlockingReader(cluster.place)
         self.again: list[int] = []
         """Where it was read on."""
         self.reached: Reached = {}
@@ -97,7 +97,7 @@ class Spans:
         self._reader.close()
 
     def rows(self, share: SpanShare) -> list[Seen]:
-        found = ordered.ordered(share, COLUMNS, self.read, self.plan, self.reached)
+        found = ordered.read_in_order(share, COLUMNS, self.read, self.plan, self.reached)
         return seen(found)
 
     def read(self, one: PlannedRange, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
@@ -110,9 +110,7 @@ class Spans:
 
 @pytest.mark.parametrize("max_offsets", [1 << 40, 33])
 @pytest.mark.parametrize("count", [1, 7, 30])
-def test_spans_one_after_the_other_are_in_order(
-    cluster: Cluster, count: int, max_offsets: int
-) -> None:
+def test_consecutive_spans_are_in_order(cluster: Cluster, count: int, max_offsets: int) -> None:
     with cluster.log as log:
         shares = log.run(ordered.span_shares(log.log, planned(log), count, max_offsets=max_offsets))
     with Spans(cluster) as spans:
@@ -128,7 +126,7 @@ def test_spans_one_after_the_other_are_in_order(
 
 
 @pytest.mark.parametrize("most", [1, 5])
-def test_who_begins_again_behind_a_span_has_the_rest(cluster: Cluster, most: int) -> None:
+def test_reading_resumes_after_a_span(cluster: Cluster, most: int) -> None:
     found: list[Seen] = []
     clock = -1
     with cluster.log as log, Spans(cluster) as spans:
@@ -148,7 +146,7 @@ def test_who_begins_again_behind_a_span_has_the_rest(cluster: Cluster, most: int
     assert found == by_clock(read_all(cluster))
 
 
-def test_little_is_in_memory_while_partitions_are_put_in_order() -> None:
+def test_ordering_partitions_takes_little_memory() -> None:
     chance = random.Random(7)
     partitions = [
         sorted(chance.choices(range(chance.choice([2, 40, 100_000])), k=chance.randrange(600)))
@@ -179,11 +177,11 @@ def test_little_is_in_memory_while_partitions_are_put_in_order() -> None:
 
 
 @pytest.mark.parametrize("count", [1, 3])
-def test_the_last_record_of_every_key_stays(cluster: Cluster, count: int) -> None:
+def test_last_record_of_every_key_is_kept(cluster: Cluster, count: int) -> None:
     everything = read_all(cluster)
     with cluster.log as log:
         ranges = planned(log)
-    reader = RangeReader(cluster.place)
+    reader = BlockingReader(cluster.place)
     found = [
         row
         for one in ranges
@@ -197,7 +195,7 @@ def test_the_last_record_of_every_key_stays(cluster: Cluster, count: int) -> Non
     assert sorted(found) == sorted(last.values())
 
 
-def test_tombstones_go_and_records_without_a_key_stay(tmp_path: Path) -> None:
+def test_tombstones_are_removed_and_records_without_a_key_are_kept(tmp_path: Path) -> None:
     rows = [Sent(b"1", b"a"), Sent(b"2"), Sent(None, b"a"), Sent(b"3"), Sent(b"4", b"b")]
     batch = pa.record_batch(
         {
@@ -228,7 +226,7 @@ def batch_of(*times: int, says: int | None = None) -> bytes:
     return bytes(made)
 
 
-def test_records_without_a_time_are_as_old_as_what_came_before(tmp_path: Path) -> None:
+def test_records_without_a_timestamp_have_that_of_the_previous_record(tmp_path: Path) -> None:
     cluster = Cluster(tmp_path)
     with cluster.broker() as broker:
         create(broker, "t", 1)
@@ -239,13 +237,13 @@ def test_records_without_a_time_are_as_old_as_what_came_before(tmp_path: Path) -
         found = [
             offset
             for share in shares
-            for rows in ordered.ordered(share, ["offset"], spans.read, spans.plan)
+            for rows in ordered.read_in_order(share, ["offset"], spans.read, spans.plan)
             for offset in rows["offset"].to_pylist()
         ]
     assert found == [0, 1, 2, 3, 4]
 
 
-def test_a_time_that_a_batch_hides_is_told_and_nothing_is_left_out_in_silence(
+def test_timestamp_above_the_maximum_of_its_batch_is_reported(
     tmp_path: Path,
 ) -> None:
     cluster = Cluster(tmp_path)

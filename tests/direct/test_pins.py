@@ -29,7 +29,7 @@ from tests.direct.logs import (
 )
 
 
-def test_a_pinned_batch_is_read_again_the_same_and_then_compacted(tmp_path: Path) -> None:
+def test_pinned_batch_is_read_again_unchanged_and_then_compacted(tmp_path: Path) -> None:
     cluster = Cluster(tmp_path)
     with cluster.broker() as broker:
         create(broker, "t", cleanup_policy="compact", min_cleanable_dirty_ratio="0.01")
@@ -52,7 +52,7 @@ def test_a_pinned_batch_is_read_again_the_same_and_then_compacted(tmp_path: Path
     assert len(read_all(cluster)) < 100
 
 
-def test_a_reader_that_goes_on_holds_its_batch_and_nothing_before(tmp_path: Path) -> None:
+def test_advancing_reader_pins_only_its_current_batch(tmp_path: Path) -> None:
     cluster = Cluster(tmp_path)
     with cluster.broker() as broker:
         create(broker, "t", cleanup_policy="compact", min_cleanable_dirty_ratio="0.01")
@@ -79,7 +79,7 @@ def test_a_reader_that_goes_on_holds_its_batch_and_nothing_before(tmp_path: Path
             wait_until(lambda: partitions_of(broker, "t")[0].cleaned_to == 600)
 
 
-def test_a_pin_moves_on_now_and_then_and_never_too_late(tmp_path: Path) -> None:
+def test_pin_is_renewed_in_time(tmp_path: Path) -> None:
     cluster = Cluster(tmp_path)
     with cluster.broker() as broker:
         create(broker, "t", cleanup_policy="compact", partitions=2)
@@ -113,7 +113,7 @@ def test_a_pin_moves_on_now_and_then_and_never_too_late(tmp_path: Path) -> None:
         assert held() == []
 
 
-def test_pins_of_more_topics_than_an_entry_holds(tmp_path: Path) -> None:
+def test_topics_that_exceed_one_entry_are_all_pinned(tmp_path: Path) -> None:
     cluster = Cluster(tmp_path)
     with cluster.broker():
         pass
@@ -147,7 +147,7 @@ class MovedClock(SystemClock):
         return Time(super().now_ms() + self.ahead_ms)
 
 
-def test_published_offsets_are_a_groups(tmp_path: Path) -> None:
+def test_published_offsets_are_those_of_a_group(tmp_path: Path) -> None:
     cluster = Cluster(tmp_path)
     with cluster.broker() as broker, cluster.log as log:
         send(broker, "t", values(10))
@@ -164,7 +164,7 @@ def test_published_offsets_are_a_groups(tmp_path: Path) -> None:
         assert described.result(30).state.name == "EMPTY"
 
 
-def test_a_group_with_members_commits_for_itself(tmp_path: Path) -> None:
+def test_group_with_members_is_not_committed_for(tmp_path: Path) -> None:
     cluster = Cluster(tmp_path)
     with cluster.broker() as broker, cluster.log as log:
         send(broker, "t", values(10))

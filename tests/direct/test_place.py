@@ -22,7 +22,7 @@ def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return path
 
 
-def test_options_name_a_place_and_others_are_left_alone() -> None:
+def test_address_options_are_read_and_others_ignored() -> None:
     place = ClusterAddress.of({"store": "file:///x", "namespace": "n", "subscribe": "t"})
     assert place == ClusterAddress(store="file:///x", namespace="n")
     origin = place.origin()
@@ -39,7 +39,7 @@ def test_a_store_can_be_a_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         assert LogLocation(store=path).store_url == url
 
 
-def test_a_configured_name_says_where_the_log_is(config: Path) -> None:
+def test_configured_name_gives_the_location_of_the_log(config: Path) -> None:
     config.write_text(f'[clusters.prod-eu]\nstore = "{SECRET}"\ncluster = "etcd://h:2379"\n')
     origin = ClusterAddress(cluster="prod-eu").origin()
     assert (origin.store, origin.cluster) == (SECRET, "etcd://h:2379")
@@ -51,7 +51,7 @@ def test_the_environment_can_name_a_cluster(config: Path, monkeypatch: pytest.Mo
     assert ClusterAddress(cluster="prod").origin().store == SECRET
 
 
-def test_secrets_stay_at_home(config: Path) -> None:
+def test_secrets_are_neither_pickled_nor_shown(config: Path) -> None:
     config.write_text(f'[clusters.prod]\nstore = "{SECRET}"\n')
     place = ClusterAddress(cluster="prod")
     assert b"geheim" not in pickle.dumps(place)
@@ -81,12 +81,12 @@ def test_an_unknown_key_of_a_cluster_is_refused_with_its_line(config: Path) -> N
         {"data": "/x", "cluster": "etcd://h:2379"},
     ],
 )
-def test_none_and_two_places_are_refused(options: dict[str, str]) -> None:
+def test_no_address_and_two_addresses_are_refused(options: dict[str, str]) -> None:
     with pytest.raises(ConfigError):
         ClusterAddress.of(options).origin()
 
 
-def test_a_folder_is_read_on_its_own_host_alone(tmp_path: Path) -> None:
+def test_local_folder_is_read_only_on_its_own_host(tmp_path: Path) -> None:
     (tmp_path / "cluster.sqlite").touch()
     place = ClusterAddress(data=str(tmp_path))
     check_host(place, host_mark(place))

@@ -1,4 +1,4 @@
-"""Who reads what: all of it, once, and about equally much."""
+"""Tasks read all planned records, each once, and about the same amount."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from rookery.cluster.state.partition import Row
-from rookery.direct.plan import MIB, PlannedRange, ReadPlanner, TaskSize
+from rookery.log.read.rangeplan import PlannedRange, ReadPlanner, TaskSize
 from tests.direct.logs import Cluster, create, planned, read, read_all, send, values
 
 
@@ -30,7 +29,7 @@ def tasks(cluster: Cluster, cutting: TaskSize) -> list[list[PlannedRange]]:
 
 
 @pytest.mark.parametrize("count", [1, 2, 5, 40])
-def test_tasks_have_all_records_once_and_in_order(cluster: Cluster, count: int) -> None:
+def test_tasks_contain_all_records_once_and_in_order(cluster: Cluster, count: int) -> None:
     found = tasks(cluster, TaskSize(cores=1, min_tasks=count))
     assert [row for task in found for row in read(cluster.place, task)] == read_all(cluster)
     ranges = [one for task in found for one in task]
@@ -46,7 +45,7 @@ def test_small_partitions_share_a_task(cluster: Cluster) -> None:
     assert len(tasks(cluster, TaskSize(cores=8))) == 1
 
 
-def test_no_task_has_more_records_than_it_may(cluster: Cluster) -> None:
+def test_records_per_task_are_bounded(cluster: Cluster) -> None:
     found = tasks(cluster, TaskSize(max_records=700))
     counts = [sum(one.end - one.begin for one in task) for task in found]
     assert max(counts) <= 700
@@ -56,23 +55,7 @@ def test_no_task_has_more_records_than_it_may(cluster: Cluster) -> None:
     )
 
 
-def test_a_part_of_a_range_has_the_rows_that_it_needs() -> None:
-    rows = tuple(Row(at * 10, at * 10 + 10, 5, at * 100, 100, 0, 0) for at in range(1, 500))
-    one = PlannedRange("t", b"", 0, 12, 4_998, rows, (), (), 0, ())
-    for part in one.split(7):
-        needed = [row for row in rows if row.base_offset < part.end and row.end_offset > part.begin]
-        assert part.rows == tuple(needed)
-
-
-@pytest.mark.parametrize(
-    ("size", "count"),
-    [(0, 1), (MIB, 1), (40 * MIB, 3), (400 * MIB, 4), (2_000 * MIB, 16), (2_100 * MIB, 20)],
-)
-def test_tasks_are_neither_small_nor_many(size: int, count: int) -> None:
-    assert TaskSize(cores=4).tasks(size) == count
-
-
-def test_a_plan_does_not_need_the_rows_of_others(cluster: Cluster, tmp_path: Path) -> None:
+def test_planned_range_is_independent_of_other_partitions(cluster: Cluster, tmp_path: Path) -> None:
     with cluster.log as log:
         ranges = planned(log)
     assert [one.partition for one in ranges] == [0, 1, 2]

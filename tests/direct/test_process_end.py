@@ -13,7 +13,7 @@ _KEEPS = """
 import sys
 from rookery.direct.blockinglog import shared
 from rookery.direct.place import ClusterAddress
-from rookery.direct.read import reader
+from rookery.direct.blockingreader import reader
 
 place = ClusterAddress(store=sys.argv[1])
 log = shared(place)
@@ -23,7 +23,7 @@ print(len(log.log.state.brokers.processes))
 """
 
 
-def test_what_is_kept_is_let_go_when_the_process_ends(tmp_path: Path) -> None:
+def test_shared_log_is_closed_when_the_process_exits(tmp_path: Path) -> None:
     cluster = Cluster(tmp_path)
     with cluster.broker() as broker:
         create(broker, "t")

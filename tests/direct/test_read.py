@@ -11,9 +11,9 @@ from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from rookery.direct.offsets import LATEST, DirectSubscription, Position
-from rookery.direct.plan import Gap, PlannedRange, ReadPlanner, TaskSize
 from rookery.errors import Corrupt
 from rookery.log.read.files import MissingJournal
+from rookery.log.read.rangeplan import Gap, PlannedRange, ReadPlanner, TaskSize
 from rookery.log.settings import RewriteSettings
 from rookery.records import columns
 from rookery.records.twins import columnstwin
@@ -51,7 +51,7 @@ def cluster(tmp_path: Path) -> Cluster:
     return Cluster(tmp_path)
 
 
-def test_extents_then_segments_give_the_same_records(cluster: Cluster) -> None:
+def test_flushed_objects_and_segments_give_the_same_records(cluster: Cluster) -> None:
     rows = values(3_000)
     with cluster.broker() as broker:
         send(broker, "t", rows)
@@ -78,7 +78,7 @@ def _without_segments() -> RewriteSettings:
     return replace(SMALL, segment_age_ms=3_600_000, segment_bytes=1 << 29)
 
 
-def test_a_folder_is_read_with_a_live_broker_and_with_none(tmp_path: Path) -> None:
+def test_folder_is_read_with_and_without_a_live_broker(tmp_path: Path) -> None:
     cluster = Cluster(tmp_path, is_local=True)
     rows = values(1_000)
     with cluster.broker() as broker:
@@ -97,7 +97,7 @@ def test_every_codec_is_read(cluster: Cluster, codec: str) -> None:
     assert read_all(cluster) == expected(rows)
 
 
-def test_aborted_records_are_left_out_unless_asked_for(cluster: Cluster) -> None:
+def test_aborted_records_are_omitted_unless_requested(cluster: Cluster) -> None:
     with cluster.broker() as broker:
         send(broker, "t", values(3), settings={"transactional.id": "good"})
         send_aborted(broker, "t", [Sent(b"bad")] * 2, "bad")
@@ -110,7 +110,7 @@ def test_aborted_records_are_left_out_unless_asked_for(cluster: Cluster) -> None
     assert read_all(cluster) == rows
 
 
-def test_what_a_producer_commits_after_an_abort_is_read(cluster: Cluster) -> None:
+def test_records_committed_after_an_abort_are_read(cluster: Cluster) -> None:
     with cluster.broker() as broker:
         committed = send_by_turns(broker, "t")
     rows = read_all(cluster)
@@ -125,7 +125,7 @@ def test_what_a_producer_commits_after_an_abort_is_read(cluster: Cluster) -> Non
     assert [row for share in shares for row in read(cluster.place, share)] == rows
 
 
-def test_an_open_transaction_ends_what_is_read(cluster: Cluster) -> None:
+def test_read_ends_before_an_open_transaction(cluster: Cluster) -> None:
     with cluster.broker() as broker:
         send(broker, "t", values(3))
         producer = Producer({"bootstrap.servers": broker.bootstrap, "transactional.id": "open"})
@@ -139,7 +139,7 @@ def test_an_open_transaction_ends_what_is_read(cluster: Cluster) -> None:
         assert len(read_all(cluster)) == 6
 
 
-def test_the_log_s_own_times_are_told(cluster: Cluster) -> None:
+def test_append_times_are_read(cluster: Cluster) -> None:
     with cluster.broker() as broker:
         create(broker, "t", message_timestamp_type="LogAppendTime")
         send(broker, "t", values(10))
@@ -149,7 +149,7 @@ def test_the_log_s_own_times_are_told(cluster: Cluster) -> None:
     assert read_all(cluster) == before
 
 
-def test_compacted_offsets_are_gaps_and_no_loss(cluster: Cluster) -> None:
+def test_compacted_offsets_are_not_reported_as_gaps(cluster: Cluster) -> None:
     rows = values(1_000)
     with cluster.broker() as broker:
         create(broker, "t", cleanup_policy="compact", min_cleanable_dirty_ratio="0.01")
@@ -162,7 +162,7 @@ def test_compacted_offsets_are_gaps_and_no_loss(cluster: Cluster) -> None:
     assert {row.key: row for row in found} == {row.key: row for row in expected(rows)}
 
 
-def test_what_retention_took_is_a_gap(cluster: Cluster) -> None:
+def test_records_deleted_by_retention_are_reported_as_a_gap(cluster: Cluster) -> None:
     with cluster.broker() as broker:
         send(broker, "t", values(500))
         with cluster.log as log:
@@ -177,7 +177,7 @@ def test_what_retention_took_is_a_gap(cluster: Cluster) -> None:
     assert [row.offset for row in read(cluster.place, ranges)] == list(range(300, 500))
 
 
-def test_objects_that_are_gone_are_planned_anew(cluster: Cluster) -> None:
+def test_deleted_objects_are_planned_again(cluster: Cluster) -> None:
     rows = values(2_000)
     with cluster.broker(inline_bytes=0) as broker:
         send(broker, "t", rows)
@@ -191,7 +191,7 @@ def test_objects_that_are_gone_are_planned_anew(cluster: Cluster) -> None:
     assert read(cluster.place, old) == expected(rows)
 
 
-def test_entries_that_were_trimmed_are_planned_anew(cluster: Cluster) -> None:
+def test_trimmed_entries_are_planned_again(cluster: Cluster) -> None:
     rows = values(2_000)
     with cluster.broker() as broker:
         send(broker, "t", rows)
@@ -203,7 +203,7 @@ def test_entries_that_were_trimmed_are_planned_anew(cluster: Cluster) -> None:
     assert read(cluster.place, old) == expected(rows)
 
 
-def test_a_plan_by_an_old_state_is_made_anew(cluster: Cluster) -> None:
+def test_plan_from_an_old_state_is_made_again(cluster: Cluster) -> None:
     rows = values(2_000)
     with cluster.broker() as broker:
         send(broker, "t", rows)
@@ -255,7 +255,7 @@ def test_damage_in_a_segment_is_refused(cluster: Cluster, at: int, words: str) -
         read_all(cluster)
 
 
-def test_no_listing_and_few_requests(cluster: Cluster) -> None:
+def test_planning_lists_nothing_and_takes_few_requests(cluster: Cluster) -> None:
     rows = values(20_000, size=200)
     with cluster.broker(inline_bytes=0) as broker:
         send(broker, "t", rows, each=1_000)
@@ -273,7 +273,7 @@ def test_no_listing_and_few_requests(cluster: Cluster) -> None:
     assert size * 0.9 < got <= size
 
 
-def test_a_slice_of_time_reads_few_bytes(cluster: Cluster) -> None:
+def test_time_slice_reads_few_bytes(cluster: Cluster) -> None:
     rows = values(20_000, size=200)
     with cluster.broker(inline_bytes=0) as broker:
         send(broker, "t", rows)
@@ -288,7 +288,7 @@ def test_a_slice_of_time_reads_few_bytes(cluster: Cluster) -> None:
     assert READ_BYTES.value - taken <= 0.05 * full
 
 
-def test_python_alone_reads_the_same(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_python_twin_reads_the_same(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     rows = values(500)
     with cluster.broker() as broker:
         send(broker, "t", rows[:300], settings={"compression.type": "lz4"})
@@ -299,7 +299,7 @@ def test_python_alone_reads_the_same(cluster: Cluster, monkeypatch: pytest.Monke
     assert read_all(cluster) == compiled == expected(rows)
 
 
-def test_a_planned_range_travels(cluster: Cluster) -> None:
+def test_planned_range_can_be_pickled(cluster: Cluster) -> None:
     with cluster.broker() as broker:
         send(broker, "t", values(50))
     with cluster.log as log:
@@ -308,7 +308,7 @@ def test_a_planned_range_travels(cluster: Cluster) -> None:
     assert copy == one
 
 
-def test_the_end_is_the_one_asked_for(cluster: Cluster) -> None:
+def test_read_ends_at_the_requested_offset(cluster: Cluster) -> None:
     with cluster.broker() as broker:
         send(broker, "t", values(1_000))
     cluster.rewrite()

@@ -46,7 +46,7 @@ async def log(place: ClusterAddress) -> AsyncIterator[DirectLog]:
         yield opened
 
 
-async def test_rows_lie_where_javas_producer_would_put_them_in_their_order(
+async def test_rows_are_partitioned_like_java_and_keep_their_order(
     log: DirectLog, place: ClusterAddress
 ) -> None:
     await make_topic(log)
@@ -61,7 +61,9 @@ async def test_rows_lie_where_javas_producer_would_put_them_in_their_order(
     assert not await faults(place)
 
 
-async def test_nothing_can_be_read_before_the_commit(log: DirectLog, place: ClusterAddress) -> None:
+async def test_staged_rows_are_invisible_before_the_commit(
+    log: DirectLog, place: ClusterAddress
+) -> None:
     await make_topic(log)
     objects = await stage(log, rows(10))
     assert await values_of(log) == []
@@ -70,7 +72,7 @@ async def test_nothing_can_be_read_before_the_commit(log: DirectLog, place: Clus
     assert len(await values_of(log)) == 10
 
 
-async def test_messages_tell_what_was_written(log: DirectLog) -> None:
+async def test_staging_report_describes_the_written_object(log: DirectLog) -> None:
     await make_topic(log)
     [told] = await stage(log, rows(1000))
     data = await log.store.read(object_key(told.object_id))
@@ -84,7 +86,7 @@ async def test_messages_tell_what_was_written(log: DirectLog) -> None:
     assert begin + sum(extent.size for extent in manifest.extents) == len(data)
 
 
-async def test_a_column_names_the_partition(log: DirectLog) -> None:
+async def test_column_can_name_the_partition(log: DirectLog) -> None:
     await make_topic(log)
     named = [number % 4 if number % 3 else None for number in range(300)]
     sent = rows(300, partition=pa.array(named, pa.int32()))
@@ -100,14 +102,14 @@ async def test_a_column_names_the_partition(log: DirectLog) -> None:
 
 
 @pytest.mark.parametrize("partition", [-1, 4])
-async def test_a_partition_that_is_not_there_is_refused(log: DirectLog, partition: int) -> None:
+async def test_unknown_partition_is_refused(log: DirectLog, partition: int) -> None:
     await make_topic(log)
     sent = rows(2, partition=pa.array([0, partition], pa.int32()))
     with pytest.raises(ApiError, match=f"names partition {partition} of topic t, which has 4"):
         await write(log, sent)
 
 
-async def test_rows_without_keys_stick_together_and_go_round(log: DirectLog) -> None:
+async def test_rows_without_keys_stick_to_a_partition_and_rotate(log: DirectLog) -> None:
     await make_topic(log)
     big = [b"%06d" % number + bytes(1000) for number in range(2000)]
     await write(log, rows(2000, key=pa.nulls(2000, pa.binary()), value=big), object_bytes=1 << 20)
@@ -121,7 +123,7 @@ async def test_rows_without_keys_stick_together_and_go_round(log: DirectLog) -> 
     assert sorted(grown) == [0, 0, 0, 50]
 
 
-async def test_keys_and_none_may_be_mixed(log: DirectLog) -> None:
+async def test_rows_with_and_without_keys_can_be_mixed(log: DirectLog) -> None:
     await make_topic(log)
     keys = [b"k%d" % number if number % 2 else None for number in range(1000)]
     await write(log, rows(1000, key=keys))
@@ -145,7 +147,7 @@ async def test_rows_go_to_the_topics_they_name(log: DirectLog) -> None:
         await stage(log, rows(2, topic=["a", None]), topic="", batch=SinkBatch("x", "q", 0))
 
 
-async def test_a_topic_must_be_there_or_be_asked_for(log: DirectLog) -> None:
+async def test_missing_topic_is_created_only_on_request(log: DirectLog) -> None:
     with pytest.raises(ApiError, match="there is no topic 't'; create it, or set createTopic"):
         await stage(log, rows(1))
     staging = RowStager(log, BATCH, PackSettings(topic="t"), create_partitions=3)
@@ -158,7 +160,9 @@ async def test_a_topic_must_be_there_or_be_asked_for(log: DirectLog) -> None:
 
 
 @pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
-async def test_compression(log: DirectLog, place: ClusterAddress, codec: str) -> None:
+async def test_rows_are_compressed_with_the_chosen_codec(
+    log: DirectLog, place: ClusterAddress, codec: str
+) -> None:
     await make_topic(log, partitions=1)
     [plain] = await stage(log, rows(5000), batch=SinkBatch("plain", "q", 0))
     done = await write(log, rows(5000), compression=codec)
@@ -170,14 +174,14 @@ async def test_compression(log: DirectLog, place: ClusterAddress, codec: str) ->
     assert not await faults(place)
 
 
-async def test_a_topic_that_insists_on_a_codec_gets_it(log: DirectLog) -> None:
+async def test_codec_required_by_the_topic_is_used(log: DirectLog) -> None:
     await make_topic(log, partitions=1, compression_type="zstd")
     [told] = await stage(log, rows(5000), compression="none")
     manifest, _ = read_head(await log.store.read(object_key(told.object_id)))
     assert {extent.attributes & 7 for extent in manifest.extents} == {4}
 
 
-async def test_times_are_the_rows_or_now_or_the_logs(log: DirectLog) -> None:
+async def test_timestamps_come_from_rows_the_clock_or_the_log(log: DirectLog) -> None:
     await make_topic(log, partitions=1)
     before = log.clock.now_ms()
     times = pa.array([1_600_000_000_123_456, None], pa.timestamp("us", tz="UTC"))
@@ -209,7 +213,7 @@ async def test_times_are_the_rows_or_now_or_the_logs(log: DirectLog) -> None:
          "message.timestamp.before.max.ms is 1000"),
     ],
 )  # fmt: skip
-async def test_a_topics_settings_hold(
+async def test_topic_configs_are_respected(
     log: DirectLog, configs: dict[str, str], sent: pa.RecordBatch, fault: str
 ) -> None:
     await make_topic(log, partitions=1, **configs)
@@ -218,7 +222,7 @@ async def test_a_topics_settings_hold(
     assert await values_of(log) == []
 
 
-async def test_batches_are_as_large_as_the_topic_takes(log: DirectLog) -> None:
+async def test_batches_are_as_large_as_the_topic_allows(log: DirectLog) -> None:
     await make_topic(log, partitions=1, max_message_bytes="5000")
     await write(log, rows(1000, value=[bytes(100)] * 1000))
     assert len(await read_partition(log, 0)) == 1000
@@ -233,7 +237,7 @@ async def test_batches_are_as_large_as_the_topic_takes(log: DirectLog) -> None:
         (6_000, {"max_message_bytes": "5000", "compression_type": "gzip"}, "none"),
     ],
 )
-async def test_a_record_larger_than_a_batch_has_one_of_its_own(
+async def test_record_larger_than_a_batch_has_its_own_batch(
     log: DirectLog, place: ClusterAddress, size: int, configs: dict[str, str], codec: str
 ) -> None:
     await make_topic(log, partitions=1, **configs)
@@ -256,7 +260,7 @@ async def test_a_record_larger_than_a_batch_has_one_of_its_own(
         (64 << 20, {"max_message_bytes": "200000000"}, "zstd", "at most 67108864 bytes"),
     ],
 )
-async def test_a_record_larger_than_the_topic_takes_is_refused(
+async def test_record_larger_than_the_topic_allows_is_refused(
     log: DirectLog, size: int, configs: dict[str, str], codec: str, fault: str
 ) -> None:
     await make_topic(log, partitions=1, **configs)
@@ -278,7 +282,7 @@ async def test_a_record_larger_than_the_topic_takes_is_refused(
         ({"value": ["v"], "timestamp": ["now"]}, "t", "must be a timestamp"),
     ],
 )
-async def test_columns_that_no_record_has_are_refused(
+async def test_unknown_columns_are_refused(
     log: DirectLog, columns: dict[str, Any], topic: str, fault: str
 ) -> None:
     await make_topic(log)
@@ -286,7 +290,7 @@ async def test_columns_that_no_record_has_are_refused(
         await stage(log, pa.record_batch(columns), topic=topic)
 
 
-async def test_text_and_headers_are_taken(log: DirectLog) -> None:
+async def test_text_and_headers_are_accepted(log: DirectLog) -> None:
     await make_topic(log, partitions=1)
     headers = pa.array(
         [[{"key": "h", "value": b"1"}], None],
@@ -311,7 +315,7 @@ async def test_many_partitions_of_an_object_are_staged_in_parts(
     assert not await faults(place)
 
 
-async def test_a_large_batch_of_rows_is_cut(log: DirectLog) -> None:
+async def test_large_batch_of_rows_is_split(log: DirectLog) -> None:
     await make_topic(log, partitions=1)
     told = await stage(log, rows(3000, value=[bytes(100)] * 3000), object_bytes=64 * 1024)
     assert len(told) > 4
@@ -319,7 +323,7 @@ async def test_a_large_batch_of_rows_is_cut(log: DirectLog) -> None:
     assert sum(one.rows for one in told) == 3000
 
 
-async def test_what_is_aborted_is_condemned(log: DirectLog, place: ClusterAddress) -> None:
+async def test_aborted_objects_are_condemned(log: DirectLog, place: ClusterAddress) -> None:
     await make_topic(log)
     staging = RowStager(log, BATCH, PackSettings(topic="t", object_bytes=64 * 1024))
     await staging.start()
@@ -354,6 +358,6 @@ async def test_a_committed_batch_is_not_written_again(log: DirectLog) -> None:
         {"uploads": 0},
     ],
 )
-def test_settings_that_make_no_sense(settings: dict[str, Any]) -> None:
+def test_invalid_settings_are_refused(settings: dict[str, Any]) -> None:
     with pytest.raises(ConfigError):
         PackSettings(**settings)

@@ -48,7 +48,7 @@ def damaged(tmp_path: Path) -> Iterator[BrokerProcess]:
         yield broker
 
 
-def test_every_other_record_stays(damaged: BrokerProcess) -> None:
+def test_undamaged_records_stay_readable(damaged: BrokerProcess) -> None:
     for number in range(COUNT):
         got = fetch(damaged.port, TOPIC, number, partition_max_bytes=1)
         if number in {FLIPPED, CUT}:
@@ -64,7 +64,7 @@ def test_every_other_record_stays(damaged: BrokerProcess) -> None:
 
 
 @pytest.mark.parametrize("bad", [FLIPPED, CUT])
-def test_a_reader_gets_what_lies_before_the_damage(damaged: BrokerProcess, bad: int) -> None:
+def test_reader_gets_records_before_the_damage(damaged: BrokerProcess, bad: int) -> None:
     start = bad - 1
 
     got = fetch(damaged.port, TOPIC, start, partition_max_bytes=10 * LARGE)

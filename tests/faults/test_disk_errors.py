@@ -40,9 +40,7 @@ def broker(shim: Path, tmp_path: Path) -> Iterator[FailingBroker]:
 
 @pytest.mark.timeout(60)
 @pytest.mark.parametrize("fault", FAULTS)
-def test_a_disk_error_takes_nothing_that_was_acknowledged(
-    broker: FailingBroker, fault: str
-) -> None:
+def test_disk_error_loses_no_acknowledged_record(broker: FailingBroker, fault: str) -> None:
     with Load(broker.bootstrap, TOPIC, PARTITIONS, seed=2) as load:
         load.wait_for(20)
         with broker.failing(fault):
@@ -61,7 +59,7 @@ def test_a_disk_error_takes_nothing_that_was_acknowledged(
 
 @pytest.mark.timeout(60)
 @pytest.mark.parametrize("fault", FAULTS)
-def test_killed_amid_disk_errors(broker: FailingBroker, fault: str) -> None:
+def test_broker_killed_during_disk_errors_loses_nothing(broker: FailingBroker, fault: str) -> None:
     with Load(broker.bootstrap, TOPIC, PARTITIONS, seed=3) as load:
         load.wait_for(20)
         with broker.failing(fault):
@@ -74,7 +72,7 @@ def test_killed_amid_disk_errors(broker: FailingBroker, fault: str) -> None:
 
 
 @pytest.mark.parametrize("fault", ["write-journal", "sync-journal"])
-def test_what_was_refused_is_not_there(broker: FailingBroker, fault: str) -> None:
+def test_refused_records_are_not_stored(broker: FailingBroker, fault: str) -> None:
     first = produce(broker.port, PROBE, bytes(LARGE))
     with broker.failing(fault):
         refused = produce(broker.port, PROBE, bytes(LARGE))
@@ -89,7 +87,7 @@ def test_what_was_refused_is_not_there(broker: FailingBroker, fault: str) -> Non
 
 
 @pytest.mark.parametrize("fault", ["sync-journal", "sync-cluster"])
-def test_a_broker_that_cannot_write_still_stops(broker: FailingBroker, fault: str) -> None:
+def test_broker_that_cannot_write_still_stops(broker: FailingBroker, fault: str) -> None:
     kept = produce(broker.port, PROBE, bytes(LARGE))
     with broker.failing(fault):
         status = broker.stop()

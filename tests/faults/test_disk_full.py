@@ -73,9 +73,7 @@ def _write_all(fd: int, size: int) -> None:
 
 
 @pytest.mark.timeout(90)
-def test_a_full_disk_refuses_writes_and_nothing_else(
-    broker: BrokerProcess, small_disk: Path
-) -> None:
+def test_full_disk_refuses_writes_and_serves_reads(broker: BrokerProcess, small_disk: Path) -> None:
     nothing: list[list[int]] = [[] for _ in range(PARTITIONS)]
     with Load(broker.bootstrap, TOPIC, PARTITIONS, seed=1) as load:
         load.wait_for(20)
@@ -116,7 +114,7 @@ def test_a_producer_is_answered_when_the_cluster_log_is_full(
 
 
 @pytest.mark.timeout(60)
-def test_ready_again_without_a_client_that_writes_much(
+def test_broker_becomes_ready_again_without_large_writes(
     broker: BrokerProcess, small_disk: Path
 ) -> None:
     with filled(small_disk):

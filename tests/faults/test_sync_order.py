@@ -102,7 +102,7 @@ def broker(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[TracedBro
 @pytest.mark.timeout(60)
 @pytest.mark.parametrize("broker", ["disk"], indirect=True)
 @pytest.mark.parametrize("size", CHECKS)
-def test_no_answer_before_the_sync(broker: TracedBroker, size: str) -> None:
+def test_answer_follows_the_sync(broker: TracedBroker, size: str) -> None:
     value, check = CHECKS[size]
 
     check(trace_of(broker, value))
@@ -111,7 +111,7 @@ def test_no_answer_before_the_sync(broker: TracedBroker, size: str) -> None:
 @pytest.mark.timeout(60)
 @pytest.mark.parametrize("broker", ["os"], indirect=True)
 @pytest.mark.parametrize("size", CHECKS)
-def test_the_proof_can_fail(broker: TracedBroker, size: str) -> None:
+def test_check_of_the_sync_order_can_fail(broker: TracedBroker, size: str) -> None:
     value, check = CHECKS[size]
 
     with pytest.raises(AssertionError, match="not synced"):

@@ -9,7 +9,7 @@ from tests.formats import byhand, golden
 FILES = (golden.SEGMENT, golden.INDEX, golden.TIMES)
 
 
-def test_sound_files_have_no_faults() -> None:
+def test_intact_files_have_no_faults() -> None:
     found = examine(*FILES)
 
     assert found.faults == []
@@ -21,7 +21,7 @@ def test_sound_files_have_no_faults() -> None:
 
 @pytest.mark.parametrize("number", range(3))
 @pytest.mark.parametrize("mask", [0x01, 0x80, 0xFF])
-def test_no_flipped_byte_outside_of_batches_goes_unseen(number: int, mask: int) -> None:
+def test_every_flipped_byte_outside_of_batches_is_found(number: int, mask: int) -> None:
     batches = range(32, len(golden.SEGMENT) - 16) if number == 0 else range(0)
     for at in set(range(len(FILES[number]))) - set(batches):
         damaged = bytearray(FILES[number])
@@ -32,14 +32,14 @@ def test_no_flipped_byte_outside_of_batches_goes_unseen(number: int, mask: int) 
 
 
 @pytest.mark.parametrize("number", range(3))
-def test_no_cut_goes_unseen(number: int) -> None:
+def test_every_truncation_is_found(number: int) -> None:
     for size in range(len(FILES[number])):
         files = [*FILES[:number], FILES[number][:size], *FILES[number + 1 :]]
 
         assert examine(*files).faults, f"{size} bytes"
 
 
-def test_faults_of_several_batches_are_all_named() -> None:
+def test_damage_in_several_batches_is_named_for_each() -> None:
     damaged = bytearray(golden.SEGMENT)
     for position in golden.POSITIONS:
         damaged[position + 65] ^= 1
@@ -51,7 +51,7 @@ def test_faults_of_several_batches_are_all_named() -> None:
     assert [one.is_sound for one in found.batches] == [False] * 3
 
 
-def test_without_index_or_times_the_walk_ends_at_a_broken_batch() -> None:
+def test_without_index_and_times_the_walk_ends_at_a_broken_batch() -> None:
     damaged = bytearray(golden.SEGMENT)
     damaged[golden.POSITIONS[1] + 16] = 9
 
@@ -61,7 +61,7 @@ def test_without_index_or_times_the_walk_ends_at_a_broken_batch() -> None:
     assert found.faults[0].position == golden.POSITIONS[1]
 
 
-def test_with_an_index_it_goes_on_behind_it() -> None:
+def test_with_an_index_the_walk_continues_after_a_broken_batch() -> None:
     damaged = bytearray(golden.SEGMENT)
     damaged[golden.POSITIONS[1] + 16] = 9
 
@@ -84,13 +84,13 @@ def test_batches_out_of_order_and_wrong_entries_are_named() -> None:
     ]
 
 
-def test_files_of_different_segments_are_told_apart() -> None:
+def test_files_of_different_segments_are_distinguished() -> None:
     found = examine(golden.DENSE, golden.DENSE_INDEX, golden.TIMES)
 
     assert {fault.ending for fault in found.faults} == {".kfs", ".index"}
 
 
-def test_an_empty_segment_is_sound() -> None:
+def test_empty_segment_is_valid() -> None:
     files = SegmentWriter(5).finish(golden.ORIGIN, 9, 1)
 
     assert examine(b"".join(files.parts), files.index, files.times).faults == []

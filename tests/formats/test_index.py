@@ -10,7 +10,7 @@ from rookery.records.batches import BatchHeader, parse
 from tests.formats import byhand, golden
 
 
-def test_the_golden_index_is_of_fixed_bytes_and_read() -> None:
+def test_golden_index_has_fixed_bytes_and_is_read() -> None:
     assert golden.INDEX[:28].hex(" ", 2) == (
         "4944 5800 0001 0000 0002 0000 0003 0000 0000 0000 0000 03e8 0000 0020"
     )
@@ -28,7 +28,9 @@ ROWS = st.lists(st.tuples(st.integers(0, (1 << 63) - 1), st.integers(32, (1 << 3
 
 
 @given(st.integers(1, (1 << 31) - 1), ROWS)
-def test_what_is_written_is_read_by_others(interval: int, rows: list[tuple[int, int]]) -> None:
+def test_written_index_is_read_by_an_independent_reader(
+    interval: int, rows: list[tuple[int, int]]
+) -> None:
     offsets = sorted({offset for offset, _ in rows})
     positions = sorted({position for _, position in rows})
     entries = list(map(IndexEntry, offsets, positions))
@@ -54,14 +56,14 @@ def test_a_truncated_index_is_refused(size: int) -> None:
         (golden.INDEX[:6] + b"\xff" * 4 + golden.INDEX[10:], "are not what -1 entries take up"),
         (golden.INDEX[:6] + b"\x7f" * 4 + golden.INDEX[10:], "entries take up"),
         (golden.INDEX + b"\0", "are not what 2 entries take up"),
-        (byhand.index(1, [(5, 32), (5, 99)]), r"entry \(5, 99\) stands behind \(5, 32\)"),
-        (byhand.index(1, [(5, 32), (6, 32)]), "stands behind"),
+        (byhand.index(1, [(5, 32), (5, 99)]), r"entry \(5, 99\) is out of order after \(5, 32\)"),
+        (byhand.index(1, [(5, 32), (6, 32)]), "is out of order after"),
         (byhand.index(1, [(5, 31)]), "outside of a segment"),
         (byhand.index(1, [(-5, 32)]), "outside of a segment"),
         (byhand.index(-1, []), "interval -1 is below 0"),
     ],
 )
-def test_the_fault_is_named(data: bytes, words: str) -> None:
+def test_fault_in_an_index_is_named(data: bytes, words: str) -> None:
     with pytest.raises(Corrupt, match=f"x.index: .*{words}"):
         parse_index(data, "x.index")
 
@@ -70,7 +72,7 @@ def _header(base: int, count: int) -> BatchHeader:
     return parse(byhand.batch(base, [b"x"] * count, 1))
 
 
-def test_an_entry_comes_after_so_many_messages() -> None:
+def test_entry_is_added_after_an_interval_of_messages() -> None:
     builder = IndexBuilder(3)
 
     made = [builder.add(_header(i, 1), 32 + 100 * i) for i in range(8)]
@@ -79,7 +81,7 @@ def test_an_entry_comes_after_so_many_messages() -> None:
     assert [entry.offset for entry in builder.index.entries] == [0, 3, 6]
 
 
-def test_or_after_so_many_bytes() -> None:
+def test_entry_is_added_after_an_interval_of_bytes() -> None:
     builder = IndexBuilder(100, 1000)
 
     made = [builder.add(_header(i, 1), 32 + 600 * i) for i in range(5)]
@@ -88,6 +90,6 @@ def test_or_after_so_many_bytes() -> None:
 
 
 @pytest.mark.parametrize("intervals", [(0, 1), (1, 0), (1 << 31, 1)])
-def test_intervals_are_above_zero(intervals: tuple[int, int]) -> None:
+def test_intervals_must_be_positive(intervals: tuple[int, int]) -> None:
     with pytest.raises(ValueError, match="must be above 0"):
         IndexBuilder(*intervals)

@@ -9,18 +9,18 @@ from rookery.formats.keys import object_id
 IDENTITY = object_id(7, 3)
 
 
-def test_a_header_is_of_fixed_bytes() -> None:
+def test_header_has_fixed_bytes() -> None:
     header = journal_header(IDENTITY)
     assert len(header) == HEADER_BYTES == 32
     assert header[:28].hex() == "524b4a4f55524e4c" + "00010000" + "00000003" + f"{7:016x}" + "0" * 8
 
 
-def test_a_file_that_begins_with_its_header_is_taken() -> None:
+def test_file_with_a_valid_header_is_accepted() -> None:
     check_journal_header(IDENTITY, journal_header(IDENTITY) + b"batches")
 
 
 @pytest.mark.parametrize("at", range(HEADER_BYTES))
-def test_no_flipped_byte_is_taken(at: int) -> None:
+def test_every_flipped_byte_of_the_header_is_refused(at: int) -> None:
     header = bytearray(journal_header(IDENTITY))
     header[at] ^= 0x10
     with pytest.raises(Corrupt, match=r"journal-0000000000000007-00000003\.log"):
@@ -38,6 +38,6 @@ def test_no_flipped_byte_is_taken(at: int) -> None:
         (b"RKJOURNL\x00\x02" + bytes(22), "format version 2"),
     ],
 )
-def test_the_fault_is_named(head: bytes, fault: str) -> None:
+def test_fault_in_a_header_is_named(head: bytes, fault: str) -> None:
     with pytest.raises(Corrupt, match=fault):
         check_journal_header(IDENTITY, head)

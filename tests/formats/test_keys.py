@@ -26,7 +26,7 @@ def test_names_are_as_documented() -> None:
 
 
 @given(INCARNATIONS, NUMBERS)
-def test_an_object_id_and_its_name_lead_back(incarnation: int, number: int) -> None:
+def test_object_ids_and_names_round_trip(incarnation: int, number: int) -> None:
     identity = object_id(incarnation, number)
     assert 0 < identity < 1 << 63
     assert split_object_id(identity) == (incarnation, number)
@@ -34,9 +34,7 @@ def test_an_object_id_and_its_name_lead_back(incarnation: int, number: int) -> N
 
 
 @given(st.tuples(INCARNATIONS, NUMBERS), st.tuples(INCARNATIONS, NUMBERS))
-def test_ids_and_names_sort_as_files_were_begun(
-    one: tuple[int, int], other: tuple[int, int]
-) -> None:
+def test_ids_and_names_sort_by_creation(one: tuple[int, int], other: tuple[int, int]) -> None:
     first, second = object_id(*one), object_id(*other)
     assert (one < other) == (first < second) == (journal_name(first) < journal_name(second))
 
@@ -85,7 +83,7 @@ def test_any_text_is_parsed_or_refused(text: str) -> None:
 
 
 @given(st.integers(0, SNAPSHOT_LIMIT - 1), st.integers(0, SNAPSHOT_LIMIT - 1))
-def test_snapshot_keys_lead_back_and_sort(one: int, other: int) -> None:
+def test_snapshot_keys_round_trip_and_sort(one: int, other: int) -> None:
     assert parse_snapshot_key(snapshot_key(one)) == one
     assert (one < other) == (snapshot_key(one) < snapshot_key(other))
 

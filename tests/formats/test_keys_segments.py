@@ -40,7 +40,7 @@ GENERATIONS = st.none() | st.builds(
 @given(
     NAMESPACES, TOPICS, st.integers(0, (1 << 31) - 1), st.integers(0, (1 << 63) - 1), GENERATIONS
 )
-def test_a_key_leads_back_and_every_store_takes_it(
+def test_segment_keys_round_trip_and_fit_every_store(
     namespace: str, topic: str, partition: int, base: int, generation: Generation | None
 ) -> None:
     key = segment_key(namespace, topic, partition, base, generation)
@@ -63,7 +63,7 @@ def test_a_leading_dot_is_escaped() -> None:
 @pytest.mark.parametrize(
     "namespace", ["", "_rookery", ".", "..", ".x", "a/b", "a b", "ä", "x" * 250, "a\n", "=a"]
 )
-def test_a_namespace_that_cannot_be_is_refused(namespace: str) -> None:
+def test_invalid_namespace_is_refused(namespace: str) -> None:
     with pytest.raises(ConfigError, match="namespace"):
         check_namespace(namespace)
     with pytest.raises(ConfigError, match="namespace"):
@@ -71,7 +71,7 @@ def test_a_namespace_that_cannot_be_is_refused(namespace: str) -> None:
 
 
 @pytest.mark.parametrize("topic", ["", ".", "..", "a/b", "=a", "x" * 250, "a\n", "../up"])
-def test_a_topic_that_cannot_be_is_refused(topic: str) -> None:
+def test_invalid_topic_is_refused(topic: str) -> None:
     with pytest.raises(ValueError, match="no topic name"):
         segment_key("default", topic, 0, 0)
 
@@ -115,10 +115,10 @@ def test_numbers_out_of_range_are_refused(
         "default/birds/0/segment-00000000000000000000.kfs\n",
     ],
 )
-def test_other_keys_are_none(key: str) -> None:
+def test_other_keys_are_not_segments(key: str) -> None:
     assert parse_segment_key(key) is None
 
 
-def test_only_a_segment_has_files_beside_it() -> None:
+def test_only_a_segment_has_companion_files() -> None:
     with pytest.raises(ValueError, match="does not end in"):
         index_key("default/birds/0/segment-00000000000000000000.index")

@@ -57,7 +57,7 @@ def test_an_offset_is_found_in_its_block(offset: int, bases: list[int]) -> None:
     assert [one.base_offset for one in headers] == bases
 
 
-def test_more_blocks_come_if_they_fit() -> None:
+def test_further_blocks_are_included_if_they_fit() -> None:
     layout = _timed()
     size = len(golden.SEGMENT) - 48
 
@@ -73,13 +73,13 @@ def test_more_blocks_come_if_they_fit() -> None:
 @pytest.mark.parametrize(
     ("time", "first"), [(-1, 0), (4000, 0), (6002, 0), (6003, None), (10**15, None)]
 )
-def test_a_time_is_found_in_the_first_block_that_reaches_it(time: int, first: int | None) -> None:
+def test_time_is_found_in_the_first_block_that_reaches_it(time: int, first: int | None) -> None:
     found = _timed().find_time(time, 1)
 
     assert (None if found is None else found.first) == first
 
 
-def test_times_are_searched_by_what_each_block_reaches() -> None:
+def test_times_are_searched_by_the_maximum_of_each_block() -> None:
     writer = SegmentWriter(0, interval=1)
     for offset, time in enumerate((50, 20, 70, 60)):
         writer.add(byhand.batch(offset, [b"x"], time))
@@ -97,7 +97,7 @@ def test_without_a_times_file_any_block_may_hold_any_time() -> None:
     assert _indexed().find_time(10**15, 1) == _indexed().find(0, 1)
 
 
-def test_an_empty_segment_has_nothing_to_read() -> None:
+def test_empty_segment_has_no_blocks() -> None:
     files = SegmentWriter(5).finish(golden.ORIGIN, 9, 1)
     data = b"".join(files.parts)
     timed = SegmentLayout.from_times(parse_times(files.times), "a.kfs")
@@ -109,7 +109,7 @@ def test_an_empty_segment_has_nothing_to_read() -> None:
         assert layout.open_whole(data).batches == []
 
 
-def test_without_a_times_file_leader_epochs_are_left_to_the_state() -> None:
+def test_without_a_times_file_leader_epochs_come_from_the_state() -> None:
     layout = _indexed()
     damaged = bytearray(golden.DENSE)
     damaged[golden.POSITIONS[1] + 15] ^= 1
@@ -124,7 +124,7 @@ def test_without_a_times_file_leader_epochs_are_left_to_the_state() -> None:
 
 
 @pytest.mark.parametrize("mask", [0x01, 0x10, 0x80, 0xFF])
-def test_a_flipped_index_never_leads_past_a_record(mask: int) -> None:
+def test_damaged_index_never_skips_a_record(mask: int) -> None:
     for at in range(len(golden.DENSE_INDEX)):
         damaged = bytearray(golden.DENSE_INDEX)
         damaged[at] ^= mask
@@ -138,7 +138,7 @@ def test_a_flipped_index_never_leads_past_a_record(mask: int) -> None:
             assert any(one.base_offset <= offset <= one.last_offset for one in headers)
 
 
-def test_where_records_are_missing_each_block_must_begin_with_its_entrys_batch() -> None:
+def test_with_gaps_each_block_must_start_at_its_index_entry() -> None:
     layout = _indexed(golden.SEGMENT, golden.INDEX)
     assert not layout.is_dense
     _read(layout, golden.SEGMENT, layout.span(0, WHOLE))
@@ -149,14 +149,14 @@ def test_where_records_are_missing_each_block_must_begin_with_its_entrys_batch()
         _read(layout, damaged, layout.span(1, 1))
 
 
-def test_an_entry_that_points_into_a_batch_is_refused() -> None:
+def test_index_entry_inside_a_batch_is_refused() -> None:
     layout = _indexed(golden.SEGMENT, byhand.index(3, [(1000, 32), (1002, 40)]))
 
     with pytest.raises(Corrupt, match="byte 32, offset 1000: a batch ends"):
         _read(layout, golden.SEGMENT, layout.span(0, WHOLE))
 
 
-def test_a_range_must_come_whole() -> None:
+def test_truncated_range_is_refused() -> None:
     layout = _timed()
     span = layout.span(0, 1)
 
@@ -173,7 +173,7 @@ def test_a_first_batch_without_an_entry_is_found() -> None:
         assert headers[0].base_offset == 1000
 
 
-def test_a_first_batch_behind_a_gap_is_found_without_an_entry() -> None:
+def test_first_batch_after_a_gap_is_found_without_an_entry() -> None:
     layout = _indexed(golden.SEGMENT[:15] + b"\xe7" + golden.SEGMENT[16:], byhand.index(9, []))
 
     assert layout.header.base_offset == 999
@@ -184,8 +184,8 @@ def test_a_first_batch_behind_a_gap_is_found_without_an_entry() -> None:
     ("entries", "words"),
     [
         ([(999, 32)], "begins before its base offset 1000"),
-        ([(1000, 32), (1006, 99)], "lies behind"),
-        ([(1000, 32), (1005, 100_000)], "lies behind"),
+        ([(1000, 32), (1006, 99)], "out of order after"),
+        ([(1000, 32), (1005, 100_000)], "out of order after"),
     ],
 )
 def test_an_index_of_another_segment_is_refused(entries: list[tuple[int, int]], words: str) -> None:
@@ -193,14 +193,14 @@ def test_an_index_of_another_segment_is_refused(entries: list[tuple[int, int]], 
         _indexed(index=byhand.index(100, entries))
 
 
-def test_a_file_shorter_than_its_ends_is_refused() -> None:
+def test_file_too_short_for_header_and_footer_is_refused() -> None:
     header, footer = parse_header(golden.DENSE), parse_footer(golden.DENSE)
 
     with pytest.raises(Corrupt):
         SegmentLayout.from_index(parse_index(golden.DENSE_INDEX), header, footer, 40, "a.kfs")
 
 
-def test_another_segment_is_not_opened_as_this_one() -> None:
+def test_data_of_another_segment_is_refused() -> None:
     with pytest.raises(Corrupt, match="times file"):
         _timed().open_whole(golden.DENSE)
     with pytest.raises(Corrupt, match="has changed since"):
@@ -212,7 +212,7 @@ def test_another_segment_is_not_opened_as_this_one() -> None:
     st.integers(1, 6),
     st.integers(1, 2000),
 )
-def test_every_record_is_reached_from_every_offset(
+def test_every_record_is_reachable_from_every_offset(
     steps: list[tuple[int, int]], interval: int, max_bytes: int
 ) -> None:
     writer = SegmentWriter(0, interval=interval)
@@ -238,7 +238,7 @@ def test_every_record_is_reached_from_every_offset(
         assert [one.base_offset for one in layout.open_whole(data).batches] == bases
 
 
-def test_the_layout_of_an_index_alone_knows_no_times() -> None:
+def test_layout_from_an_index_has_no_times() -> None:
     layout = _indexed()
 
     assert layout.times is None
@@ -247,7 +247,7 @@ def test_the_layout_of_an_index_alone_knows_no_times() -> None:
     assert parse_index(golden.DENSE_INDEX) == Index(100, parse_index(golden.DENSE_INDEX).entries)
 
 
-def test_a_batch_that_was_bad_when_it_was_written_is_found_by_a_thorough_look() -> None:
+def test_batch_damaged_before_it_was_written_is_found_by_a_full_check() -> None:
     bad = bytearray(byhand.batch(0, [b"value"], 50))
     bad[-2] ^= 1
     ends = (SegmentHeader(0, 1, 0), SegmentFooter(0, 0))

@@ -45,7 +45,7 @@ def manifest() -> Manifest:
     )
 
 
-def test_a_manifest_comes_back_and_says_where_batches_begin() -> None:
+def test_manifest_round_trips_and_states_where_batches_start() -> None:
     head = write_head(manifest())
     found, position = read_head(head + b"batches")
     assert found == manifest()
@@ -63,7 +63,7 @@ def test_every_flipped_byte_is_found() -> None:
             read_head(broken)
 
 
-def test_every_shorter_head_is_refused() -> None:
+def test_every_truncated_head_is_refused() -> None:
     head = write_head(manifest())
     for length in range(len(head)):
         with pytest.raises(Corrupt):

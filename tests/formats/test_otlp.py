@@ -67,7 +67,7 @@ def test_gauges_and_sums_are_read() -> None:
     assert list(read_points(b"")) == []
 
 
-def test_attributes_of_other_types_are_texts() -> None:
+def test_attributes_of_other_types_become_text() -> None:
     negative = varint(3 << 3) + varint((1 << 64) - 5)
     point = (
         fixed(6, "<q", 1)
@@ -80,7 +80,7 @@ def test_attributes_of_other_types_are_texts() -> None:
     assert dict(found.attributes) == {"yes": "true", "less": "-5", "half": "0.5", "list": ""}
 
 
-def test_damage_is_corrupt_and_nothing_else() -> None:
+def test_any_damage_is_reported_as_corrupt() -> None:
     refused = 0
     for size in range(len(SAMPLE)):
         for flipped in (0x00, 0x80, 0xFF):
@@ -95,11 +95,11 @@ def test_damage_is_corrupt_and_nothing_else() -> None:
 
 
 @pytest.mark.parametrize("bad", [b"\x0b", b"\xff" * 11, b"\x0a\x05", b"\x08\x01"])
-def test_no_message_at_all(bad: bytes) -> None:
+def test_empty_message_has_no_points(bad: bytes) -> None:
     with pytest.raises(Corrupt):
         list(read_points(bad))
 
 
-def test_fields_without_end_are_refused() -> None:
+def test_unterminated_fields_are_refused() -> None:
     with pytest.raises(Corrupt, match="more than 100000 fields"):
         list(read_points(b"\x18\x00" * 100_001))

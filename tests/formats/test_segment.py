@@ -14,7 +14,7 @@ from rookery.records import recordcodec
 from tests.formats import byhand, golden
 
 
-def test_the_golden_segment_is_of_fixed_bytes() -> None:
+def test_golden_segment_has_fixed_bytes() -> None:
     # The tables, byte for byte; whatever changes these lines breaks every reader there is.
     assert golden.SEGMENT[:32].hex(" ", 4) == (
         "4b414653 00010000 00000000 000003e8 00000006 0000019b 76daa800 00000000"
@@ -44,14 +44,14 @@ def test_the_golden_segment_is_read() -> None:
     assert values == [b"jackdaw", b"rook", b"crow", b"raven", b"magpie", b"jay"]
 
 
-def test_both_ends_are_written_as_the_tables_say() -> None:
+def test_header_and_footer_match_the_documented_tables() -> None:
     segment = verify_segment(golden.SEGMENT)
 
     assert segment.header.pack() == golden.SEGMENT[:32]
     assert segment.footer.pack() == golden.SEGMENT[-16:]
 
 
-def test_a_segment_can_be_empty() -> None:
+def test_segment_can_be_empty() -> None:
     segment = verify_segment(byhand.segment(5, 9, 0, 1, []))
 
     assert segment.batches == []
@@ -65,7 +65,7 @@ def _may_be_wrong(at: int) -> bool:
 
 
 @pytest.mark.parametrize("mask", [0x01, 0x10, 0x80, 0xFF])
-def test_no_flipped_byte_of_either_end_changes_what_is_served(mask: int) -> None:
+def test_flipped_byte_of_header_or_footer_never_changes_the_served_body(mask: int) -> None:
     body = golden.SEGMENT[32:-16]
     unseen = []
     for at in (*range(33), *range(len(golden.SEGMENT) - 17, len(golden.SEGMENT))):
@@ -88,7 +88,7 @@ def test_a_truncated_segment_is_refused(size: int) -> None:
         verify_segment(golden.SEGMENT[:size])
 
 
-def test_bytes_too_many_are_refused() -> None:
+def test_surplus_bytes_are_refused() -> None:
     with pytest.raises(Corrupt, match="cut off"):
         verify_segment(golden.SEGMENT + b"\0")
 
@@ -102,12 +102,12 @@ def test_bytes_too_many_are_refused() -> None:
         (28, b"\0\0\0\1", "reserved 0x1"),
         (8, b"\xff" * 8, "below 0"),
         (16, b"\xff" * 4, "below 0"),
-        (16, b"\0\0\1\0", "256 records cannot lie in the offsets 1000 to 1012"),
+        (16, b"\0\0\1\0", "256 records do not fit the offsets 1000 to 1012"),
         (16, b"\0\0\0\5", "holds 6 records, its header says 5"),
         (8, b"\0" * 6 + b"\x03\xe9", "offset 1000 where 1001 comes next"),
     ],
 )
-def test_the_fault_is_named(at: int, value: bytes, words: str) -> None:
+def test_fault_in_a_segment_is_named(at: int, value: bytes, words: str) -> None:
     damaged = bytearray(golden.SEGMENT)
     damaged[at : at + len(value)] = value
 
@@ -126,14 +126,14 @@ def test_the_fault_is_named(at: int, value: bytes, words: str) -> None:
         ([b"x" * 70], 9, "byte 32, offset 4: its magic"),
     ],
 )
-def test_batches_must_fit_even_under_a_right_checksum(
+def test_batches_must_be_valid_even_if_the_checksum_matches(
     batches: list[bytes], last: int, words: str
 ) -> None:
     with pytest.raises(Corrupt, match=words):
         verify_segment(byhand.segment(4, last, len(batches), 1, batches))
 
 
-def test_a_batch_with_a_wrong_crc_is_refused_even_under_a_right_checksum() -> None:
+def test_batch_with_a_wrong_crc_is_refused_even_if_the_checksum_matches() -> None:
     batch = bytearray(byhand.batch(4, [b"abc"], 1))
     batch[-2] ^= 1
 
@@ -142,11 +142,11 @@ def test_a_batch_with_a_wrong_crc_is_refused_even_under_a_right_checksum() -> No
 
 
 @pytest.mark.parametrize("size", [0, 15, 31])
-def test_ends_that_are_not_there(size: int) -> None:
+def test_missing_header_or_footer_is_refused(size: int) -> None:
     with pytest.raises(Corrupt, match=f"ends after {size} bytes"):
         parse_header(golden.SEGMENT[:size])
 
 
-def test_a_footer_needs_its_bytes() -> None:
+def test_footer_must_be_complete() -> None:
     with pytest.raises(Corrupt, match="15 bytes hold no footer"):
         parse_footer(golden.SEGMENT[-15:])

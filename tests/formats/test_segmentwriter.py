@@ -22,7 +22,7 @@ def _finish(writer: SegmentWriter, last: int) -> FinishedSegment:
     return writer.finish(golden.ORIGIN, last, 1)
 
 
-def test_it_writes_the_golden_files() -> None:
+def test_writer_produces_the_golden_files() -> None:
     writer = SegmentWriter(1000, interval=3)
     for batch in golden.BATCHES:
         writer.add(batch)
@@ -42,7 +42,7 @@ def test_it_writes_the_golden_files() -> None:
 
 
 @pytest.mark.parametrize("cut", [1, 16, 20, 21, 22, 60, 61, 70])
-def test_a_batch_may_come_in_pieces(cut: int) -> None:
+def test_batch_can_be_added_in_pieces(cut: int) -> None:
     batch = golden.BATCHES[0]
     whole, pieces = SegmentWriter(1000), SegmentWriter(1000)
 
@@ -52,7 +52,7 @@ def test_a_batch_may_come_in_pieces(cut: int) -> None:
     assert b"".join(_finish(pieces, 1001).parts) == b"".join(_finish(whole, 1001).parts)
 
 
-def test_a_stamped_batch_is_taken_and_its_payload_is_not_copied() -> None:
+def test_stamped_batch_is_accepted_without_copying_its_payload() -> None:
     batch = byhand.batch(0, [b"x" * 10_000], 1)
     writer = SegmentWriter(5)
 
@@ -72,7 +72,7 @@ def test_small_pieces_are_joined() -> None:
     assert len(_finish(writer, 49).parts) == 3
 
 
-def test_it_knows_its_size_as_it_grows() -> None:
+def test_size_is_known_while_writing() -> None:
     writer = SegmentWriter(1000)
     assert writer.size == 48
 
@@ -83,7 +83,7 @@ def test_it_knows_its_size_as_it_grows() -> None:
     assert writer.messages == 2
 
 
-def test_an_empty_segment_stands_for_its_offsets() -> None:
+def test_empty_segment_covers_its_offsets() -> None:
     files = _finish(SegmentWriter(5), 9)
 
     segment = verify_segment(b"".join(files.parts))
@@ -93,7 +93,7 @@ def test_an_empty_segment_stands_for_its_offsets() -> None:
     assert files.max_timestamp == -1
 
 
-def test_only_what_belongs_to_the_segment_is_kept() -> None:
+def test_only_transactions_and_epochs_of_the_segment_are_kept() -> None:
     writer = SegmentWriter(100)
     writer.add(byhand.batch(100, [b"x"], 1))
     aborted = [
@@ -112,7 +112,7 @@ def test_only_what_belongs_to_the_segment_is_kept() -> None:
     assert [one.epoch for one in times.epochs] == [2, 3]
 
 
-def test_the_epoch_that_a_segment_begins_in_is_kept() -> None:
+def test_epoch_at_the_start_of_a_segment_is_kept() -> None:
     files = SegmentWriter(100).finish(
         golden.ORIGIN, 109, 1, epochs=[SegmentEpoch(0, 0), SegmentEpoch(1, 50)]
     )
@@ -121,7 +121,7 @@ def test_the_epoch_that_a_segment_begins_in_is_kept() -> None:
 
 
 @pytest.mark.parametrize("at", range(len(golden.BATCHES[0])))
-def test_damage_is_not_taken(at: int) -> None:
+def test_damaged_batch_is_refused(at: int) -> None:
     damaged = bytearray(golden.BATCHES[0])
     damaged[at] ^= 0x01
     writer = SegmentWriter(0)
@@ -143,7 +143,7 @@ def test_anything_but_one_batch_is_refused(parts: tuple[bytes, ...]) -> None:
         SegmentWriter(0).add(*parts)
 
 
-def test_counts_below_zero_are_refused() -> None:
+def test_negative_counts_are_refused() -> None:
     batch = bytearray(byhand.batch(5, [b"x"], 1))
     batch[57:61] = struct.pack(">i", -1)
     batch[17:21] = struct.pack(">I", byhand.crc32c(batch[21:]))
@@ -152,7 +152,7 @@ def test_counts_below_zero_are_refused() -> None:
         SegmentWriter(0).add(batch)
 
 
-def test_offsets_must_rise() -> None:
+def test_offsets_must_ascend() -> None:
     writer = SegmentWriter(1001)
     with pytest.raises(ValueError, match="offset 1000, where 1001 may come next"):
         writer.add(golden.BATCHES[0])
@@ -160,7 +160,7 @@ def test_offsets_must_rise() -> None:
     writer.add(golden.BATCHES[0])
     with pytest.raises(ValueError, match="where 1002 may come next"):
         writer.add(golden.BATCHES[0])
-    with pytest.raises(ValueError, match="last offset 1000 lies before 1001"):
+    with pytest.raises(ValueError, match="last offset 1000 is before 1001"):
         _finish(writer, 1000)
     with pytest.raises(ValueError, match="last offset 4"):
         _finish(SegmentWriter(5), 4)
@@ -172,7 +172,7 @@ def _sized(size: int, records: int) -> BatchHeader:
     return parse(golden.BATCHES[0])._replace(batch_length=size - 12, record_count=records)
 
 
-def test_a_segment_stays_below_two_gib_and_counts_in_31_bits() -> None:
+def test_segment_size_and_counts_are_limited() -> None:
     writer = SegmentWriter(0)
 
     assert writer.has_room(_sized(MAX_SEGMENT_BYTES - 48, 1))
@@ -182,7 +182,7 @@ def test_a_segment_stays_below_two_gib_and_counts_in_31_bits() -> None:
     assert not writer.has_room(_sized(100, MAX_MESSAGES))
 
 
-def test_a_batch_too_many_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_batch_beyond_the_limit_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(segmentwriter, "MAX_SEGMENT_BYTES", 200)
     writer = SegmentWriter(0)
     writer.add(byhand.batch(0, [b"x"], 1))
@@ -219,7 +219,7 @@ def _draw(base: int, sketches: list[_Sketch]) -> list[bytes]:
 
 
 @given(st.integers(0, 1 << 40), SKETCHES, st.integers(0, 4), st.integers(1, 6))
-def test_what_is_written_is_read_by_others(
+def test_written_segment_is_read_by_an_independent_reader(
     base: int, sketches: list[_Sketch], beyond: int, interval: int
 ) -> None:
     drawn = _draw(base, sketches)
@@ -253,7 +253,7 @@ def _assert_blocks(read: byhand.ReadSegment, section: bytes, data: bytes) -> Non
 
 
 @given(SKETCHES)
-def test_entries_are_never_further_apart_than_asked_for(sketches: list[_Sketch]) -> None:
+def test_index_entries_respect_the_interval(sketches: list[_Sketch]) -> None:
     drawn = _draw(0, sketches)
     writer = SegmentWriter(0, interval=3)
     for batch in drawn:

@@ -35,7 +35,7 @@ def test_the_golden_times_file_is_read_and_written() -> None:
 
 
 @pytest.mark.parametrize("mask", [0x01, 0x10, 0x80, 0xFF])
-def test_no_flipped_byte_is_taken(mask: int) -> None:
+def test_every_flipped_byte_is_refused(mask: int) -> None:
     for at in range(len(golden.TIMES)):
         damaged = bytearray(golden.TIMES)
         damaged[at] ^= mask
@@ -49,7 +49,7 @@ def test_a_truncated_file_is_refused(size: int) -> None:
         parse_times(golden.TIMES[:size])
 
 
-def test_whatever_lies_under_a_right_checksum_is_taken_or_refused_as_corrupt() -> None:
+def test_contents_under_a_valid_checksum_are_accepted_or_corrupt() -> None:
     refused = 0
     for number, section in enumerate(golden.SECTIONS):
         for at in range(len(section)):
@@ -64,7 +64,7 @@ def test_whatever_lies_under_a_right_checksum_is_taken_or_refused_as_corrupt() -
 
 
 @given(st.binary(max_size=100))
-def test_noise_is_refused(noise: bytes) -> None:
+def test_random_bytes_are_refused(noise: bytes) -> None:
     with pytest.raises(Corrupt):
         parse_times(noise)
 
@@ -75,14 +75,14 @@ def test_sections_of_later_versions_are_skipped() -> None:
     assert parse_times(data) == parse_times(golden.TIMES)
 
 
-def test_unless_they_must_be_known() -> None:
+def test_unknown_mandatory_sections_are_refused() -> None:
     data = byhand.times([*golden.SECTIONS, byhand.section(MUST_KNOW | 1, b"")])
 
     with pytest.raises(Corrupt, match="section 0x8001 is not known to this Rookery"):
         parse_times(data)
 
 
-def test_transactions_and_epochs_may_be_left_out() -> None:
+def test_transactions_and_epochs_are_optional() -> None:
     times = parse_times(byhand.times(golden.SECTIONS[:3]))
 
     assert (times.aborted, times.epochs) == ([], [])
@@ -113,17 +113,17 @@ def test_transactions_and_epochs_may_be_left_out() -> None:
         (byhand.times([byhand.section(1, bytes(37)), *golden.SECTIONS[1:]]), "1 bytes too long"),
     ],
 )  # fmt: skip
-def test_the_fault_is_named(data: bytes, words: str) -> None:
+def test_fault_in_a_times_file_is_named(data: bytes, words: str) -> None:
     with pytest.raises(Corrupt, match=f"x.times: .*{words}"):
         parse_times(data, "x.times")
 
 
-def test_bytes_behind_the_last_section_are_refused() -> None:
+def test_bytes_after_the_last_section_are_refused() -> None:
     sections = b"".join(golden.SECTIONS) + b"stray"
     data = b"RKTIMES\0" + struct.pack(">HHI", 1, 5, 20 + len(sections)) + sections
     data += struct.pack(">I", byhand.crc32c(data))
 
-    with pytest.raises(Corrupt, match="5 bytes lie behind its last section"):
+    with pytest.raises(Corrupt, match="5 bytes follow its last section"):
         parse_times(data)
 
 
@@ -133,13 +133,13 @@ def test_bytes_behind_the_last_section_are_refused() -> None:
         ([(1000, 33)], "not where the segment begins"),
         ([(999, 32)], "not where the segment begins"),
         ([], "not where the segment begins"),
-        ([(1000, 32), (1000, 60)], "stands behind"),
-        ([(1000, 32), (1005, 32)], "stands behind"),
-        ([(1000, 32), (1013, 60)], "stands behind"),
-        ([(1000, 32), (1005, 100_000)], "stands behind"),
+        ([(1000, 32), (1000, 60)], "is out of order after"),
+        ([(1000, 32), (1005, 32)], "is out of order after"),
+        ([(1000, 32), (1013, 60)], "is out of order after"),
+        ([(1000, 32), (1005, 100_000)], "is out of order after"),
     ],
 )
-def test_blocks_must_fill_the_segment(rows: list[tuple[int, int]], words: str) -> None:
+def test_blocks_must_cover_the_segment(rows: list[tuple[int, int]], words: str) -> None:
     blocks = b"".join(struct.pack(">qiqI", *row, 0, 0) for row in rows)
     sections = [*golden.SECTIONS[:2], byhand.section(3, blocks), *golden.SECTIONS[3:]]
 
@@ -160,7 +160,7 @@ ORIGINS = st.builds(
     st.lists(st.builds(SegmentAbort, INT64, INT64, INT64)),
     st.lists(st.builds(SegmentEpoch, st.integers(0, (1 << 31) - 1), INT64)),
 )
-def test_what_is_written_is_read_back(
+def test_written_times_file_is_read_back(
     origin: SegmentOrigin, aborted: list[SegmentAbort], epochs: list[SegmentEpoch]
 ) -> None:
     times = replace(parse_times(golden.TIMES), origin=origin, aborted=aborted, epochs=epochs)
@@ -168,14 +168,14 @@ def test_what_is_written_is_read_back(
     assert parse_times(times.pack()) == times
 
 
-def test_it_knows_its_segment_and_index() -> None:
+def test_times_file_matches_its_segment_and_index() -> None:
     times = parse_times(golden.TIMES)
 
     times.check_segment(golden.SEGMENT[:32], golden.SEGMENT[-16:], len(golden.SEGMENT), "x.kfs")
     times.check_index(golden.INDEX, "x.index")
 
 
-def test_no_flipped_byte_of_either_end_is_taken() -> None:
+def test_every_flipped_byte_of_header_or_footer_is_refused() -> None:
     times = parse_times(golden.TIMES)
     size = len(golden.SEGMENT)
     for at in (*range(32), *range(size - 16, size)):
@@ -187,7 +187,7 @@ def test_no_flipped_byte_of_either_end_is_taken() -> None:
         times.check_segment(golden.SEGMENT, golden.SEGMENT, size - 1, "x.kfs")
 
 
-def test_no_flipped_byte_of_the_index_is_taken() -> None:
+def test_every_flipped_byte_of_the_index_is_refused() -> None:
     times = parse_times(golden.TIMES)
     for at in range(len(golden.INDEX)):
         damaged = bytearray(golden.INDEX)

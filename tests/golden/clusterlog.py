@@ -1,7 +1,7 @@
 """Cluster logs of past releases: entries, and the states that those releases computed from them.
 
 Run as a program it records the log of this program's feature level. A file that exists is never
-recorded again: see docs/designs/0011-digests-and-upgrades.md.
+recorded again: see docs/designs/0010-digests-and-upgrades.md.
 """
 
 from __future__ import annotations

@@ -67,7 +67,7 @@ async def ask(place: ClusterAddress) -> int:
 
 
 @pytest.mark.parametrize("ahead_ms", [0, 9_000, -9_000])
-async def test_a_clock_that_is_near_those_of_brokers_is_trusted(
+async def test_clock_close_to_those_of_brokers_is_trusted(
     place: ClusterAddress, ahead_ms: int
 ) -> None:
     before = SystemClock().now_ms()
@@ -83,19 +83,19 @@ async def test_a_clock_far_ahead_of_live_brokers_is_refused(place: ClusterAddres
         beating.cancel()
 
 
-async def test_most_brokers_have_it(place: ClusterAddress) -> None:
+async def test_majority_of_brokers_decides(place: ClusterAddress) -> None:
     async with broker(place, _DAY_MS), broker(place, 0, 2), broker(place, 100, 3):
         assert await ask(place) <= SystemClock().now_ms()
 
 
-async def test_old_stamps_of_brokers_that_are_dead_say_nothing(place: ClusterAddress) -> None:
+async def test_old_timestamps_of_dead_brokers_are_ignored(place: ClusterAddress) -> None:
     before = SystemClock().now_ms()
     async with broker(place, -8 * _DAY_MS):
         pass
     assert await ask(place) >= before
 
 
-async def test_without_brokers_a_log_may_have_been_at_rest(place: ClusterAddress) -> None:
+async def test_idle_log_without_brokers_is_accepted(place: ClusterAddress) -> None:
     later = DirectLog(place, "tests", _Late(8 * _DAY_MS))  # type: ignore[arg-type] # plain ints
     await later.start()
     try:
@@ -104,7 +104,7 @@ async def test_without_brokers_a_log_may_have_been_at_rest(place: ClusterAddress
         await later.close()
 
 
-def test_nothing_is_deleted_by_a_clock_that_is_behind(place: ClusterAddress) -> None:
+def test_clock_slower_than_the_brokers_deletes_nothing(place: ClusterAddress) -> None:
     create(place, "t", 1, retention_bytes="1000")
     create(place, "c", 1, cleanup_policy="compact")
     fill(place, "t", [rows(500, start) for start in range(0, 2_000, 500)])
@@ -123,7 +123,7 @@ def test_nothing_is_deleted_by_a_clock_that_is_behind(place: ClusterAddress) -> 
     assert contents(place, "t") == before
 
 
-def test_nothing_is_deleted_by_a_clock_behind_the_last_entry(place: ClusterAddress) -> None:
+def test_clock_slower_than_the_last_entry_deletes_nothing(place: ClusterAddress) -> None:
     async def work() -> None:
         behind = DirectLog(place, "tests", _Late(-60_000))  # type: ignore[arg-type] # plain ints
         await behind.start()

@@ -32,7 +32,7 @@ _PACKING = PackSettings(object_bytes=64 * 1024, batch_bytes=4096)
 _COMMITTED = FetchSettings(isolation=Isolation.READ_COMMITTED)
 
 
-def test_copy_into_another_cluster(
+def test_topic_is_copied_into_another_cluster(
     spark: SparkSession, place: ClusterAddress, tmp_path: Path
 ) -> None:
     target = asyncio.run(make_cluster(tmp_path / "other"))
@@ -80,7 +80,7 @@ def test_large_records_are_copied(
 
 
 @pytest.mark.parametrize("is_exact", [True, False])
-def test_copy_into_a_kafka(
+def test_topic_is_copied_into_kafka(
     spark: SparkSession, place: ClusterAddress, kafka: KafkaServer, is_exact: bool
 ) -> None:
     create(place, "t", 2)
@@ -111,7 +111,7 @@ def test_copy_into_a_kafka(
         ]
 
 
-def test_what_a_killed_copy_left_open_is_never_seen(
+def test_open_transaction_of_a_killed_copy_is_never_visible(
     spark: SparkSession, place: ClusterAddress, kafka: KafkaServer
 ) -> None:
     create(place, "t", 1)

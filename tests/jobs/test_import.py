@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 _PACKING = PackSettings(object_bytes=64 * 1024, batch_bytes=4096)
 
 
-def test_json_lines_become_values_in_their_order(
+def test_json_lines_become_values_in_order(
     spark: SparkSession, place: ClusterAddress, tmp_path: Path
 ) -> None:
     lines = [json.dumps({"user": f"u{n % 7}", "n": n, "at": 1_000 + n}) for n in range(3_000)]
@@ -100,7 +100,7 @@ _TIMES = [1_700_000_000_123_456, None, 1_700_000_001_000_000]
 
 
 @pytest.mark.parametrize("kind", ["CreateTime", "LogAppendTime"])
-def test_times_are_stored_as_they_are_proved(
+def test_imported_timestamps_match_the_proof(
     spark: SparkSession, place: ClusterAddress, tmp_path: Path, kind: str
 ) -> None:
     create(place, "t", 1, message_timestamp_type=kind)
@@ -124,7 +124,7 @@ def test_times_are_stored_as_they_are_proved(
         assert all(time >= began for time in (found[1], found[4], found[5]))
 
 
-def test_columns_that_only_some_files_have_are_kept(
+def test_columns_of_only_some_files_are_kept(
     spark: SparkSession, place: ClusterAddress, tmp_path: Path
 ) -> None:
     for day in (1, 2):
@@ -147,7 +147,7 @@ def test_columns_that_only_some_files_have_are_kept(
     assert rows_of("file", f"{tmp_path}/day=01/a.parquet") == [(None, {"id": 1})]
 
 
-def test_files_that_do_not_go_together_are_refused(
+def test_incompatible_files_are_refused(
     spark: SparkSession, place: ClusterAddress, tmp_path: Path
 ) -> None:
     tables = {
@@ -174,7 +174,7 @@ def test_files_that_do_not_go_together_are_refused(
 
 
 @pytest.mark.usefixtures("own_victim")
-def test_an_import_that_is_killed_goes_on(place: ClusterAddress, tmp_path: Path) -> None:
+def test_killed_import_continues(place: ClusterAddress, tmp_path: Path) -> None:
     folder = tmp_path / "in"
     folder.mkdir()
     lines = [json.dumps({"n": n, "text": "x" * 50}) for n in range(20_000)]
@@ -197,7 +197,7 @@ def test_an_import_that_is_killed_goes_on(place: ClusterAddress, tmp_path: Path)
     check_clean(place)
 
 
-def test_a_topic_that_is_not_there_is_told_of_before_anything_is_read(
+def test_missing_topic_is_reported_before_anything_is_read(
     spark: SparkSession, place: ClusterAddress
 ) -> None:
     with pytest.raises(ConfigError, match=r"no topic 'events'.*--create-partitions"):
@@ -206,7 +206,7 @@ def test_a_topic_that_is_not_there_is_told_of_before_anything_is_read(
         )
 
 
-def test_files_of_another_format_are_told_of(
+def test_files_of_another_format_are_reported(
     spark: SparkSession, place: ClusterAddress, tmp_path: Path
 ) -> None:
     (tmp_path / "lines.json").write_text('{"id": 1}\n')

@@ -75,7 +75,7 @@ def test_large_records_are_copied(
 # The map.
 
 
-def test_many_gaps_are_noted_in_many_records(kafka: KafkaServer) -> None:
+def test_many_gaps_are_recorded_in_several_records(kafka: KafkaServer) -> None:
     runs = [CopiedRun(3 * n, 2 * n, 2) for n in range(111_848)]  # every third offset is gone
     noted = progress_rows(CopyPosition(3 * 111_848, 223_696, target="id"), runs)
 
@@ -98,7 +98,7 @@ def test_many_gaps_are_noted_in_many_records(kafka: KafkaServer) -> None:
     assert asyncio.run(write_and_read()) == runs
 
 
-def test_what_lies_together_is_read_back_at_once() -> None:
+def test_adjacent_runs_are_read_back_together() -> None:
     assert spans([CopiedRun(0, 5, 2), CopiedRun(9, 7, 1), CopiedRun(10, 20, 5)]) == [
         (5, 7),
         (20, 24),
@@ -109,7 +109,7 @@ def test_what_lies_together_is_read_back_at_once() -> None:
 # The budget.
 
 
-def test_slices_are_no_larger_than_they_may_be() -> None:
+def test_slices_respect_their_size_limit() -> None:
     batch = rows(6, value=[bytes(size) for size in (10, 10, 5_000, 10, 10, 10)])
 
     tables = list(cut(iter([batch, batch.slice(0, 0), batch.slice(3)]), 500))
@@ -119,7 +119,7 @@ def test_slices_are_no_larger_than_they_may_be() -> None:
     assert all(table.nbytes <= 500 for table in tables if table.num_rows > 1)
 
 
-def test_a_small_budget_gets_on(
+def test_small_budget_makes_progress(
     spark: SparkSession, place: ClusterAddress, kafka: KafkaServer
 ) -> None:
     create(place, "b", 6)
@@ -148,7 +148,7 @@ def test_a_small_budget_gets_on(
         assert _values(kafka, "small.b", partition) == mine
 
 
-def test_what_was_aborted_is_passed_once(
+def test_aborted_records_are_skipped_once(
     spark: SparkSession, kafka: KafkaServer, tmp_path: Path
 ) -> None:
     async def fill_and_abort(bootstrap: str) -> None:
@@ -176,7 +176,7 @@ def test_what_was_aborted_is_passed_once(
     assert plan.bytes == 0
 
 
-def test_a_dry_run_makes_nothing(
+def test_dry_run_creates_nothing(
     spark: SparkSession, place: ClusterAddress, kafka: KafkaServer
 ) -> None:
     create(place, "dry", 2)
@@ -197,7 +197,7 @@ def test_a_dry_run_makes_nothing(
 # Settings.
 
 
-def test_a_copy_has_the_settings_of_its_topic(
+def test_copy_has_the_configs_of_its_topic(
     spark: SparkSession, place: ClusterAddress, kafka: KafkaServer
 ) -> None:
     create(
@@ -226,7 +226,7 @@ def test_a_copy_has_the_settings_of_its_topic(
 # Whose copy it is.
 
 
-def test_a_name_is_of_one_copy_only(
+def test_job_name_is_bound_to_its_target(
     spark: SparkSession, place: ClusterAddress, kafka: KafkaServer
 ) -> None:
     create(place, "n", 1)
@@ -243,7 +243,7 @@ def test_a_name_is_of_one_copy_only(
     assert len(_values(kafka, "one.n")) == 100
 
 
-def test_a_copy_that_was_deleted_is_made_anew(
+def test_deleted_copy_is_made_again(
     spark: SparkSession, place: ClusterAddress, kafka: KafkaServer
 ) -> None:
     create(place, "del", 1)
@@ -267,7 +267,7 @@ def test_a_copy_that_was_deleted_is_made_anew(
 # The command.
 
 
-def test_a_map_in_files_is_refused_before_spark_is_started(
+def test_map_in_files_is_refused_before_spark_starts(
     place: ClusterAddress, capsys: pytest.CaptureFixture[str]
 ) -> None:
     arguments = ["job", "copy", "t", "--store", place.store, "--to-kafka", "127.0.0.1:1"]
@@ -277,7 +277,7 @@ def test_a_map_in_files_is_refused_before_spark_is_started(
     assert "keeps its map there, in the topic rookery-x-t" in capsys.readouterr().err
 
 
-def test_a_kafka_that_asks_who_we_are(
+def test_kafka_with_authentication_is_supported(
     place: ClusterAddress, kafka_secure: KafkaServer, tmp_path: Path
 ) -> None:
     create(place, "safe", 1)

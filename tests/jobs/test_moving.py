@@ -54,7 +54,7 @@ def test_repartition_keeps_every_key_in_order(
     check_clean(place)
 
 
-def test_repartition_goes_on_with_what_was_written_since(
+def test_repartition_continues_with_records_written_since(
     spark: SparkSession, place: ClusterAddress, tmp_path: Path
 ) -> None:
     create(place, "t", 2)
@@ -78,7 +78,7 @@ def test_repartition_goes_on_with_what_was_written_since(
     check_map(tmp_path / "map", {"t": contents(place, "t")}, {"u": after})
 
 
-def test_repartition_refuses_topics_that_have_records(
+def test_repartition_refuses_targets_with_records(
     spark: SparkSession, place: ClusterAddress
 ) -> None:
     create(place, "t", 2)
@@ -94,7 +94,7 @@ def test_repartition_refuses_topics_that_have_records(
         jobs.repartition(spark, place, "none", Into("x", 4))
 
 
-def test_replay_is_in_the_order_of_the_consumer(
+def test_replay_order_equals_that_of_the_consumer(
     spark: SparkSession, place: ClusterAddress, tmp_path: Path
 ) -> None:
     create(place, "b", 2)
@@ -131,7 +131,9 @@ def test_replay_is_in_the_order_of_the_consumer(
     check_clean(place)
 
 
-def test_two_runs_of_a_job_do_not_write_twice(spark: SparkSession, place: ClusterAddress) -> None:
+def test_concurrent_runs_of_a_job_do_not_write_twice(
+    spark: SparkSession, place: ClusterAddress
+) -> None:
     create(place, "t", 1)
     fill(place, "t", [rows(500)])
     jobs.repartition(spark, place, "t", Into("u", 2))

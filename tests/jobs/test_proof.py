@@ -62,13 +62,13 @@ def expected(rows: list[tuple[int, bytes | None, bytes | None]]) -> Proof:
 
 
 @pytest.mark.parametrize("max_bytes", [1 << 28, 100_000, 20_000])
-def test_the_last_record_of_every_key_counts(max_bytes: int) -> None:
+def test_proof_counts_the_last_record_of_every_key(max_bytes: int) -> None:
     source = Source(some_rows())
 
     assert prove_latest(source, max_bytes) == expected(source.rows)
 
 
-def test_few_keys_are_read_once_however_large_the_records_are() -> None:
+def test_few_keys_are_read_once_whatever_the_record_size() -> None:
     rows: list[tuple[int, bytes | None, bytes | None]] = [
         (offset, b"key %d" % (offset % 100), bytes(1000)) for offset in range(ROWS)
     ]

@@ -13,7 +13,7 @@ from rookery.direct.log import DirectLog
 from rookery.direct.place import ClusterAddress, host_mark
 from rookery.jobs import compaction, mergejob
 from rookery.jobs.proof import Proof
-from rookery.log.maintain.plan import MergeJob, range_of
+from rookery.log.maintain.rewritejob import MergeJob, range_of
 from rookery.log.settings import RewriteSettings
 from tests.direct.sinking import rows
 from tests.jobs.world import check_clean, contents, create, fill, last_by_key, state_of, with_log
@@ -87,7 +87,7 @@ def _interrupt(
         (_delete_all, "the topic was deleted"),
     ],
 )
-def test_a_compaction_that_others_interfere_with(
+def test_compaction_survives_concurrent_changes(
     place: ClusterAddress, monkeypatch: pytest.MonkeyPatch, others: Others, told: str
 ) -> None:
     create(place, "t", 1, cleanup_policy="compact")
@@ -111,7 +111,7 @@ def test_a_compaction_that_others_interfere_with(
         (_delete_all, "the topic was deleted"),
     ],
 )
-def test_a_merge_that_others_interfere_with(
+def test_merge_survives_concurrent_changes(
     place: ClusterAddress, monkeypatch: pytest.MonkeyPatch, others: Others, told: str
 ) -> None:
     create(place, "t", 1, cleanup_policy="compact")
@@ -128,7 +128,7 @@ def test_a_merge_that_others_interfere_with(
 
 
 @pytest.mark.parametrize("others", [_delete_some, _delete_all, _compact_further])
-def test_a_merge_whose_rows_are_gone_is_left(place: ClusterAddress, others: Others) -> None:
+def test_merge_of_deleted_rows_is_skipped(place: ClusterAddress, others: Others) -> None:
     create(place, "t", 1, cleanup_policy="compact")
     fill(place, "t", [rows(300), rows(300, 300)])
     task = _merge_task(place)
@@ -140,7 +140,7 @@ def test_a_merge_whose_rows_are_gone_is_left(place: ClusterAddress, others: Othe
     assert done.before == done.after
 
 
-def test_a_compaction_that_is_left_alone_is_compared(place: ClusterAddress) -> None:
+def test_undisturbed_compaction_is_verified(place: ClusterAddress) -> None:
     create(place, "t", 1, cleanup_policy="compact")
     fill(place, "t", [rows(300), rows(300, 300)])
     before = last_by_key(contents(place, "t"))

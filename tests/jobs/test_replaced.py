@@ -81,7 +81,7 @@ def _jobs(
     }
 
 
-def test_a_source_that_is_another_by_now_is_refused(
+def test_recreated_source_is_refused(
     spark: SparkSession, place: ClusterAddress, tmp_path: Path
 ) -> None:
     target = asyncio.run(make_cluster(tmp_path / "other"))
@@ -100,7 +100,7 @@ def test_a_source_that_is_another_by_now_is_refused(
     assert fresh.facts["rows"] == 500
 
 
-def test_a_target_that_is_gone_is_filled_anew(
+def test_deleted_target_is_filled_again(
     spark: SparkSession, place: ClusterAddress, tmp_path: Path
 ) -> None:
     target = asyncio.run(make_cluster(tmp_path / "other"))
@@ -118,7 +118,7 @@ def test_a_target_that_is_gone_is_filled_anew(
         assert run().slices == 0, "it is the same topic as before"
 
 
-def test_a_source_that_was_restored_from_an_old_copy_is_refused(
+def test_source_restored_from_an_old_copy_is_refused(
     spark: SparkSession, place: ClusterAddress, tmp_path: Path
 ) -> None:
     target = asyncio.run(make_cluster(tmp_path / "other"))
@@ -135,7 +135,7 @@ def test_a_source_that_was_restored_from_an_old_copy_is_refused(
         jobs.copy(spark, place, target, CopyRequest(("t",)))
 
 
-def test_files_are_imported_again_into_a_topic_that_is_new(
+def test_files_are_imported_again_into_a_recreated_topic(
     spark: SparkSession, place: ClusterAddress, tmp_path: Path
 ) -> None:
     (tmp_path / "files").mkdir()
@@ -154,7 +154,7 @@ def test_files_are_imported_again_into_a_topic_that_is_new(
     assert values(place, "t") == [b"a", b"b"]
 
 
-def test_a_map_of_an_earlier_target_is_not_added_to(
+def test_map_of_an_earlier_target_is_not_extended(
     spark: SparkSession, place: ClusterAddress, tmp_path: Path
 ) -> None:
     create(place, "t", 2)
@@ -170,7 +170,7 @@ def test_a_map_of_an_earlier_target_is_not_added_to(
     check_map(tmp_path / "map-2", {"t": contents(place, "t")}, {"u": contents(place, "u")})
 
 
-def test_copies_in_a_kafka_know_their_topics(
+def test_copies_in_kafka_record_their_topic_ids(
     spark: SparkSession, place: ClusterAddress, kafka: KafkaServer
 ) -> None:
     settings = ClientSettings(bootstrap=kafka.bootstrap)

@@ -46,7 +46,7 @@ def _values(place: ClusterAddress, topic: str) -> list[bytes | None]:
     return [value for *_, value in contents(place, topic)]
 
 
-def test_nothing_is_lost_if_the_source_is_compacted_between_two_runs(
+def test_replay_loses_nothing_if_its_source_is_compacted_between_runs(
     spark: SparkSession, place: ClusterAddress
 ) -> None:
     create(place, "t", 1, cleanup_policy="compact")
@@ -92,7 +92,7 @@ def _check_in_small_slices(
     check_clean(place)
 
 
-def test_what_comes_behind_a_time_far_ahead_is_cut_by_offsets(
+def test_rows_after_a_timestamp_far_ahead_are_sliced_by_offset(
     spark: SparkSession, place: ClusterAddress, tmp_path: Path
 ) -> None:
     create(place, "t", 2)
@@ -111,7 +111,7 @@ def test_what_comes_behind_a_time_far_ahead_is_cut_by_offsets(
     _check_in_small_slices(report, place, tmp_path / "map", 1_000)
 
 
-def test_many_records_of_one_time_are_cut_by_offsets(
+def test_many_records_of_one_timestamp_are_sliced_by_offset(
     spark: SparkSession, place: ClusterAddress, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("rookery.jobs.move.slicecutters._SLICE_OFFSETS", 500)

@@ -25,17 +25,17 @@ from rookery.store.prices import Prices
     ("text", "expected"),
     [("4096", 4096), ("500MB", 500_000_000), ("10GiB", 10 * 2**30), ("2 TB", 2 * 10**12)],
 )
-def test_sizes(text: str, expected: int) -> None:
+def test_sizes_are_parsed(text: str, expected: int) -> None:
     assert size(text) == expected
 
 
 @pytest.mark.parametrize("text", ["", "-1", "1.5GB", "ten", "10 GBps"])
-def test_what_is_no_size(text: str) -> None:
+def test_invalid_sizes_are_refused(text: str) -> None:
     with pytest.raises(argparse.ArgumentTypeError, match="no size"):
         size(text)
 
 
-def test_a_dry_run_tells_what_and_how_much() -> None:
+def test_dry_run_prints_work_and_cost() -> None:
     plan = JobPlan(
         "merge", (JobPart("a", 2_000_000),), (JobPart("b", 5, "later"),), Requests(1000, 2000)
     )
@@ -49,7 +49,7 @@ def test_a_dry_run_tells_what_and_how_much() -> None:
     ]
 
 
-def test_a_report_shows_the_proof_and_what_is_wrong() -> None:
+def test_report_shows_the_proof_and_failures() -> None:
     report = JobReport(JobPlan("compact"), done_bytes=10, slices=2, facts={"rows": 1234})
     report.before, report.after = Proof(3, 15, exact_keys=2), Proof(2, 15, exact_keys=2)
     report.check()
@@ -64,7 +64,7 @@ def test_a_report_shows_the_proof_and_what_is_wrong() -> None:
     assert "wrong" in lines[-2]
 
 
-def test_a_report_tells_what_should_be_known_and_nothing_of_keys_that_were_not_looked_at() -> None:
+def test_report_shows_notes_and_omits_unchecked_keys() -> None:
     report = JobReport(
         JobPlan("expire"), before=Proof(3, 15), after=Proof(3, 15), notes=["others did"]
     )
@@ -77,7 +77,7 @@ def test_a_report_tells_what_should_be_known_and_nothing_of_keys_that_were_not_l
     assert report.as_json(Prices())["notes"] == ["others did"]
 
 
-def test_json_is_one_object_a_line(capsys: pytest.CaptureFixture[str]) -> None:
+def test_json_output_is_one_object_per_line(capsys: pytest.CaptureFixture[str]) -> None:
     with JobDisplay("scrub", is_json=True, is_quiet=False) as showing:
         showing.step(JobStep(5, 10, "half"))
     showing.report(JobReport(JobPlan("scrub"), slices=1))
@@ -90,13 +90,13 @@ def test_json_is_one_object_a_line(capsys: pytest.CaptureFixture[str]) -> None:
     assert report["ok"] is True
 
 
-def test_a_place_is_looked_for_before_spark_is_started(capsys: pytest.CaptureFixture[str]) -> None:
+def test_cluster_address_is_checked_before_spark_starts(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["job", "scrub", "--data", "/nowhere/at/all"]) == 2
 
     assert "there is no folder" in capsys.readouterr().err
 
 
-def test_a_budget_must_not_be_negative() -> None:
+def test_negative_budget_is_refused() -> None:
     with pytest.raises(ConfigError, match="max_bytes"):
         JobRun(max_bytes=-1)
     assert JobRun(max_bytes=10).choose([4, 6, 1]) == 2
@@ -115,7 +115,7 @@ def test_a_budget_must_not_be_negative() -> None:
         (ConfigError("x"), ConfigError),
     ],
 )
-def test_errors_of_tasks_travel(error: Error, kind: type[Error]) -> None:
+def test_errors_of_tasks_survive_pickling(error: Error, kind: type[Error]) -> None:
     def fail(_: int) -> int:
         raise error
 
@@ -139,7 +139,7 @@ def _rows(order: list[int], **changes: object) -> pa.RecordBatch:
     return pa.record_batch({**columns, **changes})
 
 
-def test_a_proof_does_not_depend_on_the_order_or_the_parts() -> None:
+def test_proof_is_independent_of_order_and_partitioning() -> None:
     whole = prove([_rows(list(range(1000)))])
 
     shuffled = np.random.default_rng(1).permutation(1000).tolist()
@@ -151,7 +151,7 @@ def test_a_proof_does_not_depend_on_the_order_or_the_parts() -> None:
 
 
 @pytest.mark.parametrize("column", ["timestamp", "key", "value", "headers"])
-def test_a_proof_sees_one_changed_value(column: str) -> None:
+def test_proof_detects_one_changed_value(column: str) -> None:
     before = _rows(list(range(100)))
     values = before.column(column).take(pa.array([*range(41), 43, *range(42, 100)]))
 
@@ -160,14 +160,14 @@ def test_a_proof_sees_one_changed_value(column: str) -> None:
     assert prove([after]) != prove([before])
 
 
-def test_a_proof_has_times_as_kafka_has_them() -> None:
+def test_proof_uses_timestamps_in_the_resolution_of_kafka() -> None:
     finer = pa.array([1_700_000_000_123_456], pa.timestamp("us", "UTC"))
     kept = pa.array([1_700_000_000_123], pa.timestamp("ms", "UTC"))
 
     assert prove([_rows([1], timestamp=finer)]) == prove([_rows([1], timestamp=kept)])
 
 
-def test_a_proof_tells_null_from_empty() -> None:
+def test_proof_distinguishes_null_from_empty() -> None:
     nulls = pa.record_batch({"key": pa.array([None], pa.binary()), "value": [b""]})
     empty = pa.record_batch({"key": [b""], "value": pa.array([None], pa.binary())})
 
@@ -175,7 +175,7 @@ def test_a_proof_tells_null_from_empty() -> None:
     assert (prove([nulls]).keys, prove([empty]).keys) == (0, 1)
 
 
-def test_offsets_of_a_slice_follow_each_other_by_partition() -> None:
+def test_offsets_of_a_slice_are_consecutive_by_partition() -> None:
     topic = pa.array(["s", "s", "s"]).dictionary_encode()
     target = pa.array(["t", "t", "t"]).dictionary_encode()
 

@@ -56,7 +56,7 @@ def _into(topic: str) -> Into:
     return Into(topic, 3, "", _PACKING, 20_000)
 
 
-def test_a_target_that_is_replaced_during_a_run_is_noticed(
+def test_target_replaced_during_a_run_is_detected(
     spark: SparkSession, place: ClusterAddress, tmp_path: Path
 ) -> None:
     target = asyncio.run(make_cluster(tmp_path / "other"))
@@ -79,7 +79,7 @@ def test_a_target_that_is_replaced_during_a_run_is_noticed(
         assert values(where, topic) == values(place, "t")
 
 
-def test_an_import_notices_that_its_topic_is_replaced(
+def test_import_detects_a_replaced_topic(
     spark: SparkSession, place: ClusterAddress, tmp_path: Path
 ) -> None:
     (tmp_path / "files").mkdir()
@@ -98,7 +98,7 @@ def test_an_import_notices_that_its_topic_is_replaced(
     assert values(place, "t") == [b"0", b"1", b"2", b"3"]
 
 
-def test_who_writes_to_the_target_between_two_slices_is_noticed(
+def test_foreign_write_to_the_target_between_slices_is_detected(
     spark: SparkSession, place: ClusterAddress, tmp_path: Path
 ) -> None:
     _filled(place)
@@ -109,11 +109,11 @@ def test_who_writes_to_the_target_between_two_slices_is_noticed(
         return jobs.repartition(spark, place, "t", into, how)
 
     for how in (_once(lambda: fill(place, "u", [foreign])), JobRun()):
-        with pytest.raises(Conflict, match="somebody else has written to u"):
+        with pytest.raises(Conflict, match="another producer has written to u"):
             run(how)
 
 
-def test_the_slower_one_of_two_runs_stops(spark: SparkSession, place: ClusterAddress) -> None:
+def test_slower_of_two_runs_stops(spark: SparkSession, place: ClusterAddress) -> None:
     _filled(place)
 
     def faster() -> None:
@@ -124,9 +124,7 @@ def test_the_slower_one_of_two_runs_stops(spark: SparkSession, place: ClusterAdd
     assert values(place, "u") == values(place, "t")
 
 
-def test_a_budget_that_is_too_little_for_anything_is_refused(
-    spark: SparkSession, place: ClusterAddress
-) -> None:
+def test_insufficient_budget_is_refused(spark: SparkSession, place: ClusterAddress) -> None:
     _filled(place)
 
     with pytest.raises(ConfigError, match="max_bytes=10 is too little"):
@@ -137,7 +135,7 @@ def test_a_budget_that_is_too_little_for_anything_is_refused(
     assert jobs.repartition(spark, place, "t", _into("u"), JobRun(max_bytes=10)).slices == 0
 
 
-def test_a_copy_knows_the_topics_that_it_was_begun_with(
+def test_copy_records_the_ids_of_its_topics(
     spark: SparkSession, place: ClusterAddress, tmp_path: Path
 ) -> None:
     target = asyncio.run(make_cluster(tmp_path / "other"))
@@ -154,7 +152,7 @@ def test_a_copy_knows_the_topics_that_it_was_begun_with(
     assert run("a", "b").slices == 0
 
 
-def test_a_map_is_whole_or_the_job_does_not_go_on(
+def test_job_with_an_incomplete_map_is_refused(
     spark: SparkSession, place: ClusterAddress, tmp_path: Path
 ) -> None:
     _filled(place)
@@ -175,7 +173,7 @@ def test_a_map_is_whole_or_the_job_does_not_go_on(
     check_map(tmp_path / "map", {"t": contents(place, "t")}, {"u": contents(place, "u")})
 
 
-def test_a_new_topic_has_its_settings_from_the_first_moment(
+def test_new_topic_has_its_configs_from_the_start(
     place: ClusterAddress, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     propose, calls = DirectLog.propose, []
@@ -211,7 +209,7 @@ def test_positions_of_many_partitions_are_kept(place: ClusterAddress, partitions
     assert found == position
 
 
-def test_more_partitions_than_can_be_kept_are_refused_before_anything_is_written(
+def test_too_many_partitions_are_refused_before_anything_is_written(
     spark: SparkSession, place: ClusterAddress, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _filled(place)
@@ -237,7 +235,7 @@ def test_more_partitions_than_can_be_kept_are_refused_before_anything_is_written
         (["replay", "t", "--to", "u", "--partitions", "10001"], "--partitions"),
     ],
 )
-def test_numbers_that_make_no_sense_are_refused_by_name(
+def test_invalid_numbers_are_refused_by_name(
     place: ClusterAddress, flags: list[str], named: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["job", *flags, "--store", place.store]) == 2
@@ -245,7 +243,7 @@ def test_numbers_that_make_no_sense_are_refused_by_name(
     assert named in capsys.readouterr().err
 
 
-def test_slices_have_bytes() -> None:
+def test_slice_bytes_must_be_positive() -> None:
     for make in (lambda: Into("u", slice_bytes=0), lambda: CopyRequest(("t",), slice_bytes=-1)):
         with pytest.raises(ConfigError, match="slice_bytes"):
             make()

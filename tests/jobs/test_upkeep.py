@@ -34,9 +34,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-def test_scrub_reads_everything_and_goes_on_where_it_was(
-    spark: SparkSession, place: ClusterAddress
-) -> None:
+def test_scrub_reads_everything_and_resumes(spark: SparkSession, place: ClusterAddress) -> None:
     create(place, "t")
     fill(place, "t", [rows(5_000, start) for start in range(0, 50_000, 5_000)])
     total = sum(len(data) for data in _objects(place).values())
@@ -84,7 +82,7 @@ def test_scrub_names_every_damaged_object(spark: SparkSession, place: ClusterAdd
     assert report.before.rows > report.after.rows > 0
 
 
-def test_what_a_scrub_has_found_is_told_also_if_it_is_killed(
+def test_findings_of_a_killed_scrub_are_reported_by_the_next_run(
     spark: SparkSession, place: ClusterAddress, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     create(place, "t")
@@ -108,7 +106,7 @@ def test_what_a_scrub_has_found_is_told_also_if_it_is_killed(
     assert jobs.scrub(spark, place, restart=True).is_right
 
 
-def test_many_faults_fit_the_place_where_a_scrub_keeps_them() -> None:
+def test_many_scrub_findings_fit_into_the_stored_position() -> None:
     faults = scrubjob._Faults({})
     faults.add([LogFault(FaultKind.CORRUPT, "k" * 300, "x" * 900)] * 3_000)
 
@@ -227,7 +225,9 @@ def test_merge_within_a_budget_ends_after_some_runs(
     check_clean(place)
 
 
-def test_expire_lets_go_of_what_is_too_much(spark: SparkSession, place: ClusterAddress) -> None:
+def test_expire_removes_records_beyond_the_retention_size(
+    spark: SparkSession, place: ClusterAddress
+) -> None:
     create(place, "t", 1, retention_bytes="20000")
     create(place, "kept", 1)
     fill(place, "t", [rows(500, start) for start in range(0, 5_000, 500)])
@@ -270,7 +270,7 @@ def test_expire_within_a_budget_ends_after_some_runs(place: ClusterAddress) -> N
     assert not jobs.expire(None, place).plan.parts
 
 
-def test_expire_says_what_others_did_meanwhile(
+def test_expire_reports_concurrent_changes(
     place: ClusterAddress, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for topic in ("t", "u"):
@@ -287,7 +287,9 @@ def test_expire_says_what_others_did_meanwhile(
     report = jobs.expire(None, place)
 
     assert report.is_right, report.problems
-    assert report.notes == ["others let go of more meanwhile, so it was not compared: u-0"]
+    assert report.notes == [
+        "others deleted more records meanwhile, so the result was not compared: u-0"
+    ]
     assert report.after is not None
     assert report.after.rows == len(contents(place, "t"))
 

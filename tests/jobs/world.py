@@ -10,11 +10,11 @@ import pyarrow as pa
 
 from rookery.cluster.state.sinks import SinkBatch
 from rookery.cluster.state.state import State
+from rookery.direct.blockingreader import BlockingReader
 from rookery.direct.log import DirectLog
 from rookery.direct.place import ClusterAddress
-from rookery.direct.plan import OffsetRange, ReadPlanner
-from rookery.direct.read import RangeReader
 from rookery.log.check.fault import LogFault
+from rookery.log.read.rangeplan import OffsetRange, ReadPlanner
 from rookery.records.reading import ReadSettings
 from tests.direct.sinking import faults, make_topic, write
 
@@ -71,7 +71,7 @@ def contents(place: ClusterAddress, topic: str) -> Rows:
         return await ReadPlanner(log).plan(await plan(log))
 
     ranges = with_log(place, planned)
-    reader = RangeReader(place)
+    reader = BlockingReader(place)
     try:
         reading = ReadSettings(("partition", "offset", "key", "value"))
         tables = [batch.to_pydict() for batch in reader.columns(ranges, reading, _no_gaps)]

@@ -16,14 +16,14 @@ PLAIN = {"bootstrap.servers": "127.0.0.1:9092"}
 SASL = {**PLAIN, "security.protocol": "SASL_SSL", "sasl.mechanism": "SCRAM-SHA-512"}
 
 
-def test_plain() -> None:
+def test_plain_config_is_translated() -> None:
     settings = client_settings({**PLAIN, "client.id": "me", "group.id": "us"})
 
     assert (settings.bootstrap, settings.client_id) == ("127.0.0.1:9092", "me")
     assert (settings.tls, settings.sasl) == (None, None)
 
 
-def test_everything() -> None:
+def test_full_security_config_is_translated() -> None:
     settings = client_settings(
         {
             **SASL,
@@ -69,7 +69,7 @@ def test_one_warning_names_all_keys_without_effect(caplog: pytest.LogCaptureFixt
     assert record.getMessage().endswith(": " + ", ".join(USUAL))
 
 
-def test_what_has_a_counterpart_is_translated() -> None:
+def test_supported_keys_are_translated() -> None:
     settings = client_settings(
         {
             "metadata.broker.list": "127.0.0.1:9092",
@@ -105,7 +105,7 @@ def test_what_has_a_counterpart_is_translated() -> None:
         ),
     ],
 )
-def test_what_is_refused_by_name(config: dict[str, str], words: str) -> None:
+def test_unsupported_keys_are_refused_by_name(config: dict[str, str], words: str) -> None:
     with pytest.raises(ConfigError, match=words):
         client_settings(config)
 
@@ -121,7 +121,7 @@ def test_what_is_refused_by_name(config: dict[str, str], words: str) -> None:
         (PLAIN, [{"topic": "t"}], 1, "name, policy and time_ms"),
     ],
 )
-def test_what_a_manager_refuses(
+def test_invalid_manager_arguments_are_refused(
     config: dict[str, str],
     sources: list[SourceTopic | dict[str, Any]],
     batch_size: int,
@@ -135,12 +135,12 @@ def test_what_a_manager_refuses(
     ("policy", "time_ms"),
     [("newest", None), ("relative_time", None), ("earliest", 5), ("absolute_time", -1)],
 )
-def test_what_a_topic_refuses(policy: str, time_ms: int | None) -> None:
+def test_invalid_topic_arguments_are_refused(policy: str, time_ms: int | None) -> None:
     with pytest.raises(ConfigError, match=policy if policy == "newest" else "time_ms"):
         SourceTopic("t", policy, time_ms)
 
 
-def test_tls_and_a_login(kafka_secure: KafkaServer) -> None:
+def test_tls_with_a_login_is_translated(kafka_secure: KafkaServer) -> None:
     with Logs(kafka_secure.bootstrap) as logs:
         topic = logs.create("secured", 2)
         logs.write(topic, 0, rows([NOON + n for n in range(10)]))

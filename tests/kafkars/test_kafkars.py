@@ -80,7 +80,7 @@ def test_rows_come_in_the_order_of_time(logs: Logs, topic: str) -> None:
     assert state.column("is_live").to_pylist() == [True, True]
 
 
-def test_the_columns_are_those_of_kafkarrow() -> None:
+def test_columns_equal_those_of_kafkarrow() -> None:
     kafkarrow = pytest.importorskip("kafkarrow", reason="a peer of the benchmark only")
 
     assert kafkarrow.MESSAGE_SCHEMA == MESSAGE_SCHEMA == kafkars.get_message_schema()
@@ -88,7 +88,7 @@ def test_the_columns_are_those_of_kafkarrow() -> None:
     assert kafkars.get_partition_state_schema() == PARTITION_STATE_SCHEMA
 
 
-def test_the_names_and_positions_are_those_of_kafkarrow() -> None:
+def test_names_and_positions_equal_those_of_kafkarrow() -> None:
     kafkarrow = pytest.importorskip("kafkarrow", reason="a peer of the benchmark only")
 
     assert set(kafkarrow.__all__) <= set(kafkars.__all__)
@@ -106,7 +106,7 @@ def test_the_names_and_positions_are_those_of_kafkarrow() -> None:
     ("policy", "time_ms"),
     [("latest", None), ("earliest", 5), ("relative_time", None), ("absolute_time", 1), ("x", None)],
 )
-def test_topics_of_kafkarrow_are_judged_as_it_does(policy: str, time_ms: int | None) -> None:
+def test_topics_of_kafkarrow_are_validated_alike(policy: str, time_ms: int | None) -> None:
     kafkarrow = pytest.importorskip("kafkarrow", reason="a peer of the benchmark only")
     topic = kafkarrow.SourceTopic("t", policy, time_ms)
 
@@ -127,7 +127,7 @@ def test_topics_of_kafkarrow_are_read(logs: Logs, topic: str) -> None:
         assert drain(manager).num_rows == 6000
 
 
-def test_it_is_live_only_when_all_was_returned(logs: Logs, topic: str) -> None:
+def test_manager_is_live_only_after_all_rows_were_returned(logs: Logs, topic: str) -> None:
     sources = [SourceTopic.from_earliest(topic)]
     with ConsumerManager({"bootstrap.servers": logs.bootstrap}, sources, 100) as manager:
         seen = 0
@@ -139,7 +139,7 @@ def test_it_is_live_only_when_all_was_returned(logs: Logs, topic: str) -> None:
         assert manager.poll(0).num_rows == 0
 
 
-def test_a_cutoff_makes_it_live_earlier_and_changes_no_row(logs: Logs, topic: str) -> None:
+def test_cutoff_makes_the_manager_live_earlier_and_changes_no_row(logs: Logs, topic: str) -> None:
     sources = [SourceTopic.from_earliest(topic)]
     cutoff = NOON + 3000
     with ConsumerManager(
@@ -159,7 +159,7 @@ def test_a_cutoff_makes_it_live_earlier_and_changes_no_row(logs: Logs, topic: st
     assert cutoff - NOON < first.num_rows <= cutoff - NOON + 500
 
 
-def test_a_slow_partition_is_waited_for(logs: Logs, topic: str) -> None:
+def test_slow_partition_is_awaited(logs: Logs, topic: str) -> None:
     with KafkaProxy(logs.bootstrap) as proxy:
         proxy.rtt_ms[proxy.nodes[0]] = (0.0, 200.0)
         sources = [SourceTopic.from_earliest(topic)]
@@ -171,7 +171,7 @@ def test_a_slow_partition_is_waited_for(logs: Logs, topic: str) -> None:
     assert len(times) == 6000
 
 
-def test_poll_returns_rows_before_its_time_is_over(logs: Logs, topic: str) -> None:
+def test_poll_returns_rows_before_its_timeout(logs: Logs, topic: str) -> None:
     sources = [SourceTopic.from_earliest(topic)]
     with ConsumerManager({"bootstrap.servers": logs.bootstrap}, sources, 1000) as manager:
         # A poll that waited for its whole time would be over after the test's own time.
@@ -180,7 +180,7 @@ def test_poll_returns_rows_before_its_time_is_over(logs: Logs, topic: str) -> No
     assert table.num_rows == 6000
 
 
-def test_rows_that_come_later_are_returned_too(logs: Logs, topic: str) -> None:
+def test_later_rows_are_returned(logs: Logs, topic: str) -> None:
     sources = [SourceTopic.from_latest(topic)]
     with ConsumerManager({"bootstrap.servers": logs.bootstrap}, sources) as manager:
         assert manager.is_live()
@@ -211,7 +211,7 @@ def _committed(bootstrap: str, group: str, topic: str) -> list[int]:
     return found
 
 
-def test_it_begins_at_the_commit_and_without_one_at_the_beginning(logs: Logs, topic: str) -> None:
+def test_reading_starts_at_the_commit_or_at_the_beginning(logs: Logs, topic: str) -> None:
     group = f"group-{topic}"
     _commit(logs.bootstrap, group, topic, 2990)
     config = {"bootstrap.servers": logs.bootstrap, "group.id": group}
@@ -228,7 +228,7 @@ def test_it_begins_at_the_commit_and_without_one_at_the_beginning(logs: Logs, to
     assert _committed(logs.bootstrap, group, topic) == [2990, -1001]
 
 
-def test_no_commit_is_ever_made(logs: Logs, topic: str) -> None:
+def test_manager_never_commits(logs: Logs, topic: str) -> None:
     group = f"silent-{topic}"
     config = {"bootstrap.servers": logs.bootstrap, "group.id": group}
     with ConsumerManager(config, [SourceTopic.from_earliest(topic)]) as manager:
@@ -248,14 +248,14 @@ def test_no_commit_is_ever_made(logs: Logs, topic: str) -> None:
         (lambda name: {"name": name, "policy": "earliest"}, 6000),
     ],
 )
-def test_where_it_begins(logs: Logs, topic: str, source: Any, count: int) -> None:
+def test_every_start_position_is_supported(logs: Logs, topic: str, source: Any, count: int) -> None:
     config = {"bootstrap.servers": logs.bootstrap}
     with ConsumerManager(config, [source(topic)]) as manager:
         assert drain(manager).num_rows == count
         assert manager.is_live()
 
 
-def test_a_topic_that_does_not_exist(logs: Logs) -> None:
+def test_unknown_topic_is_refused(logs: Logs) -> None:
     with pytest.raises(ApiError) as caught:
         ConsumerManager(
             {"bootstrap.servers": logs.bootstrap}, [SourceTopic.from_earliest("no-such-topic")]
@@ -273,18 +273,18 @@ def test_a_topic_without_records_is_live_at_once(logs: Logs) -> None:
         assert manager.poll(0).num_rows == 0
 
 
-def test_a_topic_that_is_named_twice(logs: Logs, topic: str) -> None:
+def test_topic_named_twice_is_refused(logs: Logs, topic: str) -> None:
     sources = [SourceTopic.from_earliest(topic), SourceTopic.from_latest(topic)]
     with pytest.raises(ConfigError, match=f"{topic} is named twice"):
         ConsumerManager({"bootstrap.servers": logs.bootstrap}, sources)
 
 
-def test_no_topic_at_all(logs: Logs) -> None:
+def test_empty_list_of_topics_is_refused(logs: Logs) -> None:
     with pytest.raises(ConfigError, match="topics: name one"):
         ConsumerManager({"bootstrap.servers": logs.bootstrap}, [])
 
 
-def test_a_log_that_ends_in_a_marker_comes_to_its_end(logs: Logs) -> None:
+def test_log_that_ends_with_a_marker_reaches_its_end(logs: Logs) -> None:
     topic = logs.create("marked", 1)
     transact(logs.bootstrap, (topic, 0), 10, "commit")
 
@@ -294,7 +294,7 @@ def test_a_log_that_ends_in_a_marker_comes_to_its_end(logs: Logs) -> None:
         assert drain(manager).num_rows == 10
 
 
-def test_time_that_goes_back_leaves_the_offsets_in_order(logs: Logs) -> None:
+def test_decreasing_timestamps_keep_the_offset_order(logs: Logs) -> None:
     topic = logs.create("disorder", 1)
     logs.write(topic, 0, rows([NOON + 1000 * n for n in (5, 1, 3, 2, 4)]))
 
@@ -306,7 +306,7 @@ def test_time_that_goes_back_leaves_the_offsets_in_order(logs: Logs) -> None:
     assert table.column("offset").to_pylist() == [0, 1, 2, 3, 4]
 
 
-def test_what_is_told_of_partitions(logs: Logs, topic: str) -> None:
+def test_state_of_partitions_is_reported(logs: Logs, topic: str) -> None:
     sources = [SourceTopic.from_absolute_time(topic, NOON + 1000)]
     with ConsumerManager({"bootstrap.servers": logs.bootstrap}, sources, 100) as manager:
         assert manager.low_water_mark() is None

@@ -28,7 +28,7 @@ def test_lists_brokers_topics_and_partitions(bootstrap: str, kcat: Kcat) -> None
 
 
 @pytest.mark.parametrize("codec", CODECS)
-def test_ten_thousand_messages_come_back_as_sent(bootstrap: str, kcat: Kcat, codec: str) -> None:
+def test_ten_thousand_messages_survive_a_round_trip(bootstrap: str, kcat: Kcat, codec: str) -> None:
     topic = new_topic(bootstrap)
     sent = b"".join(b"message number %d of some length\n" % number for number in range(COUNT))
 
@@ -38,7 +38,7 @@ def test_ten_thousand_messages_come_back_as_sent(bootstrap: str, kcat: Kcat, cod
     assert stored_codecs(bootstrap, topic) == {codec}
 
 
-def test_keys_and_headers(bootstrap: str, kcat: Kcat) -> None:
+def test_keys_and_headers_survive_a_round_trip(bootstrap: str, kcat: Kcat) -> None:
     topic = new_topic(bootstrap)
 
     kcat("-P", "-t", topic, "-K", ":", "-H", "seen=today", data=b"corvus:jackdaw\n")
@@ -48,7 +48,7 @@ def test_keys_and_headers(bootstrap: str, kcat: Kcat) -> None:
     assert got["headers"] == ["seen", "today"]
 
 
-def test_a_tombstone(bootstrap: str, kcat: Kcat) -> None:
+def test_tombstone_survives_a_round_trip(bootstrap: str, kcat: Kcat) -> None:
     topic = new_topic(bootstrap)
 
     kcat("-P", "-t", topic, "-K", ":", "-Z", data=b"corvus:\n")
@@ -70,7 +70,7 @@ def _produce_at(bootstrap: str, topic: str, times: list[int]) -> None:
     ("time", "offset"),
     [(0, 0), (1_000, 0), (1_001, 1), (2_000, 1), (3_000, 2), (-2, 0), (-1, 3), (3_001, 3)],
 )
-def test_offsets_by_time(bootstrap: str, kcat: Kcat, time: int, offset: int) -> None:
+def test_offsets_are_found_by_time(bootstrap: str, kcat: Kcat, time: int, offset: int) -> None:
     topic = new_topic(bootstrap, retention_ms="-1")
     _produce_at(bootstrap, topic, [1_000, 2_000, 3_000])
 
@@ -81,7 +81,7 @@ def test_offsets_by_time(bootstrap: str, kcat: Kcat, time: int, offset: int) -> 
     assert int(answer[3]) in ({offset, -1} if time == 3_001 else {offset})
 
 
-def test_reads_from_a_time_and_from_behind(bootstrap: str, kcat: Kcat) -> None:
+def test_reading_starts_at_a_time_and_relative_to_the_end(bootstrap: str, kcat: Kcat) -> None:
     topic = new_topic(bootstrap, retention_ms="-1")
     _produce_at(bootstrap, topic, [1_000, 2_000, 3_000])
 
@@ -91,7 +91,7 @@ def test_reads_from_a_time_and_from_behind(bootstrap: str, kcat: Kcat) -> None:
 
 
 @pytest.mark.parametrize("acks", ["1", "all"])
-def test_every_kind_of_acknowledgement(bootstrap: str, kcat: Kcat, acks: str) -> None:
+def test_every_level_of_acknowledgement_works(bootstrap: str, kcat: Kcat, acks: str) -> None:
     topic = new_topic(bootstrap, partitions=4)
 
     kcat("-P", "-t", topic, "-X", f"acks={acks}", data=b"one\ntwo\nthree\n")

@@ -18,7 +18,7 @@ from rookery.cluster.state.partition import Partition, Row, RowKind
 from rookery.cluster.state.state import AppendOutcome
 from rookery.log.check.sources import Bytes, Sources
 from rookery.log.maintain import snapshots
-from rookery.log.maintain.plan import MergeJob, RowRange, SegmentJob, range_of
+from rookery.log.maintain.rewritejob import MergeJob, RowRange, SegmentJob, range_of
 from rookery.log.maintain.rewriter import Rewriter
 from rookery.log.read.files import JournalFiles
 from rookery.log.read.objects import key_of

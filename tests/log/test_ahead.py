@@ -48,13 +48,13 @@ class World:
         await self.cache.close()
 
 
-async def test_a_reader_alone_has_all_the_room() -> None:
+async def test_single_reader_gets_the_whole_read_ahead_budget() -> None:
     world = World()
     await world.go_on(0, 0)
     assert world.reads == {world.rows[0].object_id: 16}
 
 
-async def test_readers_share_the_room() -> None:
+async def test_readers_share_the_read_ahead_budget() -> None:
     # Given readers of whom the first came early and had all the room
     world = World()
     for reader in range(READERS):
@@ -69,7 +69,7 @@ async def test_readers_share_the_room() -> None:
     assert world.reads == {row.object_id: 4 for row in world.rows}
 
 
-async def test_more_readers_than_room_use_all_of_it() -> None:
+async def test_more_readers_than_budget_use_all_of_it() -> None:
     # Given less room than readers
     world = World()
     world.cache._max_unasked = READERS - 1

@@ -10,18 +10,18 @@ from rookery.store.probe import PROBES
 from rookery.testing.clock import ManualClock
 
 
-async def test_what_a_killed_probe_has_left_goes_after_a_while() -> None:
+async def test_leftovers_of_a_killed_probe_are_deleted_after_a_delay() -> None:
     store, identity = open_store("memory:"), object_id(3, STORED)
     await store.create(object_key(identity), [b"batches"])
     await store.create(f"{PROBES}left", [b"0"])
     objects = ObjectBin(None, store, State, "default", clock := ManualClock())
 
     # One that is under way must not be disturbed, however often somebody looks.
-    assert await objects.found() == [identity]
-    assert await objects.found() == [identity]
+    assert await objects.find() == [identity]
+    assert await objects.find() == [identity]
     assert [one.key for one in await store.list(PROBES)] == [f"{PROBES}left"]
     await store.create(f"{PROBES}new", [b"0"])
     clock.advance(20_000)
 
-    assert await objects.found() == [identity]
+    assert await objects.find() == [identity]
     assert [one.key for one in await store.list(PROBES)] == [f"{PROBES}new"]

@@ -68,7 +68,7 @@ async def test_a_read_within_a_block_is_a_view_of_it() -> None:
     assert (cache.hits, cache.misses, cache.held_bytes) == (1, 1, STEP)
 
 
-async def test_what_is_at_hand_is_had_without_waiting() -> None:
+async def test_cached_bytes_are_returned_without_waiting() -> None:
     source = Source()
     cache = make(source)
     assert cache.cached(A, 210, 20) is None
@@ -82,7 +82,7 @@ async def test_what_is_at_hand_is_had_without_waiting() -> None:
     assert cache.cached(A, 2015, 10) is None
 
 
-async def test_a_read_over_blocks_is_joined_or_given_in_parts() -> None:
+async def test_read_across_blocks_is_joined_or_returned_in_parts() -> None:
     source = Source()
     cache = make(source)
     assert await cache.read(A, 150, 300) == source.objects[A][150:450]
@@ -91,7 +91,7 @@ async def test_a_read_over_blocks_is_joined_or_given_in_parts() -> None:
     assert sorted(source.reads) == [(A, 100), (A, 200), (A, 300), (A, 400)]
 
 
-async def test_blocks_of_one_read_are_read_side_by_side() -> None:
+async def test_blocks_of_one_read_are_fetched_concurrently() -> None:
     source = Source()
     cache = make(source)
     source.gate.clear()
@@ -102,7 +102,7 @@ async def test_blocks_of_one_read_are_read_side_by_side() -> None:
     assert await reading == source.objects[A][:300]
 
 
-async def test_nothing_is_read_for_nothing() -> None:
+async def test_empty_read_fetches_nothing() -> None:
     source = Source()
     cache = make(source)
     assert len(await cache.read(A, 50, 0)) == 0
@@ -111,7 +111,7 @@ async def test_nothing_is_read_for_nothing() -> None:
 
 
 @pytest.mark.parametrize(("position", "size"), [(-1, 4), (0, -1)])
-async def test_nonsense_is_refused(position: int, size: int) -> None:
+async def test_invalid_ranges_are_refused(position: int, size: int) -> None:
     with pytest.raises(ValueError, match="cannot read"):
         await make(Source()).read(A, position, size)
 
@@ -125,12 +125,12 @@ async def test_nonsense_is_refused(position: int, size: int) -> None:
         CacheSettings(probation_percent=101),
     ],
 )
-async def test_settings_that_cannot_work_are_refused(bad: CacheSettings) -> None:
+async def test_invalid_settings_are_refused(bad: CacheSettings) -> None:
     with pytest.raises(ConfigError, match="it must be"):
         BlockCache(Source().read, bad)
 
 
-async def test_one_read_serves_all_who_want_the_block() -> None:
+async def test_concurrent_readers_of_a_block_share_one_fetch() -> None:
     source = Source()
     cache = make(source)
     source.gate.clear()
@@ -142,7 +142,7 @@ async def test_one_read_serves_all_who_want_the_block() -> None:
     assert (cache.misses, cache.joined, cache.hits) == (1, 4, 0)
 
 
-async def test_who_gives_up_does_not_take_the_block_from_others() -> None:
+async def test_cancelled_reader_does_not_cancel_the_fetch_for_others() -> None:
     source = Source()
     cache = make(source)
     source.gate.clear()
@@ -156,7 +156,7 @@ async def test_who_gives_up_does_not_take_the_block_from_others() -> None:
     assert source.reads == [(A, 0)]
 
 
-async def test_a_failure_reaches_all_who_wait_and_is_not_kept() -> None:
+async def test_failure_reaches_all_waiting_readers_and_is_not_cached() -> None:
     source = Source()
     cache = make(source)
     source.gate.clear()
@@ -170,7 +170,7 @@ async def test_a_failure_reaches_all_who_wait_and_is_not_kept() -> None:
     assert await cache.read(A, 0, 10) == source.objects[A][:10]
 
 
-async def test_one_failed_block_fails_the_read_and_spoils_no_other() -> None:
+async def test_failed_block_fails_the_read_and_other_blocks_stay_cached() -> None:
     source = Source()
     cache = make(source)
     source.failures = [Unavailable("one"), Unavailable("two")]
@@ -181,7 +181,7 @@ async def test_one_failed_block_fails_the_read_and_spoils_no_other() -> None:
     assert await cache.read(A, 0, 300) == source.objects[A][:300]
 
 
-async def test_a_file_that_is_too_short_is_corrupt() -> None:
+async def test_file_that_is_too_short_is_corrupt() -> None:
     source = Source()
     cache = make(source)
     assert await cache.read(A, 2040, 10) == source.objects[A][2040:]
@@ -191,7 +191,7 @@ async def test_a_file_that_is_too_short_is_corrupt() -> None:
         await cache.read(A, 3000, 10)
 
 
-async def test_the_end_of_a_growing_file_is_read_anew() -> None:
+async def test_end_of_a_growing_file_is_read_again() -> None:
     source = Source()
     source.objects[A] = content(A, 30)
     cache = make(source)
@@ -203,7 +203,7 @@ async def test_the_end_of_a_growing_file_is_read_anew() -> None:
     assert cache.held_bytes == 80
 
 
-async def test_what_nobody_asked_for_at_the_end_of_a_file_is_not_trusted() -> None:
+async def test_unrequested_bytes_at_the_end_of_a_file_are_not_cached() -> None:
     source = Source()
     source.objects[A] = content(A, 30) + b"half written"
     cache = make(source)
@@ -212,7 +212,7 @@ async def test_what_nobody_asked_for_at_the_end_of_a_file_is_not_trusted() -> No
     assert await cache.read(A, 30, 12) == content(A, 42)[30:]
 
 
-async def test_who_joins_a_read_that_began_too_early_gets_another() -> None:
+async def test_reader_that_needs_more_than_the_fetch_in_flight_starts_another() -> None:
     source = Source()
     source.objects[A] = content(A, 30)
     cache = make(source)
@@ -228,7 +228,7 @@ async def test_who_joins_a_read_that_began_too_early_gets_another() -> None:
     assert cache.held_bytes == 80
 
 
-async def test_a_sequential_reader_finds_the_next_block_read() -> None:
+async def test_sequential_reader_has_the_next_block_read_ahead() -> None:
     source = Source()
     cache = make(source, blocks=20, ahead=2)
     for at in range(0, 2000, 50):
@@ -239,7 +239,7 @@ async def test_a_sequential_reader_finds_the_next_block_read() -> None:
     assert cache.ahead == 19
 
 
-async def test_a_reader_here_and_there_reads_nothing_ahead() -> None:
+async def test_random_reader_triggers_no_read_ahead() -> None:
     source = Source()
     cache = make(source, blocks=20, ahead=2)
     for at in (1500, 300, 900, 320, 310, 1700):
@@ -248,7 +248,7 @@ async def test_a_reader_here_and_there_reads_nothing_ahead() -> None:
     assert cache.ahead == 0
 
 
-async def test_reading_ahead_outlives_the_request_and_is_bounded() -> None:
+async def test_read_ahead_outlives_the_request_and_is_bounded() -> None:
     source = Source()
     cache = make(source, blocks=20, ahead=1)
     await cache.read(A, 0, 10)
@@ -271,7 +271,7 @@ async def test_reading_ahead_outlives_the_request_and_is_bounded() -> None:
     assert cache.hits == hits + 1
 
 
-async def test_a_failed_read_ahead_is_nobodys_failure() -> None:
+async def test_failed_read_ahead_fails_no_reader() -> None:
     source = Source()
     cache = make(source, ahead=2)
     await cache.read(A, 0, 10)
@@ -285,7 +285,7 @@ async def test_a_failed_read_ahead_is_nobodys_failure() -> None:
     assert cache.held_bytes == 2 * STEP
 
 
-async def test_a_file_that_is_invalidated_is_forgotten() -> None:
+async def test_invalidated_file_is_evicted() -> None:
     source = Source()
     cache = make(source)
     await cache.read(A, 0, 200)
@@ -298,7 +298,7 @@ async def test_a_file_that_is_invalidated_is_forgotten() -> None:
     assert source.reads == [(A, 0)]
 
 
-async def test_a_read_under_way_is_not_kept_after_an_invalidation() -> None:
+async def test_fetch_in_flight_is_not_cached_after_an_invalidation() -> None:
     source = Source()
     cache = make(source)
     source.gate.clear()
@@ -314,7 +314,7 @@ async def test_a_read_under_way_is_not_kept_after_an_invalidation() -> None:
     assert cache.held_bytes == 0
 
 
-async def test_one_cold_scan_leaves_the_hot_blocks() -> None:
+async def test_cold_scan_does_not_evict_hot_blocks() -> None:
     source = Source()
     cache = make(source, blocks=8)
     for _ in range(3):
@@ -328,7 +328,7 @@ async def test_one_cold_scan_leaves_the_hot_blocks() -> None:
     assert cache.held_bytes == 8 * STEP
 
 
-async def test_a_block_asked_for_again_after_it_was_pushed_out_is_hot() -> None:
+async def test_block_requested_again_after_eviction_is_hot() -> None:
     source = Source()
     cache = make(source, blocks=4)
     await cache.read(B, 0, 10)
@@ -342,7 +342,7 @@ async def test_a_block_asked_for_again_after_it_was_pushed_out_is_hot() -> None:
     assert cache.misses == misses
 
 
-async def test_a_cache_without_room_still_reads() -> None:
+async def test_cache_without_capacity_still_reads() -> None:
     source = Source()
     cache = make(source, blocks=0)
     assert await cache.read(A, 50, 500) == source.objects[A][50:550]
@@ -399,7 +399,7 @@ async def check(source: Checked, cache: BlockCache, step: Step) -> None:
 @pytest.mark.parametrize("factory", [asyncio.new_event_loop, uvloop.new_event_loop])
 @given(steps=STEPS, blocks=st.integers(0, 6), ahead=st.integers(0, 3), width=st.integers(1, 4))
 @settings(max_examples=150, deadline=None)
-def test_whatever_happens_committed_bytes_are_read(
+def test_reads_always_return_committed_bytes(
     factory: Callable[[], asyncio.AbstractEventLoop],
     steps: list[Step],
     blocks: int,
@@ -433,7 +433,7 @@ def make_stored(source: Source, *, blocks: int = 16, percent: int = 50) -> Block
     return BlockCache(source.read, bounds)
 
 
-async def test_stored_objects_have_blocks_of_their_own_size() -> None:
+async def test_stored_objects_have_their_own_block_size() -> None:
     source = Source()
     cache = make_stored(source)
     assert await cache.read(S, 90, 20) == source.objects[S][90:110]
@@ -442,7 +442,7 @@ async def test_stored_objects_have_blocks_of_their_own_size() -> None:
     assert (cache.stored_block_bytes, cache.ahead_bytes) == (STEP, 4 * STEP)
 
 
-async def test_the_end_of_a_stored_object_is_final() -> None:
+async def test_end_of_a_stored_object_is_final() -> None:
     source = Source()
     cache = make_stored(source)
     assert await cache.read(S, 2000, 10) == source.objects[S][2000:2010]
@@ -452,7 +452,7 @@ async def test_the_end_of_a_stored_object_is_final() -> None:
         await cache.read(S, 2010, 41)
 
 
-async def test_what_is_wanted_is_read_once_and_side_by_side() -> None:
+async def test_wanted_blocks_are_fetched_once_and_concurrently() -> None:
     source = Source()
     cache = make_stored(source)
     source.gate.clear()
@@ -467,7 +467,7 @@ async def test_what_is_wanted_is_read_once_and_side_by_side() -> None:
     assert (cache.ahead, cache.joined, cache.misses) == (3, 1, 0)
 
 
-async def test_what_is_read_ahead_is_bounded_until_it_is_asked_for() -> None:
+async def test_unread_blocks_read_ahead_are_bounded() -> None:
     source = Source()
     cache = make_stored(source)
     cache.want(S, 0, 2000)
@@ -483,7 +483,7 @@ async def test_what_is_read_ahead_is_bounded_until_it_is_asked_for() -> None:
     assert source.reads[4:] == [(T, 0)]
 
 
-async def test_what_failed_or_was_forgotten_makes_room() -> None:
+async def test_failed_or_invalidated_read_ahead_frees_its_budget() -> None:
     source = Source()
     cache = make_stored(source)
     source.failures = [Unavailable("away"), Unavailable("away")]
@@ -498,7 +498,7 @@ async def test_what_failed_or_was_forgotten_makes_room() -> None:
     assert cache.held_bytes == 4 * STEP
 
 
-async def test_what_nobody_asks_for_does_not_stop_reading_ahead_for_ever(
+async def test_abandoned_read_ahead_does_not_block_later_read_ahead(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(cache_module, "_ABANDONED_S", -1.0)
@@ -511,7 +511,7 @@ async def test_what_nobody_asks_for_does_not_stop_reading_ahead_for_ever(
     assert len(source.reads) == 8
 
 
-async def test_a_cold_scan_with_blocks_read_ahead_leaves_the_hot_blocks() -> None:
+async def test_cold_scan_with_read_ahead_does_not_evict_hot_blocks() -> None:
     source = Source()
     cache = make_stored(source, percent=25)
     for _ in range(3):
@@ -528,7 +528,7 @@ async def test_a_cold_scan_with_blocks_read_ahead_leaves_the_hot_blocks() -> Non
     assert cache.misses == misses
 
 
-async def test_damaged_bytes_are_dropped() -> None:
+async def test_damaged_bytes_are_evicted() -> None:
     source = Source()
     cache = make_stored(source)
     await cache.read(S, 0, 400)

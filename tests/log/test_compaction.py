@@ -44,7 +44,7 @@ from tests.log.test_rewriter import Failing
 
 
 @pytest.mark.parametrize("store", ["memory:", "file"])
-async def test_the_last_record_of_every_key_stays(store: str, tmp_path: Path) -> None:
+async def test_last_record_of_every_key_is_kept(store: str, tmp_path: Path) -> None:
     url = store if store == "memory:" else f"file://{tmp_path}/store"
     async with a_world(tmp_path / "journals", url) as world:
         process = await world.process()
@@ -59,7 +59,7 @@ async def test_the_last_record_of_every_key_stays(store: str, tmp_path: Path) ->
         assert (await body(world, process))[-1][0].last_offset == sent[-1].offset
 
 
-async def test_it_goes_on_while_producers_write(tmp_path: Path) -> None:
+async def test_compaction_works_while_producers_write(tmp_path: Path) -> None:
     async with a_world(tmp_path) as world:
         process = await world.process()
         await world.topic(1)
@@ -77,7 +77,7 @@ async def test_it_goes_on_while_producers_write(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("codec", CODECS.values(), ids=lambda codec: codec.name)
-async def test_batches_keep_what_they_are(codec: Any, tmp_path: Path) -> None:
+async def test_compacted_batches_keep_their_attributes(codec: Any, tmp_path: Path) -> None:
     async with a_world(tmp_path) as world:
         process = await world.process()
         await world.topic(1)
@@ -107,7 +107,7 @@ def _fields(one: BatchSettings) -> dict[str, Any]:
     return {name: getattr(one, name) for name in one.__slots__}
 
 
-async def test_a_batch_that_stays_whole_is_the_same_bytes(tmp_path: Path) -> None:
+async def test_batch_without_removed_records_keeps_its_bytes(tmp_path: Path) -> None:
     async with a_world(tmp_path) as world:
         process = await world.process()
         await world.topic(1)
@@ -123,7 +123,7 @@ async def test_a_batch_that_stays_whole_is_the_same_bytes(tmp_path: Path) -> Non
         assert data[16:] == before[16:]
 
 
-async def test_a_tombstone_stays_until_its_time_is_over(tmp_path: Path) -> None:
+async def test_tombstone_is_kept_until_its_retention_ends(tmp_path: Path) -> None:
     async with a_world(tmp_path) as world:
         process = await world.process()
         await world.topic(1)
@@ -154,7 +154,7 @@ async def test_a_tombstone_stays_until_its_time_is_over(tmp_path: Path) -> None:
         assert table(await seen(world, process)) == table(sent + tail + more + last)
 
 
-async def test_a_key_that_comes_back_after_its_tombstone(tmp_path: Path) -> None:
+async def test_key_written_again_after_its_tombstone_is_kept(tmp_path: Path) -> None:
     async with a_world(tmp_path) as world:
         process = await world.process()
         await world.topic(1)
@@ -171,7 +171,7 @@ async def test_a_key_that_comes_back_after_its_tombstone(tmp_path: Path) -> None
         assert [one for one in await seen(world, process) if one.key == b"a"] == [sent[3]]
 
 
-async def test_append_times_stay(tmp_path: Path) -> None:
+async def test_append_times_are_kept(tmp_path: Path) -> None:
     async with a_world(tmp_path) as world:
         process = await world.process()
         await world.topic(1, message_timestamp_type="LogAppendTime")
@@ -188,7 +188,7 @@ async def test_append_times_stay(tmp_path: Path) -> None:
         assert [one.timestamp for one in found] == [times[one.offset // 3] for one in found]
 
 
-async def test_records_without_a_key_stay_and_old_markers_that_no_list_names_go(
+async def test_records_without_a_key_are_kept_and_unreferenced_old_markers_are_removed(
     tmp_path: Path,
 ) -> None:
     async with a_world(tmp_path) as world:
@@ -205,7 +205,7 @@ async def test_records_without_a_key_stay_and_old_markers_that_no_list_names_go(
         assert await seen(world, process) == [sent[0], sent[2], *sent[4:], *tail]
 
 
-async def test_a_segment_ends_with_an_empty_batch_if_its_last_one_goes(tmp_path: Path) -> None:
+async def test_segment_whose_last_batch_is_removed_ends_with_an_empty_batch(tmp_path: Path) -> None:
     async with a_world(tmp_path) as world:
         process = await world.process()
         await world.topic(1)
@@ -227,7 +227,7 @@ async def test_a_segment_ends_with_an_empty_batch_if_its_last_one_goes(tmp_path:
         assert is_clean(process)
 
 
-async def test_compacted_and_deleted(tmp_path: Path) -> None:
+async def test_topic_can_be_compacted_and_deleted(tmp_path: Path) -> None:
     class Both(Topical):
         is_deleted = True
         retention_ms = DAY
@@ -246,7 +246,7 @@ async def test_compacted_and_deleted(tmp_path: Path) -> None:
         assert kept_from(partition, Both(), now + DAY + 1) == 3
 
 
-async def test_readers_and_the_check_agree_with_it(tmp_path: Path) -> None:
+async def test_readers_and_fsck_agree_with_compaction(tmp_path: Path) -> None:
     async with a_world(tmp_path) as world:
         process = await world.process()
         await world.topic(1)

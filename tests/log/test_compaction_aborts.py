@@ -107,7 +107,7 @@ async def listed(world: World, process: Process) -> int:
 
 
 @pytest.mark.parametrize(("level", "left"), [(1, 5), (2, 0)])
-async def test_aborted_transactions_and_their_markers_go(
+async def test_aborted_transactions_and_their_markers_are_removed(
     tmp_path: Path, level: int, left: int
 ) -> None:
     async with a_world(tmp_path) as world:
@@ -144,7 +144,7 @@ async def test_aborted_transactions_and_their_markers_go(
         )
 
 
-async def test_a_transaction_that_ends_beyond_what_is_compacted_stays_on_the_list(
+async def test_transaction_that_ends_after_the_compacted_range_stays_listed_as_aborted(
     tmp_path: Path,
 ) -> None:
     async with a_world(tmp_path) as world:
@@ -173,7 +173,7 @@ async def test_a_transaction_that_ends_beyond_what_is_compacted_stays_on_the_lis
 
 
 @pytest.mark.parametrize(("level", "is_kept"), [(1, False), (2, True)])
-async def test_apply_keeps_producers_that_are_busy(
+async def test_busy_producers_are_not_expired_at_the_newer_feature_level(
     tmp_path: Path, level: int, is_kept: bool
 ) -> None:
     async with a_world(tmp_path) as world:

@@ -35,7 +35,7 @@ from tests.log.rewriting import TOPIC, World, a_world
 from tests.log.test_rewriter import Crash, Failing, flip_byte
 
 
-async def test_two_at_once_do_no_harm(tmp_path: Path) -> None:
+async def test_concurrent_compactors_lose_nothing(tmp_path: Path) -> None:
     async with a_world(tmp_path) as world:
         one, other = await world.process(), await world.process()
         await world.topic(1)
@@ -54,7 +54,7 @@ async def test_two_at_once_do_no_harm(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("step", range(9))
-async def test_a_crash_at_any_step_loses_nothing(step: int, tmp_path: Path) -> None:
+async def test_crash_at_any_step_loses_nothing(step: int, tmp_path: Path) -> None:
     async with a_world(tmp_path) as world:
         process = await world.process()
         await world.topic(1)
@@ -78,7 +78,7 @@ async def test_a_crash_at_any_step_loses_nothing(step: int, tmp_path: Path) -> N
         assert is_clean(second)
 
 
-async def test_a_store_that_fails_is_tried_again(tmp_path: Path) -> None:
+async def test_failing_store_is_retried(tmp_path: Path) -> None:
     async with a_world(tmp_path) as world:
         process = await world.process()
         await world.topic(1)
@@ -112,7 +112,7 @@ async def _lose(world: World) -> None:
 
 
 @pytest.mark.parametrize("change", [_delete_topic, _move_start, _lose])
-async def test_what_changes_meanwhile_makes_it_void(
+async def test_concurrent_change_voids_the_compaction(
     change: Callable[[World], Awaitable[None]], tmp_path: Path
 ) -> None:
     async with a_world(tmp_path) as world:
@@ -136,7 +136,7 @@ async def test_what_changes_meanwhile_makes_it_void(
         assert table(found) == table(kept)
 
 
-async def test_a_damaged_row_stops_what_lies_behind_it(
+async def test_damaged_row_stops_compaction_after_it(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with a_world(tmp_path) as world:
@@ -159,7 +159,7 @@ async def test_a_damaged_row_stops_what_lies_behind_it(
 
 # Base offset and leader epoch of the last batch: its own CRC covers neither.
 @pytest.mark.parametrize("byte", [7, 15])
-async def test_a_damaged_segment_is_not_copied(
+async def test_damaged_segment_is_not_copied(
     byte: int, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with a_world(tmp_path) as world:
@@ -181,7 +181,7 @@ async def test_a_damaged_segment_is_not_copied(
         assert partition_of(process).objects[0] == before
 
 
-async def test_records_that_cannot_be_read_stay(
+async def test_unreadable_records_are_kept(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with a_world(tmp_path) as world:

@@ -53,7 +53,7 @@ STEPS = st.lists(
 
 @settings(max_examples=60, deadline=None)
 @given(STEPS, st.sampled_from([0, 1_000, DAY]), st.sampled_from([12 * 27, 1 << 20]))
-def test_a_reader_sees_the_last_value_of_every_key(
+def test_reader_sees_the_last_value_of_every_key(
     steps: list[tuple[Any, ...]], retention_ms: int, map_bytes: int
 ) -> None:
     asyncio.run(_model(steps, Topical(delete_retention_ms=retention_ms), map_bytes))

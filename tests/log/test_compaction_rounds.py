@@ -25,7 +25,7 @@ from tests.log.compacting import (
 from tests.log.rewriting import Process, World, a_world
 
 
-async def test_young_records_are_left_alone(tmp_path: Path) -> None:
+async def test_records_younger_than_the_minimum_lag_are_not_compacted(tmp_path: Path) -> None:
     async with a_world(tmp_path) as world:
         process = await world.process()
         await world.topic(1)
@@ -45,7 +45,7 @@ async def test_young_records_are_left_alone(tmp_path: Path) -> None:
         assert await seen(world, process) == sent[3:] + tail
 
 
-async def test_the_ratio_decides_unless_a_record_has_waited_too_long(tmp_path: Path) -> None:
+async def test_dirty_ratio_decides_unless_the_maximum_lag_is_exceeded(tmp_path: Path) -> None:
     async with a_world(tmp_path) as world:
         process = await world.process()
         await world.topic(1)
@@ -65,7 +65,7 @@ async def test_the_ratio_decides_unless_a_record_has_waited_too_long(tmp_path: P
         assert [one.key for one in await seen(world, process)].count(b"k0") == 1
 
 
-async def test_the_oldest_record_of_a_row_counts_for_the_longest_lag(tmp_path: Path) -> None:
+async def test_oldest_record_of_a_row_counts_for_the_maximum_lag(tmp_path: Path) -> None:
     async with a_world(tmp_path) as world:
         process = await world.process()
         await world.topic(1)
@@ -86,7 +86,7 @@ async def test_the_oldest_record_of_a_row_counts_for_the_longest_lag(tmp_path: P
         assert await work.run() > 0
 
 
-async def test_an_idle_tail_is_compacted_when_it_has_waited_too_long(tmp_path: Path) -> None:
+async def test_idle_tail_is_compacted_after_the_maximum_lag(tmp_path: Path) -> None:
     async with a_world(tmp_path) as world:
         process = await world.process()
         await world.topic(1)
@@ -99,7 +99,7 @@ async def test_an_idle_tail_is_compacted_when_it_has_waited_too_long(tmp_path: P
         assert await seen(world, process) == sent[1:]
 
 
-async def test_a_trickle_waits_as_in_an_active_segment(tmp_path: Path) -> None:
+async def test_few_records_wait_for_segment_ms(tmp_path: Path) -> None:
     async with a_world(tmp_path) as world:
         process = await world.process()
         await world.topic(1)
@@ -113,7 +113,7 @@ async def test_a_trickle_waits_as_in_an_active_segment(tmp_path: Path) -> None:
         assert await work.run() > 0
 
 
-async def test_topics_without_compaction_are_left_alone(tmp_path: Path) -> None:
+async def test_topics_without_compaction_are_not_compacted(tmp_path: Path) -> None:
     async with a_world(tmp_path) as world:
         process = await world.process()
         await world.topic(1)
@@ -122,7 +122,7 @@ async def test_topics_without_compaction_are_left_alone(tmp_path: Path) -> None:
         assert await seen(world, process) == sent
 
 
-async def test_a_full_map_ends_the_round_and_the_next_goes_on(tmp_path: Path) -> None:
+async def test_full_key_map_ends_the_round_and_the_next_continues(tmp_path: Path) -> None:
     async with a_world(tmp_path) as world:
         process = await world.process()
         await world.topic(1)
@@ -148,7 +148,7 @@ async def test_a_full_map_ends_the_round_and_the_next_goes_on(tmp_path: Path) ->
         assert (await seen(world, process))[-1:] == tail
 
 
-async def test_a_map_too_small_for_one_batch_is_told(
+async def test_key_map_too_small_for_one_batch_is_reported(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with a_world(tmp_path) as world:
@@ -161,7 +161,7 @@ async def test_a_map_too_small_for_one_batch_is_told(
         assert await seen(world, process) == sent
 
 
-async def test_small_segments_are_packed_and_large_ones_left(tmp_path: Path) -> None:
+async def test_small_segments_are_packed_and_large_ones_kept(tmp_path: Path) -> None:
     async with a_world(tmp_path) as world:
         process = await world.process()
         await world.topic(1)
@@ -182,7 +182,7 @@ async def test_small_segments_are_packed_and_large_ones_left(tmp_path: Path) -> 
         assert table(await seen(world, process)) == table(sent)
 
 
-async def test_work_is_divided_into_rounds(tmp_path: Path) -> None:
+async def test_work_is_split_into_rounds(tmp_path: Path) -> None:
     async with a_world(tmp_path) as world:
         process = await world.process()
         await world.topic(1)
@@ -219,7 +219,7 @@ def _rewrite(one: RewriteSettings) -> dict[str, int]:
     return {name: getattr(one, name) for name in one.__slots__}
 
 
-async def test_lag_is_what_is_due_and_not_done(tmp_path: Path) -> None:
+async def test_lag_is_the_work_that_is_due(tmp_path: Path) -> None:
     async with a_world(tmp_path) as world:
         process = await world.process()
         await world.topic(1)

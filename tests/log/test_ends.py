@@ -24,7 +24,7 @@ def ended(producer_id: int, offsets: int = 0) -> EndedTransaction:
     return EndedTransaction(producer_id, 4, True, [marker], {"g": packed} if packed else {})
 
 
-def test_an_end_is_told_with_all_that_belongs_to_it() -> None:
+def test_transaction_end_is_recorded_with_markers_and_offsets() -> None:
     ends = TransactionEnds()
     ends.add(77, ended(5, offsets=1))
     [untold] = ends.take()
@@ -40,13 +40,13 @@ def test_an_end_is_told_with_all_that_belongs_to_it() -> None:
     assert offset.metadata == METADATA
 
 
-def test_an_end_of_nothing_needs_not_be_told() -> None:
+def test_end_without_markers_and_offsets_is_not_recorded() -> None:
     ends = TransactionEnds()
     ends.add(1, EndedTransaction(5, 0, True, [], {}))
     assert not ends
 
 
-def test_one_object_tells_only_so_much_and_what_comes_back_comes_first() -> None:
+def test_ends_per_object_are_bounded_and_returned_ones_come_first() -> None:
     ends = TransactionEnds()
     for number in range(10):
         ends.add(number, ended(number, offsets=200))
@@ -60,7 +60,7 @@ def test_one_object_tells_only_so_much_and_what_comes_back_comes_first() -> None
     assert told == list(range(10))
 
 
-def test_one_that_is_larger_than_that_is_told_alone() -> None:
+def test_end_above_the_bound_is_recorded_alone() -> None:
     ends = TransactionEnds()
     ends.add(1, ended(1, offsets=2000))
     ends.add(2, ended(2))
@@ -68,7 +68,7 @@ def test_one_that_is_larger_than_that_is_told_alone() -> None:
     assert [one.entry for one in ends.take()] == [2]
 
 
-def test_memory_is_bounded_and_what_is_dropped_is_said(caplog: pytest.LogCaptureFixture) -> None:
+def test_memory_is_bounded_and_dropped_ends_are_logged(caplog: pytest.LogCaptureFixture) -> None:
     ends = TransactionEnds()
     size = 0
     for number in count():

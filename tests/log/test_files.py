@@ -21,7 +21,7 @@ def make(folder: Path, number: int, body: bytes) -> int:
     return identity
 
 
-async def test_a_range_is_read(tmp_path: Path) -> None:
+async def test_range_of_a_journal_is_read(tmp_path: Path) -> None:
     identity = make(tmp_path, 0, b"0123456789")
     files = JournalFiles(tmp_path)
     assert await files.read(identity, HEADER_BYTES + 2, 3) == b"234"
@@ -42,7 +42,7 @@ async def test_a_file_may_grow_after_it_was_opened(tmp_path: Path) -> None:
     await files.close()
 
 
-async def test_a_missing_file_is_named(tmp_path: Path) -> None:
+async def test_missing_file_is_named(tmp_path: Path) -> None:
     files = JournalFiles(tmp_path)
     identity = object_id(1, 0)
     with pytest.raises(MissingJournal, match=journal_name(identity)) as caught:
@@ -52,7 +52,7 @@ async def test_a_missing_file_is_named(tmp_path: Path) -> None:
     await files.close()
 
 
-async def test_a_stray_file_is_not_read(tmp_path: Path) -> None:
+async def test_stray_file_is_not_read(tmp_path: Path) -> None:
     identity = make(tmp_path, 0, b"0123")
     (tmp_path / journal_name(identity)).rename(tmp_path / journal_name(identity + 1))
     files = JournalFiles(tmp_path)
@@ -62,7 +62,7 @@ async def test_a_stray_file_is_not_read(tmp_path: Path) -> None:
     await files.close()
 
 
-async def test_a_read_that_the_system_refuses_is_told(tmp_path: Path) -> None:
+async def test_failed_read_is_reported(tmp_path: Path) -> None:
     identity = object_id(1, 0)
     (tmp_path / journal_name(identity)).mkdir()
     files = JournalFiles(tmp_path)
@@ -72,7 +72,7 @@ async def test_a_read_that_the_system_refuses_is_told(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("position", "size"), [(-1, 4), (0, -1)])
-async def test_nonsense_is_refused(tmp_path: Path, position: int, size: int) -> None:
+async def test_invalid_ranges_are_refused(tmp_path: Path, position: int, size: int) -> None:
     files = JournalFiles(tmp_path)
     with pytest.raises(ValueError, match="cannot read"):
         await files.read(object_id(1, 0), position, size)
@@ -83,14 +83,14 @@ async def test_only_journals_are_found(tmp_path: Path) -> None:
     second, first = make(tmp_path, 9, b"xy"), make(tmp_path, 4, b"")
     (tmp_path / "cluster.sqlite").write_bytes(b"other")
     files = JournalFiles(tmp_path)
-    assert await files.found() == [
+    assert await files.find() == [
         FoundJournal(first, HEADER_BYTES),
         FoundJournal(second, HEADER_BYTES + 2),
     ]
     await files.close()
 
 
-async def test_a_forgotten_file_is_closed(tmp_path: Path) -> None:
+async def test_dropped_file_is_closed(tmp_path: Path) -> None:
     identity = make(tmp_path, 0, b"0123")
     files = JournalFiles(tmp_path)
     await files.read(identity, HEADER_BYTES, 4)
@@ -119,7 +119,7 @@ async def test_many_reads_over_few_descriptors_return_the_right_bytes(tmp_path: 
     assert not [path for path in open_paths() if path.is_relative_to(tmp_path)]
 
 
-def test_a_descriptor_in_use_outlives_its_place(tmp_path: Path) -> None:
+def test_descriptor_in_use_survives_its_eviction(tmp_path: Path) -> None:
     identities = [make(tmp_path, number, b"") for number in range(3)]
     held = OpenFiles(tmp_path, 1)
     with held.use(identities[0]) as fd:
@@ -134,7 +134,7 @@ def test_a_descriptor_in_use_outlives_its_place(tmp_path: Path) -> None:
     held.close()
 
 
-def test_two_threads_may_open_one_file_at_once(tmp_path: Path) -> None:
+def test_two_threads_can_open_one_file_concurrently(tmp_path: Path) -> None:
     identity = make(tmp_path, 0, b"")
     held = OpenFiles(tmp_path, 4)
     together = threading.Barrier(8)

@@ -65,7 +65,7 @@ def describe(report: CheckReport) -> list[tuple[str, str]]:
 
 
 @pytest.mark.parametrize("is_quick", [False, True])
-async def test_a_sound_log_is_clean(site: Site, writer: Writer, is_quick: bool) -> None:
+async def test_intact_log_is_clean(site: Site, writer: Writer, is_quick: bool) -> None:
     seen = [0, 0]
 
     def progress(size: int, offsets: int) -> None:
@@ -98,7 +98,7 @@ async def test_a_missing_object_is_named_with_its_offsets(
 
 
 @pytest.mark.parametrize("is_quick", [False, True])
-async def test_a_short_object_is_named_for_what_it_lacks(
+async def test_short_object_is_reported_with_the_missing_offsets(
     site: Site, writer: Writer, is_quick: bool
 ) -> None:
     key = site.key(writer, 1, row=1)
@@ -113,7 +113,7 @@ async def test_a_short_object_is_named_for_what_it_lacks(
 
 @pytest.mark.parametrize("ending", [index_key, times_key])
 @pytest.mark.parametrize("is_quick", [False, True])
-async def test_a_missing_file_beside_a_segment_is_named(
+async def test_missing_index_or_times_file_is_named(
     site: Site, writer: Writer, is_quick: bool, ending: Callable[[str], str]
 ) -> None:
     key = ending(site.key(writer))
@@ -150,7 +150,7 @@ async def test_every_byte_of_a_merged_object_is_covered(site: Site) -> None:
         await site.put(key, whole)
 
 
-async def test_damage_in_a_segment_is_narrowed_down(site: Site, writer: Writer) -> None:
+async def test_damage_in_a_segment_is_located(site: Site, writer: Writer) -> None:
     key = site.key(writer)
     await site.damage(key, -40)
     fault = await only(site)
@@ -188,7 +188,7 @@ async def test_a_missing_journal_is_named(site: Site, writer: Writer, tmp_path: 
         assert describe(report) == [(FaultKind.MISSING, name)] * 2
 
 
-async def test_payloads_whose_entries_are_gone_are_named(site: Site, writer: Writer) -> None:
+async def test_payloads_of_trimmed_entries_are_named(site: Site, writer: Writer) -> None:
     await snapshots.save(site.store, writer.replica.state)
     last = writer.replica.state.applied
     await site.log.trim(last + 1)
@@ -198,7 +198,7 @@ async def test_payloads_whose_entries_are_gone_are_named(site: Site, writer: Wri
         assert fault.where == ("birds", 1, 11, 14)
 
 
-async def test_offsets_that_bytes_and_rows_disagree_about_are_found(
+async def test_offsets_that_differ_between_bytes_and_rows_are_found(
     site: Site, writer: Writer
 ) -> None:
     replica = await site.open()
@@ -232,16 +232,16 @@ async def test_rows_that_contradict_each_other_are_named(site: Site, writer: Wri
     assert "is known as None" in contradictions(writer)[0]
 
 
-async def test_miscounted_objects_are_named(site: Site, writer: Writer) -> None:
+async def test_wrong_object_counts_are_named(site: Site, writer: Writer) -> None:
     state, partition = writer.replica.state, site.partition(writer)
     state.objects.free([partition.objects[1]])
-    assert contradictions(writer) == ["2 rows lie in it, but 1 are counted"]
+    assert contradictions(writer) == ["2 rows are in it, but 1 are counted"]
     state.objects.add_row(partition.objects[1])
     state.objects.condemned[partition.objects[1]] = 1
     assert all("which is condemned" in text for text in contradictions(writer))
 
 
-async def test_a_hole_at_the_beginning_is_named(site: Site, writer: Writer) -> None:
+async def test_gap_at_the_start_is_named(site: Site, writer: Writer) -> None:
     partition = site.partition(writer)
     for column in partition.columns:
         del column[0]
@@ -249,7 +249,7 @@ async def test_a_hole_at_the_beginning_is_named(site: Site, writer: Writer) -> N
     assert [one.where for one in found] == [("birds", 0, 0, 20)]
 
 
-async def test_lost_rows_are_told_but_are_no_fault(site: Site, writer: Writer) -> None:
+async def test_lost_rows_are_noted_and_are_no_fault(site: Site, writer: Writer) -> None:
     lost = RowsLost(topic_id=TOPIC, partition=0, base_offsets=[20])
     await writer.replica.propose([lost])
     report = await check(site.sources)
@@ -276,14 +276,14 @@ async def test_objects_of_a_dead_writer_are_orphans(site: Site, writer: Writer) 
     fault = await only(site)
     assert (fault.kind, fault.key) == (FaultKind.ORPHANED, object_key(identity))
     assert "2 batches" in fault.text
-    assert [one.kind for one in (await check(site.sources)).notes] == [FaultKind.TOLD]
+    assert [one.kind for one in (await check(site.sources)).notes] == [FaultKind.RECORD]
 
     other = await site.writer()
     await other.replica.propose([ObjectsCondemned(object_ids=[identity])])
     assert (await check(site.sources)).is_clean
 
 
-async def test_what_nothing_is_called_is_stray(site: Site, writer: Writer) -> None:
+async def test_unknown_keys_are_reported_as_stray(site: Site, writer: Writer) -> None:
     stray = ["_rookery/objects/0001", "_rookery/notes", "default/birds/0/readme"]
     orphan = segment_key("default", "birds", 7, 123)
     for key in (*stray, orphan, "elsewhere/readme"):
@@ -295,13 +295,13 @@ async def test_what_nothing_is_called_is_stray(site: Site, writer: Writer) -> No
     }
 
 
-async def test_a_probe_of_the_store_is_no_fault(site: Site, writer: Writer) -> None:
+async def test_probe_of_the_store_is_no_fault(site: Site, writer: Writer) -> None:
     await site.store.create(f"{PROBES}0123456789abcdef", [b"0"])
     report = await check(site.sources)
     assert report.is_clean, report.faults
 
 
-async def test_another_clusters_store_is_not_looked_through(site: Site, writer: Writer) -> None:
+async def test_store_of_another_cluster_is_not_checked(site: Site, writer: Writer) -> None:
     await site.store.create(CLUSTER, [b"another"])
     fault = await only(site)
     assert (fault.kind, fault.key) == (FaultKind.LOG, CLUSTER)
@@ -316,16 +316,14 @@ async def test_a_snapshot_that_cannot_be_read_is_named(site: Site, writer: Write
     assert (fault.kind, fault.key) == (FaultKind.SNAPSHOT, snapshot_key(number - 1))
 
 
-async def test_a_log_that_was_trimmed_beyond_the_snapshots_is_named(
-    site: Site, writer: Writer
-) -> None:
+async def test_log_trimmed_beyond_the_snapshots_is_named(site: Site, writer: Writer) -> None:
     await site.log.trim(3)
     fault = await only(site)
     assert fault.kind is FaultKind.LOG
     assert "up to 2 were trimmed" in fault.text
 
 
-async def test_a_log_that_was_lost_is_named(site: Site, writer: Writer) -> None:
+async def test_lost_log_is_named(site: Site, writer: Writer) -> None:
     await snapshots.save(site.store, writer.replica.state)
     await site.lose_log()
     fault = await only(site)
@@ -333,7 +331,7 @@ async def test_a_log_that_was_lost_is_named(site: Site, writer: Writer) -> None:
     assert "rookery recover" in fault.advice
 
 
-async def test_a_lost_log_without_snapshots_is_not_taken_for_a_new_one(
+async def test_lost_log_without_snapshots_is_not_taken_for_a_new_one(
     site: Site, writer: Writer
 ) -> None:
     await check_not_lost(site.log, site.store)
@@ -378,7 +376,7 @@ async def test_a_check_while_rows_move_is_clean(site: Site) -> None:
     await working
 
 
-async def test_manifests_tell_where_batches_begin(site: Site, writer: Writer) -> None:
+async def test_manifests_state_the_start_of_batches(site: Site, writer: Writer) -> None:
     manifest, begin = read_head(await site.store.read(site.key(writer, 0, row=1)))
     assert begin == site.partition(writer).row(1).position
     assert len(manifest.extents) == 2

@@ -65,7 +65,7 @@ async def gathered(
     return await asyncio.gather(first, *rest)
 
 
-async def test_appends_lie_one_after_the_other_behind_the_header(tmp_path: Path) -> None:
+async def test_appends_follow_the_header_contiguously(tmp_path: Path) -> None:
     async with opened(tmp_path) as journal:
         one = await journal.append([b"ab", bytearray(b"c"), memoryview(b"de")])
         two = await journal.append([b"fgh"])
@@ -75,7 +75,7 @@ async def test_appends_lie_one_after_the_other_behind_the_header(tmp_path: Path)
     assert content == journal_header(FIRST) + b"abcdefgh"
 
 
-async def test_bytes_are_synced_then_the_folder_then_answered(tmp_path: Path) -> None:
+async def test_bytes_and_folder_are_synced_before_the_answer(tmp_path: Path) -> None:
     disk = FaultyDisk()
     name = journal_name(FIRST)
     async with opened(tmp_path, disk) as journal:
@@ -94,7 +94,7 @@ async def test_bytes_are_synced_then_the_folder_then_answered(tmp_path: Path) ->
         assert journal.durable == (FIRST, HEADER_BYTES + 6)
 
 
-async def test_what_waits_is_written_together_and_placed_apart(tmp_path: Path) -> None:
+async def test_waiting_appends_share_a_write_and_have_separate_positions(tmp_path: Path) -> None:
     disk = FaultyDisk()
     async with opened(tmp_path, disk) as journal:
         written = await gathered(journal, disk, [b"a"], [b"bb"], [b"c", b"cc"], [b"dddd"])
@@ -111,7 +111,7 @@ async def test_a_group_is_bounded(tmp_path: Path) -> None:
         assert journal.groups == 4
 
 
-async def test_more_parts_than_one_call_takes(tmp_path: Path) -> None:
+async def test_append_with_more_parts_than_one_system_call_takes_is_written(tmp_path: Path) -> None:
     disk = FaultyDisk()
     parts = [bytes([number % 251]) * (number % 3 + 1) for number in range(2500)]
     async with opened(tmp_path, disk) as journal:
@@ -120,7 +120,7 @@ async def test_more_parts_than_one_call_takes(tmp_path: Path) -> None:
     assert bytes_at(tmp_path, written) == b"".join(parts)
 
 
-async def test_a_full_file_is_followed_by_another(tmp_path: Path) -> None:
+async def test_full_file_is_followed_by_another(tmp_path: Path) -> None:
     disk = FaultyDisk()
     async with opened(tmp_path, disk, settings=JournalSettings(file_bytes=100)) as journal:
         written = [await journal.append([letter * 30]) for letter in (b"a", b"b", b"c", b"d")]
@@ -134,7 +134,7 @@ async def test_a_full_file_is_followed_by_another(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("call", ["pwritev", "fdatasync"])
-async def test_a_file_that_failed_is_never_touched_again(tmp_path: Path, call: str) -> None:
+async def test_failed_file_is_never_used_again(tmp_path: Path, call: str) -> None:
     disk = FaultyDisk()
     async with opened(tmp_path, disk) as journal:
         before = await journal.append([b"before"])
@@ -154,7 +154,7 @@ async def test_a_file_that_failed_is_never_touched_again(tmp_path: Path, call: s
     ]
 
 
-async def test_a_whole_group_moves_to_the_new_file(tmp_path: Path) -> None:
+async def test_whole_group_moves_to_the_new_file_after_a_failure(tmp_path: Path) -> None:
     disk = FaultyDisk()
     async with opened(tmp_path, disk) as journal:
         disk.fail("fdatasync", 0, EIO)
@@ -163,7 +163,7 @@ async def test_a_whole_group_moves_to_the_new_file(tmp_path: Path) -> None:
     assert [bytes_at(tmp_path, each) for each in written] == [b"a", b"bb", b"ccc"]
 
 
-async def test_a_short_write_is_a_failed_one(tmp_path: Path) -> None:
+async def test_short_write_counts_as_failed(tmp_path: Path) -> None:
     disk = FaultyDisk()
     async with opened(tmp_path, disk) as journal:
         await journal.append([b"before"])
@@ -175,7 +175,7 @@ async def test_a_short_write_is_a_failed_one(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("call", ["pwritev", "fdatasync", "fsync"])
-async def test_a_new_file_that_failed_leaves_nothing_behind(tmp_path: Path, call: str) -> None:
+async def test_failed_new_file_is_removed(tmp_path: Path, call: str) -> None:
     disk = FaultyDisk()
     async with opened(tmp_path, disk) as journal:
         disk.fail(call, EIO, EIO)
@@ -184,7 +184,7 @@ async def test_a_new_file_that_failed_leaves_nothing_behind(tmp_path: Path, call
     assert names(tmp_path) == [journal_name(object_id(7, 2))]
 
 
-async def test_a_disk_that_stays_bad_is_told_and_tried_again_later(tmp_path: Path) -> None:
+async def test_failing_disk_is_reported_and_retried_later(tmp_path: Path) -> None:
     disk, clock = FaultyDisk(), ManualClock()
     async with opened(tmp_path, disk, clock=clock) as journal:
         disk.fail("fdatasync", EIO, EIO, EIO)
@@ -206,7 +206,7 @@ async def test_a_disk_that_stays_bad_is_told_and_tried_again_later(tmp_path: Pat
     assert names(tmp_path) == [journal_name(written.object_id)]
 
 
-async def test_every_append_of_a_failed_group_is_told(tmp_path: Path) -> None:
+async def test_every_append_of_a_failed_group_fails(tmp_path: Path) -> None:
     disk = FaultyDisk()
     async with opened(tmp_path, disk) as journal:
         disk.fail("pwritev", 0, EIO, EIO, EIO)
@@ -215,7 +215,7 @@ async def test_every_append_of_a_failed_group_is_told(tmp_path: Path) -> None:
         assert journal.appends == 1
 
 
-async def test_a_full_disk_is_told_at_once(tmp_path: Path) -> None:
+async def test_full_disk_is_reported_immediately(tmp_path: Path) -> None:
     disk, clock = FaultyDisk(), ManualClock()
     async with opened(tmp_path, disk, clock=clock) as journal:
         kept = await journal.append([b"kept"])
@@ -228,7 +228,7 @@ async def test_a_full_disk_is_told_at_once(tmp_path: Path) -> None:
     assert bytes_at(tmp_path, kept) == b"kept"
 
 
-async def test_a_full_disk_is_logged_when_it_fills_and_when_it_has_space(
+async def test_full_disk_is_logged_when_it_fills_and_when_it_recovers(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
@@ -249,7 +249,7 @@ async def test_a_full_disk_is_logged_when_it_fills_and_when_it_has_space(
     ]
 
 
-async def test_a_really_full_disk_and_space_again(small_disk: Path) -> None:
+async def test_real_full_disk_recovers_when_space_is_freed(small_disk: Path) -> None:
     folder = small_disk / "journal"
     clock = ManualClock()
     ballast = small_disk / "ballast"
@@ -277,26 +277,26 @@ async def test_a_really_full_disk_and_space_again(small_disk: Path) -> None:
     assert names(folder) == [journal_name(each) for each in sorted({k.object_id for k in kept})]
 
 
-async def test_the_folder_is_made(tmp_path: Path) -> None:
+async def test_folder_is_created(tmp_path: Path) -> None:
     folder = tmp_path / "data" / "journal"
     async with opened(folder) as journal:
         written = await journal.append([b"x"])
     assert bytes_at(folder, written) == b"x"
 
 
-async def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
+async def test_folder_that_cannot_be_created_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"")
     with pytest.raises(ConfigError, match=f"{tmp_path}/file/journal"):
         Journal(tmp_path / "file" / "journal", 7)
 
 
 @pytest.mark.parametrize("name", ["file_bytes", "group_bytes", "attempts"])
-async def test_a_setting_that_cannot_work_is_named(tmp_path: Path, name: str) -> None:
+async def test_invalid_setting_is_named(tmp_path: Path, name: str) -> None:
     with pytest.raises(ConfigError, match=f"{name} of the journal is 0"):
         Journal(tmp_path, 7, settings=dataclasses.replace(JournalSettings(), **{name: 0}))
 
 
-async def test_no_buffer_is_kept_after_its_append(tmp_path: Path) -> None:
+async def test_buffer_is_released_after_its_append(tmp_path: Path) -> None:
     async with opened(tmp_path) as journal:
         data = bytearray(b"from the network")
         await journal.append([memoryview(data)])
@@ -304,14 +304,14 @@ async def test_no_buffer_is_kept_after_its_append(tmp_path: Path) -> None:
         await asyncio.to_thread(until_free, data)
 
 
-async def test_an_incarnation_never_goes_on_with_old_files(tmp_path: Path) -> None:
+async def test_incarnation_never_reuses_old_files(tmp_path: Path) -> None:
     async with opened(tmp_path) as journal:
         await journal.append([b"x"])
     with pytest.raises(Conflict, match=f"{journal_name(FIRST)} exists already"):
         Journal(tmp_path, 7)
 
 
-async def test_a_name_that_is_taken_is_not_overwritten(tmp_path: Path) -> None:
+async def test_existing_file_name_is_not_overwritten(tmp_path: Path) -> None:
     async with opened(tmp_path) as journal:
         (tmp_path / journal_name(FIRST)).write_bytes(b"someone else's")
         with pytest.raises(Conflict, match="exists already"):
@@ -327,7 +327,7 @@ async def test_incarnations_share_a_folder(tmp_path: Path) -> None:
     assert [one.object_id, two.object_id] == [FIRST, object_id(8, 0)]
 
 
-async def test_the_file_under_way_cannot_be_unlinked_until_it_is_rolled(tmp_path: Path) -> None:
+async def test_current_file_cannot_be_deleted_until_it_is_rolled(tmp_path: Path) -> None:
     async with opened(tmp_path) as journal:
         await journal.append([b"x"])
         with pytest.raises(Conflict, match="is being written"):
@@ -339,14 +339,14 @@ async def test_the_file_under_way_cannot_be_unlinked_until_it_is_rolled(tmp_path
         assert (await journal.append([b"y"])).object_id == SECOND
 
 
-async def test_an_unlink_that_is_refused_is_told(tmp_path: Path) -> None:
+async def test_refused_deletion_is_reported(tmp_path: Path) -> None:
     (tmp_path / journal_name(object_id(1, 0))).mkdir()
     async with opened(tmp_path) as journal:
         with pytest.raises(Unavailable, match="cannot remove journal file"):
             await journal.unlink(object_id(1, 0))
 
 
-async def test_a_roll_waits_its_turn(tmp_path: Path) -> None:
+async def test_roll_takes_effect_in_the_order_of_appends(tmp_path: Path) -> None:
     disk = FaultyDisk()
     async with opened(tmp_path, disk) as journal:
         disk.gate.clear()
@@ -363,7 +363,7 @@ async def test_a_roll_waits_its_turn(tmp_path: Path) -> None:
     assert [(await each).object_id for each in (first, second, third)] == [FIRST, FIRST, SECOND]
 
 
-async def test_close_finishes_what_was_asked_for(tmp_path: Path) -> None:
+async def test_close_completes_pending_appends(tmp_path: Path) -> None:
     disk = FaultyDisk()
     journal = Journal(tmp_path, 7, disk=disk)
     disk.gate.clear()
@@ -383,7 +383,7 @@ async def test_close_finishes_what_was_asked_for(tmp_path: Path) -> None:
     await journal.close()
 
 
-async def test_who_gives_up_does_not_disturb_the_others(tmp_path: Path) -> None:
+async def test_cancelled_append_does_not_affect_others(tmp_path: Path) -> None:
     disk = FaultyDisk()
     async with opened(tmp_path, disk) as journal:
         disk.gate.clear()
@@ -407,7 +407,7 @@ async def test_an_empty_append_is_refused(tmp_path: Path) -> None:
             await journal.append([b"", b""])
 
 
-async def test_the_loop_turns_while_the_disk_works(tmp_path: Path) -> None:
+async def test_event_loop_runs_while_the_disk_works(tmp_path: Path) -> None:
     disk = FaultyDisk()
     async with opened(tmp_path, disk) as journal:
         disk.gate.clear()
@@ -420,7 +420,7 @@ async def test_the_loop_turns_while_the_disk_works(tmp_path: Path) -> None:
         await append
 
 
-async def test_an_unexpected_failure_is_told_and_the_thread_lives(tmp_path: Path) -> None:
+async def test_unexpected_failure_is_reported_and_the_thread_continues(tmp_path: Path) -> None:
     class Odd(FaultyDisk):
         is_odd = True
 
@@ -453,7 +453,7 @@ async def test_os_durability_syncs_only_full_files_and_at_the_end(tmp_path: Path
     assert journal.durable == (SECOND, HEADER_BYTES + 40)
 
 
-async def test_os_durability_does_not_claim_what_a_failed_sync_lost(tmp_path: Path) -> None:
+async def test_os_durability_does_not_report_bytes_lost_by_a_failed_sync(tmp_path: Path) -> None:
     disk = FaultyDisk()
     settings = JournalSettings(file_bytes=100)
     disk.fail("fdatasync", 0, EIO)

@@ -35,7 +35,7 @@ def kill_after(folder: Path, lines: int) -> list[tuple[int, int, int, int, int]]
 
 
 @pytest.mark.parametrize("lines", [1, 17, 250, 1500])
-async def test_what_was_acknowledged_survives_kill_9(tmp_path: Path, lines: int) -> None:
+async def test_acknowledged_appends_survive_kill_9(tmp_path: Path, lines: int) -> None:
     places = kill_after(tmp_path, lines)
     files = JournalFiles(tmp_path)
     for identity, position, size, writer, number in places:

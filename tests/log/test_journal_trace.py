@@ -70,7 +70,7 @@ def trace(folder: Path, output: Path, appends: int) -> list[str]:
 
 
 @pytest.mark.skipif(STRACE is None, reason="needs strace")
-def test_nothing_is_answered_before_it_is_on_the_disk(tmp_path: Path) -> None:
+def test_answer_follows_the_sync(tmp_path: Path) -> None:
     folder = tmp_path / "journal"
     disk = Disk(folder)
     unfinished: dict[str, str] = {}

@@ -16,7 +16,8 @@ from rookery.log.check.fault import FaultKind
 from rookery.log.check.sources import Bytes
 from rookery.log.compaction.compactor import Compactor
 from rookery.log.maintain import snapshots
-from rookery.log.maintain.plan import RewritePlanner, SegmentJob
+from rookery.log.maintain.plan import RewritePlanner
+from rookery.log.maintain.rewritejob import SegmentJob
 from rookery.log.read.cache import BlockCache
 from rookery.log.read.objects import Places
 from rookery.log.read.reader import LogReader
@@ -79,7 +80,7 @@ async def mixed(writer: Writer) -> Transactor:
     return first
 
 
-async def test_every_way_to_a_marker_gives_the_same_bytes(site: Site, writer: Writer) -> None:
+async def test_every_source_of_a_marker_gives_the_same_bytes(site: Site, writer: Writer) -> None:
     await mixed(writer)
     partition = site.partition(writer)
     before = await everything(site, writer)
@@ -94,16 +95,14 @@ async def test_every_way_to_a_marker_gives_the_same_bytes(site: Site, writer: Wr
     assert kinds == [ControlRecordType.COMMIT, ControlRecordType.ABORT]
     assert (await check(site.sources)).is_clean
     row = next(row for row in rows(partition) if row.is_marker)
-    assert markers.stamped(partition, row) == before[headers[2].position : headers[2].end]
+    assert markers.stamp_marker(partition, row) == before[headers[2].position : headers[2].end]
     await site.merge(writer, 0)
     assert not any(row.is_marker for row in rows(partition))
     assert await everything(site, writer) == before
     assert (await check(site.sources)).is_clean
 
 
-async def test_a_reader_of_committed_records_stops_where_it_must(
-    site: Site, writer: Writer
-) -> None:
+async def test_read_committed_stops_at_the_last_stable_offset(site: Site, writer: Writer) -> None:
     producer = await mixed(writer)
     partition = site.partition(writer)
     assert partition.last_stable_offset == 5
@@ -115,7 +114,7 @@ async def test_a_reader_of_committed_records_stops_where_it_must(
     assert partition.last_stable_offset == 7
 
 
-async def test_a_segment_names_its_aborted_transactions(site: Site, writer: Writer) -> None:
+async def test_segment_lists_its_aborted_transactions(site: Site, writer: Writer) -> None:
     producer = await mixed(writer)
     await producer.end(commit=False)
     before = await everything(site, writer)
@@ -130,7 +129,7 @@ async def test_a_segment_names_its_aborted_transactions(site: Site, writer: Writ
     assert (await check(site.sources)).is_clean
 
 
-async def test_no_segment_is_made_of_what_is_undecided(site: Site, writer: Writer) -> None:
+async def test_segments_end_before_open_transactions(site: Site, writer: Writer) -> None:
     producer = await mixed(writer)
     eager = RewriteSettings(segment_bytes=1, segment_min_bytes=1, segment_age_ms=1, merge_age_ms=1)
 
@@ -143,7 +142,7 @@ async def test_no_segment_is_made_of_what_is_undecided(site: Site, writer: Write
     assert planned() == 7
 
 
-async def test_merges_take_markers_along(site: Site, writer: Writer) -> None:
+async def test_merges_keep_markers(site: Site, writer: Writer) -> None:
     producer = await Transactor(writer, "x").init()
     for number in range(5):
         await producer.write(b"k", b"%d" % number)
@@ -159,7 +158,7 @@ async def test_merges_take_markers_along(site: Site, writer: Writer) -> None:
     assert (await check(site.sources)).is_clean
 
 
-async def test_aborted_records_are_compacted_away_and_count_for_no_key(
+async def test_aborted_records_are_compacted_and_supersede_no_key(
     site: Site, writer: Writer
 ) -> None:
     producer = await mixed(writer)
@@ -228,7 +227,7 @@ async def recovered(site: Site) -> tuple[Writer, list[FaultKind]]:
     return await site.writer(), [fault.kind for fault in made.faults]
 
 
-async def test_markers_of_the_snapshot_come_back(site: Site, writer: Writer) -> None:
+async def test_markers_in_the_snapshot_are_recovered(site: Site, writer: Writer) -> None:
     producer = await Transactor(writer, "x").init()
     for commit in (True, False):
         await producer.write(b"a", b"1")
@@ -247,7 +246,7 @@ async def test_markers_of_the_snapshot_come_back(site: Site, writer: Writer) -> 
     assert await everything(site, again) == before
 
 
-async def test_what_was_rewritten_since_the_snapshot_tells_its_fate(
+async def test_outcome_of_transactions_rewritten_after_the_snapshot_is_recovered(
     site: Site, writer: Writer
 ) -> None:
     producer = await Transactor(writer, "x").init()
@@ -266,7 +265,7 @@ async def test_what_was_rewritten_since_the_snapshot_tells_its_fate(
     assert await everything(site, again) == before
 
 
-async def test_transactions_whose_end_is_lost_are_aborted(site: Site, writer: Writer) -> None:
+async def test_transactions_with_a_lost_end_are_aborted(site: Site, writer: Writer) -> None:
     producer = await Transactor(writer, "x").init()
     await snapshots.save(site.store, writer.replica.state)
     await producer.write(b"a", b"1")

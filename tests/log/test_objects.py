@@ -32,7 +32,7 @@ def state() -> State:
     return made
 
 
-def test_every_object_has_its_key() -> None:
+def test_every_kind_of_object_has_its_key() -> None:
     found = {one: keys_of(state(), "ns", one) for one in (SHARED, PLAIN, OTHER)}
     name = f"ns/=hidden/0/segment-{41:020}-6-{STORED + 2}"
     assert found == {
@@ -43,7 +43,7 @@ def test_every_object_has_its_key() -> None:
     assert [key_of(state(), "ns", one) for one in found] == [keys[0] for keys in found.values()]
 
 
-async def test_each_is_read_where_it_lies(tmp_path: Path) -> None:
+async def test_each_object_is_read_from_its_location(tmp_path: Path) -> None:
     head = journal_header(JOURNAL)
     (tmp_path / journal_name(JOURNAL)).write_bytes(head + b"from a journal")
     store = MemoryStore({})
@@ -63,7 +63,7 @@ async def test_each_is_read_where_it_lies(tmp_path: Path) -> None:
     await files.close()
 
 
-async def test_a_missing_object_is_named_and_counted() -> None:
+async def test_missing_object_is_named_and_counted() -> None:
     places = Places(None, MemoryStore({}), state, "ns")
     before = objects._MISSING.value
     with pytest.raises(
@@ -76,7 +76,7 @@ async def test_a_missing_object_is_named_and_counted() -> None:
     assert objects._MISSING.value == before + 1, "reads go on without the files beside"
 
 
-async def test_a_missing_object_is_named_as_in_the_bucket() -> None:
+async def test_missing_object_is_named_as_in_the_bucket() -> None:
     places = Places(None, NamespacedStore(MemoryStore({}), "ns"), state, "ns")
     with pytest.raises(
         RemovedObject, match=f"'_rookery/ns/objects/{5:016x}/{STORED:06x}'"
@@ -85,7 +85,7 @@ async def test_a_missing_object_is_named_as_in_the_bucket() -> None:
     assert caught.value.key == object_key(SHARED)
 
 
-async def test_a_file_beside_is_read_whole_but_not_without_end(
+async def test_companion_file_is_read_whole_up_to_a_bound(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(objects, "_BESIDE_BYTES", 10)
@@ -95,21 +95,21 @@ async def test_a_file_beside_is_read_whole_but_not_without_end(
         await places.beside(PLAIN, "b.times")
 
 
-async def test_what_this_process_cannot_reach_is_said() -> None:
+async def test_location_unreachable_for_this_process_is_reported() -> None:
     places = Places(None, None, state, "ns")
     with pytest.raises(Unavailable, match=r"journal-.* has no journal folder"):
         await places.read(JOURNAL, 0, 1)
-    with pytest.raises(Unavailable, match=r"birds.* lies in a store"):
+    with pytest.raises(Unavailable, match=r"birds.* is in a store"):
         await places.read(PLAIN, 0, 1)
 
 
 @pytest.mark.parametrize(("position", "size"), [(-1, 4), (0, -1)])
-async def test_nonsense_is_refused(position: int, size: int) -> None:
+async def test_invalid_ranges_are_refused(position: int, size: int) -> None:
     with pytest.raises(ValueError, match="cannot read"):
         await Places(None, MemoryStore({}), state, "ns").read(SHARED, position, size)
 
 
-def test_objects_are_named_for_messages() -> None:
+def test_objects_have_readable_names() -> None:
     places = Places(None, None, state, "ns")
     assert places.name(JOURNAL) == f"journal file {journal_name(JOURNAL)}"
     assert places.name(SHARED) == f"object _rookery/ns/objects/{5:016x}/{STORED:06x}"

@@ -41,7 +41,7 @@ async def test_payloads_and_objects_are_read_alike(monkeypatch: pytest.MonkeyPat
     assert await reader.read(7, 2, 3) == b"7 2 3"
 
 
-async def test_an_entry_that_is_gone_is_named() -> None:
+async def test_trimmed_entry_is_named() -> None:
     log = await a_log(10)
     await log.trim(6)
     reader = EntryReader(log, no_objects)

@@ -21,7 +21,7 @@ async def objects(site: Site) -> int:
     return len(await site.store.list("_rookery/objects/"))
 
 
-async def test_a_busy_writer_needs_no_more_objects_than_flushes(site: Site) -> None:
+async def test_busy_writer_needs_no_more_objects_than_flushes(site: Site) -> None:
     # Given a writer that is looked after every second
     writer = await site.begin()
     # When it flushes every four seconds
@@ -34,7 +34,7 @@ async def test_a_busy_writer_needs_no_more_objects_than_flushes(site: Site) -> N
     assert await objects(site) == 4
 
 
-async def test_a_quiet_writer_tells_its_last_offsets_once(site: Site) -> None:
+async def test_quiet_writer_records_its_last_offsets_once(site: Site) -> None:
     # Given a flush whose offsets no other object carries
     writer = await site.begin()
     await writer.write(batch(0))

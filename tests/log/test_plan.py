@@ -14,7 +14,8 @@ from rookery.cluster.state.state import State
 from rookery.cluster.state.topics import Topic
 from rookery.errors import ConfigError
 from rookery.formats.keys import STORED, object_id
-from rookery.log.maintain.plan import Lag, MergeJob, RewritePlanner, RowRange, SegmentJob
+from rookery.log.maintain.plan import Lag, RewritePlanner
+from rookery.log.maintain.rewritejob import MergeJob, RowRange, SegmentJob
 from rookery.log.settings import RewriteSettings
 
 SETTINGS = RewriteSettings(
@@ -110,19 +111,19 @@ def plan_at(
     "pieces",
     [in_object(JOURNAL, 10, 10), in_object(FLUSHED, 10, 10), in_object(ENTRY, 10, 10)],
 )
-def test_little_is_merged_when_it_is_old(pieces: list[Piece]) -> None:
+def test_few_bytes_are_merged_when_they_are_old(pieces: list[Piece]) -> None:
     state = a_state(pieces)
     assert not plan_at(state, 0, 99)
     assert plan_at(state, 0, 100) == [("merge", 0, 0, 4)]
 
 
-def test_much_is_merged_at_once_up_to_the_bound() -> None:
+def test_many_bytes_are_merged_immediately_up_to_the_bound() -> None:
     state = a_state(*(in_object(FLUSHED, 100, at=100 * n) for n in range(12)))
     plan = plan_at(state, 0)
     assert plan == [("merge", n, 0, 2) for n in range(10)]
 
 
-def test_the_oldest_are_merged_first() -> None:
+def test_oldest_rows_are_merged_first() -> None:
     state = a_state(
         in_object(FLUSHED + 2, 600),
         in_object(FLUSHED, 50, 50, 100),
@@ -135,7 +136,7 @@ def test_the_oldest_are_merged_first() -> None:
     assert plan_at(state, 0, planner=planner) == [("merge", 1, 0, 6), ("merge", 2, 0, 2)]
 
 
-def test_a_partition_that_will_be_a_segment_soon_is_not_merged_early() -> None:
+def test_partition_close_to_a_segment_is_not_merged_early() -> None:
     busy = in_object(FLUSHED, *[20] * 10)
     others = [in_object(FLUSHED, 90, at=200 + 90 * n) for n in range(12)]
     state = a_state(busy, *others)
@@ -144,7 +145,7 @@ def test_a_partition_that_will_be_a_segment_soon_is_not_merged_early() -> None:
     assert plan_at(a_state(busy), 0, 100) == [("merge", 0, 0, 20)]
 
 
-def test_the_last_row_of_a_journal_that_is_written_is_left() -> None:
+def test_last_row_of_the_active_journal_is_not_merged() -> None:
     first, second = in_object(JOURNAL, 10, 20), in_object(JOURNAL, 10, 10, at=30)
     state = a_state(first, second)
     planner = RewritePlanner(SETTINGS)
@@ -156,7 +157,7 @@ def test_the_last_row_of_a_journal_that_is_written_is_left() -> None:
     assert plan_at(state, 150, planner=planner) == [("merge", 0, 0, 4), ("merge", 1, 0, 6)]
 
 
-def test_what_came_later_has_waited_less() -> None:
+def test_age_counts_from_the_arrival_of_each_row() -> None:
     planner = RewritePlanner(SETTINGS)
     planner.plan(a_state(in_object(FLUSHED, 10, 10)), 0)
     rest = a_state(in_object(FLUSHED, 10, at=10))
@@ -171,7 +172,7 @@ def test_a_range_has_no_more_rows_than_an_event_can_hold() -> None:
     assert plan == [("merge", 0, 0, 2000), ("merge", 0, 2000, 4000), ("merge", 0, 4000, 5000)]
 
 
-def test_payloads_leave_entries_up_to_a_number() -> None:
+def test_payloads_are_moved_out_of_entries_up_to_a_number() -> None:
     state = a_state(in_object(-7, 10), in_object(-9, 10))
     assert not plan_at(state, 0, before=6)
     # What else waits goes along.
@@ -179,7 +180,7 @@ def test_payloads_leave_entries_up_to_a_number() -> None:
     assert not plan_at(a_state(in_object(JOURNAL, 10)), 0, before=9)
 
 
-def test_forced_payloads_come_before_all_others() -> None:
+def test_forced_payloads_take_precedence() -> None:
     state = a_state(in_object(FLUSHED, 240, 240, 240), in_object(-7, 240), in_object(-9, 240))
     settings = RewriteSettings(merge_bytes=300, merge_age_ms=100, segment_bytes=10_000)
     planner = RewritePlanner(settings)
@@ -208,7 +209,7 @@ def test_forced_payloads_come_before_all_others() -> None:
         ([Piece(0, 0, 0), *merged(0, 300), Piece(0, 0, 0), *merged(1, 200)], [(0, 6)]),
     ],
 )
-def test_what_has_the_size_becomes_a_segment(
+def test_rows_of_segment_size_become_a_segment(
     pieces: list[Piece], expected: list[tuple[int, int]]
 ) -> None:
     state = a_state(pieces)
@@ -216,13 +217,13 @@ def test_what_has_the_size_becomes_a_segment(
     assert [(one.range.base_offset, one.range.end_offset) for one in jobs] == expected
 
 
-def test_old_rows_become_a_segment_if_they_are_not_too_few() -> None:
+def test_old_rows_become_a_segment_above_a_minimum_size() -> None:
     state = a_state(merged(0, 30, 30), merged(1, 40), [Piece(0, 0, 0), *merged(2, 60)])
     assert not plan_at(state, 0, 999)
     assert plan_at(state, 0, 1000) == [("segment", 0, 0, 4), ("segment", 2, 0, 4)]
 
 
-def test_few_rows_become_a_segment_when_they_are_as_old_as_segment_ms() -> None:
+def test_few_rows_become_a_segment_after_segment_ms() -> None:
     state = a_state(merged(0, 1))
     [time_ms] = {*next(iter(state.topics)).partitions[0].times}
 
@@ -238,7 +239,7 @@ def test_few_rows_become_a_segment_when_they_are_as_old_as_segment_ms() -> None:
     assert planned((0, -1), (5_000, -1)) == [("segment", 0, 0, 2)]
 
 
-def test_data_keep_their_age_when_they_are_merged_again() -> None:
+def test_rows_keep_their_age_when_they_are_merged_again() -> None:
     planner = RewritePlanner(SETTINGS)
     planner.plan(a_state(merged(0, 60)), 0)
     planner.adopt(MERGED + 1, [MERGED], 600)
@@ -246,7 +247,7 @@ def test_data_keep_their_age_when_they_are_merged_again() -> None:
     assert plan_at(a_state(merged(1, 60)), 1000, planner=planner) == [("segment", 0, 0, 2)]
 
 
-def test_objects_of_like_size_become_one() -> None:
+def test_objects_of_similar_size_are_merged() -> None:
     assert not plan_at(a_state(*(merged(n, 10) for n in range(7))), 0)
     plan = plan_at(a_state(*(merged(n, 10) for n in range(8))), 0)
     assert plan == [("merge", n, 0, 2) for n in range(8)]
@@ -255,7 +256,7 @@ def test_objects_of_like_size_become_one() -> None:
     assert not plan_at(a_state(*(merged(n, 499) for n in range(8))), 0, planner=planner)
 
 
-def test_objects_with_more_rows_than_a_job_has_are_merged_two_by_two() -> None:
+def test_objects_with_more_rows_than_a_job_allows_are_merged_in_pairs() -> None:
     state = a_state(*(merged(n, *[1] * 40) for n in range(8)))
     assert plan_at(state, 0) == [("merge", 0, 0, 80), ("merge", 1, 0, 80)]
 
@@ -265,7 +266,7 @@ def test_a_segment_has_no_more_rows_than_a_job() -> None:
     assert plan_at(state, 0)[0] == ("segment", 0, 0, 100)
 
 
-def test_what_is_left_of_sparse_objects_is_moved_out() -> None:
+def test_remaining_rows_of_sparse_objects_are_moved() -> None:
     planner = RewritePlanner(SETTINGS)
     full = a_state(merged(0, 100, 100), in_object(MERGED, 400, at=200, kind=RowKind.FINAL))
     sparse = a_state(merged(0, 100, 100), [])
@@ -273,7 +274,7 @@ def test_what_is_left_of_sparse_objects_is_moved_out() -> None:
     assert plan_at(sparse, 1, planner=planner) == [("merge", 0, 0, 4)]
 
 
-def test_a_process_that_did_not_see_it_die_moves_it_out_at_last() -> None:
+def test_sparse_object_is_emptied_by_a_process_that_did_not_see_it_shrink() -> None:
     high = in_object(MERGED, 40, at=1000, kind=RowKind.FINAL)
     assert not plan_at(a_state(high), 0, 9_999)
     assert plan_at(a_state(high), 0, 10_000) == [("merge", 0, 0, 2)]
@@ -285,7 +286,7 @@ def test_a_process_that_did_not_see_it_die_moves_it_out_at_last() -> None:
     assert not plan_at(a_state(again), 10_001, planner=planner)
 
 
-def test_damage_is_left_alone() -> None:
+def test_damaged_rows_are_not_rewritten() -> None:
     state = a_state(in_object(FLUSHED, 10, 10, 10), merged(0, 300, 300))
     planner = RewritePlanner(SETTINGS)
     damage = {(FLUSHED, 10), (MERGED, 0)}
@@ -294,7 +295,7 @@ def test_damage_is_left_alone() -> None:
     assert offsets(jobs) == [("merge", 0, 0, 2), ("merge", 0, 4, 6)]
 
 
-def test_lag_tells_what_should_not_wait() -> None:
+def test_lag_counts_only_overdue_rows() -> None:
     planner = RewritePlanner(SETTINGS)
     state = a_state(in_object(FLUSHED, 10, 10), merged(0, 30))
     planner.plan(state, 0)
@@ -310,12 +311,12 @@ def test_lag_tells_what_should_not_wait() -> None:
 @pytest.mark.parametrize(
     "wrong", [{"merge_bytes": 0}, {"segment_bytes": 1 << 31}, {"row_bytes": -1}]
 )
-def test_settings_that_cannot_work_are_refused(wrong: dict[str, int]) -> None:
+def test_invalid_settings_are_refused(wrong: dict[str, int]) -> None:
     with pytest.raises(ConfigError, match=next(iter(wrong))):
         RewriteSettings(**wrong)
 
 
-def test_rows_are_looked_at_in_their_columns(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_planner_materialises_only_chosen_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     made = []
     row = Partition.row
 
@@ -348,7 +349,7 @@ def kind_of(object_id: int) -> int:
 
 
 @given(st.lists(PIECES, min_size=1, max_size=6), st.integers(0, 6), st.booleans())
-def test_any_plan_is_of_whole_rows_that_no_other_job_wants(
+def test_any_plan_consists_of_whole_rows_used_by_one_job(
     drawn: list[list[tuple[int, int]]], before: int, is_old: bool
 ) -> None:
     ends: dict[int, int] = {}
@@ -386,7 +387,9 @@ def test_any_plan_is_of_whole_rows_that_no_other_job_wants(
 
 
 @given(st.lists(PIECES, min_size=1, max_size=6))
-def test_no_payload_stays_if_all_are_to_leave(drawn: list[list[tuple[int, int]]]) -> None:
+def test_repeated_plans_move_all_payloads_out_of_entries(
+    drawn: list[list[tuple[int, int]]],
+) -> None:
     """Do what is planned, as often as there is something: then the entries are free."""
     partitions = [
         [

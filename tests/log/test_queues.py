@@ -61,14 +61,14 @@ def test_reading_a_block_more_than_twice_protects_it() -> None:
     assert queues.evicted == 16
 
 
-def test_probation_uses_what_is_free() -> None:
+def test_probation_uses_free_capacity() -> None:
     queues = TwoQueues(40, 10, 1)
     for number in range(4):
         queues.put((1, number), CachedBlock(bytes(10)))
     assert len(queues) == 4
 
 
-def test_the_oldest_protected_block_goes_when_probation_has_its_share_only() -> None:
+def test_oldest_protected_block_is_evicted_when_probation_is_at_its_minimum() -> None:
     queues = TwoQueues(40, 10, 1)
     for number in range(4):
         queues.put((1, number), CachedBlock(bytes(10)))
@@ -79,7 +79,7 @@ def test_the_oldest_protected_block_goes_when_probation_has_its_share_only() -> 
     assert (2, 0) in queues
 
 
-def test_the_block_used_last_stays_longest_in_probation() -> None:
+def test_block_used_last_is_evicted_last_from_probation() -> None:
     queues = TwoQueues(30, 30, 1)
     for number in range(3):
         queues.put((1, number), CachedBlock(bytes(10)))
@@ -88,7 +88,7 @@ def test_the_block_used_last_stays_longest_in_probation() -> None:
     assert [(1, number) in queues for number in range(4)] == [True, False, True, True]
 
 
-def test_what_is_removed_is_not_remembered() -> None:
+def test_removed_blocks_are_not_remembered() -> None:
     queues = TwoQueues(20, 0, 4)
     for number in range(3):
         queues.put((number, 0), CachedBlock(bytes(10)))

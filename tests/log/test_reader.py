@@ -110,7 +110,7 @@ async def test_batches_get_their_offsets(block: int, size: int) -> None:
     assert [header.partition_leader_epoch for header in headers] == [0, 0, 0]
 
 
-async def test_what_lies_together_is_read_together() -> None:
+async def test_adjacent_rows_are_read_in_one_request() -> None:
     world = World()
     for _ in range(50):
         world.write(7, 1, 100_000)
@@ -119,7 +119,7 @@ async def test_what_lies_together_is_read_together() -> None:
     assert len(world.objects.reads) == 1
 
 
-async def test_going_on_reads_nothing_twice() -> None:
+async def test_sequential_reads_fetch_nothing_twice() -> None:
     world = World()
     for _ in range(100):
         world.write(7, 1, 30_000)
@@ -155,7 +155,7 @@ async def test_several_objects_are_joined() -> None:
     assert await world.offsets(0, 300) == [0, 1]
 
 
-async def test_append_time_is_told_in_place_of_the_producers() -> None:
+async def test_append_time_replaces_the_time_of_the_producer() -> None:
     world = World()
     world.write(7, 2, 10, append_time=77)
     world.write(7, 2, 50_000, append_time=88)
@@ -165,7 +165,7 @@ async def test_append_time_is_told_in_place_of_the_producers() -> None:
     assert times == [77, 77, 88, 88, 5]
 
 
-async def test_epochs_are_those_of_each_batch() -> None:
+async def test_leader_epochs_are_those_of_each_batch() -> None:
     world = World()
     world.write(7, 2, 10)
     world.partition.lead(2)
@@ -174,7 +174,7 @@ async def test_epochs_are_those_of_each_batch() -> None:
     assert [header.partition_leader_epoch for header in headers] == [0, 1]
 
 
-async def test_the_bytes_on_disk_are_left_as_they_are() -> None:
+async def test_reading_does_not_modify_the_bytes_on_disk() -> None:
     world = World()
     world.write(7, 2, 50_000)
     world.write(7, 2, 10)
@@ -206,7 +206,7 @@ async def test_a_flipped_byte_is_never_served(at: int) -> None:
         assert await world.offsets(4) == [4, 5]
 
 
-async def test_a_damaged_count_before_what_is_wanted_does_not_shift_it() -> None:
+async def test_damaged_count_before_the_wanted_batch_does_not_shift_offsets() -> None:
     world = World()
     for _ in range(10):
         world.write(7, 10, 4000)
@@ -219,7 +219,7 @@ async def test_a_damaged_count_before_what_is_wanted_does_not_shift_it() -> None
         await world.read(15, 2**20)
 
 
-async def test_bytes_of_another_place_are_not_served() -> None:
+async def test_bytes_of_another_position_are_not_served() -> None:
     world = World()
     world.write(7, 2, 100)
     # What lies there is whole, but has more records than were committed.
@@ -229,7 +229,7 @@ async def test_bytes_of_another_place_are_not_served() -> None:
         await world.read(0)
 
 
-async def test_what_was_moved_is_found_again() -> None:
+async def test_moved_rows_are_found() -> None:
     world = World()
     for _ in range(4):
         await world.write_entry(2)
@@ -247,7 +247,7 @@ async def test_what_was_moved_is_found_again() -> None:
     assert world.objects.reads
 
 
-async def test_memory_comes_first() -> None:
+async def test_tail_in_memory_is_read_first() -> None:
     world = World()
     world.write(7, 1, 10)
     data = bytearray(world.objects.data.pop(7))

@@ -82,7 +82,7 @@ async def check(world: StoredWorld, every: list[bytes], offset: int, max_bytes: 
 
 @given(rows=ROWS, reads=READS)
 @settings(max_examples=150, deadline=None)
-def test_every_read_gives_what_belongs_there(
+def test_every_read_returns_the_expected_records(
     rows: list[Planned], reads: list[tuple[int, int]]
 ) -> None:
     async def scenario() -> None:

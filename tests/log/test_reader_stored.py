@@ -20,7 +20,7 @@ from rookery.records import batches, recordcodec
 from tests.log.stored import KEY, StoredWorld, Watched, batch
 
 
-async def test_merged_rows_are_served_as_they_lie() -> None:
+async def test_merged_rows_are_served_unchanged() -> None:
     world = StoredWorld()
     some = [batch(0, 3, 10), batch(3, 1, 20), batch(4, 4, 30)]
     world.merged([some[:2], some[2:]], [4, 8])
@@ -55,7 +55,7 @@ async def test_a_segment_is_read_from_any_offset(is_plain: bool) -> None:
     assert await world.bytes(0, 1000) == b"".join(some)
 
 
-async def test_what_is_read_is_near_what_is_wanted() -> None:
+async def test_reads_stay_near_the_requested_offset() -> None:
     world = StoredWorld(CacheSettings(stored_block_bytes=64 * 1024))
     some = [batch(base, 1, 10_000) for base in range(1000)]
     identity = world.segment(some, 1000)
@@ -66,7 +66,7 @@ async def test_what_is_read_is_near_what_is_wanted() -> None:
     assert all(at - 130_000 <= start <= at + 100_000 for start, _ in ranges)
 
 
-async def test_an_offset_in_a_gap_gives_the_next_batch() -> None:
+async def test_offset_in_a_gap_returns_the_next_batch() -> None:
     world = StoredWorld()
     some = [batch(base, 2, 40) for base in (10, 20, 30, 40)]
     world.merged([some[:2], some[2:]], [28, 50])
@@ -85,7 +85,7 @@ async def test_an_offset_in_a_gap_gives_the_next_batch() -> None:
         assert found.next_offset <= next(base for base in starts if base + 1 >= offset) + 2
 
 
-async def test_a_gap_at_the_end_leads_on() -> None:
+async def test_gap_at_the_end_returns_an_empty_batch_or_the_next_row() -> None:
     world = StoredWorld()
     world.segment([batch(0, 2, 40)], 10)
     world.merged([[batch(10, 2, 40)]], [20])
@@ -99,7 +99,7 @@ async def test_a_gap_at_the_end_leads_on() -> None:
     assert await world.offsets(5) == [10, 11]
 
 
-async def test_a_segment_without_batches_leads_on() -> None:
+async def test_segment_without_batches_is_skipped() -> None:
     world = StoredWorld()
     world.segment([], 10)
     world.merged([[batch(10, 2, 40)]], [12])
@@ -107,7 +107,7 @@ async def test_a_segment_without_batches_leads_on() -> None:
     assert await world.offsets(3) == [10, 11]
 
 
-async def test_a_gap_where_nothing_was_compacted_is_damage() -> None:
+async def test_gap_in_an_uncompacted_range_is_damage() -> None:
     world = StoredWorld()
     world.merged([[batch(0, 2, 40), batch(3, 2, 40)]], [5])
     assert await world.offsets(0) == [0, 1]
@@ -157,7 +157,7 @@ async def flipped(world: StoredWorld, key: str, whole: bytes) -> None:
 
 
 @pytest.mark.parametrize("are_gone", [[times_key], [times_key, index_key]])
-async def test_no_flipped_byte_is_served_without_the_files_beside(
+async def test_flipped_byte_is_not_served_without_index_and_times_files(
     are_gone: list[type[str]],
 ) -> None:
     world = StoredWorld()
@@ -168,7 +168,7 @@ async def test_no_flipped_byte_is_served_without_the_files_beside(
     await flipped(world, key, b"".join(some))
 
 
-async def test_no_flipped_byte_of_a_compacted_segment_is_served_without_times() -> None:
+async def test_flipped_byte_of_a_compacted_segment_is_not_served_without_its_times_file() -> None:
     world = StoredWorld()
     some = [batch(base, 3, 10) for base in range(0, 30, 9)]
     key = world.key(world.segment(some, 30, interval=6))
@@ -189,7 +189,7 @@ async def test_no_flipped_byte_of_a_compacted_segment_is_served_without_times() 
         world.store.objects[key] = clean
 
 
-async def test_what_lies_before_damage_is_served() -> None:
+async def test_batches_before_damage_are_served() -> None:
     world = StoredWorld()
     some = [batch(base, 1, 1000) for base in range(50)]
     identity = world.segment(some, 50, interval=10)
@@ -201,7 +201,7 @@ async def test_what_lies_before_damage_is_served() -> None:
     assert await world.offsets(30) == list(range(30, 50))
 
 
-async def test_damage_on_the_way_is_not_kept() -> None:
+async def test_damage_in_transit_is_not_cached() -> None:
     world = StoredWorld()
     key = world.key(world.segment([batch(0, 3, 100)], 3))
     clean = world.store.objects[key]
@@ -212,7 +212,7 @@ async def test_damage_on_the_way_is_not_kept() -> None:
     assert await world.offsets(0) == [0, 1, 2]
 
 
-async def test_rows_that_are_replaced_meanwhile_are_read_as_planned() -> None:
+async def test_rows_replaced_during_a_read_are_read_as_planned() -> None:
     world = StoredWorld()
     some = [batch(base, 1, 1000) for base in range(40)]
     world.merged([some[:20], some[20:]], [20, 40])
@@ -240,15 +240,15 @@ async def test_a_missing_object_is_named() -> None:
         assert key in str(caught.value)
 
 
-async def test_a_segment_without_a_store_is_out_of_reach() -> None:
+async def test_segment_without_a_store_is_unreachable() -> None:
     world = StoredWorld()
     world.segment([batch(0, 2, 40)], 2)
     reader = LogReader(open_log("memory:"), world.cache, Tail())
-    with pytest.raises(Unavailable, match="lies in a store"):
+    with pytest.raises(Unavailable, match="is in a store"):
         await reader.read(KEY, world.partition, 0, 1000)
 
 
-async def test_nothing_that_does_not_fit_is_served() -> None:
+async def test_batches_above_the_limit_are_not_served() -> None:
     world = StoredWorld()
     world.segment([batch(0, 2, 4000), batch(2, 2, 4000)], 4)
     nothing = await world.read(0, 100, whole_first=False)
@@ -262,7 +262,7 @@ BLOCKS = CacheSettings(
 )
 
 
-async def test_one_read_goes_on_where_a_cached_block_ends() -> None:
+async def test_one_read_continues_after_a_cached_block() -> None:
     world = StoredWorld(BLOCKS)
     some = [batch(base, 1, 900) for base in range(300)]
     world.segment(some, 300, interval=5)
@@ -272,7 +272,7 @@ async def test_one_read_goes_on_where_a_cached_block_ends() -> None:
 
 
 @pytest.mark.parametrize("at", [9, 10, 11, 25, 47])
-async def test_a_read_that_goes_on_never_passes_damage(at: int) -> None:
+async def test_continued_read_never_passes_damage(at: int) -> None:
     world = StoredWorld(BLOCKS)
     some = [batch(base, 1, 900) for base in range(50)]
     identity = world.segment(some, 50, interval=1)
@@ -283,7 +283,7 @@ async def test_a_read_that_goes_on_never_passes_damage(at: int) -> None:
     assert await world.offsets(at + 1) == list(range(at + 1, 50))
 
 
-async def test_a_reader_who_reads_on_has_blocks_read_ahead() -> None:
+async def test_sequential_reader_gets_read_ahead() -> None:
     world = StoredWorld(BLOCKS)
     some = [batch(base, 1, 900) for base in range(300)]
     world.segment(some, 300, interval=5)
@@ -333,7 +333,7 @@ WIDE = CacheSettings(
 
 
 @pytest.mark.parametrize("kind", ["one segment", "segments", "merged"])
-async def test_a_cold_scan_keeps_the_store_busy(kind: str) -> None:
+async def test_cold_scan_keeps_the_store_busy(kind: str) -> None:
     world = StoredWorld(WIDE, Rounds())
     assert isinstance(world.store, Rounds)
     some = [batch(base, 1, 9000) for base in range(1600)]
@@ -353,7 +353,7 @@ async def test_a_cold_scan_keeps_the_store_busy(kind: str) -> None:
     assert not world.cache._blocks.protected
 
 
-async def test_no_more_is_read_ahead_than_there_is() -> None:
+async def test_read_ahead_stays_within_the_rows() -> None:
     world = StoredWorld(BLOCKS)
     some = [batch(base, 1, 900) for base in range(60)]
     keys = [
@@ -369,7 +369,7 @@ async def test_no_more_is_read_ahead_than_there_is() -> None:
         assert len(ranges) == len(set(ranges)) <= 3, key
 
 
-async def test_the_next_object_is_begun_before_this_one_ends() -> None:
+async def test_next_object_is_prefetched_before_the_current_one_ends() -> None:
     world = StoredWorld(BLOCKS)
     some = [batch(base, 1, 900) for base in range(200)]
     world.segment(some[:100], 100, interval=5)
@@ -383,7 +383,7 @@ async def test_the_next_object_is_begun_before_this_one_ends() -> None:
     assert {following, times_key(following)} <= names
 
 
-async def test_memory_comes_before_the_store() -> None:
+async def test_tail_in_memory_is_read_before_the_store() -> None:
     world = StoredWorld()
     world.segment([batch(0, 1, 10)], 1)
     world.reader._tail.add(KEY, 0, 1, memoryview(batch(0, 1, 10)))
@@ -391,7 +391,7 @@ async def test_memory_comes_before_the_store() -> None:
     assert world.store.reads == []
 
 
-async def test_final_rows_say_their_times_themselves() -> None:
+async def test_final_rows_contain_their_timestamps() -> None:
     world = StoredWorld()
     world.merged([[batch(0, 2, 10, time_ms=77)]], [2])
     assert world.partition.row(0).kind == RowKind.FINAL

@@ -56,7 +56,7 @@ async def test_expired_bytes_of_an_idle_broker_are_deleted(tmp_path: Path) -> No
         assert other != name
 
 
-async def test_a_file_with_live_rows_stays(tmp_path: Path) -> None:
+async def test_file_with_live_rows_is_kept(tmp_path: Path) -> None:
     async with a_world(tmp_path) as world:
         await world.topic(1)
         await world.produce([0])
@@ -68,7 +68,7 @@ async def test_a_file_with_live_rows_stays(tmp_path: Path) -> None:
         assert not world.broker.state.objects.condemned
 
 
-async def test_a_file_stays_while_a_commit_into_it_is_under_way(tmp_path: Path) -> None:
+async def test_file_is_kept_while_a_commit_into_it_is_in_flight(tmp_path: Path) -> None:
     async with a_world(tmp_path) as world:
         await world.topic(1)
         await world.produce([0])
@@ -87,7 +87,7 @@ async def test_a_file_stays_while_a_commit_into_it_is_under_way(tmp_path: Path) 
         assert list(world.broker.state.objects.condemned) == [current]
 
 
-async def test_an_old_file_is_ended_and_condemned_when_it_is_empty(tmp_path: Path) -> None:
+async def test_old_file_is_rolled_and_condemned_when_it_is_empty(tmp_path: Path) -> None:
     async with a_world(tmp_path) as world:
         await world.topic(1)
         await world.produce([0])

@@ -23,8 +23,8 @@ from rookery.cluster.events.logevents import (
 )
 from rookery.cluster.events.topicevents import LogStartMoved, PartitionsAdded, TopicDeleted
 from rookery.cluster.replica import Replica
+from rookery.cluster.resources import TOPIC_RESOURCE
 from rookery.cluster.state.partition import Partition, Row, RowKind
-from rookery.cluster.state.state import TOPIC_RESOURCE
 from rookery.errors import Conflict, ErrorCode
 from rookery.formats.keys import (
     CLUSTER,
@@ -105,13 +105,13 @@ async def fill(site: Site, writer: Writer, count: int = 3) -> None:
         await writer.write(batch(0, records=2, size=20 + number), batch(1, size=50 + number))
 
 
-async def test_a_log_that_is_there_is_not_rebuilt(site: Site) -> None:
+async def test_existing_log_is_not_rebuilt(site: Site) -> None:
     await site.begin()
     with pytest.raises(Conflict, match="run `rookery fsck`"):
         await check_lost(site.sources)
 
 
-async def test_everything_comes_back_at_its_offset(site: Site) -> None:
+async def test_all_records_are_recovered_at_their_offsets(site: Site) -> None:
     """Snapshot, then merged objects and segments, and flushes whose offsets were told later."""
     writer = await site.begin()
     await fill(site, writer)
@@ -136,7 +136,7 @@ async def test_everything_comes_back_at_its_offset(site: Site) -> None:
     assert rows(partition)[0].is_segment
 
 
-async def test_without_any_snapshot_all_but_the_last_object_comes_back(site: Site) -> None:
+async def test_all_but_the_last_object_is_recovered_without_a_snapshot(site: Site) -> None:
     writer = await site.begin()
     await site.store.create(CLUSTER, [b"c"])
     await fill(site, writer)
@@ -157,7 +157,7 @@ async def test_without_any_snapshot_all_but_the_last_object_comes_back(site: Sit
     assert await values(site, replica, 1) == {k: v for k, v in before[1].items() if k < 5}
 
 
-async def test_the_last_object_of_every_writer_is_named_and_kept(site: Site) -> None:
+async def test_last_object_of_every_writer_is_named_and_kept(site: Site) -> None:
     one, other = await site.begin(), await site.writer()
     await fill(site, one)
     await fill(site, other)
@@ -193,7 +193,7 @@ async def test_unplaced_objects_can_be_appended(site: Site) -> None:
     assert [await values(site, replica, one) for one in (0, 1)] == before
 
 
-async def test_a_repetition_among_unplaced_batches_is_not_appended_twice(site: Site) -> None:
+async def test_repeated_batch_among_unplaced_ones_is_not_appended_twice(site: Site) -> None:
     writer = await site.begin()
     await writer.write(batch(0, producer_id=7, producer_epoch=0, base_sequence=0))
     await writer.write(batch(0, producer_id=7, producer_epoch=0, base_sequence=1))
@@ -209,7 +209,7 @@ async def test_a_repetition_among_unplaced_batches_is_not_appended_twice(site: S
     assert (placed.appended, placed.refused) == (1, 1)
 
 
-async def test_producers_are_still_known(site: Site) -> None:
+async def test_producers_are_recovered(site: Site) -> None:
     """What was sent before the snapshot, after it, and what was rewritten since."""
     writer = await site.begin()
     send = [batch(0, producer_id=7, producer_epoch=0, base_sequence=number) for number in range(9)]
@@ -236,7 +236,7 @@ async def test_producers_are_still_known(site: Site) -> None:
     assert (new.error, new.base_offset) == (ErrorCode.NONE, 8)
 
 
-async def test_producer_ids_are_not_given_twice(site: Site) -> None:
+async def test_producer_ids_are_not_assigned_twice(site: Site) -> None:
     writer = await site.begin()
     await writer.replica.propose([ProducerIdsAllotted(count=1000)])
     await writer.write(batch(0, producer_id=5000, producer_epoch=0, base_sequence=0))
@@ -246,7 +246,7 @@ async def test_producer_ids_are_not_given_twice(site: Site) -> None:
     assert replica.state.next_producer_id > 5000
 
 
-async def test_no_name_is_ever_used_again(site: Site) -> None:
+async def test_object_names_are_never_reused(site: Site) -> None:
     writer = await site.begin()
     await fill(site, writer)
     key = await site.segment(writer, 0)
@@ -278,7 +278,7 @@ async def test_rows_in_entries_are_lost_and_their_offsets_stay(site: Site) -> No
     assert replica.state.topics.by_name["birds"].partitions[0].next_offset == 9
 
 
-async def test_objects_that_are_gone_leave_a_gap(site: Site) -> None:
+async def test_missing_objects_leave_a_gap(site: Site) -> None:
     writer = await site.begin()
     await fill(site, writer)
     await snapshots.save(site.store, writer.replica.state)
@@ -287,7 +287,7 @@ async def test_objects_that_are_gone_leave_a_gap(site: Site) -> None:
     assert [tuple(one) for one in made.rebuilt.lost] == [("birds", 0, 2, 4), ("birds", 1, 1, 2)]
 
 
-async def test_an_unreadable_snapshot_is_told_and_the_one_before_is_used(site: Site) -> None:
+async def test_unreadable_snapshot_is_reported_and_the_previous_one_is_used(site: Site) -> None:
     writer = await site.begin()
     await fill(site, writer)
     number = await snapshots.save(site.store, writer.replica.state)
@@ -299,7 +299,7 @@ async def test_an_unreadable_snapshot_is_told_and_the_one_before_is_used(site: S
     assert made.rebuilt.number > number + 1000
 
 
-async def test_a_damaged_manifest_is_told(site: Site) -> None:
+async def test_damaged_manifest_is_reported(site: Site) -> None:
     """It takes with it what it tells of the object before it."""
     writer = await site.begin()
     await snapshots.save(site.store, writer.replica.state)
@@ -315,7 +315,7 @@ async def test_a_damaged_manifest_is_told(site: Site) -> None:
 
 
 @pytest.mark.parametrize("ending", [index_key, times_key])
-async def test_a_segment_without_its_files_is_replaced_by_what_it_was_made_of(
+async def test_segment_without_its_companion_files_is_replaced_by_its_sources(
     site: Site, ending: Callable[[str], str]
 ) -> None:
     writer = await site.begin()
@@ -338,7 +338,7 @@ def partition_of(replica: Replica, index: int = 0, topic: bytes = TOPIC) -> Part
     return found
 
 
-async def test_topics_of_after_the_snapshot_come_back(site: Site) -> None:
+async def test_topics_created_after_the_snapshot_are_recovered(site: Site) -> None:
     writer = await site.begin()
     await fill(site, writer)
     change = ConfigsChanged(
@@ -365,7 +365,7 @@ async def test_topics_of_after_the_snapshot_come_back(site: Site) -> None:
     assert topics["birds"].configs == {"retention.ms": "1000"}
 
 
-async def test_a_topic_that_was_deleted_before_the_snapshot_stays_deleted(site: Site) -> None:
+async def test_topic_deleted_before_the_snapshot_stays_deleted(site: Site) -> None:
     writer = await site.begin()
     await site.create(writer, OTHER, "fish")
     await writer.write(batch(0), batch(0, topic=OTHER))
@@ -376,7 +376,7 @@ async def test_a_topic_that_was_deleted_before_the_snapshot_stays_deleted(site: 
     assert list((await site.open()).state.topics.by_name) == ["birds"]
 
 
-async def test_a_topic_that_was_created_anew_is_the_new_one(site: Site) -> None:
+async def test_recreated_topic_replaces_the_old_one(site: Site) -> None:
     writer = await site.begin()
     await fill(site, writer)
     await site.segment(writer, 0)
@@ -395,7 +395,7 @@ async def test_a_topic_that_was_created_anew_is_the_new_one(site: Site) -> None:
     assert "birds" in replica.state.objects.retired_names
 
 
-async def test_what_was_deleted_before_the_snapshot_stays_deleted(site: Site) -> None:
+async def test_records_deleted_before_the_snapshot_stay_deleted(site: Site) -> None:
     writer = await site.begin()
     await fill(site, writer)
     await writer.replica.propose([LogStartMoved(topic_id=TOPIC, partition=0, offset=3)])
@@ -421,7 +421,7 @@ async def test_condemned_objects_are_not_used(site: Site) -> None:
     assert not {row.object_id for row in rows(partition_of(replica))} & set(old)
 
 
-async def test_leader_epochs_of_rewritten_batches_hold(site: Site) -> None:
+async def test_leader_epochs_of_rewritten_batches_are_recovered(site: Site) -> None:
     """Readers compare the epochs in final batches with those of the state."""
     writer = await site.begin()
     await fill(site, writer)
@@ -479,7 +479,7 @@ async def compact(site: Site, writer: Writer) -> None:
 
 
 @pytest.mark.parametrize("has_snapshot", [True, False])
-async def test_gaps_of_compaction_are_known_as_such(site: Site, has_snapshot: bool) -> None:
+async def test_gaps_of_compaction_are_recognised(site: Site, has_snapshot: bool) -> None:
     """Readers take a gap for damage where compaction was not."""
     writer = await site.begin()
     await fill(site, writer)
@@ -493,7 +493,7 @@ async def test_gaps_of_compaction_are_known_as_such(site: Site, has_snapshot: bo
     assert partition.cleaned_to == 6
 
 
-async def test_segments_that_are_not_needed_are_swept_some_day(site: Site) -> None:
+async def test_unneeded_segments_are_swept_later(site: Site) -> None:
     """Of two generations of a segment one is used, and the other is known."""
     writer = await site.begin()
     await fill(site, writer)
@@ -516,7 +516,7 @@ async def test_segments_that_are_not_needed_are_swept_some_day(site: Site) -> No
     assert key_of(state, "default", new) == again
 
 
-async def test_append_times_come_back(site: Site) -> None:
+async def test_append_times_are_recovered(site: Site) -> None:
     writer = await site.begin()
     change = ConfigsChanged(
         resource_type=TOPIC_RESOURCE,
@@ -534,7 +534,7 @@ async def test_append_times_come_back(site: Site) -> None:
     assert rows(partition_of(await site.open())) == before
 
 
-async def test_journals_are_kept_as_far_as_the_snapshot_knows_them(
+async def test_journals_are_recovered_as_far_as_the_snapshot_knows_them(
     site: Site, tmp_path: Path
 ) -> None:
     writer = await site.begin()
@@ -565,7 +565,7 @@ async def test_a_damaged_journal_row_is_lost(site: Site, tmp_path: Path) -> None
     assert sorted(await values(site, await site.open())) == [3, 4, 5]
 
 
-async def test_a_recovery_that_was_cut_short_can_be_repeated(site: Site) -> None:
+async def test_interrupted_recovery_can_be_repeated(site: Site) -> None:
     writer = await site.begin()
     await fill(site, writer)
     await writer.uploads.finish()
@@ -578,7 +578,7 @@ async def test_a_recovery_that_was_cut_short_can_be_repeated(site: Site) -> None
     assert await values(site, await site.open()) == before
 
 
-async def test_two_recoveries_in_a_row(site: Site) -> None:
+async def test_recovery_can_run_twice_in_a_row(site: Site) -> None:
     writer = await site.begin()
     await fill(site, writer)
     await writer.uploads.finish()
@@ -593,7 +593,7 @@ async def test_two_recoveries_in_a_row(site: Site) -> None:
 
 
 @pytest.mark.parametrize("seed", range(12))
-async def test_whatever_happened_before_every_record_is_back(site: Site, seed: int) -> None:
+async def test_every_record_is_recovered_after_any_history(site: Site, seed: int) -> None:
     """Two writers and whoever rewrites, snapshots at any time, and then the loss."""
     chance = Random(seed)
     writers = [await site.begin(), await site.writer()]

@@ -23,13 +23,13 @@ def spans(rows: list[Candidate]) -> list[tuple[int, int, int]]:
     return [(one.base_offset, one.end_offset, one.kind) for one in rows]
 
 
-def test_segments_come_first_then_merged_then_sent() -> None:
+def test_segments_are_preferred_to_merged_and_flushed_objects() -> None:
     rows = [row(0, 10), row(0, 10, FINAL), row(0, 10, SEGMENT), row(10, 20, FINAL), row(10, 15),
             row(15, 20), row(20, 25)]  # fmt: skip
     assert spans(choose(rows, 0)) == [(0, 10, SEGMENT), (10, 20, FINAL), (20, 25, SENT)]
 
 
-def test_coverage_comes_before_tiers() -> None:
+def test_coverage_takes_precedence_over_tiers() -> None:
     rows = [row(0, 100), row(100, 200), row(50, 180, SEGMENT)]
     assert spans(choose(rows, 0)) == [(0, 100, SENT), (100, 200, SENT)]
 
@@ -44,12 +44,12 @@ def test_the_newest_is_preferred_among_equals() -> None:
     assert [one.object_id for one in choose(rows, 0)] == [9]
 
 
-def test_what_lies_before_the_start_does_not_count() -> None:
+def test_rows_before_the_start_do_not_count() -> None:
     rows = [row(0, 50), row(40, 60, FINAL), row(60, 70)]
     assert spans(choose(rows, 50)) == [(40, 60, FINAL), (60, 70, SENT)]
 
 
-def test_nothing_of_nothing() -> None:
+def test_no_candidates_give_no_rows() -> None:
     assert choose([], 0) == []
     assert choose([row(5, 5), row(0, 3)], 3) == []
 
@@ -66,7 +66,7 @@ candidates = st.lists(
 
 
 @given(candidates, st.integers(0, 8))
-def test_nothing_covers_more(rows: list[Candidate], start: int) -> None:
+def test_chosen_rows_have_maximum_coverage(rows: list[Candidate], start: int) -> None:
     def covered(some: list[Candidate]) -> int:
         return sum(one.end_offset - max(one.base_offset, start) for one in some)
 

@@ -69,7 +69,7 @@ def told(faults: list[LogFault]) -> list[tuple[int, int, str]]:
     ]
 
 
-async def test_what_was_committed_or_aborted_still_is(site: Site, writer: Writer) -> None:
+async def test_outcomes_of_transactions_are_recovered(site: Site, writer: Writer) -> None:
     producer = await Transactor(writer, "x").init()
     for commit in (True, False, True):
         await producer.write(b"a", b"1")
@@ -87,7 +87,9 @@ async def test_what_was_committed_or_aborted_still_is(site: Site, writer: Writer
     assert state.topics.by_id[TOPIC].partitions[0].last_stable_offset == 6
 
 
-async def test_the_next_object_of_a_busy_broker_tells_of_ends(site: Site, writer: Writer) -> None:
+async def test_next_object_of_a_busy_broker_records_transaction_ends(
+    site: Site, writer: Writer
+) -> None:
     producer = await Transactor(writer, "x").init()
     await producer.write(b"a", b"1")
     await producer.end(commit=True)
@@ -99,7 +101,7 @@ async def test_the_next_object_of_a_busy_broker_tells_of_ends(site: Site, writer
     assert [bool(row.kind & RowKind.COMMIT) for row in partition_rows(state)] == [False, True]
 
 
-async def test_a_broker_that_only_ends_transactions_tells_of_them_after_a_while(
+async def test_broker_without_flushes_records_transaction_ends_after_a_delay(
     site: Site, writer: Writer
 ) -> None:
     other = await site.writer()
@@ -128,7 +130,7 @@ async def told_by(site: Site, writer: Writer) -> list[int]:
     return found
 
 
-async def test_each_incarnation_tells_of_its_own_ends_and_only_while_it_lives(
+async def test_each_incarnation_records_its_own_ends_only_while_it_is_alive(
     site: Site, writer: Writer
 ) -> None:
     other = await site.writer()
@@ -147,7 +149,9 @@ async def test_each_incarnation_tells_of_its_own_ends_and_only_while_it_lives(
     assert await told_by(site, other) == []
 
 
-async def test_offsets_of_groups_move_with_their_transactions(site: Site, writer: Writer) -> None:
+async def test_group_offsets_are_recovered_with_their_transactions(
+    site: Site, writer: Writer
+) -> None:
     producer = await Transactor(writer, "x").init()
     for offset, commit in ((5, True), (7, True), (9, False)):
         await producer.write(b"a", b"1")
@@ -165,7 +169,7 @@ async def test_offsets_of_groups_move_with_their_transactions(site: Site, writer
     assert (found.offset, found.leader_epoch, found.metadata) == (7, 3, "m")
 
 
-async def test_offsets_that_the_snapshot_knows_do_not_go_back(site: Site, writer: Writer) -> None:
+async def test_offsets_in_the_snapshot_do_not_decrease(site: Site, writer: Writer) -> None:
     producer = await Transactor(writer, "x").init()
     await producer.read_up_to("copiers", 5)
     await producer.end(commit=True)
@@ -178,7 +182,7 @@ async def test_offsets_that_the_snapshot_knows_do_not_go_back(site: Site, writer
     assert state.groups.by_id["copiers"].offset(TOPIC, 0) is None
 
 
-async def test_an_end_that_nobody_told_is_an_abort_and_named(site: Site, writer: Writer) -> None:
+async def test_unrecorded_end_is_an_abort_and_is_reported(site: Site, writer: Writer) -> None:
     producer = await Transactor(writer, "x").init()
     await producer.write(b"a", b"1")
     await producer.read_up_to("copiers", 5)
@@ -192,7 +196,7 @@ async def test_an_end_that_nobody_told_is_an_abort_and_named(site: Site, writer:
     assert state.groups.by_id.get("copiers") is None
 
 
-async def test_a_transaction_whose_records_are_lost_is_aborted_everywhere(
+async def test_transaction_with_lost_records_is_aborted_in_all_partitions(
     site: Site, writer: Writer
 ) -> None:
     """Also where they are all there: half of it must not be read as if it were whole."""
@@ -215,7 +219,7 @@ async def test_a_transaction_whose_records_are_lost_is_aborted_everywhere(
 
 
 @pytest.mark.parametrize("lost", [0, 1, 2])
-async def test_any_lost_record_is_noticed(site: Site, writer: Writer, lost: int) -> None:
+async def test_any_lost_record_is_detected(site: Site, writer: Writer, lost: int) -> None:
     producer = await Transactor(writer, "x").init()
     for number in range(3):
         await producer.write(b"a", b"1", to_object=number != lost)
@@ -229,7 +233,7 @@ async def test_any_lost_record_is_noticed(site: Site, writer: Writer, lost: int)
 
 
 @pytest.mark.parametrize("after", [0, 1, 2, 3])
-async def test_what_others_lost_meanwhile_does_no_harm(
+async def test_lost_records_of_other_producers_do_not_abort_a_transaction(
     site: Site, writer: Writer, after: int
 ) -> None:
     producer = await Transactor(writer, "x").init()
@@ -249,7 +253,9 @@ async def test_what_others_lost_meanwhile_does_no_harm(
     assert partition_rows(state)[-1].kind & RowKind.COMMIT
 
 
-async def test_a_transaction_that_began_before_the_snapshot(site: Site, writer: Writer) -> None:
+async def test_transaction_that_started_before_the_snapshot_is_recovered(
+    site: Site, writer: Writer
+) -> None:
     producer = await Transactor(writer, "x").init()
     await producer.write(b"a", b"1")
     await snapshots.save(site.store, writer.replica.state)
@@ -264,7 +270,7 @@ async def test_a_transaction_that_began_before_the_snapshot(site: Site, writer: 
     assert not state.topics.by_id[TOPIC].partitions[0].ongoing
 
 
-async def test_markers_that_were_rewritten_since_are_not_there_twice(
+async def test_markers_rewritten_after_the_snapshot_are_not_duplicated(
     site: Site, writer: Writer
 ) -> None:
     producer = await Transactor(writer, "x").init()
@@ -285,7 +291,7 @@ async def test_markers_that_were_rewritten_since_are_not_there_twice(
     assert skipped(state) == [(2, 3)]
 
 
-async def test_what_expired_is_told_of_too(site: Site, writer: Writer) -> None:
+async def test_expired_transactions_are_recovered(site: Site, writer: Writer) -> None:
     producer = await Transactor(writer, "x").init()
     await producer.write(b"a", b"1")
     started = writer.replica.state.transactions.by_id["x"].started
@@ -299,7 +305,9 @@ async def test_what_expired_is_told_of_too(site: Site, writer: Writer) -> None:
     assert skipped(state) == [(0, 1)]
 
 
-async def test_without_any_snapshot_ends_are_known_too(site: Site, writer: Writer) -> None:
+async def test_transaction_ends_are_recovered_without_a_snapshot(
+    site: Site, writer: Writer
+) -> None:
     for item in await site.store.list("_rookery/snapshots/"):
         await site.store.delete(item.key)
     producer = await Transactor(writer, "x").init()

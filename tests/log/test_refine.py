@@ -59,7 +59,7 @@ def offsets(one: RefinedRow) -> list[int]:
 
 @pytest.mark.parametrize("size", [10, 20 * KIB])
 @pytest.mark.parametrize("kind", [0, RowKind.FINAL])
-async def test_batches_are_stamped_whatever_their_size(size: int, kind: int) -> None:
+async def test_batches_of_any_size_are_stamped(size: int, kind: int) -> None:
     source = Source()
     one = source.add(3, 1, 2, 3, size=size, kind=kind)
     await refine([one], source.read)
@@ -68,7 +68,7 @@ async def test_batches_are_stamped_whatever_their_size(size: int, kind: int) -> 
 
 
 @pytest.mark.parametrize("size", [10, 20 * KIB])
-async def test_append_times_are_written(size: int) -> None:
+async def test_append_times_are_written_into_batches(size: int) -> None:
     source = Source()
     one = source.add(0, 2, 2, size=size, kind=RowKind.APPEND_TIME)
     await refine([one], source.read)
@@ -93,7 +93,7 @@ async def test_lost_bytes_become_an_empty_batch() -> None:
 
 @pytest.mark.parametrize("change", [{"end_offset": 4}, {"end_offset": 6}])
 @pytest.mark.parametrize("kind", [0, RowKind.FINAL])
-async def test_offsets_must_be_those_of_the_row(kind: int, change: dict[str, int]) -> None:
+async def test_offsets_must_match_those_of_the_row(kind: int, change: dict[str, int]) -> None:
     source = Source()
     one = source.add(2, 1, 2, kind=kind)
     wrong = RefinedRow(one.partition, one.row._replace(**change))
@@ -101,7 +101,7 @@ async def test_offsets_must_be_those_of_the_row(kind: int, change: dict[str, int
     assert isinstance(wrong.error, Corrupt)
 
 
-async def test_only_compaction_leaves_gaps() -> None:
+async def test_gaps_are_accepted_only_after_compaction() -> None:
     source = Source()
     one = source.add(2, 3, kind=RowKind.FINAL)
     gaping = RefinedRow(one.partition, one.row._replace(base_offset=0, end_offset=9))
@@ -113,7 +113,7 @@ async def test_only_compaction_leaves_gaps() -> None:
     assert offsets(gaping) == [2, 3, 4]
 
 
-async def test_what_lies_close_together_is_read_together() -> None:
+async def test_nearby_rows_are_read_in_one_request() -> None:
     source = Source()
     rows = [source.add(n, 1, size=10 * KIB, gap=50 * KIB) for n in range(40)]
     far = source.add(40, 4, gap=300 * KIB)
@@ -132,7 +132,7 @@ async def test_reads_are_bounded() -> None:
     assert len(source.reads) == 3
 
 
-async def test_damage_does_not_keep_neighbours_back() -> None:
+async def test_damage_does_not_block_neighbouring_rows() -> None:
     source = Source()
     rows = [source.add(n, 1) for n in range(5)]
     source.data[rows[2].row.position + 70] ^= 1
@@ -141,7 +141,7 @@ async def test_damage_does_not_keep_neighbours_back() -> None:
     assert len(source.reads) == 1
 
 
-async def test_an_object_that_ends_too_soon_is_damaged() -> None:
+async def test_truncated_object_is_damaged() -> None:
     source = Source()
     rows = [source.add(n, 1) for n in range(3)]
     del source.data[-1]
@@ -149,7 +149,7 @@ async def test_an_object_that_ends_too_soon_is_damaged() -> None:
     assert [one.is_damaged for one in rows] == [False, False, True]
 
 
-async def test_a_read_that_fails_is_tried_row_by_row() -> None:
+async def test_failed_read_is_retried_row_by_row() -> None:
     source = Source()
     rows = [source.add(n, 1) for n in range(3)]
     bad = rows[1].row.position

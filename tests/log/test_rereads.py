@@ -97,7 +97,7 @@ async def two() -> AsyncIterator[Behind]:
         await replica.close()
 
 
-async def test_what_was_moved_is_found() -> None:
+async def test_moved_rows_are_found() -> None:
     async with two() as behind:
         before = await behind.read()
         await behind.move()
@@ -110,7 +110,7 @@ async def test_what_was_moved_is_found() -> None:
         assert [one.offset for one in recordcodec.read_all(b"".join(after.parts))] == [0, 1, 2]
 
 
-async def test_what_someone_else_deleted_is_named() -> None:
+async def test_object_deleted_by_others_is_named() -> None:
     async with two() as behind:
         await behind.move()
         await behind.store.delete(object_key(behind.second))
@@ -122,7 +122,7 @@ async def test_what_someone_else_deleted_is_named() -> None:
         assert reader._LOST.labels("missing").value == before + 1
 
 
-async def test_what_is_damaged_is_named() -> None:
+async def test_damaged_object_is_named() -> None:
     async with two() as behind:
         await behind.store.delete(object_key(behind.first))
         damaged = bytearray(behind.data)
@@ -135,7 +135,7 @@ async def test_what_is_damaged_is_named() -> None:
 
 
 @pytest.mark.parametrize("is_topic", [True, False])
-async def test_what_is_no_longer_in_the_log_is_no_failure(is_topic: bool) -> None:
+async def test_rows_no_longer_in_the_log_are_no_failure(is_topic: bool) -> None:
     async with two() as behind:
         moved = LogStartMoved(topic_id=TOPIC, partition=0, offset=3)
         event = TopicDeleted(topic_id=TOPIC) if is_topic else moved

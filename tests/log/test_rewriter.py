@@ -134,7 +134,7 @@ async def test_readers_see_the_same_after_merges_and_segments(
         assert process.replica.state.objects.oldest_payload is None
 
 
-async def test_everything_at_once_and_again_while_more_comes(tmp_path: Path) -> None:
+async def test_rewriting_works_while_producers_write(tmp_path: Path) -> None:
     async with a_world(tmp_path) as world:
         process = await world.process()
         await world.topic(5)
@@ -161,7 +161,7 @@ async def test_everything_at_once_and_again_while_more_comes(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("seed", range(4))
-async def test_two_rewriters_keep_any_history(tmp_path: Path, seed: int) -> None:
+async def test_two_rewriters_preserve_any_history(tmp_path: Path, seed: int) -> None:
     random = Random(seed)
     settings = RewriteSettings(
         merge_bytes=8_000, merge_rows=40, row_bytes=1_500, segment_bytes=6_000,
@@ -198,7 +198,7 @@ async def test_two_rewriters_keep_any_history(tmp_path: Path, seed: int) -> None
         assert {item.key for item in await world.store.list()} <= keys
 
 
-async def test_the_brokers_reader_sees_the_same(tmp_path: Path) -> None:
+async def test_broker_reader_sees_the_same_after_rewriting(tmp_path: Path) -> None:
     async with a_world(tmp_path) as world:
         process = await world.process()
         await world.topic(3, message_timestamp_type="LogAppendTime")
@@ -252,7 +252,7 @@ async def test_append_times_are_written_into_the_bytes(tmp_path: Path) -> None:
         assert partition_of(process).kinds[0] == RowKind.FINAL | RowKind.SEGMENT
 
 
-async def test_a_trickle_into_many_partitions_is_one_object(tmp_path: Path) -> None:
+async def test_slow_writes_to_many_partitions_become_one_object(tmp_path: Path) -> None:
     async with a_world(tmp_path) as world:
         process = await world.process()
         await world.topic(600)
@@ -275,7 +275,7 @@ async def test_a_trickle_into_many_partitions_is_one_object(tmp_path: Path) -> N
         assert [extent.partition for extent in manifest.extents] == list(range(600))
 
 
-async def test_a_busy_partition_keeps_no_quiet_one_waiting(tmp_path: Path) -> None:
+async def test_busy_partition_does_not_delay_a_quiet_one(tmp_path: Path) -> None:
     # A round can make one segment, and there are always more of them to be made.
     settings = replace(SMALL, round_bytes=SMALL.segment_bytes // 2)
     async with a_world(tmp_path) as world:
@@ -291,7 +291,7 @@ async def test_a_busy_partition_keeps_no_quiet_one_waiting(tmp_path: Path) -> No
         assert partition_of(process, 0).kinds[0] & RowKind.SEGMENT
 
 
-async def test_small_merged_objects_become_larger_ones(tmp_path: Path) -> None:
+async def test_small_merged_objects_are_merged_again(tmp_path: Path) -> None:
     async with a_world(tmp_path) as world:
         process = await world.process()
         await world.topic(4)
@@ -307,7 +307,7 @@ async def test_small_merged_objects_become_larger_ones(tmp_path: Path) -> None:
         assert await world.seen(process) == before
 
 
-async def test_payloads_leave_their_entries_in_time(tmp_path: Path) -> None:
+async def test_payloads_are_moved_out_of_entries_on_request(tmp_path: Path) -> None:
     async with a_world(tmp_path) as world:
         process = await world.process()
         await world.topic(1)
@@ -322,7 +322,7 @@ async def test_payloads_leave_their_entries_in_time(tmp_path: Path) -> None:
         assert await world.seen(process) == before
 
 
-async def test_objects_with_little_left_are_emptied(tmp_path: Path) -> None:
+async def test_sparse_objects_are_emptied(tmp_path: Path) -> None:
     async with a_world(tmp_path) as world:
         process = await world.process()
         await world.topic(30)
@@ -353,7 +353,7 @@ async def test_lost_bytes_are_a_gap(tmp_path: Path) -> None:
         assert await world.seen(process) == before
 
 
-async def test_damage_is_never_copied_and_keeps_nothing_else_back(
+async def test_damage_is_never_copied_and_blocks_nothing_else(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with a_world(tmp_path) as world:
@@ -396,7 +396,7 @@ async def test_a_missing_object_is_damage_only_if_rows_still_name_it(tmp_path: P
         assert partition_of(process, 1).kinds[0] & RowKind.FINAL
 
 
-async def test_what_has_moved_meanwhile_is_no_damage(tmp_path: Path) -> None:
+async def test_rows_moved_during_a_read_are_no_damage(tmp_path: Path) -> None:
     async with a_world(tmp_path) as world:
         process = await world.process()
         await world.topic(1)
@@ -429,7 +429,7 @@ async def test_damage_is_forgotten_with_its_object(tmp_path: Path) -> None:
         assert not rewriter.damage
 
 
-async def test_data_are_as_old_in_a_merged_object_as_before(tmp_path: Path) -> None:
+async def test_rows_keep_their_age_in_a_merged_object(tmp_path: Path) -> None:
     async with a_world(tmp_path) as world:
         process = await world.process()
         await world.topic(1)
@@ -469,7 +469,7 @@ async def test_rows_and_events_stay_within_their_bounds(tmp_path: Path) -> None:
         assert await world.seen(process) == before
 
 
-async def test_what_cannot_be_read_now_is_tried_again(tmp_path: Path) -> None:
+async def test_temporarily_unreadable_rows_are_retried(tmp_path: Path) -> None:
     async with a_world(tmp_path) as world:
         process = await world.process()
         await world.topic(2)
@@ -500,7 +500,7 @@ async def test_what_cannot_be_read_now_is_tried_again(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("size", [100, 2000])
-async def test_of_two_rewriters_one_is_void(tmp_path: Path, size: int) -> None:
+async def test_one_of_two_concurrent_rewrites_is_void(tmp_path: Path, size: int) -> None:
     async with a_world(tmp_path) as world:
         one, other = await world.process(), await world.process()
         await world.topic(2)
@@ -526,7 +526,7 @@ async def test_of_two_rewriters_one_is_void(tmp_path: Path, size: int) -> None:
 
 
 @pytest.mark.parametrize("what", ["retention", "deleted", "part"])
-async def test_what_happens_meanwhile_makes_it_void(tmp_path: Path, what: str) -> None:
+async def test_concurrent_change_voids_the_rewrite(tmp_path: Path, what: str) -> None:
     async with a_world(tmp_path) as world:
         process = await world.process()
         await world.topic(2)
@@ -560,7 +560,7 @@ async def test_what_happens_meanwhile_makes_it_void(tmp_path: Path, what: str) -
 
 
 @pytest.mark.parametrize("step", ["staged", ".index", ".times", ".kfs", "proposed"])
-async def test_a_crash_at_any_step_leaves_orphans_that_are_found(tmp_path: Path, step: str) -> None:
+async def test_crash_at_any_step_leaves_recognisable_orphans(tmp_path: Path, step: str) -> None:
     async with a_world(tmp_path) as world:
         process, other = await world.process(), await world.process()
         await world.topic(1)
@@ -605,7 +605,7 @@ async def crash_at(world: World, process: Process, step: str) -> set[str]:
     return {key for key in store.created if key.startswith("default/")}
 
 
-async def test_a_rewriter_condemns_what_it_could_not_finish(tmp_path: Path) -> None:
+async def test_rewriter_condemns_objects_it_could_not_finish(tmp_path: Path) -> None:
     async with a_world(tmp_path) as world:
         process = await world.process()
         await world.topic(1)
@@ -629,7 +629,7 @@ async def test_a_rewriter_condemns_what_it_could_not_finish(tmp_path: Path) -> N
         assert [object_key(one) for one, rows in objects.rows.items() if rows] == store.created[1:]
 
 
-async def test_a_key_that_is_taken_is_left_alone(tmp_path: Path) -> None:
+async def test_existing_key_is_not_overwritten(tmp_path: Path) -> None:
     async with a_world(tmp_path) as world:
         process = await world.process()
         await world.topic(1)
@@ -651,7 +651,7 @@ async def test_a_key_that_is_taken_is_left_alone(tmp_path: Path) -> None:
         assert not process.replica.state.objects.condemned
 
 
-async def test_a_second_generation_has_another_name(tmp_path: Path) -> None:
+async def test_second_generation_of_a_segment_has_another_name(tmp_path: Path) -> None:
     async with a_world(tmp_path) as world:
         process = await world.process()
         keys = []
@@ -668,7 +668,7 @@ async def test_a_second_generation_has_another_name(tmp_path: Path) -> None:
         assert len(set(keys)) == 6
 
 
-async def test_nothing_is_done_by_who_counts_no_longer(tmp_path: Path) -> None:
+async def test_fenced_rewriter_changes_nothing(tmp_path: Path) -> None:
     async with a_world(tmp_path) as world:
         process = await world.process()
         await world.topic(1)

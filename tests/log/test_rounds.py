@@ -10,7 +10,7 @@ from tests.log.rewriting import SMALL, a_world
 PARTITIONS = 6
 
 
-async def test_a_backlog_is_worked_off_over_several_rounds(tmp_path: Path) -> None:
+async def test_backlog_is_processed_over_several_rounds(tmp_path: Path) -> None:
     # A snapshot and the sweep would otherwise wait for all of it.
     async with a_world(tmp_path) as world:
         await world.topic(PARTITIONS)

@@ -52,7 +52,7 @@ def examined(world: StoredWorld, key: str) -> list[str]:
 
 
 @pytest.mark.parametrize("kind", [RowKind.FINAL, RowKind(0)])
-async def test_every_flipped_byte_is_the_same_damage_to_all(kind: RowKind) -> None:
+async def test_every_flipped_byte_is_reported_alike_by_all_scanners(kind: RowKind) -> None:
     world = StoredWorld()
     some = [batch(base, 3, 10) for base in range(0, 9, 3)]
     key = world.key(world.merged([some], [9]))
@@ -78,7 +78,7 @@ async def test_every_flipped_byte_is_the_same_damage_to_all(kind: RowKind) -> No
         world.store.objects[key] = clean
 
 
-async def test_an_object_that_ends_too_soon_is_damage_after_what_is_there() -> None:
+async def test_truncated_object_is_damaged_after_its_whole_batches() -> None:
     world = StoredWorld()
     some = [batch(base, 3, 10) for base in range(0, 9, 3)]
     world.merged([some], [9])

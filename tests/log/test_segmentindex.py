@@ -31,7 +31,7 @@ def blocks(layout: SegmentLayout) -> list[tuple[int, ...]]:
     return [block[:3] for block in layout.blocks]
 
 
-async def test_one_read_serves_all() -> None:
+async def test_concurrent_readers_share_one_fetch() -> None:
     world, key, row = world_of()
     found = await asyncio.gather(*(world.layouts.get(row) for _ in range(5)))
     assert all(one is found[0] for one in found)
@@ -39,7 +39,7 @@ async def test_one_read_serves_all() -> None:
     assert [name for name, _, _ in world.store.reads] == [times_key(key)]
 
 
-async def test_who_gives_up_does_not_take_it_from_others() -> None:
+async def test_cancelled_reader_does_not_cancel_the_fetch_for_others() -> None:
     world, _, row = world_of()
     world.store.gate.clear()
     one, other = (asyncio.ensure_future(world.layouts.get(row)) for _ in range(2))
@@ -69,7 +69,7 @@ async def test_memory_is_bounded() -> None:
     assert len(world.store.reads) == reads + 1
 
 
-async def test_the_newest_is_kept_whatever_its_size() -> None:
+async def test_newest_layout_is_cached_whatever_its_size() -> None:
     world, _, row = world_of()
     layouts = Layouts(world.places, world.cache.read, max_bytes=1)
     assert await layouts.get(row) is await layouts.get(row)
@@ -77,7 +77,7 @@ async def test_the_newest_is_kept_whatever_its_size() -> None:
 
 @pytest.mark.parametrize("is_damaged", [True, False])
 @pytest.mark.parametrize("count", [1, 2])
-async def test_reads_go_on_without_the_files_beside(
+async def test_reads_continue_without_index_and_times_files(
     count: int, is_damaged: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     world, key, row = world_of()
@@ -100,7 +100,9 @@ async def test_reads_go_on_without_the_files_beside(
     assert sum(block.size for block in found.blocks) == row.size - 48
 
 
-async def test_a_walk_knows_as_much_as_the_files_beside(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_walk_of_a_segment_gives_the_layout_of_its_companion_files(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(segmentwalk, "_STEP_BYTES", 700)
     world = StoredWorld()
     some = [batch(0, 3, 100, time_ms=9), batch(3, 1, 5000, time_ms=4), batch(9, 150, 10, time_ms=2)]
@@ -113,7 +115,7 @@ async def test_a_walk_knows_as_much_as_the_files_beside(monkeypatch: pytest.Monk
     assert list((await world.layouts.get(row)).blocks) == list(by_times.blocks)
 
 
-async def test_a_walk_ends_where_the_damage_begins() -> None:
+async def test_walk_ends_at_the_damage() -> None:
     world, key, row = world_of()
     for beside in BESIDE:
         del world.store.objects[beside(key)]
@@ -127,7 +129,7 @@ async def test_a_walk_ends_where_the_damage_begins() -> None:
         await world.read(20)
 
 
-async def test_an_index_that_leaves_out_too_much_is_not_used(
+async def test_index_that_is_too_sparse_is_not_used(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(segmentindex, "_MAX_BLOCK_BYTES", 3000)
@@ -138,7 +140,7 @@ async def test_an_index_that_leaves_out_too_much_is_not_used(
     assert found.blocks[0].crc is not None, "it was walked"
 
 
-async def test_times_of_another_segment_are_refused(caplog: pytest.LogCaptureFixture) -> None:
+async def test_times_file_of_another_segment_is_refused(caplog: pytest.LogCaptureFixture) -> None:
     world, key, row = world_of()
     other = world.key(world.segment([batch(40, 2, 100)], 42))
     world.store.objects[times_key(key)] = world.store.objects[times_key(other)]
@@ -146,7 +148,7 @@ async def test_times_of_another_segment_are_refused(caplog: pytest.LogCaptureFix
     assert "copied or renamed" in caplog.text
 
 
-async def test_a_segment_that_is_gone_is_told_and_looked_for_again() -> None:
+async def test_missing_segment_is_reported_and_looked_up_again() -> None:
     world, key, row = world_of()
     kept = dict(world.store.objects)
     world.store.objects.clear()
@@ -157,7 +159,7 @@ async def test_a_segment_that_is_gone_is_told_and_looked_for_again() -> None:
     assert (await world.layouts.get(row)).blocks
 
 
-async def test_what_is_wanted_soon_is_read() -> None:
+async def test_wanted_layout_is_prefetched_once() -> None:
     world, _, row = world_of()
     world.layouts.want(row)
     world.layouts.want(row)
@@ -169,7 +171,7 @@ async def test_what_is_wanted_soon_is_read() -> None:
     assert len(world.store.reads) == 1
 
 
-async def test_what_was_wanted_in_vain_is_nobodys_failure() -> None:
+async def test_failed_prefetch_fails_no_reader() -> None:
     world, _, row = world_of()
     world.store.objects.clear()
     world.layouts.want(row)

@@ -32,7 +32,7 @@ async def test_the_newest_snapshot_is_loaded(store: Store) -> None:
     assert write_image(loaded) == write_image(history(1, 30)[0])
 
 
-async def test_a_damaged_snapshot_is_passed_over(store: Store) -> None:
+async def test_damaged_snapshot_is_skipped(store: Store) -> None:
     await snapshots.save(store, history(1, 10)[0])
     await store.create(snapshot_key(99), [b"RKSS and then nonsense"])
     loaded = await snapshots.load(store)
@@ -56,7 +56,7 @@ async def loaded_at(store: Store, at_least: int = 0) -> int | None:
     return None if found is None else found.applied
 
 
-async def test_the_newest_is_named_and_nothing_is_listed(store: Store) -> None:
+async def test_newest_snapshot_is_found_by_its_pointer_without_a_listing(store: Store) -> None:
     unlisted = cast("Store", Unlisted(store))
     await snapshots.point(store, 0)
     assert await loaded_at(unlisted) is None
@@ -68,7 +68,7 @@ async def test_the_newest_is_named_and_nothing_is_listed(store: Store) -> None:
 
 
 @pytest.mark.parametrize("says", [b"", b"nonsense", b"-1", b"9" * 40, b"7", b"10"])
-async def test_a_name_that_does_not_help_is_passed_over(store: Store, says: bytes) -> None:
+async def test_useless_pointer_is_ignored(store: Store, says: bytes) -> None:
     for length in (10, 30):
         await store.create(snapshot_key(length), [write_image(history(1, length)[0])])
     await store.create(NEWEST_SNAPSHOT, [says])
@@ -79,7 +79,7 @@ async def test_a_name_that_does_not_help_is_passed_over(store: Store, says: byte
         assert await loaded_at(store) == 30
 
 
-async def test_the_named_one_is_damaged(store: Store) -> None:
+async def test_damaged_snapshot_named_by_the_pointer_is_skipped(store: Store) -> None:
     await snapshots.save(store, history(1, 10)[0])
     await store.create(snapshot_key(20), [b"RKSS and then nonsense"])
     await snapshots.point(store, 20)
@@ -107,7 +107,7 @@ class Pruned:
         return listed
 
 
-async def test_snapshots_that_are_pruned_while_they_are_read(store: Store) -> None:
+async def test_snapshots_pruned_during_a_read_are_skipped(store: Store) -> None:
     for length in (10, 20):
         await store.create(snapshot_key(length), [write_image(history(1, length)[0])])
     assert await loaded_at(cast("Store", Pruned(store, [30, 40]))) == 40
@@ -115,22 +115,22 @@ async def test_snapshots_that_are_pruned_while_they_are_read(store: Store) -> No
         await loaded_at(cast("Store", Pruned(store, list(range(41, 60)))))
 
 
-async def test_many_may_move_it_at_once(store: Store) -> None:
+async def test_pointer_can_be_moved_concurrently(store: Store) -> None:
     await asyncio.gather(*(snapshots.point(store, number) for number in (3, 9, 1, 7, 0, 8)))
 
     assert await store.read(NEWEST_SNAPSHOT) == b"9"
 
 
-async def test_no_snapshot_is_no_state(store: Store) -> None:
+async def test_no_snapshot_gives_no_state(store: Store) -> None:
     assert await snapshots.load(store) is None
 
 
-async def test_two_brokers_may_write_the_same_one(store: Store) -> None:
+async def test_two_brokers_can_write_the_same_snapshot(store: Store) -> None:
     state, _ = history(2, 25)
     assert await snapshots.save(store, state) == await snapshots.save(store, state) == 25
 
 
-async def test_old_snapshots_go(store: Store) -> None:
+async def test_old_snapshots_are_deleted(store: Store) -> None:
     for length in (10, 20, 30, 40):
         await snapshots.save(store, history(1, length)[0])
     await snapshots.prune(store)

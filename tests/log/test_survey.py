@@ -17,7 +17,7 @@ from rookery.testing.clock import ManualClock
 from tests.log.stored import TOPIC, batch
 
 
-async def test_only_journals_are_looked_at(tmp_path: Path) -> None:
+async def test_only_journals_are_surveyed(tmp_path: Path) -> None:
     replica = Replica(open_log("memory:"), ManualClock())
     await replica.open()
     await replica.create_cluster(ClusterCreated(cluster_id="c", feature_level=1))

@@ -32,7 +32,7 @@ class Bin:
     def __init__(self) -> None:
         self.there: set[int] = set()
 
-    async def found(self) -> list[int]:
+    async def find(self) -> list[int]:
         return sorted(self.there)
 
     async def delete(self, identity: int) -> None:
@@ -93,7 +93,7 @@ async def world() -> AsyncIterator[World]:
     await caretaker.close()
 
 
-async def test_what_lives_stays(world: World) -> None:
+async def test_live_object_is_kept(world: World) -> None:
     identity = world.stored(0)
     await world.commit(identity)
     for _ in range(5):
@@ -102,7 +102,7 @@ async def test_what_lives_stays(world: World) -> None:
     assert world.bin.there == {identity}
 
 
-async def test_two_delays_and_a_snapshot_come_first(world: World) -> None:
+async def test_deletion_waits_for_two_delays_and_a_snapshot(world: World) -> None:
     identity = world.stored(0)
     await world.commit(identity)
     await world.empty()
@@ -121,7 +121,7 @@ async def test_two_delays_and_a_snapshot_come_first(world: World) -> None:
     assert identity not in world.caretaker.state.objects.rows
 
 
-async def test_nothing_is_committed_to_what_is_condemned(world: World) -> None:
+async def test_commit_to_a_condemned_object_is_refused(world: World) -> None:
     identity = world.stored(0)
     await world.commit(identity)
     await world.empty()
@@ -132,7 +132,7 @@ async def test_nothing_is_committed_to_what_is_condemned(world: World) -> None:
     assert [outcome.error.name for outcome in outcomes] == ["KAFKA_STORAGE_ERROR"]  # type: ignore[attr-defined]
 
 
-async def test_an_upload_under_way_is_no_orphan(world: World) -> None:
+async def test_upload_in_flight_is_no_orphan(world: World) -> None:
     identity = world.stored(0)
     for _ in range(5):
         await world.sweep()
@@ -141,7 +141,7 @@ async def test_an_upload_under_way_is_no_orphan(world: World) -> None:
     assert (await world.commit(identity))[0].error.name == "NONE"  # type: ignore[attr-defined]
 
 
-async def test_orphans_of_the_dead_go(world: World) -> None:
+async def test_orphans_of_dead_processes_are_deleted(world: World) -> None:
     kept, orphan = world.stored(0), world.stored(1)
     await world.commit(kept)
     await world.die()
@@ -152,7 +152,7 @@ async def test_orphans_of_the_dead_go(world: World) -> None:
     assert orphan not in world.caretaker.state.objects.rows
 
 
-async def test_a_staged_segment_stays_while_its_writer_lives(world: World) -> None:
+async def test_staged_segment_is_kept_while_its_writer_lives(world: World) -> None:
     identity = world.stored(7)
     staged = StagedSegment(object_id=identity, topic_id=TOPIC, partition=0, base_offset=0)
     await world.broker.propose([SegmentsStaged(segments=[staged])])
@@ -168,7 +168,7 @@ async def test_a_staged_segment_stays_while_its_writer_lives(world: World) -> No
     assert identity not in world.caretaker.state.objects.segments
 
 
-async def test_a_journal_under_way_stays_and_an_older_one_goes(world: World) -> None:
+async def test_active_journal_is_kept_and_an_older_one_deleted(world: World) -> None:
     first, second = (object_id(world.broker.incarnation, number) for number in (0, 1))
     world.bin.there |= {first, second}
     await world.commit(first)

@@ -19,11 +19,11 @@ def filled(sizes: list[int], key: Key = KEY, tail: Tail | None = None) -> Tail:
     return tail
 
 
-def test_a_partition_that_is_not_there() -> None:
+def test_unknown_partition_is_not_cached() -> None:
     assert Tail().read(KEY, 0, 100) is None
 
 
-def test_offsets_outside_are_not_there() -> None:
+def test_offsets_outside_of_the_tail_are_not_cached() -> None:
     tail = Tail()
     tail.add(KEY, 10, 12, memoryview(b"x" * 5))
     assert tail.read(KEY, 9, 100) is None
@@ -32,13 +32,13 @@ def test_offsets_outside_are_not_there() -> None:
     assert tail.misses == 3
 
 
-def test_an_offset_within_a_batch_returns_it() -> None:
+def test_offset_within_a_batch_returns_that_batch() -> None:
     found = filled([5, 6, 7]).read(KEY, 3, 100)
     assert found is not None
     assert (list(map(len, found.parts)), found.size, found.next_offset) == ([6, 7], 13, 6)
 
 
-def test_the_first_comes_whole_if_that_is_wanted() -> None:
+def test_first_batch_is_returned_whole_on_request() -> None:
     tail = filled([50, 60])
     whole = tail.read(KEY, 0, 1)
     assert whole is not None
@@ -48,7 +48,7 @@ def test_the_first_comes_whole_if_that_is_wanted() -> None:
     assert tail.read(KEY, 0, 50, whole_first=False) == whole
 
 
-def test_a_gap_starts_anew() -> None:
+def test_gap_restarts_the_tail() -> None:
     tail = filled([5, 5])
     tail.add(KEY, 10, 11, memoryview(b"new"))
     assert tail.read(KEY, 0, 100) is None
@@ -57,7 +57,7 @@ def test_a_gap_starts_anew() -> None:
     assert (found.size, found.next_offset) == (3, 11)
 
 
-def test_the_oldest_of_all_partitions_go_first() -> None:
+def test_oldest_batches_of_all_partitions_are_evicted_first() -> None:
     tail = Tail(limit=10 * 1512)
     for number in range(8):
         for key in (KEY, OTHER):
@@ -68,7 +68,7 @@ def test_the_oldest_of_all_partitions_go_first() -> None:
         assert tail.read(key, 3, 10) is not None
 
 
-def test_a_partition_that_was_forgotten_is_written_again() -> None:
+def test_evicted_partition_can_be_written_again() -> None:
     tail = filled([5] * 4)
     tail.forget(KEY)
     assert tail.read(KEY, 0, 100) is None
@@ -85,7 +85,7 @@ def test_a_partition_that_was_forgotten_is_written_again() -> None:
     offset=st.integers(0, 600),
     max_bytes=st.integers(0, 5000),
 )
-def test_a_cut_is_what_a_loop_would_find(
+def test_limited_read_equals_a_linear_scan(
     sizes: list[int], kept: int, offset: int, max_bytes: int
 ) -> None:
     tail = filled(sizes)

@@ -43,7 +43,7 @@ async def test_a_time_is_found_in_a_segment(time_ms: int, offset: int) -> None:
     assert len(read) <= 9 < len(world.store.objects[key]) // SMALL.stored_block_bytes / 10
 
 
-async def test_no_record_is_young_enough() -> None:
+async def test_time_after_all_records_is_not_found() -> None:
     world = StoredWorld(SMALL)
     key = long_segment(world)
     assert await first_at(world, 39_982) is None
@@ -51,7 +51,7 @@ async def test_no_record_is_young_enough() -> None:
 
 
 @pytest.mark.parametrize("gone", [[times_key], [times_key, index_key]])
-async def test_a_time_is_found_without_the_files_beside(gone: list[type[str]]) -> None:
+async def test_time_is_found_without_index_and_times_files(gone: list[type[str]]) -> None:
     world = StoredWorld(SMALL)
     key = long_segment(world)
     for beside in gone:
@@ -68,7 +68,7 @@ async def test_the_highest_time_of_a_segment_is_found() -> None:
     assert len([1 for name, _, _ in world.store.reads if name == key]) <= 9
 
 
-async def test_what_lies_before_the_logs_start_does_not_count() -> None:
+async def test_records_before_the_log_start_do_not_count() -> None:
     world = StoredWorld(SMALL)
     highs = {3: 9000, 5: 8000, 800: 7000, 900: 7000}
     some = [batch(base, 1, 500, time_ms=highs.get(base, base)) for base in range(1000)]
@@ -86,7 +86,7 @@ async def test_what_lies_before_the_logs_start_does_not_count() -> None:
     assert await highest(world) == TimedRecord(1001, 51)
 
 
-async def test_a_time_whose_record_was_compacted_away_is_passed_over() -> None:
+async def test_time_of_a_compacted_record_is_skipped() -> None:
     world = StoredWorld()
     world.merged([[batch(0, 1, 10, time_ms=30)], [batch(5, 1, 10, time_ms=40)]], [5, 10])
     world.partition.cleaned_to = 10
@@ -96,7 +96,7 @@ async def test_a_time_whose_record_was_compacted_away_is_passed_over() -> None:
     assert await first_at(world, 41) is None
 
 
-async def test_a_time_is_found_behind_a_gap() -> None:
+async def test_time_is_found_after_a_gap() -> None:
     world = StoredWorld()
     world.segment([batch(0, 1, 10, time_ms=30)], 50)
     world.segment([batch(70, 1, 10, time_ms=90)], 80)
@@ -105,7 +105,7 @@ async def test_a_time_is_found_behind_a_gap() -> None:
     assert await highest(world) == TimedRecord(70, 90)
 
 
-async def test_no_time_is_told_from_damaged_bytes() -> None:
+async def test_no_time_is_reported_from_damaged_bytes() -> None:
     world = StoredWorld()
     key = world.key(world.segment([batch(0, 2, 100, time_ms=30)], 2))
     world.flip(key, 32 + 61 + 3)
@@ -113,7 +113,7 @@ async def test_no_time_is_told_from_damaged_bytes() -> None:
         await first_at(world, 30)
 
 
-async def test_nothing_has_no_time() -> None:
+async def test_empty_partition_has_no_time() -> None:
     world = StoredWorld()
     assert await highest(world) is None
     assert await first_at(world, 0) is None
@@ -121,7 +121,7 @@ async def test_nothing_has_no_time() -> None:
     assert await highest(world) is None
 
 
-async def test_a_batch_whose_records_cannot_be_read_is_found_by_its_header() -> None:
+async def test_batch_with_unreadable_records_is_found_by_its_header() -> None:
     world = StoredWorld(SMALL)
     packed = b"\x1f\x8b\x08" + bytes(40)
     header = batches.parse(batch(2, 3, 10, time_ms=50))._replace(attributes=1)

@@ -11,7 +11,7 @@ import pytest
 from rookery.cluster.events.brokerevents import BrokerExpired
 from rookery.cluster.events.logevents import BatchesCommitted, Extent
 from rookery.cluster.events.topicevents import LogStartMoved, TopicDeleted
-from rookery.cluster.replica import IncarnationFenced
+from rookery.cluster.proposal import IncarnationFenced
 from rookery.cluster.state.partition import RowKind
 from rookery.cluster.state.topics import Topic
 from rookery.errors import Corrupt, Unavailable
@@ -50,7 +50,7 @@ class Bin:
         self.tried: list[int] = []
         self.listing: Exception | None = None
 
-    async def found(self) -> list[int]:
+    async def find(self) -> list[int]:
         if self.listing is not None:
             raise self.listing
         return []
@@ -164,7 +164,7 @@ def poison(monkeypatch: pytest.MonkeyPatch, partition: int, offset: int) -> None
     monkeypatch.setattr(newobjects, "_extent", made)
 
 
-async def test_a_row_that_cannot_be_merged_is_left_alone_and_others_are_merged(
+async def test_unmergeable_row_is_skipped_and_others_are_merged(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with a_world(tmp_path) as world:
@@ -201,7 +201,7 @@ async def test_a_row_that_cannot_be_merged_is_left_alone_and_others_are_merged(
         assert rewriter.quarantine.report() == []
 
 
-async def test_a_segment_that_cannot_be_made_leaves_its_rows_to_merges(
+async def test_rows_of_a_failed_segment_are_merged(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def broken(*_: object) -> None:
@@ -227,7 +227,7 @@ async def test_a_segment_that_cannot_be_made_leaves_its_rows_to_merges(
         ]
 
 
-async def test_batches_that_claim_all_offsets_of_an_int_are_merged_and_become_segments(
+async def test_batches_with_the_maximum_offset_count_are_merged_and_become_segments(
     tmp_path: Path,
 ) -> None:
     claimed = 2**31 - 1
@@ -265,7 +265,7 @@ async def test_batches_that_claim_all_offsets_of_an_int_are_merged_and_become_se
         assert rewriter.quarantine.report() == []
 
 
-async def test_a_fault_in_every_row_ends_the_step(
+async def test_fault_in_every_row_ends_the_step(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tried: list[object] = []
@@ -279,7 +279,7 @@ async def test_a_fault_in_every_row_ends_the_step(
         await world.topic(200)
         await world.produce(range(200), where="entry")
         await process.replica.barrier()
-        monkeypatch.setattr("rookery.log.maintain.rewriter.merged", fail)
+        monkeypatch.setattr("rookery.log.maintain.rewriter.merge", fail)
 
         with pytest.raises(ValueError, match="always"):
             await process.rewriter(world).run(process.replica.state.applied)
@@ -287,7 +287,7 @@ async def test_a_fault_in_every_row_ends_the_step(
         assert len(tried) == 100
 
 
-async def test_each_step_of_a_round_fails_alone(
+async def test_each_step_of_a_round_fails_separately(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with a_world(tmp_path) as world:
@@ -323,7 +323,7 @@ async def test_each_step_of_a_round_fails_alone(
         assert (await made.round()).problems == []
 
 
-async def test_a_snapshot_that_fails_is_not_tried_again_at_once(
+async def test_failed_snapshot_is_not_retried_immediately(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tried: list[object] = []
@@ -348,7 +348,7 @@ async def test_a_snapshot_that_fails_is_not_tried_again_at_once(
         assert await made.is_behind()
 
 
-async def test_an_object_that_cannot_be_deleted_does_not_keep_the_others(tmp_path: Path) -> None:
+async def test_undeletable_object_does_not_block_others(tmp_path: Path) -> None:
     async with a_world(tmp_path) as world:
         process = await world.process()
         await world.topic(1)
@@ -375,7 +375,7 @@ async def test_an_object_that_cannot_be_deleted_does_not_keep_the_others(tmp_pat
         assert not sweeper.quarantine.report()
 
 
-async def test_a_round_of_an_expired_process_ends(tmp_path: Path) -> None:
+async def test_round_of_an_expired_process_ends(tmp_path: Path) -> None:
     async with a_world(tmp_path) as world:
         process = await world.process()
         await world.topic(1)
@@ -390,7 +390,7 @@ async def test_a_round_of_an_expired_process_ends(tmp_path: Path) -> None:
             await made.round()
 
 
-def test_pauses_grow_unless_a_thing_is_only_out_of_reach() -> None:
+def test_pauses_grow_unless_the_cause_is_only_unavailable() -> None:
     clock = ManualClock()
     quarantine = Quarantine(clock)
     faults: list[tuple[Exception, list[int]]] = [
@@ -407,7 +407,7 @@ def test_pauses_grow_unless_a_thing_is_only_out_of_reach() -> None:
             assert not quarantine.holds(key)
 
 
-def test_a_report_is_short_enough_for_a_line() -> None:
+def test_report_fits_into_one_line() -> None:
     quarantine = Quarantine(ManualClock())
     for number in range(1_000):
         quarantine.add(("row", number), "a row", ValueError("x" * 10_000), is_logged=False)

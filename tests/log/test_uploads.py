@@ -12,7 +12,8 @@ from rookery.cluster.events.logevents import BatchesCommitted, Extent
 from rookery.cluster.events.topicevents import TopicCreated
 from rookery.cluster.numbers import Numbers
 from rookery.cluster.open import open_log
-from rookery.cluster.replica import IncarnationFenced, Replica
+from rookery.cluster.proposal import IncarnationFenced
+from rookery.cluster.replica import Replica
 from rookery.formats.keys import STORED, object_id
 from rookery.log.write.uploads import Uploads
 from rookery.store.open import open_store
@@ -37,7 +38,7 @@ async def _join(replica: Replica) -> None:
     await replica.register(event)
 
 
-async def test_what_is_doubted_is_condemned_unless_it_counts(replica: Replica) -> None:
+async def test_upload_in_doubt_is_condemned_unless_it_is_committed(replica: Replica) -> None:
     await _join(replica)
     await replica.propose(
         [TopicCreated(topic_id=TOPIC, name="t", partitions=1, replication_factor=1, configs=[])]
@@ -58,7 +59,7 @@ async def test_what_is_doubted_is_condemned_unless_it_counts(replica: Replica) -
     assert list(replica.state.objects.condemned) == [lost]
 
 
-async def test_what_failed_is_not_forgotten_while_the_log_cannot_be_written(
+async def test_failed_upload_is_remembered_until_the_log_can_be_written(
     replica: Replica,
 ) -> None:
     numbers = Numbers(1)
@@ -74,7 +75,7 @@ async def test_what_failed_is_not_forgotten_while_the_log_cannot_be_written(
     assert list(replica.state.objects.condemned) == [lost]
 
 
-async def test_an_object_of_repeated_batches_only_is_condemned() -> None:
+async def test_object_of_repeated_batches_only_is_condemned() -> None:
     site = Site()
     writer = await site.begin(partitions=1)
     try:

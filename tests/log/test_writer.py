@@ -85,7 +85,7 @@ async def test_sequences_stay_in_order_when_sizes_alternate(setting: Setting) ->
     assert [result[0].base_offset for result in results] == list(range(200))
 
 
-async def test_what_waits_shares_a_commit(setting: Setting) -> None:
+async def test_waiting_batches_share_a_commit(setting: Setting) -> None:
     before = setting.replica.state.applied
     setting.log.hold()
     futures = [setting.writer.append([batch()]) for _ in range(5)]
@@ -97,7 +97,7 @@ async def test_what_waits_shares_a_commit(setting: Setting) -> None:
     assert setting.replica.state.applied - before <= 3
 
 
-async def test_one_request_may_name_more_partitions_than_an_entry_holds(setting: Setting) -> None:
+async def test_request_can_name_more_partitions_than_an_entry_holds(setting: Setting) -> None:
     work = [batch(20, partition) for partition in range(5000)]
     results = await setting.writer.append(work)
     assert {result.base_offset for result in results} == {0}
@@ -113,7 +113,7 @@ async def test_batches_are_stamped_for_readers(setting: Setting) -> None:
         assert batches.verify(bytes(found.parts[0]))[0].base_offset == expected
 
 
-async def test_a_failed_write_fails_its_batches_and_no_others(setting: Setting) -> None:
+async def test_failed_write_fails_only_its_own_batches(setting: Setting) -> None:
     class Broken(NoFlushTarget):
         async def write(self, batches: Sequence[CheckedBatch]) -> FlushPosition:
             raise Unavailable("the disk is full")
@@ -129,7 +129,7 @@ async def test_a_failed_write_fails_its_batches_and_no_others(setting: Setting) 
     assert (await setting.writer.append([batch(100_000)]))[0].base_offset == 2
 
 
-async def test_drain_waits_for_all(setting: Setting) -> None:
+async def test_drain_waits_for_all_batches(setting: Setting) -> None:
     futures = [setting.writer.append([batch(size)]) for size in (10, 100_000, 10)]
     await setting.writer.drain()
     assert all(future.done() for future in futures)
@@ -160,7 +160,7 @@ class SlowStore(NoFlushTarget):
         self.settled.append((identity, [one.base_offset for one in outcomes]))
 
 
-async def test_objects_are_committed_in_the_order_in_which_they_were_begun(
+async def test_objects_are_committed_in_the_order_of_their_start(
     setting: Setting,
 ) -> None:
     store = SlowStore()

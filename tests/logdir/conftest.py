@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from rookery.testing.folder import copy_folder
-from rookery.testing.kafkadir import ClusterSight, MadeDirectory
+from rookery.testing.kafkadir import MadeDirectory
 from rookery.testing.kafkadircache import make_cached
+from rookery.testing.kafkasight import ClusterSight
 
 Copy = Callable[[ClusterSight], Path]
 

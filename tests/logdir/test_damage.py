@@ -12,7 +12,8 @@ from rookery.logdir.damage import Damage
 from rookery.logdir.directory import LogDirectory
 from rookery.logdir.partition import PartitionLog
 from rookery.model.partition import TopicPartition
-from rookery.testing.kafkadir import MadeDirectory, SeenRecord
+from rookery.testing.kafkadir import MadeDirectory
+from rookery.testing.kafkasight import SeenRecord
 from tests.cli.storage import run
 from tests.logdir.conftest import Copy
 from tests.logdir.views import view, visible
@@ -34,13 +35,15 @@ def wanted(made: MadeDirectory) -> list[SeenRecord]:
     return made.stopped.topics["large"].partitions[0].records
 
 
-def test_nothing_is_damaged_in_what_kafka_left(made: MadeDirectory) -> None:
+def test_directory_written_by_kafka_has_no_damage(made: MadeDirectory) -> None:
     for seen in (made.killed, made.stopped):
         directory, _ = opened(seen.folder)
         assert [one.text for one in directory.damage] == []
 
 
-def test_a_truncated_last_segment_is_torn_there(made: MadeDirectory, copied: Copy) -> None:
+def test_truncated_last_segment_is_torn_at_the_truncation(
+    made: MadeDirectory, copied: Copy
+) -> None:
     folder = copied(made.stopped)
     path = opened(folder)[1].segments[-1].path
     whole = path.read_bytes()
@@ -59,7 +62,7 @@ def test_a_truncated_last_segment_is_torn_there(made: MadeDirectory, copied: Cop
 
 
 @pytest.mark.parametrize("what", ["payload", "crc", "length"])
-def test_a_flipped_byte_costs_one_batch(made: MadeDirectory, copied: Copy, what: str) -> None:
+def test_flipped_byte_damages_one_batch(made: MadeDirectory, copied: Copy, what: str) -> None:
     folder = copied(made.stopped)
     segment = opened(folder)[1].segments[1]
     chosen = segment.check()[3]
@@ -126,7 +129,7 @@ def test_missing_indexes_are_rebuilt_in_memory(made: MadeDirectory, copied: Copy
     assert all("the index is missing" in one.reason for one in directory.damage)
 
 
-def test_indexes_that_lie_are_not_believed(made: MadeDirectory, copied: Copy) -> None:
+def test_wrong_indexes_are_ignored(made: MadeDirectory, copied: Copy) -> None:
     folder = copied(made.stopped)
     for path in folder.glob("large-0/*index"):
         path.write_bytes(bytes.fromhex("00000001 00000123 00000002 00000777") * 3)
@@ -139,7 +142,7 @@ def test_indexes_that_lie_are_not_believed(made: MadeDirectory, copied: Copy) ->
         assert base <= one.offset
 
 
-def test_a_half_written_metadata_record_is_named(made: MadeDirectory, copied: Copy) -> None:
+def test_incomplete_metadata_record_is_named(made: MadeDirectory, copied: Copy) -> None:
     folder = copied(made.stopped)
     path = folder / "__cluster_metadata-0" / "00000000000000000000.log"
     whole = path.read_bytes()
@@ -154,7 +157,7 @@ def test_a_half_written_metadata_record_is_named(made: MadeDirectory, copied: Co
     assert set(directory.image.topics.by_name) > set(made.stopped.topics)
 
 
-def test_a_damaged_metadata_batch_is_passed_over(made: MadeDirectory, copied: Copy) -> None:
+def test_damaged_metadata_batch_is_skipped(made: MadeDirectory, copied: Copy) -> None:
     folder = copied(made.stopped)
     path = folder / "__cluster_metadata-0" / "00000000000000000000.log"
     for snapshot in path.parent.glob("*.checkpoint"):
@@ -172,7 +175,7 @@ def test_a_damaged_metadata_batch_is_passed_over(made: MadeDirectory, copied: Co
     assert directory.image.brokers  # what comes behind it is there
 
 
-def test_a_broken_snapshot_of_the_metadata_is_named_and_an_older_one_used(
+def test_damaged_metadata_snapshot_is_named_and_an_older_one_used(
     made: MadeDirectory, copied: Copy
 ) -> None:
     folder = copied(made.stopped)
@@ -199,9 +202,7 @@ def test_a_broken_snapshot_of_the_metadata_is_named_and_an_older_one_used(
         "large-0/partition.metadata",
     ],
 )
-def test_small_files_that_make_no_sense_are_named(
-    made: MadeDirectory, copied: Copy, name: str
-) -> None:
+def test_invalid_small_files_are_named(made: MadeDirectory, copied: Copy, name: str) -> None:
     folder = copied(made.stopped)
     (folder / name).write_bytes(b"\xff\xfe nonsense")
 
@@ -212,7 +213,7 @@ def test_small_files_that_make_no_sense_are_named(
     assert directory.topic_id("large") is not None
 
 
-def test_inspect_tells_the_same(made: MadeDirectory, copied: Copy) -> None:
+def test_inspect_reports_the_same_damage(made: MadeDirectory, copied: Copy) -> None:
     folder = copied(made.stopped)
     segment = opened(folder)[1].segments[1]
     chosen = segment.check()[3]

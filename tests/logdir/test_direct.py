@@ -13,7 +13,8 @@ from rookery.direct.blockinglog import BlockingLog
 from rookery.direct.offsets import Position
 from rookery.direct.place import ClusterAddress
 from rookery.errors import ConfigError
-from rookery.testing.kafkadir import T0, ClusterSight, MadeDirectory
+from rookery.testing.kafkadir import MadeDirectory
+from rookery.testing.kafkasight import T0, ClusterSight
 from tests.direct.logs import planned, read
 from tests.logdir.conftest import Copy
 
@@ -29,7 +30,7 @@ def digest(folder: Path) -> dict[str, str]:
     }
 
 
-def test_every_topic_is_read_as_clients_saw_it(seen: ClusterSight) -> None:
+def test_every_topic_reads_as_clients_saw_it(seen: ClusterSight) -> None:
     before = digest(seen.folder)
     place = ClusterAddress(log_dir=str(seen.folder))
 
@@ -48,14 +49,14 @@ def test_every_topic_is_read_as_clients_saw_it(seen: ClusterSight) -> None:
     assert digest(seen.folder) == before
 
 
-def test_records_are_found_by_their_times(made: MadeDirectory) -> None:
+def test_records_are_found_by_time(made: MadeDirectory) -> None:
     place = ClusterAddress(log_dir=str(made.stopped.folder))
     with BlockingLog(place) as log:
         [one] = planned(log, "large", start=Position(time_ms=T0 + 15_000))
     assert one.begin == 1500
 
 
-def test_it_is_looked_at_again_and_not_written(made: MadeDirectory, copied: Copy) -> None:
+def test_directory_is_refreshed_and_read_only(made: MadeDirectory, copied: Copy) -> None:
     folder = copied(made.stopped)
     with BlockingLog(ClusterAddress(log_dir=str(folder))) as log:
         with pytest.raises(ConfigError, match="read only"):
@@ -73,12 +74,12 @@ def test_it_is_looked_at_again_and_not_written(made: MadeDirectory, copied: Copy
         ClusterAddress(log_dir="/tmp", layout="kafscale"),  # noqa: S108
     ],
 )
-def test_what_contradicts_itself_is_refused(place: ClusterAddress) -> None:
+def test_contradicting_options_are_refused(place: ClusterAddress) -> None:
     with pytest.raises(ConfigError, match="logDir"):
         place.check()
 
 
-def test_spark_reads_it(made: MadeDirectory, spark: SparkSession) -> None:
+def test_spark_reads_a_kafka_directory(made: MadeDirectory, spark: SparkSession) -> None:
     frame = (
         spark.read.format("rookery")
         .option("logDir", str(made.stopped.folder))

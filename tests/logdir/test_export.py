@@ -20,7 +20,8 @@ from rookery.model import partition
 from rookery.model.topicname import OFFSETS_TOPIC
 from rookery.records.recordcodec import BatchSettings, Record, build
 from rookery.testing.kafka import KafkaServer
-from rookery.testing.kafkadir import MadeDirectory, look
+from rookery.testing.kafkadir import MadeDirectory
+from rookery.testing.kafkasight import look
 from rookery.testing.served import ServedBroker
 from tests.cli.storage import run
 from tests.logdir.test_import import answer, assert_same, imported
@@ -48,7 +49,7 @@ def exported(made: MadeDirectory, tmp_path: Path) -> Iterator[tuple[KafkaServer,
     server.close()
 
 
-def test_kafka_starts_on_it_and_clients_see_what_they_saw(
+def test_kafka_starts_on_the_export_and_clients_see_the_same(
     made: MadeDirectory, exported: tuple[KafkaServer, Path]
 ) -> None:
     server, folder = exported
@@ -87,7 +88,7 @@ def check_that_it_goes_on(server: KafkaServer, end: int) -> None:
     consumer.close()
 
 
-def test_a_folder_that_is_there_is_not_touched(made: MadeDirectory, tmp_path: Path) -> None:
+def test_existing_folder_is_not_overwritten(made: MadeDirectory, tmp_path: Path) -> None:
     answer(imported(made.stopped.folder, tmp_path / "data", "--topic", "odd", "--no-verify"))
     target = tmp_path / "there"
     target.mkdir()
@@ -121,7 +122,7 @@ def test_segments_roll_and_have_indexes(tmp_path: Path) -> None:
     assert [header.base_offset for one in log.segments for header in one.check()] == [*range(7, 60)]
 
 
-def test_offsets_at_the_end_that_are_missing_are_not_given_again(tmp_path: Path) -> None:
+def test_missing_offsets_at_the_end_are_not_reused(tmp_path: Path) -> None:
     writer = PartitionExporter(tmp_path / "t-0", 0)
     writer.write(batch(3))
     writer.finish(bytes(16), [], 50)
@@ -132,14 +133,14 @@ def test_offsets_at_the_end_that_are_missing_are_not_given_again(tmp_path: Path)
     assert log.segments[-1].beside(FileKind.INDEX).exists()
 
 
-def test_damage_is_not_written(tmp_path: Path) -> None:
+def test_damage_is_not_exported(tmp_path: Path) -> None:
     data = bytearray(batch(0))
     data[-1] ^= 1
     with pytest.raises(Corrupt):
         PartitionExporter(tmp_path / "t-0", 0).write(data)
 
 
-def test_a_topic_under_a_name_of_kafkas_own_is_left_out(tmp_path: Path) -> None:
+def test_topic_with_an_internal_name_of_kafka_is_omitted(tmp_path: Path) -> None:
     data = tmp_path / "data"
     with ServedBroker(data, BrokerSettings(durability="os")) as broker:
 

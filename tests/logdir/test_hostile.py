@@ -79,7 +79,7 @@ def look(folder: Path) -> LogDirectory:
     return directory
 
 
-def test_the_directory_itself_is_sound(small: Path) -> None:
+def test_unmodified_directory_is_valid(small: Path) -> None:
     directory = look(small)
     assert directory.damage == []
     assert list(read_groups(directory).by_name) == ["g"]
@@ -90,7 +90,7 @@ def test_the_directory_itself_is_sound(small: Path) -> None:
     max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(data=st.data())
-def test_any_file_may_hold_anything(small: Path, tmp_path: Path, data: st.DataObject) -> None:
+def test_any_file_contents_are_handled(small: Path, tmp_path: Path, data: st.DataObject) -> None:
     copy = tmp_path / "copy"
     shutil.rmtree(copy, ignore_errors=True)
     shutil.copytree(small, copy)

@@ -26,7 +26,8 @@ from rookery.logdir.importer.defaults import inherited, keeps_for
 from rookery.model.partition import TopicPartition
 from rookery.testing.backends import ServerBackend
 from rookery.testing.broker import BrokerProcess
-from rookery.testing.kafkadir import ClusterSight, MadeDirectory, look
+from rookery.testing.kafkadir import MadeDirectory
+from rookery.testing.kafkasight import ClusterSight, look
 from tests.cli.running import Done
 from tests.cli.storage import run
 from tests.logdir.conftest import Copy
@@ -81,7 +82,7 @@ def assert_same(found: ClusterSight, seen: ClusterSight, *, ended: str = "tx-ope
     assert found.groups == {name: offsets for name, offsets in seen.groups.items() if offsets}
 
 
-def test_clients_see_what_they_saw_in_kafka(made: MadeDirectory, tmp_path: Path) -> None:
+def test_clients_see_the_same_as_in_kafka(made: MadeDirectory, tmp_path: Path) -> None:
     seen, folder = made.killed, tmp_path / "data"
 
     report = answer(imported(seen.folder, folder))
@@ -113,7 +114,7 @@ def cut_off(seen: ClusterSight) -> int:
     return total
 
 
-def test_into_s3_and_etcd_and_again(
+def test_directory_is_imported_into_s3_and_etcd_twice(
     made: MadeDirectory, backend: ServerBackend, tmp_path: Path
 ) -> None:
     store, cluster = backend.store("kafkadir"), backend.cluster("kafkadir")
@@ -158,7 +159,7 @@ def test_producers_epochs_and_transactional_ids_are_kept(
     assert {"tx-one", "tx-two", "tx-a", "tx-b", "tx-left"} <= set(state.transactions.by_id)
 
 
-def test_an_import_that_was_killed_goes_on(made: MadeDirectory, tmp_path: Path) -> None:
+def test_killed_import_continues(made: MadeDirectory, tmp_path: Path) -> None:
     folder = tmp_path / "data"
     command = [sys.executable, "-m", "rookery.cli.main", "import", str(made.stopped.folder)]
     command += ["--to", str(folder), "--segment-bytes", "50000", "--quiet", "--json"]
@@ -186,9 +187,7 @@ def test_an_import_that_was_killed_goes_on(made: MadeDirectory, tmp_path: Path) 
             assert (there.log_start, there.next_offset) == (partition.low, partition.high)
 
 
-def test_a_lost_cluster_log_is_rebuilt_from_what_was_imported(
-    made: MadeDirectory, tmp_path: Path
-) -> None:
+def test_lost_cluster_log_is_recovered_after_an_import(made: MadeDirectory, tmp_path: Path) -> None:
     store, log = tmp_path / "objects", tmp_path / "cluster.sqlite"
     store.mkdir()
     where = ("--cluster", f"sqlite://{log}")
@@ -221,7 +220,7 @@ def has_batches(partition: Partition, producer_id: int) -> bool:
     return verdict.offset >= partition.log_start
 
 
-def test_damage_stops_it_unless_it_is_to_be_left_out(made: MadeDirectory, copied: Copy) -> None:
+def test_damage_stops_the_import_unless_it_is_skipped(made: MadeDirectory, copied: Copy) -> None:
     folder = copied(made.stopped)
     log = LogDirectory.open([folder]).partitions[TopicPartition("large", 0)]
     chosen = log.segments[1].check()[3]
@@ -246,7 +245,7 @@ def test_damage_stops_it_unless_it_is_to_be_left_out(made: MadeDirectory, copied
     assert run("fsck", "--data", str(to), "--quiet").returncode == 0
 
 
-def test_only_some_topics(made: MadeDirectory, tmp_path: Path) -> None:
+def test_only_selected_topics_are_imported(made: MadeDirectory, tmp_path: Path) -> None:
     folder = tmp_path / "data"
     answer(imported(made.stopped.folder, folder, "--topic", "tx", "--topic", "odd"))
 
@@ -256,7 +255,7 @@ def test_only_some_topics(made: MadeDirectory, tmp_path: Path) -> None:
     assert "the directory has no such topic" in done.stderr.decode()
 
 
-def test_another_topic_of_the_same_name_is_left_alone(made: MadeDirectory, tmp_path: Path) -> None:
+def test_different_topic_of_the_same_name_is_refused(made: MadeDirectory, tmp_path: Path) -> None:
     folder = tmp_path / "data"
     answer(imported(made.stopped.folder, folder, "--topic", "odd"))
     other = tmp_path / "other"
@@ -271,7 +270,7 @@ def test_another_topic_of_the_same_name_is_left_alone(made: MadeDirectory, tmp_p
     assert "the cluster has another topic of this name" in done.stderr.decode()
 
 
-def test_topics_inherit_from_their_broker() -> None:
+def test_topics_inherit_configs_from_their_broker() -> None:
     image = MetadataImage()
     image.configs[BROKER, ""] = {"log.retention.bytes": "5", "message.max.bytes": "7"}
     image.configs[BROKER, "3"] = {"message.max.bytes": "8"}

@@ -6,11 +6,12 @@ import json
 from pathlib import Path
 from typing import Any
 
-from rookery.testing.kafkadir import ClusterSight, MadeDirectory
+from rookery.testing.kafkadir import MadeDirectory
+from rookery.testing.kafkasight import ClusterSight
 from tests.cli.storage import run
 
 
-def test_it_tells_what_clients_saw(seen: ClusterSight) -> None:
+def test_inspect_reports_what_clients_saw(seen: ClusterSight) -> None:
     done = run("inspect", str(seen.folder), "--json", "--quiet")
 
     said: dict[str, Any] = json.loads(done.stdout)
@@ -31,7 +32,7 @@ def test_it_tells_what_clients_saw(seen: ClusterSight) -> None:
     assert groups == {name: len(offsets) for name, offsets in seen.groups.items() if offsets}
 
 
-def test_the_table_has_a_line_for_each_partition(made: MadeDirectory) -> None:
+def test_table_has_a_line_for_each_partition(made: MadeDirectory) -> None:
     done = run("inspect", str(made.killed.folder), "--quiet")
 
     lines = done.stdout.decode().splitlines()

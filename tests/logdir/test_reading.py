@@ -7,11 +7,12 @@ from pathlib import Path
 from rookery.logdir.directory import LogDirectory
 from rookery.logdir.internal import read_transactions
 from rookery.model.partition import TopicPartition
-from rookery.testing.kafkadir import CODECS, ClusterSight, MadeDirectory, SeenPartition
+from rookery.testing.kafkadir import CODECS, MadeDirectory
+from rookery.testing.kafkasight import ClusterSight, SeenPartition
 from tests.logdir.views import view
 
 
-def test_every_topic_record_and_offset_is_what_clients_saw(seen: ClusterSight) -> None:
+def test_every_topic_record_and_offset_equals_what_clients_saw(seen: ClusterSight) -> None:
     found = view(seen.folder, seen)
 
     assert found.cluster_id == seen.cluster_id
@@ -41,7 +42,7 @@ def expected_by_time(partition: SeenPartition) -> dict[int, int]:
     return expected
 
 
-def test_the_directory_has_what_it_is_said_to_have(made: MadeDirectory) -> None:
+def test_sample_directory_has_the_expected_contents(made: MadeDirectory) -> None:
     """The comparison above is worth as much as what there is to compare."""
     topics = made.killed.topics
     directory = LogDirectory.open([made.killed.folder])
@@ -73,12 +74,12 @@ def test_the_directory_has_what_it_is_said_to_have(made: MadeDirectory) -> None:
     assert directory.metadata.snapshot.end_offset > 0
 
 
-def test_the_way_it_ended_is_known(made: MadeDirectory) -> None:
+def test_clean_and_unclean_shutdown_are_distinguished(made: MadeDirectory) -> None:
     assert not LogDirectory.open([made.killed.folder]).is_clean
     assert LogDirectory.open([made.stopped.folder]).is_clean
 
 
-def test_users_and_rules_are_in_the_image(seen: ClusterSight) -> None:
+def test_users_and_acls_are_in_the_image(seen: ClusterSight) -> None:
     image = LogDirectory.open([seen.folder]).image
 
     assert [(mechanism, name) for mechanism, name in image.scram] == [(1, "alice")]
@@ -90,7 +91,7 @@ def test_users_and_rules_are_in_the_image(seen: ClusterSight) -> None:
     assert image.brokers[1].end_points[0].name == "PLAINTEXT"
 
 
-def test_the_image_is_the_same_without_snapshots(made: MadeDirectory, tmp_path: Path) -> None:
+def test_image_is_the_same_without_snapshots(made: MadeDirectory, tmp_path: Path) -> None:
     """The log begins at 0, so that all of it says what a snapshot and its rest say."""
     source = made.stopped.folder / "__cluster_metadata-0"
     copy = tmp_path / "data" / "__cluster_metadata-0"
@@ -120,7 +121,7 @@ def test_transactional_ids_and_their_states_are_read(made: MadeDirectory) -> Non
     assert stopped["tx-left"].transaction_status in {0, complete_abort}
 
 
-def test_producers_after_an_orderly_end_are_those_of_the_snapshot_and_of_the_log(
+def test_producers_after_a_clean_shutdown_equal_those_of_snapshot_and_log(
     made: MadeDirectory, tmp_path: Path
 ) -> None:
     """The batches alone must lead to the state that Kafka wrote down."""

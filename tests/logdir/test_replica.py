@@ -49,7 +49,7 @@ def shared(made: MadeDirectory, copied: Copy) -> Path:
     return folder
 
 
-def test_what_others_may_not_have_is_not_shown(made: MadeDirectory, shared: Path) -> None:
+def test_records_above_the_high_watermark_are_hidden(made: MadeDirectory, shared: Path) -> None:
     note(shared, 500)
     log = LogDirectory.open([shared]).partitions[LARGE]
 
@@ -59,14 +59,14 @@ def test_what_others_may_not_have_is_not_shown(made: MadeDirectory, shared: Path
     assert log.offset_for_time(1 << 50) is None
 
 
-def test_a_mark_beyond_the_end_is_the_end(made: MadeDirectory, shared: Path) -> None:
+def test_high_watermark_beyond_the_end_is_the_end(made: MadeDirectory, shared: Path) -> None:
     note(shared, 1 << 40)
     log = LogDirectory.open([shared]).partitions[LARGE]
 
     assert log.high_watermark == made.stopped.topics["large"].partitions[0].high
 
 
-def test_who_is_alone_needs_no_mark(made: MadeDirectory, copied: Copy) -> None:
+def test_single_replica_needs_no_high_watermark(made: MadeDirectory, copied: Copy) -> None:
     folder = copied(made.stopped)
     (folder / HIGH_WATERMARKS).unlink()
     log = LogDirectory.open([folder]).partitions[LARGE]
@@ -74,7 +74,7 @@ def test_who_is_alone_needs_no_mark(made: MadeDirectory, copied: Copy) -> None:
     assert log.high_watermark == made.stopped.topics["large"].partitions[0].high
 
 
-def test_import_ends_there_too(shared: Path, tmp_path: Path) -> None:
+def test_import_ends_at_the_high_watermark(shared: Path, tmp_path: Path) -> None:
     header = next(iter(LogDirectory.open([shared]).partitions[LARGE].batches(500))).header
     note(shared, header.base_offset)
 
@@ -84,7 +84,7 @@ def test_import_ends_there_too(shared: Path, tmp_path: Path) -> None:
     assert f" {header.base_offset:,} records in " in done.stdout.decode()
 
 
-def test_a_partition_that_the_cluster_has_deleted_is_left_over(
+def test_partition_deleted_from_the_metadata_is_reported_as_leftover(
     made: MadeDirectory, copied: Copy
 ) -> None:
     folder = copied(made.stopped)

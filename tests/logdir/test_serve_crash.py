@@ -9,7 +9,7 @@ import pytest
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
 from rookery.testing.broker import BrokerProcess
-from rookery.testing.kafkadir import SECONDS
+from rookery.testing.kafkasight import SECONDS
 from tests.logdir.made import make_directory
 
 PARTITIONS = 3
@@ -88,7 +88,7 @@ class Writers:
 
 
 @pytest.mark.usefixtures("own_victim")
-def test_nothing_acknowledged_is_lost_or_doubled(tmp_path: Path) -> None:
+def test_acknowledged_records_are_neither_lost_nor_duplicated(tmp_path: Path) -> None:
     folder = make_directory(tmp_path / "logs", {"t": [[]] * PARTITIONS})
     flags = ["--log-dir", str(folder)]
     flags += ["--offsets-topic-partitions", "2", "--transactions-topic-partitions", "2"]

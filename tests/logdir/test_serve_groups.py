@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from rookery.cluster.state.state import GROUP_RESOURCE
+from rookery.cluster.resources import GROUP_RESOURCE
 from rookery.errors import ErrorCode
 from rookery.logdir.directory import LogDirectory
 from rookery.testing.served import ask

@@ -25,7 +25,8 @@ from rookery.broker.settings import BrokerSettings
 from rookery.testing.broker import BrokerProcess
 from rookery.testing.folder import copy_folder
 from rookery.testing.kafka import KafkaServer
-from rookery.testing.kafkadir import CODECS, SECONDS, ClusterSight, MadeDirectory, look
+from rookery.testing.kafkadir import CODECS, MadeDirectory
+from rookery.testing.kafkasight import SECONDS, ClusterSight, look
 from rookery.testing.properties import KafkaSettings
 from rookery.testing.served import ServedBroker
 from tests.logdir.conftest import Copy
@@ -74,7 +75,7 @@ def served(folder: Path, **settings: Any) -> Iterator[ServedBroker]:
         yield broker
 
 
-def test_clients_see_what_kafka_showed_them_and_nothing_is_written(
+def test_read_only_broker_shows_the_same_as_kafka_and_writes_nothing(
     seen: ClusterSight, copied: Copy
 ) -> None:
     folder = copied(seen)
@@ -85,9 +86,7 @@ def test_clients_see_what_kafka_showed_them_and_nothing_is_written(
     assert files_of(folder) == before
 
 
-def test_who_wants_to_write_where_nothing_is_written_is_told_so(
-    made: MadeDirectory, copied: Copy
-) -> None:
+def test_write_to_a_read_only_broker_is_refused(made: MadeDirectory, copied: Copy) -> None:
     folder = copied(made.stopped)
     before = files_of(folder)
     with served(folder, read_only=True) as broker:
@@ -229,7 +228,7 @@ class Worker:
 
 
 @pytest.mark.parametrize("end", ["stop", "kill"])
-def test_kafka_goes_on_where_we_end_and_we_where_it_ends(home: Home, end: str) -> None:
+def test_kafka_and_our_broker_continue_each_others_directory(home: Home, end: str) -> None:
     ours = BrokerProcess(
         home.folder.parent / "ours",
         flags=["--log-dir", str(home.folder), "--defaults", "log.retention.ms=-1"],
@@ -277,7 +276,7 @@ def test_a_directory_has_one_broker_at_a_time(made: MadeDirectory, copied: Copy)
                 other.start()
 
 
-def test_a_torn_tail_is_cut_away_and_the_rest_stays(made: MadeDirectory, copied: Copy) -> None:
+def test_torn_tail_is_truncated_and_the_rest_kept(made: MadeDirectory, copied: Copy) -> None:
     folder = copied(made.killed)
     log = max((folder / "large-0").glob("*.log"))
     whole = log.read_bytes()

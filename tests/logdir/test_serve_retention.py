@@ -125,7 +125,7 @@ def test_opening_deletes_no_file_without_confirmation(
     assert not gone.exists()
 
 
-def test_a_damaged_tail_is_cut_and_kept_beside(
+def test_damaged_tail_is_truncated_and_saved(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     folder = make_directory(tmp_path / "logs", {"t": [[b"a", b"b"]]})
@@ -146,7 +146,7 @@ def test_a_damaged_tail_is_cut_and_kept_beside(
     assert beside.read_bytes() == damaged[end:]
 
 
-def test_zeros_at_the_end_are_cut_and_not_kept(
+def test_trailing_zeros_are_truncated_and_not_saved(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     folder = make_directory(tmp_path / "logs", {"t": [[b"a"]]})
@@ -160,7 +160,7 @@ def test_zeros_at_the_end_are_cut_and_not_kept(
     assert "5000 bytes" in caplog.text
 
 
-def test_a_full_disk_leaves_a_damaged_tail_alone(
+def test_full_disk_prevents_the_truncation_of_a_damaged_tail(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = make_directory(tmp_path / "logs", {"t": [[b"a"]]})

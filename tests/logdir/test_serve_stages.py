@@ -88,7 +88,7 @@ def versions(response: ApiVersionsResponse) -> dict[int, range]:
 # Sockets and ApiVersions: vi6, nv3, wa6, nc5, pv1, nh4, sk0.
 
 
-async def test_the_correlation_id_comes_back(tmp_path: Path) -> None:
+async def test_correlation_id_is_returned(tmp_path: Path) -> None:
     with serving(make_directory(tmp_path / "logs")) as broker:
         peer = await Peer.connect(broker.port)
         for number in (7, secrets.randbelow(2**31)):
@@ -97,7 +97,7 @@ async def test_the_correlation_id_comes_back(tmp_path: Path) -> None:
         await peer.close()
 
 
-async def test_a_version_that_nobody_knows_is_answered_in_version_0(tmp_path: Path) -> None:
+async def test_unknown_version_is_answered_in_version_0(tmp_path: Path) -> None:
     with serving(make_directory(tmp_path / "logs")) as broker:
         payload = bytearray(parts_of(API_VERSIONS, 4, HELLO, 7))
         payload[6:8] = (1000 + secrets.randbelow(1000)).to_bytes(2, "big")
@@ -110,7 +110,7 @@ async def test_a_version_that_nobody_knows_is_answered_in_version_0(tmp_path: Pa
         assert response.error_code is ErrorCode.UNSUPPORTED_VERSION
 
 
-async def test_api_versions_tells_what_is_served(tmp_path: Path) -> None:
+async def test_api_versions_lists_served_apis(tmp_path: Path) -> None:
     with serving(make_directory(tmp_path / "logs")) as broker:
         response = await ask(broker.port, API_VERSIONS, 4, HELLO)
         found = versions(response)
@@ -122,7 +122,7 @@ async def test_api_versions_tells_what_is_served(tmp_path: Path) -> None:
         assert 11 in found[0]
 
 
-async def test_several_requests_on_one_connection(tmp_path: Path) -> None:
+async def test_several_requests_are_answered_on_one_connection(tmp_path: Path) -> None:
     with serving(make_directory(tmp_path / "logs")) as broker:
         peer = await Peer.connect(broker.port)
         for number in range(5):
@@ -132,7 +132,7 @@ async def test_several_requests_on_one_connection(tmp_path: Path) -> None:
         await peer.close()
 
 
-async def test_several_connections_whose_answers_are_read_backwards(tmp_path: Path) -> None:
+async def test_answers_of_several_connections_can_be_read_in_reverse(tmp_path: Path) -> None:
     with serving(make_directory(tmp_path / "logs")) as broker:
         peers = await asyncio.gather(*(Peer.connect(broker.port) for _ in range(4)))
         for number, peer in enumerate(peers):
@@ -152,7 +152,7 @@ async def describe(port: int, *names: str) -> DescribeTopicPartitionsResponse:
     return await ask(port, DESCRIBE_TOPIC_PARTITIONS, 0, request)
 
 
-async def test_an_unknown_topic_is_described_as_such(tmp_path: Path) -> None:
+async def test_unknown_topic_is_described_as_unknown(tmp_path: Path) -> None:
     with serving(make_directory(tmp_path / "logs", {"here": [[]]})) as broker:
         response = await describe(broker.port, "unknown-topic-qux")
         [topic] = response.topics
@@ -162,7 +162,7 @@ async def test_an_unknown_topic_is_described_as_such(tmp_path: Path) -> None:
         assert response.next_cursor is None
 
 
-async def test_topics_are_described_in_the_order_of_their_names(tmp_path: Path) -> None:
+async def test_topics_are_described_in_name_order(tmp_path: Path) -> None:
     folder = make_directory(tmp_path / "logs", {"quz": [[]], "bar": [[], []]})
     with serving(folder) as broker:
         response = await describe(broker.port, "quz", "bar")
@@ -212,14 +212,14 @@ def bytes_of(data: PartitionData) -> bytes:
     return b"".join(records) if isinstance(records, Parts) else bytes(records or b"")
 
 
-async def test_a_fetch_of_nothing(tmp_path: Path) -> None:
+async def test_fetch_without_topics_is_answered(tmp_path: Path) -> None:
     with serving(make_directory(tmp_path / "logs", {"here": [[]]})) as broker:
         response = await fetch(broker.port)
         assert (response.throttle_time_ms, response.error_code) == (0, ErrorCode.NONE)
         assert response.responses == []
 
 
-async def test_a_fetch_of_an_unknown_topic(tmp_path: Path) -> None:
+async def test_fetch_of_an_unknown_topic_is_refused(tmp_path: Path) -> None:
     with serving(make_directory(tmp_path / "logs", {"here": [[]]})) as broker:
         [topic] = (await fetch(broker.port, topic_id(99))).responses
         [part] = topic.partitions
@@ -227,7 +227,7 @@ async def test_a_fetch_of_an_unknown_topic(tmp_path: Path) -> None:
         assert (part.partition_index, part.error_code) == (0, ErrorCode.UNKNOWN_TOPIC_ID)
 
 
-async def test_a_fetch_of_an_empty_topic(tmp_path: Path) -> None:
+async def test_fetch_of_an_empty_topic_returns_nothing(tmp_path: Path) -> None:
     with serving(make_directory(tmp_path / "logs", {"empty": [[]]})) as broker:
         [topic] = (await fetch(broker.port, topic_id(1))).responses
         [part] = topic.partitions
@@ -235,7 +235,7 @@ async def test_a_fetch_of_an_empty_topic(tmp_path: Path) -> None:
         assert bytes_of(part) == b""
 
 
-async def test_batches_come_as_they_lie_in_the_file(tmp_path: Path) -> None:
+async def test_batches_are_returned_as_stored(tmp_path: Path) -> None:
     values = {"one": [[b"Hello Universe!"]], "four": [[b"a", b"b", b"c", b"d"]]}
     folder = make_directory(tmp_path / "logs", values)
     with serving(folder) as broker:
@@ -287,7 +287,7 @@ def check_written(folder: Path, name: str, part: PartitionProduceResponse, value
     assert header.base_offset == 0
 
 
-async def test_a_produce_to_what_is_not_there(tmp_path: Path) -> None:
+async def test_produce_to_an_unknown_partition_is_refused(tmp_path: Path) -> None:
     with serving(make_directory(tmp_path / "logs", {"here": [[]]})) as broker:
         for name, index in (("here", 7), ("nowhere", 0)):
             [topic] = (await produce(broker.port, {name: {index: b"value"}})).responses
@@ -296,7 +296,7 @@ async def test_a_produce_to_what_is_not_there(tmp_path: Path) -> None:
             check_refused(part)
 
 
-async def test_what_is_produced_is_in_the_file_before_the_answer(tmp_path: Path) -> None:
+async def test_produced_batch_is_in_the_file_before_the_answer(tmp_path: Path) -> None:
     folder = make_directory(tmp_path / "logs", {"single": [[]]})
     with serving(folder) as broker:
         [topic] = (await produce(broker.port, {"single": {0: b"Hello"}})).responses
@@ -322,7 +322,7 @@ async def test_durability_decides_whether_the_answer_waits_for_the_disk(
         assert (folder / "single-0" / FIRST_LOG in synced) == (durability == "disk")
 
 
-async def test_a_produce_to_partitions_of_several_topics(tmp_path: Path) -> None:
+async def test_produce_to_partitions_of_several_topics_is_written(tmp_path: Path) -> None:
     folder = make_directory(tmp_path / "logs", {"wide": [[], [], [], []], "other": [[]]})
     values = {
         "wide": {index: f"value {index}".encode() for index in range(4)},
@@ -340,7 +340,7 @@ async def test_a_produce_to_partitions_of_several_topics(tmp_path: Path) -> None
         assert b"another" in bytes_of(found)
 
 
-async def test_a_partition_whose_folder_is_missing_is_made(tmp_path: Path) -> None:
+async def test_missing_partition_folder_is_created(tmp_path: Path) -> None:
     folder = make_directory(tmp_path / "logs", {"lost": [[]]})
     for path in (folder / "lost-0").iterdir():
         path.unlink()

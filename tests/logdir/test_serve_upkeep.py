@@ -68,7 +68,7 @@ def logs(folder: Path) -> list[int]:
 # Segments and retention.
 
 
-async def test_segments_are_rolled_and_old_ones_go(tmp_path: Path) -> None:
+async def test_segments_are_rolled_and_old_ones_deleted(tmp_path: Path) -> None:
     folder = make_directory(tmp_path / "logs")
     with serving(folder, upkeep_interval_ms=50) as broker:
         create(broker, "t", segment_bytes="1048576", retention_bytes="3000000")
@@ -86,7 +86,7 @@ async def test_segments_are_rolled_and_old_ones_go(tmp_path: Path) -> None:
         assert header.base_offset == int(path.stem)
 
 
-async def test_by_age_the_last_segment_goes_too(tmp_path: Path) -> None:
+async def test_retention_by_age_deletes_the_last_segment(tmp_path: Path) -> None:
     folder = make_directory(tmp_path / "logs")
     with serving(folder, upkeep_interval_ms=50) as broker:
         create(broker, "t", retention_ms="1000")
@@ -103,7 +103,7 @@ async def test_by_age_the_last_segment_goes_too(tmp_path: Path) -> None:
 # Damage.
 
 
-async def test_a_flipped_byte_is_told_and_the_rest_is_served(
+async def test_flipped_byte_is_reported_and_the_rest_is_served(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     folder = make_directory(tmp_path / "logs", {"bad": [[b"a", b"b", b"c"]], "good": [[b"d"]]})
@@ -121,7 +121,7 @@ async def test_a_flipped_byte_is_told_and_the_rest_is_served(
     assert f"{log}" in caplog.text
 
 
-async def test_a_compaction_that_was_interrupted_is_completed(tmp_path: Path) -> None:
+async def test_interrupted_compaction_is_completed(tmp_path: Path) -> None:
     folder = make_directory(tmp_path / "logs", {"t": [[b"a", b"b"]]})
     part, second = folder / "t-0", "00000000000000000002.log"
     later = [message_batch(b"c", 2), message_batch(b"d", 3)]
@@ -142,7 +142,7 @@ async def test_a_compaction_that_was_interrupted_is_completed(tmp_path: Path) ->
 # Disks that fail, and processes that are killed.
 
 
-async def test_a_write_that_fails_half_way_is_done_again(
+async def test_partly_failed_write_is_repeated(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = make_directory(tmp_path / "logs", {"t": [[]]})
@@ -169,7 +169,7 @@ async def test_a_write_that_fails_half_way_is_done_again(
     assert [header.base_offset for header in headers] == [0, 1, 2]
 
 
-async def test_acknowledged_batches_are_there_when_the_process_is_not(tmp_path: Path) -> None:
+async def test_acknowledged_batches_survive_a_killed_process(tmp_path: Path) -> None:
     folder = make_directory(tmp_path / "logs", {"t": [[]]})
     copy = tmp_path / "copy"
     with serving(folder, durability="disk") as broker:
@@ -192,7 +192,7 @@ async def test_acknowledged_batches_are_there_when_the_process_is_not(tmp_path: 
 # The disk of one broker out of several.
 
 
-async def test_what_lies_elsewhere_has_no_leader(tmp_path: Path) -> None:
+async def test_partition_stored_elsewhere_has_no_leader(tmp_path: Path) -> None:
     folder = make_directory(tmp_path / "logs", {"t": [[b"here"], [b"there"]]}, elsewhere=[1])
     with serving(folder, read_only=True) as broker:
         answer = ask(broker.bootstrap, METADATA, 9, MetadataRequest(topics=None))
@@ -204,7 +204,7 @@ async def test_what_lies_elsewhere_has_no_leader(tmp_path: Path) -> None:
             assert b"here" in bytes_of(await client.fetch("t", 0))
 
 
-async def test_records_behind_the_high_watermark_are_not_shown(tmp_path: Path) -> None:
+async def test_records_above_the_high_watermark_are_not_served(tmp_path: Path) -> None:
     values = [b"agreed", b"agreed, too", b"not yet", b"nor this"]
     folder = make_directory(tmp_path / "logs", {"t": [values]}, replicas=[1, 2])
     (folder / "replication-offset-checkpoint").write_text("0\n1\nt 0 2\n")
@@ -246,7 +246,7 @@ no.such.setting=1
 """
 
 
-def test_kafkas_file_becomes_settings(tmp_path: Path) -> None:
+def test_server_properties_become_settings(tmp_path: Path) -> None:
     path = tmp_path / "server.properties"
     path.write_text(SERVER.format(folder=tmp_path / "logs"))
     found = read_kafka_file(path)
@@ -266,7 +266,9 @@ def test_kafkas_file_becomes_settings(tmp_path: Path) -> None:
     assert "no.such.setting" in found.warnings[2]
 
 
-def test_a_broker_takes_kafkas_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_broker_accepts_server_properties(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     path = tmp_path / "server.properties"
     path.write_text(SERVER.format(folder=tmp_path / "logs"))
     assert main(["broker", str(path), "--print-config", "--listen", "127.0.0.1:1234"]) == 0
@@ -284,14 +286,14 @@ def test_a_broker_takes_kafkas_file(tmp_path: Path, capsys: pytest.CaptureFixtur
         ("log.dirs=/x\nlisteners=SASL_SSL://:9092\n", "only PLAINTEXT can be served"),
     ],
 )
-def test_what_cannot_be_served_is_refused(tmp_path: Path, text: str, message: str) -> None:
+def test_unsupported_server_properties_are_refused(tmp_path: Path, text: str, message: str) -> None:
     path = tmp_path / "server.properties"
     path.write_text(text)
     with pytest.raises(ConfigError, match=message):
         read_kafka_file(path)
 
 
-def test_a_folder_that_is_none_is_refused(tmp_path: Path) -> None:
+def test_folder_that_is_not_a_log_directory_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="there is no directory"), serving(tmp_path / "missing"):
         pass
     (tmp_path / "empty").mkdir()
@@ -304,5 +306,5 @@ def test_a_folder_that_is_none_is_refused(tmp_path: Path) -> None:
     ("key", "count", "partition"),
     [("g1", 5, 2), ("t1", 5, 0), ("polygenelubricants", 50, 0)],
 )
-def test_kafkas_hash_of_a_group(key: str, count: int, partition: int) -> None:
+def test_group_hash_equals_that_of_kafka(key: str, count: int, partition: int) -> None:
     assert partition_of(key, count) == partition

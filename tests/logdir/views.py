@@ -11,7 +11,7 @@ from rookery.logdir.partition import PartitionLog
 from rookery.model.topicname import INTERNAL_TOPICS
 from rookery.model.uuid import uuid_text
 from rookery.records import recordcodec
-from rookery.testing.kafkadir import ClusterSight, SeenPartition, SeenRecord, SeenTopic
+from rookery.testing.kafkasight import ClusterSight, SeenPartition, SeenRecord, SeenTopic
 
 CREATE_TIME, LOG_APPEND_TIME = 1, 2
 """librdkafka's numbers."""

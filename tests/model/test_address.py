@@ -51,7 +51,7 @@ def test_addresses_are_read(text: str, expected: list[tuple[str, int]]) -> None:
         "a" * 256 + ":1",
     ],
 )
-def test_what_is_no_address_is_refused_by_name(text: str) -> None:
+def test_invalid_address_is_refused_with_the_setting_name(text: str) -> None:
     with pytest.raises(ConfigError, match=r"^my\.setting: "):
         parse_addresses(text, "my.setting")
 
@@ -64,7 +64,7 @@ def test_what_is_no_address_is_refused_by_name(text: str) -> None:
     ),
     st.integers(1, 65535),
 )
-def test_text_reads_back(host: str, port: int) -> None:
+def test_address_text_round_trips(host: str, port: int) -> None:
     address = Address(host, port)
 
     assert parse_address(address.text) == address

@@ -44,12 +44,12 @@ def test_secrets_are_hidden(url: str, shown: str) -> None:
         "host:2379",
     ],
 )
-def test_all_else_is_shown_as_it_is(text: str) -> None:
+def test_text_without_secrets_is_shown_unchanged(text: str) -> None:
     assert not find_secret(text)
     assert str(Location(text)) == f"{Location(text)}" == text
 
 
-def test_it_is_text_and_travels() -> None:
+def test_location_is_text_and_can_be_pickled() -> None:
     url = "s3://b/x?secret_access_key=geheim"
     location = Location(url)
     assert location == Location(location) == url

@@ -17,13 +17,13 @@ from rookery.model.uuid import ZERO, parse_uuid_text, uuid_text
         (bytes.fromhex("fb" * 16), "-_v7-_v7-_v7-_v7-_v7-w"),
     ],
 )
-def test_known_ids(value: bytes, text: str) -> None:
+def test_known_ids_are_converted(value: bytes, text: str) -> None:
     assert uuid_text(value) == text
     assert parse_uuid_text(text) == value
 
 
 @given(st.binary(min_size=16, max_size=16))
-def test_every_id_reads_back(value: bytes) -> None:
+def test_every_id_round_trips(value: bytes) -> None:
     assert parse_uuid_text(uuid_text(value)) == value
 
 
@@ -42,13 +42,13 @@ def test_every_id_reads_back(value: bytes) -> None:
         "AAAAAAAAAAAAAAAAAAAAéA",
     ],
 )
-def test_what_is_no_id_is_refused(text: str) -> None:
+def test_invalid_id_is_refused(text: str) -> None:
     with pytest.raises(ConfigError, match="is not an id"):
         parse_uuid_text(text)
 
 
 @given(st.text(alphabet="AQgw-_=+/ é", min_size=20, max_size=24))
-def test_text_is_the_one_form_of_an_id_or_refused(text: str) -> None:
+def test_only_the_canonical_text_of_an_id_is_accepted(text: str) -> None:
     try:
         value = parse_uuid_text(text)
     except ConfigError:

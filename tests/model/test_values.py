@@ -15,7 +15,7 @@ def test_partitions_sort_by_topic_then_number() -> None:
     assert [partition.text for partition in sorted(partitions)] == ["a-9", "a-10", "b-0"]
 
 
-def test_a_node_tells_where_it_listens() -> None:
+def test_node_shows_its_address() -> None:
     assert Node(3, "::1", 9092).text == "3 ([::1]:9092)"
     assert Node(3, "h", 9092, "eu-1").address == ("h", 9092)
 

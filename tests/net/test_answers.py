@@ -35,7 +35,7 @@ class Reader:
         self.held_bytes -= count
 
 
-async def test_an_answer_gets_a_share_of_what_is_left() -> None:
+async def test_answer_gets_a_share_of_the_remaining_budget() -> None:
     budget = AnswerBudget(LIMIT)
     assert budget.room() == LIMIT // 4
     reader = Reader(budget, LIMIT // 2)
@@ -44,7 +44,7 @@ async def test_an_answer_gets_a_share_of_what_is_left() -> None:
     budget.leave(reader)
 
 
-async def test_answers_that_went_out_are_found_by_counting() -> None:
+async def test_sent_answers_are_found_by_counting_bytes() -> None:
     budget = AnswerBudget(LIMIT)
     reader = Reader(budget)
     for _ in range(1000):
@@ -54,7 +54,7 @@ async def test_answers_that_went_out_are_found_by_counting() -> None:
     assert reader.held_bytes == 0
 
 
-async def test_many_who_ask_at_once_do_not_pass_the_limit() -> None:
+async def test_concurrent_answers_stay_within_the_limit() -> None:
     budget = AnswerBudget(LIMIT)
     readers = []
     while not budget.is_full:
@@ -64,7 +64,7 @@ async def test_many_who_ask_at_once_do_not_pass_the_limit() -> None:
     assert len(readers) > 100, "late ones got nothing"
 
 
-async def test_whoever_does_not_read_is_cut_off_who_holds_most_first(
+async def test_client_that_does_not_read_is_disconnected_largest_first(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     budget = AnswerBudget(LIMIT, patience_ms=100)
@@ -75,11 +75,11 @@ async def test_whoever_does_not_read_is_cut_off_who_holds_most_first(
             await large.is_cut_off.wait()
     assert not small.is_cut_off.is_set(), "one was enough"
     assert budget.cut_off == 1
-    assert "it holds 103809024 bytes of answers that it has not read" in caplog.text
+    assert "it holds 103809024 bytes of responses that it has not read" in caplog.text
     assert budget.room() > LIMIT // 5
 
 
-async def test_whoever_reads_is_left_alone() -> None:
+async def test_client_that_reads_is_not_disconnected() -> None:
     budget = AnswerBudget(LIMIT, patience_ms=300)
     reading, idle = Reader(budget, LIMIT), Reader(budget, MEBIBYTE)
 
@@ -95,7 +95,7 @@ async def test_whoever_reads_is_left_alone() -> None:
     assert not reading.is_cut_off.is_set()
 
 
-async def test_when_it_is_full_large_answers_wait_for_their_turn() -> None:
+async def test_large_answers_wait_when_the_budget_is_full() -> None:
     budget = AnswerBudget(LIMIT, patience_ms=600_000)
     slow = Reader(budget, 2 * LIMIT)
     assert budget.is_full
@@ -114,7 +114,7 @@ async def test_when_it_is_full_large_answers_wait_for_their_turn() -> None:
     assert order == [0, 1, 2, 3, 4]
 
 
-async def test_one_who_gives_up_waiting_does_not_hold_up_the_next() -> None:
+async def test_cancelled_waiter_does_not_block_the_next() -> None:
     budget = AnswerBudget(LIMIT, patience_ms=50)
     Reader(budget, 2 * LIMIT)
     first, second = (asyncio.ensure_future(budget.wait()) for _ in range(2))

@@ -23,13 +23,13 @@ def full_budget(*, working: int) -> Budget:
     return budget
 
 
-def test_there_is_room_below_the_limit() -> None:
+def test_readers_are_admitted_below_the_limit() -> None:
     budget = Budget(10)
     budget.receive(9)
     assert Reader(budget).resume()
 
 
-def test_readers_wait_and_are_woken_in_order_as_far_as_there_is_room() -> None:
+def test_readers_are_woken_in_order_as_the_budget_allows() -> None:
     budget = full_budget(working=1_000_000)
     readers = [Reader(budget) for _ in range(4)]
     assert not any(reader.resume() for reader in readers)
@@ -37,7 +37,7 @@ def test_readers_wait_and_are_woken_in_order_as_far_as_there_is_room() -> None:
     assert [reader.is_reading for reader in readers] == [True, True, False, False]
 
 
-def test_one_that_does_not_read_after_all_costs_the_next_no_turn() -> None:
+def test_unwilling_reader_passes_its_turn_to_the_next() -> None:
     budget = full_budget(working=1_000_000)
     readers = [Reader(budget) for _ in range(2)]
     assert not any(reader.resume() for reader in readers)
@@ -46,7 +46,7 @@ def test_one_that_does_not_read_after_all_costs_the_next_no_turn() -> None:
     assert [reader.is_reading for reader in readers] == [False, True]
 
 
-def test_one_reader_is_favoured_while_unfinished_frames_fill_it() -> None:
+def test_one_reader_is_admitted_while_unfinished_frames_fill_the_budget() -> None:
     budget = full_budget(working=0)
     first, second = Reader(budget), Reader(budget)
     assert first.resume()
@@ -60,7 +60,7 @@ def test_one_reader_is_favoured_while_unfinished_frames_fill_it() -> None:
     assert first.is_reading
 
 
-def test_the_favour_passes_on_when_its_connection_is_lost() -> None:
+def test_admission_passes_to_another_reader_when_its_connection_is_lost() -> None:
     budget = full_budget(working=0)
     first, second = Reader(budget), Reader(budget)
     assert first.resume()

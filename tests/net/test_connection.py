@@ -22,7 +22,7 @@ from tests.net.serving import Parking, answer, echo, listening, number_of, reque
 PATIENCE = 20
 
 
-async def test_answers_at_once_are_written_in_one_call() -> None:
+async def test_immediate_answers_are_written_in_one_call() -> None:
     connection = Connection(echo, ConnectionSettings(), Budget())
     transport = MemoryTransport(connection)
     transport.receive(b"".join(prefixed(request(number, b"x")) for number in range(50)))
@@ -33,7 +33,7 @@ async def test_answers_at_once_are_written_in_one_call() -> None:
     connection.abort()
 
 
-async def test_answers_that_settle_together_are_written_in_one_call() -> None:
+async def test_answers_completed_together_are_written_in_one_call() -> None:
     parking = Parking()
     transport = MemoryTransport(Connection(parking, ConnectionSettings(), Budget()))
     transport.receive(b"".join(prefixed(request(number)) for number in range(10)))
@@ -57,7 +57,7 @@ async def test_pipelined_requests_are_answered_in_order() -> None:
         await peer.close()
 
 
-async def test_an_answer_at_once_waits_for_those_before_it() -> None:
+async def test_immediate_answer_waits_for_earlier_ones() -> None:
     parking = Parking()
 
     def handler(connection: Connection, frame: Frame) -> Answer | asyncio.Future[Answer]:
@@ -74,7 +74,7 @@ async def test_an_answer_at_once_waits_for_those_before_it() -> None:
         await peer.close()
 
 
-async def test_coroutines_and_requests_without_answer() -> None:
+async def test_handlers_can_be_coroutines_and_give_no_answer() -> None:
     async def later(frame: Frame) -> Answer:
         await asyncio.sleep(0)
         return None if frame[7] % 2 else answer(frame)
@@ -90,7 +90,7 @@ async def test_coroutines_and_requests_without_answer() -> None:
         await peer.close()
 
 
-async def test_large_and_small_frames_in_slices() -> None:
+async def test_frames_of_any_size_arrive_in_slices() -> None:
     async with listening(echo) as listener, asyncio.timeout(PATIENCE):
         peer = await Peer.connect(listener.port)
         bodies = [b"s" * 10, b"m" * 40_000, b"L" * 3_000_000, b"e"]
@@ -136,7 +136,7 @@ async def test_unanswered_bytes_are_bounded_and_one_frame_always_fits() -> None:
         await peer.close()
 
 
-async def test_a_client_that_never_reads_costs_little() -> None:
+async def test_client_that_never_reads_takes_bounded_memory() -> None:
     started = 0
     page = bytes(100_000)
 
@@ -167,7 +167,7 @@ async def test_a_client_that_never_reads_costs_little() -> None:
         await peer.close()
 
 
-async def test_a_client_that_never_reads_is_cut() -> None:
+async def test_client_that_never_reads_is_disconnected() -> None:
     def handler(connection: Connection, frame: Frame) -> Answer:
         return answer(frame, bytes(1_000_000))
 
@@ -230,7 +230,7 @@ async def test_unfinished_frames_alone_cannot_block_the_budget() -> None:
             await peer.close()
 
 
-async def test_budget_comes_back_when_clients_vanish() -> None:
+async def test_budget_is_released_when_clients_disconnect() -> None:
     parking, budget = Parking(), Budget()
     async with (
         listening(parking, budget=budget, linger_ms=50) as listener,
@@ -251,7 +251,7 @@ async def test_budget_comes_back_when_clients_vanish() -> None:
         await wait_until_async(lambda: budget.used == 0)
 
 
-async def test_work_is_told_that_its_client_is_gone() -> None:
+async def test_handler_is_notified_when_its_client_disconnects() -> None:
     told = asyncio.Event()
 
     def handler(connection: Connection, frame: Frame) -> asyncio.Future[Answer]:
@@ -280,7 +280,7 @@ async def test_work_is_told_that_its_client_is_gone() -> None:
         (b"\x16\x03\x01\x00\xf4\x01\x00\x00\xf0\x03\x03", "speaks TLS"),
     ],
 )
-async def test_nonsense_closes_the_connection_and_no_other(
+async def test_invalid_bytes_close_only_their_connection(
     data: bytes, says: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with listening(echo) as listener, asyncio.timeout(PATIENCE):
@@ -295,7 +295,7 @@ async def test_nonsense_closes_the_connection_and_no_other(
 
 @pytest.mark.parametrize("is_late", [False, True])
 @pytest.mark.parametrize("kind", [ProtocolError, ValueError])
-async def test_what_a_handler_raises_closes_its_connection_alone(
+async def test_exception_in_a_handler_closes_only_its_connection(
     kind: type[Exception], is_late: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def fail() -> Answer:
@@ -349,7 +349,7 @@ async def test_half_closed_clients_get_their_answers() -> None:
         await peer.close()
 
 
-async def test_close_finishes_what_is_in_flight() -> None:
+async def test_close_completes_requests_in_flight() -> None:
     parking = Parking()
     async with listening(parking) as listener, asyncio.timeout(PATIENCE):
         peer = await Peer.connect(listener.port)
@@ -365,7 +365,7 @@ async def test_close_finishes_what_is_in_flight() -> None:
         await peer.close()
 
 
-async def test_close_does_not_wait_for_ever() -> None:
+async def test_close_does_not_wait_forever() -> None:
     parking = Parking()
     async with listening(parking, linger_ms=50) as listener, asyncio.timeout(PATIENCE):
         peer = await Peer.connect(listener.port)
@@ -378,7 +378,9 @@ async def test_close_does_not_wait_for_ever() -> None:
         await peer.close()
 
 
-async def test_idle_clients_are_cut_and_busy_ones_are_not(caplog: pytest.LogCaptureFixture) -> None:
+async def test_idle_clients_are_disconnected_and_busy_ones_are_not(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     caplog.set_level(logging.INFO)
     parking = Parking()
     async with listening(parking, idle_timeout_ms=100) as listener, asyncio.timeout(PATIENCE):
@@ -389,14 +391,14 @@ async def test_idle_clients_are_cut_and_busy_ones_are_not(caplog: pytest.LogCapt
         busy.write_frame(request(1))
         await parking.has(2)
         await idle.read_to_end()
-        assert "it was idle" in caplog.text
+        assert "it sent no request" in caplog.text
         parking.release(1)
         assert number_of(await busy.read_frame()) == 1
         await idle.close()
         await busy.close()
 
 
-async def test_silent_clients_are_cut(caplog: pytest.LogCaptureFixture) -> None:
+async def test_silent_clients_are_disconnected(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     async with listening(echo, handshake_timeout_ms=50) as listener, asyncio.timeout(PATIENCE):
         peer = await Peer.connect(listener.port)
@@ -405,7 +407,7 @@ async def test_silent_clients_are_cut(caplog: pytest.LogCaptureFixture) -> None:
         await peer.close()
 
 
-async def test_slow_loris() -> None:
+async def test_slow_loris_clients_are_disconnected() -> None:
     async with (
         # Long enough for a good first request of all of them on a busy machine.
         listening(echo, handshake_timeout_ms=3000, receive_timeout_ms=3000) as listener,
@@ -482,7 +484,7 @@ async def test_limit_frames_takes_effect_with_the_next_frame() -> None:
         await peer.close()
 
 
-async def test_connections_leave_nothing_behind() -> None:
+async def test_closed_connections_are_garbage_collected() -> None:
     async with listening(echo) as listener, asyncio.timeout(PATIENCE):
         for _ in range(20):
             peer = await Peer.connect(listener.port)
@@ -493,7 +495,7 @@ async def test_connections_leave_nothing_behind() -> None:
     assert not [thing for thing in gc.get_objects() if isinstance(thing, Connection)]
 
 
-async def test_all_pipelined_requests_are_answered_before_a_half_closed_client_goes() -> None:
+async def test_half_closed_client_gets_all_pipelined_answers() -> None:
     async with listening(echo) as listener, asyncio.timeout(PATIENCE):
         peer = await Peer.connect(listener.port)
         for number in range(500):
@@ -504,7 +506,7 @@ async def test_all_pipelined_requests_are_answered_before_a_half_closed_client_g
         await peer.close()
 
 
-async def test_a_client_with_much_to_ask_leaves_turns_for_others() -> None:
+async def test_client_with_many_requests_does_not_starve_others() -> None:
     order: list[int] = []
 
     def handler(_: Connection, frame: Frame) -> Answer:
@@ -521,7 +523,7 @@ async def test_a_client_with_much_to_ask_leaves_turns_for_others() -> None:
     connection.abort()
 
 
-async def test_every_callback_is_called_even_if_one_undoes_itself() -> None:
+async def test_every_callback_is_called_even_if_one_unregisters_itself() -> None:
     connection, transport = await served()
     called: list[str] = []
 
@@ -535,7 +537,7 @@ async def test_every_callback_is_called_even_if_one_undoes_itself() -> None:
     await wait_until_async(lambda: called == ["first", "second"])
 
 
-async def test_callback_for_a_client_that_is_gone_is_called_soon_unless_undone() -> None:
+async def test_callback_for_a_disconnected_client_is_called_unless_unregistered() -> None:
     connection, transport = await served()
     lost = asyncio.Event()
     connection.when_lost(lost.set)
@@ -564,7 +566,7 @@ def numbers(transport: MemoryTransport) -> list[int]:
     return [number_of(frame) for frame in transport.frames()][1:]
 
 
-async def test_a_paused_connection_takes_nothing_until_it_is_resumed() -> None:
+async def test_paused_connection_starts_no_request_until_it_is_resumed() -> None:
     connection, transport = await served()
     connection.pause()
     connection.pause()
@@ -583,7 +585,7 @@ async def test_a_paused_connection_takes_nothing_until_it_is_resumed() -> None:
     connection.mute(10)
 
 
-async def test_a_handler_that_pauses_gets_no_further_request() -> None:
+async def test_pause_by_a_handler_stops_further_requests() -> None:
     def handler(connection: Connection, frame: Frame) -> Answer:
         if frame[7] == 1:
             connection.pause()
@@ -599,7 +601,7 @@ async def test_a_handler_that_pauses_gets_no_further_request() -> None:
     connection.abort()
 
 
-async def test_answers_go_out_while_paused_and_muted() -> None:
+async def test_answers_are_sent_while_paused_and_muted() -> None:
     parking = Parking()
     connection, transport = await served(parking)
     parking.release(1000)
@@ -611,7 +613,7 @@ async def test_answers_go_out_while_paused_and_muted() -> None:
     connection.abort()
 
 
-async def test_a_muted_connection_starts_nothing_until_its_time_is_over() -> None:
+async def test_muted_connection_starts_no_request_until_the_mute_ends() -> None:
     connection, transport = await served()
     connection.mute(20)
     assert not transport.is_reading()
@@ -622,7 +624,7 @@ async def test_a_muted_connection_starts_nothing_until_its_time_is_over() -> Non
     connection.abort()
 
 
-async def test_of_several_mutes_the_longest_counts() -> None:
+async def test_longest_of_several_mutes_applies() -> None:
     connection, transport = await served()
     ended: list[str] = []
     connection.mute(60)
@@ -677,7 +679,7 @@ async def test_a_half_closed_client_gets_its_answers_after_a_mute() -> None:
         await peer.close()
 
 
-async def test_a_paused_connection_closes_when_it_is_told_to() -> None:
+async def test_paused_connection_can_be_closed() -> None:
     parking = Parking()
     connection, transport = await served(parking)
     connection.pause()
@@ -689,7 +691,7 @@ async def test_a_paused_connection_closes_when_it_is_told_to() -> None:
     assert not transport.is_aborted
 
 
-async def test_callbacks_know_when_the_client_stops_and_starts_reading() -> None:
+async def test_callbacks_are_notified_when_the_client_stops_and_starts_reading() -> None:
     changes: list[bool] = []
     page = bytes(100_000)
 
@@ -714,7 +716,7 @@ async def test_callbacks_know_when_the_client_stops_and_starts_reading() -> None
         await peer.close()
 
 
-async def test_a_request_that_fails_after_its_client_is_gone_leaves_no_timer() -> None:
+async def test_request_that_fails_after_its_client_disconnected_leaves_no_timer() -> None:
     parking = Parking()
     connection, _ = await served(parking, linger_ms=1)
     connection.abort()

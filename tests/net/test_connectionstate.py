@@ -71,7 +71,9 @@ def test_the_table_has_every_event_and_stage() -> None:
 
 @pytest.mark.parametrize("event", ConnectionEvent)
 @pytest.mark.parametrize("stage", ConnectionStage)
-def test_every_event_in_every_stage(stage: ConnectionStage, event: ConnectionEvent) -> None:
+def test_every_event_in_every_stage_has_its_transition(
+    stage: ConnectionStage, event: ConnectionEvent
+) -> None:
     state = state_after(WAYS[stage])
     assert state.stage is stage
     if (stage, event) in IMPOSSIBLE:
@@ -96,7 +98,7 @@ def test_every_event_in_every_stage(stage: ConnectionStage, event: ConnectionEve
         (CLOSED, False, False, False, True, False),
     ],
 )
-def test_what_follows_from_a_stage(
+def test_each_stage_allows_its_actions(
     stage: ConnectionStage,
     reads: bool,
     starts: bool,
@@ -111,7 +113,7 @@ def test_what_follows_from_a_stage(
 
 @pytest.mark.parametrize("stage", [HANDSHAKE, OPEN, HALF_CLOSED])
 @pytest.mark.parametrize("event", HOLDS)
-def test_a_hold_stops_reading_and_starting_until_it_is_released(
+def test_hold_stops_reading_and_starting_until_it_is_released(
     stage: ConnectionStage, event: ConnectionEvent
 ) -> None:
     hold, release = HOLDS[event]
@@ -135,7 +137,7 @@ def test_no_hold_keeps_a_draining_connection_open(event: ConnectionEvent) -> Non
     assert state_after([CONNECT, event, DRAIN]).is_over
 
 
-def test_every_hold_counts_by_itself() -> None:
+def test_every_hold_is_counted_separately() -> None:
     state = state_after([*WAYS[OPEN], *HOLDS])
     for _, release in HOLDS.values():
         assert not state.can_start
@@ -197,7 +199,7 @@ def is_last(seen: list[ConnectionEvent], event: ConnectionEvent, other: Connecti
         (WAYS[CLOSING], True, False, False, 1),
     ],
 )
-def test_what_the_client_has_time_for(
+def test_timeouts_depend_on_the_state_of_the_client(
     events: Iterable[ConnectionEvent],
     has_requests: bool,
     is_reading: bool,

@@ -155,7 +155,7 @@ def statuses(data: bytes) -> list[int]:
     return [int(part[:3]) for part in data.split(b"HTTP/1.1 ")[1:]]
 
 
-async def test_get_and_head() -> None:
+async def test_get_and_head_are_answered() -> None:
     async with serving() as server:
         response, body = await ask(server, "GET", "/hello?name=a%20b&name=c+d")
         assert (response.status, body) == (200, b"hello c d\n")
@@ -165,7 +165,7 @@ async def test_get_and_head() -> None:
         assert response.getheader("Content-Length") == "10"
 
 
-async def test_post() -> None:
+async def test_post_is_answered() -> None:
     async with serving() as server:
         response, body = await ask(server, "POST", "/echo?q=", b"data")
         assert response.status == 200
@@ -197,13 +197,13 @@ async def test_post() -> None:
         ("GET", "/hello?" + "&".join("a=b" for _ in range(101)), 400),
     ],
 )
-async def test_statuses(method: str, target: str, status: int) -> None:
+async def test_statuses_are_returned(method: str, target: str, status: int) -> None:
     async with serving() as server:
         response, _ = await ask(server, method, target)
         assert response.status == status
 
 
-async def test_405_says_what_is_allowed() -> None:
+async def test_status_405_lists_the_allowed_methods() -> None:
     async with serving() as server:
         response, _ = await ask(server, "PUT", "/hello")
         assert response.getheader("Allow") == "GET, HEAD, POST"
@@ -211,7 +211,9 @@ async def test_405_says_what_is_allowed() -> None:
         assert response.getheader("Allow") == "POST"
 
 
-async def test_a_failure_is_logged_and_not_told(caplog: pytest.LogCaptureFixture) -> None:
+async def test_failure_is_logged_and_not_sent_to_the_client(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     async with serving() as server:
         with caplog.at_level(logging.ERROR):
             _, body = await ask(server, "GET", "/fail")
@@ -228,7 +230,7 @@ async def test_a_header_cannot_be_injected() -> None:
         )
 
 
-async def test_a_connection_is_kept() -> None:
+async def test_connection_is_kept_alive() -> None:
     async with serving() as server:
 
         def run() -> list[bytes]:
@@ -246,7 +248,7 @@ async def test_a_connection_is_kept() -> None:
 
 
 @pytest.mark.parametrize("half_close", [False, True])
-async def test_requests_sent_at_once_are_answered_in_order(half_close: bool) -> None:
+async def test_pipelined_requests_are_answered_in_order(half_close: bool) -> None:
     requests = b"".join(
         b"GET /hello?name=%d HTTP/1.1\r\nHost: x\r\n\r\n" % number for number in range(1000)
     )
@@ -270,14 +272,16 @@ async def test_requests_sent_at_once_are_answered_in_order(half_close: bool) -> 
         (b"\r\n\r\nGET /hello HTTP/1.1\r\nHost: x\r\n\r\n", True),
     ],
 )
-async def test_the_client_says_whether_to_keep_it(request_head: bytes, is_kept: bool) -> None:
+async def test_client_decides_whether_the_connection_is_kept_alive(
+    request_head: bytes, is_kept: bool
+) -> None:
     end = b"GET /hello HTTP/1.0\r\n\r\n"
     async with serving() as server:
         received = await exchange(server, request_head + end)
     assert statuses(received) == [200] * (1 + is_kept)
 
 
-async def test_a_request_is_read_byte_by_byte() -> None:
+async def test_request_can_arrive_byte_by_byte() -> None:
     data = b"POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 4\r\nConnection: close\r\n\r\nbody"
     async with serving() as server, connected(server) as (reader, writer):
         writer.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -330,7 +334,7 @@ async def test_bad_requests_are_refused_and_the_connection_closed(data: bytes, s
         assert statuses(await exchange(server, b"GET /hello HTTP/1.0\r\n\r\n")) == [200]
 
 
-async def test_no_garbage_breaks_the_server(caplog: pytest.LogCaptureFixture) -> None:
+async def test_no_invalid_input_breaks_the_server(caplog: pytest.LogCaptureFixture) -> None:
     whole = b"POST /echo?a=%20b HTTP/1.1\r\nHost: x\r\nContent-Length: 4\r\n\r\nbody"
     random = Random(7)
     async with serving() as server:
@@ -346,7 +350,7 @@ async def test_no_garbage_breaks_the_server(caplog: pytest.LogCaptureFixture) ->
     assert "Traceback" not in caplog.text
 
 
-async def test_a_body_may_wait_for_leave() -> None:
+async def test_expect_100_continue_is_answered() -> None:
     async with serving() as server, connected(server) as (reader, writer):
         writer.write(
             b"POST /echo HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: 2\r\n"
@@ -357,7 +361,7 @@ async def test_a_body_may_wait_for_leave() -> None:
         assert b'"body": "ok"' in await reader.read()
 
 
-async def test_a_slow_request_is_cut_however_it_drips() -> None:
+async def test_slow_request_is_disconnected() -> None:
     async with serving(receive_timeout_ms=100) as server, connected(server) as (reader, writer):
         answer = asyncio.create_task(reader.read())
         writer.write(b"GET /hello HTTP/1.1\r\n")
@@ -367,7 +371,7 @@ async def test_a_slow_request_is_cut_however_it_drips() -> None:
         assert statuses(await answer) == [408]
 
 
-async def test_a_slow_body_is_cut() -> None:
+async def test_slow_body_is_disconnected() -> None:
     async with serving(receive_timeout_ms=50) as server:
         received = await exchange(
             server, b"POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\nbody"
@@ -382,27 +386,27 @@ async def test_an_idle_connection_is_closed(sent: bytes) -> None:
         assert statuses(await until_closed(reader)) == ([200] if sent else [])
 
 
-async def test_a_client_that_never_closes_is_left() -> None:
+async def test_client_that_never_closes_is_disconnected() -> None:
     async with serving(leave_timeout_ms=50) as server, connected(server) as (reader, writer):
         writer.write(b"GET /hello HTTP/1.0\r\n\r\n")
         assert statuses(await reader.read()) == [200]
         await wait_until_async(lambda: not server.open_connections)
 
 
-async def test_a_client_that_does_not_read_is_cut() -> None:
+async def test_client_that_does_not_read_is_disconnected() -> None:
     async with serving(send_timeout_ms=50) as server:
         with socket.create_connection(("127.0.0.1", server.port)) as client:
             client.sendall(b"GET /big HTTP/1.1\r\nHost: x\r\n\r\n")
             await wait_until_async(lambda: server.accepted and not server.open_connections)
 
 
-async def test_a_large_answer_comes_whole() -> None:
+async def test_large_answer_is_sent_whole() -> None:
     async with serving() as server:
         _, body = await ask(server, "GET", "/big")
         assert len(body) == 50_000_000
 
 
-async def test_a_route_that_takes_too_long_is_given_up() -> None:
+async def test_slow_route_is_cancelled() -> None:
     gate = Gate()
     async with serving({"/gate": gate}, answer_timeout_ms=50) as server:
         response, _ = await ask(server, "GET", "/gate")
@@ -410,7 +414,7 @@ async def test_a_route_that_takes_too_long_is_given_up() -> None:
         assert not gate.is_done
 
 
-async def test_when_full_an_idle_connection_makes_room() -> None:
+async def test_idle_connection_is_closed_when_the_server_is_full() -> None:
     gate = Gate()
     async with (
         serving({**ROUTES, "/gate": gate}, max_connections=2) as server,
@@ -427,7 +431,7 @@ async def test_when_full_an_idle_connection_makes_room() -> None:
         assert statuses(await busy_reader.read()) == [200]
 
 
-async def test_slow_clients_do_not_keep_others_out() -> None:
+async def test_slow_clients_do_not_block_others() -> None:
     async with serving(max_connections=20) as server, AsyncExitStack() as stack:
         for _ in range(100):
             _, writer = await stack.enter_async_context(connected(server))
@@ -436,7 +440,7 @@ async def test_slow_clients_do_not_keep_others_out() -> None:
         await wait_until_async(lambda: server.open_connections <= 20)
 
 
-async def test_when_full_of_busy_ones_the_new_one_goes() -> None:
+async def test_new_connection_is_refused_when_all_are_busy() -> None:
     gate = Gate()
     async with (
         serving({**ROUTES, "/gate": gate}, max_connections=1) as server,
@@ -450,7 +454,7 @@ async def test_when_full_of_busy_ones_the_new_one_goes() -> None:
         assert statuses(await busy_reader.read()) == [200]
 
 
-async def test_a_client_that_resets_does_no_harm() -> None:
+async def test_client_reset_does_not_affect_the_server() -> None:
     gate = Gate()
     async with serving({**ROUTES, "/gate": gate}) as server:
         async with connected(server) as (_, writer):
@@ -465,7 +469,7 @@ async def test_a_client_that_resets_does_no_harm() -> None:
         assert statuses(await exchange(server, b"GET /hello HTTP/1.0\r\n\r\n")) == [200]
 
 
-async def test_stopping_lets_requests_under_way_be_answered() -> None:
+async def test_stop_answers_requests_in_flight() -> None:
     gate = Gate()
     async with (
         serving({**ROUTES, "/gate": gate}) as server,
@@ -489,7 +493,7 @@ async def test_stopping_lets_requests_under_way_be_answered() -> None:
         await stopping
 
 
-async def test_stopping_does_not_wait_for_ever() -> None:
+async def test_stop_does_not_wait_forever() -> None:
     gate = Gate()
     async with serving({"/gate": gate}) as server, connected(server) as (_, writer):
         writer.write(b"GET /gate HTTP/1.1\r\nHost: x\r\n\r\n")
@@ -508,7 +512,7 @@ async def test_a_port_in_use_is_named() -> None:
             _ = second.port
 
 
-async def test_metrics() -> None:
+async def test_metrics_are_served() -> None:
     registry = Registry()
     registry.gauges("rookery_log_files_open", "Now.", ("disk",)).labels('a"\n').set(3)
     async with serving({"/metrics": metrics_route(registry)}) as server:
@@ -518,7 +522,7 @@ async def test_metrics() -> None:
     assert [(one.labels, one.value) for one in metric.samples] == [({"disk": 'a"\n'}, 3)]
 
 
-async def test_health_says_what_is_wrong() -> None:
+async def test_health_reports_problems() -> None:
     disk = ""
     checks = {"disk": lambda: disk, "log": lambda: ""}
     async with serving({"/health/ready": health_route(checks)}) as server:

@@ -41,7 +41,7 @@ def answered(one: HttpCodec, response: Response, *, is_last: bool = False) -> by
     return body
 
 
-def test_requests_come_one_after_the_other_however_they_are_cut() -> None:
+def test_consecutive_requests_are_parsed_from_any_chunks() -> None:
     for size in range(1, len(GET + POST)):
         one, requests = codec(), []
         data = GET + POST + GET
@@ -58,7 +58,7 @@ def test_requests_come_one_after_the_other_however_they_are_cut() -> None:
         assert not one.has_part
 
 
-def test_a_part_of_a_request_is_noticed() -> None:
+def test_incomplete_request_is_detected() -> None:
     one, steps = codec(), []
     for data in (b"", POST[:5], POST[5:-1], POST[-1:]):
         one.receive(data)
@@ -68,7 +68,7 @@ def test_a_part_of_a_request_is_noticed() -> None:
     assert steps == [(None, False), (None, True), (None, True), (whole, False)]
 
 
-def test_a_head_may_be_as_long_as_its_bound_and_no_longer() -> None:
+def test_head_is_bounded() -> None:
     length = len(GET) - 4
     one = codec(max_head_bytes=length)
     one.receive(GET)
@@ -82,7 +82,7 @@ def test_a_head_may_be_as_long_as_its_bound_and_no_longer() -> None:
         assert refusal_of(one) is HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE
 
 
-def test_a_body_may_be_as_long_as_its_bound_and_no_longer() -> None:
+def test_body_is_bounded() -> None:
     one = codec(max_body_bytes=4)
     one.receive(POST)
     assert one.next_request() is not None
@@ -99,7 +99,7 @@ def test_a_refused_head_request_is_answered_without_a_body() -> None:
     assert one.is_over
 
 
-def test_what_is_refused_can_be_answered_at_any_point() -> None:
+def test_refusal_can_be_answered_in_any_state() -> None:
     for data in (
         b"",
         b"\r\n",
@@ -128,7 +128,7 @@ def test_any_head_is_parsed_or_refused(data: bytes) -> None:
 
 
 @given(st.text(), st.text())
-def test_a_response_has_as_many_lines_as_it_has_headers(name: str, value: str) -> None:
+def test_response_has_one_line_per_header(name: str, value: str) -> None:
     plain = codec().send(Response(), is_last=True)
     one = codec()
     try:

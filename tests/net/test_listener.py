@@ -35,7 +35,7 @@ def client_tls(certificates: Certificates) -> ssl.SSLContext:
     return ssl.create_default_context(cafile=str(certificates.ca))
 
 
-async def test_port_zero_tells_the_real_port() -> None:
+async def test_port_zero_reports_the_actual_port() -> None:
     listener = Listener(echo, ListenerSettings(port=0))
     with pytest.raises(ConfigError):
         _ = listener.port
@@ -48,7 +48,7 @@ async def test_port_zero_tells_the_real_port() -> None:
     await listener.stop()
 
 
-async def test_a_name_is_listened_on_at_all_its_addresses() -> None:
+async def test_all_addresses_of_a_host_name_are_used() -> None:
     listener = Listener(echo, ListenerSettings(host="localhost", port=0))
     await listener.start()
     peer = await Peer.connect(listener.port, host="localhost")
@@ -64,7 +64,7 @@ async def test_a_port_in_use_is_named() -> None:
             await second.start()
 
 
-async def test_two_listeners_share_a_port_if_told_to() -> None:
+async def test_two_listeners_can_share_a_port() -> None:
     first = Listener(echo, ListenerSettings(port=0, reuse_port=True))
     await first.start()
     second = Listener(echo, ListenerSettings(port=first.port, reuse_port=True))
@@ -98,7 +98,7 @@ async def test_connections_are_bounded(caplog: pytest.LogCaptureFixture) -> None
             await peer.close()
 
 
-async def test_stop_lets_requests_in_flight_be_answered() -> None:
+async def test_stop_answers_requests_in_flight() -> None:
     parking = Parking()
     listener = Listener(parking, ListenerSettings(port=0))
     await listener.start()
@@ -118,7 +118,7 @@ async def test_stop_lets_requests_in_flight_be_answered() -> None:
         await peer.close()
 
 
-async def test_stop_does_not_wait_beyond_its_grace() -> None:
+async def test_stop_waits_no_longer_than_its_grace_period() -> None:
     parking = Parking()
     listener = Listener(parking, ListenerSettings(port=0))
     await listener.start()
@@ -131,7 +131,7 @@ async def test_stop_does_not_wait_beyond_its_grace() -> None:
         await peer.close()
 
 
-async def test_tls(certificates: Certificates) -> None:
+async def test_frames_are_exchanged_over_tls(certificates: Certificates) -> None:
     async with listening(echo, tls=server_tls(certificates)) as listener, asyncio.timeout(PATIENCE):
         peer = await Peer.connect(listener.port, tls=client_tls(certificates))
         for number, size in enumerate((1, 100_000, 5_000_000)):
@@ -141,7 +141,9 @@ async def test_tls(certificates: Certificates) -> None:
         await wait_until_async(lambda: not listener.connections)
 
 
-async def test_tls_end_of_input_with_requests_in_flight(certificates: Certificates) -> None:
+async def test_tls_end_of_input_with_requests_in_flight_is_handled(
+    certificates: Certificates,
+) -> None:
     parking = Parking()
     tls = server_tls(certificates)
     async with listening(parking, tls=tls) as listener, asyncio.timeout(PATIENCE):
@@ -153,7 +155,7 @@ async def test_tls_end_of_input_with_requests_in_flight(certificates: Certificat
         parking.release(1)
 
 
-async def test_plain_clients_on_a_tls_port_are_refused(
+async def test_plaintext_clients_on_a_tls_port_are_refused(
     certificates: Certificates, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "rookery")
@@ -162,14 +164,16 @@ async def test_plain_clients_on_a_tls_port_are_refused(
         peer.write_frame(request(1))
         await peer.read_to_end()
         await wait_until_async(lambda: not listener.connections)
-        assert "no connection came about" in caplog.text
+        assert "a connection could not be established" in caplog.text
         good = await Peer.connect(listener.port, tls=client_tls(certificates))
         assert number_of(await good.exchange(request(2))) == 2
         await peer.close()
         await good.close()
 
 
-async def test_unfinished_tls_handshakes_are_counted_and_cut(certificates: Certificates) -> None:
+async def test_unfinished_tls_handshakes_are_counted_and_disconnected(
+    certificates: Certificates,
+) -> None:
     async with (
         listening(
             echo,
@@ -189,7 +193,7 @@ async def test_unfinished_tls_handshakes_are_counted_and_cut(certificates: Certi
             await peer.close()
 
 
-async def test_stop_during_a_tls_handshake(certificates: Certificates) -> None:
+async def test_stop_during_a_tls_handshake_completes(certificates: Certificates) -> None:
     settings = ListenerSettings(port=0)
     listener = Listener(echo, settings, tls=server_tls(certificates))
     await listener.start()
@@ -202,7 +206,7 @@ async def test_stop_during_a_tls_handshake(certificates: Certificates) -> None:
         await peer.close()
 
 
-async def test_clients_that_reset_at_once_do_no_harm() -> None:
+async def test_immediate_client_resets_do_not_affect_the_listener() -> None:
     async with listening(echo) as listener, asyncio.timeout(PATIENCE):
         for _ in range(20):
             sock = socket.create_connection(("127.0.0.1", listener.port))
@@ -214,7 +218,7 @@ async def test_clients_that_reset_at_once_do_no_harm() -> None:
 
 
 @pytest.mark.parametrize("turns", range(4))
-async def test_stop_when_a_client_has_just_come_and_gone(turns: int) -> None:
+async def test_stop_completes_when_a_client_has_just_disconnected(turns: int) -> None:
     listener = Listener(echo, ListenerSettings(port=0))
     await listener.start()
     async with asyncio.timeout(PATIENCE):
@@ -226,7 +230,7 @@ async def test_stop_when_a_client_has_just_come_and_gone(turns: int) -> None:
     assert not listener.connections
 
 
-async def test_accepting_goes_on_after_file_descriptors_ran_out(
+async def test_accepting_continues_after_file_descriptors_ran_out(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr("rookery.net.listener._EXHAUSTED_PAUSE", 0.01)

@@ -17,6 +17,6 @@ def test_uvloop_is_used_where_it_is_installed() -> None:
     assert isinstance(run_loop(_which()), uvloop.Loop)
 
 
-def test_the_standard_loop_is_used_where_it_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_standard_loop_is_used_without_uvloop(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "uvloop", None)
     assert not isinstance(run_loop(_which()), uvloop.Loop)

@@ -42,7 +42,7 @@ def sent(transport: MemoryTransport) -> bytes:
 
 
 @given(st.lists(st.integers(0, 700_000), min_size=1, max_size=6))
-def test_whatever_is_gathered_goes_out_in_order_and_in_pieces(sizes: list[int]) -> None:
+def test_gathered_answers_are_sent_in_order_and_in_pieces(sizes: list[int]) -> None:
     async def check() -> None:
         outbox, transport = slow_outbox()
         parts = [bytes([number]) * size for number, size in enumerate(sizes)]
@@ -60,7 +60,7 @@ def test_whatever_is_gathered_goes_out_in_order_and_in_pieces(sizes: list[int]) 
     asyncio.run(check())
 
 
-async def test_what_went_out_is_let_go_before_the_rest_did() -> None:
+async def test_sent_buffers_are_released_before_the_rest_is_sent() -> None:
     outbox, transport = slow_outbox()
     first = bytearray(LARGE)
     outbox.gather([memoryview(first), LARGE], 2 * len(LARGE))
@@ -72,7 +72,7 @@ async def test_what_went_out_is_let_go_before_the_rest_did() -> None:
     transport.abort()
 
 
-async def test_a_large_answer_is_held_here_and_counted_until_it_is_read() -> None:
+async def test_large_answer_is_held_and_counted_until_it_is_read() -> None:
     def handler(connection: Connection, frame: Frame) -> Answer:
         return answer(frame, LARGE)
 
@@ -105,7 +105,7 @@ async def test_the_rest_of_an_answer_is_sent_before_the_connection_closes() -> N
         await peer.close()
 
 
-async def test_a_promise_is_kept_once() -> None:
+async def test_promised_bytes_are_released_once() -> None:
     budget = AnswerBudget()
     later: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
 

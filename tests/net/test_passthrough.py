@@ -49,7 +49,7 @@ async def proxied(broker: Listener, **settings: int) -> AsyncIterator[tuple[List
             await upstream.wait_closed()
 
 
-async def test_requests_and_answers_pass_with_their_own_numbers() -> None:
+async def test_requests_and_answers_keep_their_correlation_ids() -> None:
     async with listening(echo) as broker, proxied(broker) as (listener, _):
         peer = await Peer.connect(listener.port)
         numbers = [3, 1, 4, 1, 5, 9, 2, 6]
@@ -60,7 +60,7 @@ async def test_requests_and_answers_pass_with_their_own_numbers() -> None:
         await peer.close()
 
 
-async def test_a_slow_broker_stops_its_client() -> None:
+async def test_slow_broker_throttles_its_client() -> None:
     parking = Parking()
     async with (
         listening(parking, max_in_flight=1) as broker,
@@ -83,7 +83,7 @@ async def test_a_slow_broker_stops_its_client() -> None:
         await peer.close()
 
 
-async def test_a_slow_client_stops_the_broker() -> None:
+async def test_slow_client_throttles_the_broker() -> None:
     made = 0
 
     def handler(connection: Connection, frame: Frame) -> Answer:
@@ -105,7 +105,7 @@ async def test_a_slow_client_stops_the_broker() -> None:
         await peer.close()
 
 
-async def test_a_client_that_goes_takes_its_upstream_along() -> None:
+async def test_disconnecting_client_closes_its_upstream() -> None:
     async with listening(echo) as broker, proxied(broker) as (listener, upstream):
         peer = await Peer.connect(listener.port)
         peer.write_frame(request(1))
@@ -117,7 +117,7 @@ async def test_a_client_that_goes_takes_its_upstream_along() -> None:
         await wait_until_async(lambda: not broker.connections)
 
 
-async def test_an_upstream_that_breaks_closes_its_client() -> None:
+async def test_failing_upstream_closes_its_client() -> None:
     async with listening(echo) as broker, proxied(broker) as (listener, upstream):
         peer = await Peer.connect(listener.port)
         peer.write_frame(request(1))

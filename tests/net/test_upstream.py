@@ -60,7 +60,7 @@ async def test_calls_are_pipelined_and_get_their_own_answers(version: int) -> No
         assert upstream.in_flight == 0
 
 
-async def test_all_requests_are_on_their_way_before_the_first_answer() -> None:
+async def test_all_requests_are_sent_before_the_first_answer() -> None:
     parking = Parking()
     async with listening(parking) as listener, connected(listener.port) as upstream:
         calls = [
@@ -90,7 +90,7 @@ async def test_requests_beyond_the_bound_wait_in_order() -> None:
             assert number_of(await calls[number]) == number
 
 
-async def test_forward_keeps_the_body_and_renumbers_both_ways() -> None:
+async def test_forward_keeps_the_body_and_maps_correlation_ids() -> None:
     async with listening(echo) as listener, connected(listener.port) as upstream:
         await upstream.forward([request(1)], MINUTE_MS)
         body = bytes(range(256)) * 1000
@@ -108,7 +108,7 @@ async def test_forward_refuses_a_request_without_header() -> None:
         assert number_of(await upstream.forward([request(0)], MINUTE_MS)) == 2
 
 
-async def test_posts_and_tells_wait_for_no_answer() -> None:
+async def test_posts_and_one_way_messages_wait_for_no_answer() -> None:
     seen: list[bytes] = []
 
     def handler(connection: Connection, frame: Frame) -> Answer:
@@ -152,7 +152,7 @@ async def test_late_answers_are_dropped_and_the_order_is_kept() -> None:
         assert number_of(await after) == 3
 
 
-async def test_deadlines_hold_in_any_order_and_while_waiting_for_a_turn() -> None:
+async def test_deadlines_apply_in_any_order_and_while_queued() -> None:
     parking = Parking()
     async with (
         listening(parking) as listener,
@@ -176,7 +176,7 @@ async def test_deadlines_hold_in_any_order_and_while_waiting_for_a_turn() -> Non
         assert number_of(await after) == 3
 
 
-async def test_a_disconnect_fails_everything_and_names_the_broker() -> None:
+async def test_disconnect_fails_all_requests_and_names_the_broker() -> None:
     parking = Parking()
     async with (
         listening(parking) as listener,
@@ -206,7 +206,7 @@ async def test_a_disconnect_fails_everything_and_names_the_broker() -> None:
         (b"\x15\x03\x03\x00\x02\x02\x46", "speaks TLS"),
     ],
 )
-async def test_nonsense_from_the_broker_ends_the_connection(data: bytes, says: str) -> None:
+async def test_invalid_bytes_from_the_broker_close_the_connection(data: bytes, says: str) -> None:
     def handler(connection: Connection, frame: Frame) -> Answer:
         return [data]
 
@@ -216,35 +216,35 @@ async def test_nonsense_from_the_broker_ends_the_connection(data: bytes, says: s
         assert upstream.is_closed
 
 
-async def test_an_answer_that_nobody_asked_for_ends_the_connection() -> None:
+async def test_unrequested_answer_closes_the_connection() -> None:
     upstream = Upstream("memory", 0, UpstreamSettings())
     transport = MemoryTransport(upstream)
     transport.receive(prefixed(struct.pack(">i", 1)))
     assert transport.is_aborted
     await upstream.wait_closed()
-    with pytest.raises(Unavailable, match="nobody asked for"):
+    with pytest.raises(Unavailable, match="without a request"):
         await upstream.forward([request(0)], MINUTE_MS)
 
 
-async def test_an_answer_that_cannot_be_read_ends_the_connection() -> None:
+async def test_unreadable_answer_closes_the_connection() -> None:
     def handler(connection: Connection, frame: Frame) -> Answer:
         return answer(frame, b"\0")
 
     async with listening(handler) as listener, connected(listener.port) as upstream:
         with pytest.raises(ProtocolError):
             await upstream.call(HEARTBEAT, 4, beat(), MINUTE_MS)
-        with pytest.raises(Unavailable, match="Heartbeat v4 cannot be read"):
+        with pytest.raises(Unavailable, match="Heartbeat v4 cannot be decoded"):
             await upstream.call(HEARTBEAT, 4, beat(), MINUTE_MS)
 
 
-async def test_numbers_wrap_after_the_largest() -> None:
+async def test_correlation_ids_wrap_around() -> None:
     async with listening(echo) as listener, connected(listener.port) as upstream:
         upstream.calls._next_number = 2**31 - 1
         numbers = [number_of(await upstream.forward([request(5)], MINUTE_MS)) for _ in range(3)]
         assert numbers == [2**31 - 1, 0, 1]
 
 
-async def test_a_broker_that_does_not_read_makes_requests_wait() -> None:
+async def test_requests_wait_for_a_broker_that_does_not_read() -> None:
     parking = Parking()
     async with (
         listening(parking, max_in_flight=1) as listener,
@@ -305,7 +305,7 @@ def whole(frame: Frame) -> bytes:
     return bytes(frame)
 
 
-async def test_submit_makes_no_task() -> None:
+async def test_submit_creates_no_task() -> None:
     async with listening(echo) as listener, connected(listener.port) as upstream:
         before = len(asyncio.all_tasks())
         answers = [upstream.submit([request(7, b"%d" % n)], whole) for n in range(500)]
@@ -328,7 +328,7 @@ async def test_submitted_requests_are_read_in_order_as_their_answers_come() -> N
         assert seen == [0, 1, 2, 3, 4]
 
 
-async def test_what_a_reader_raises_fails_its_own_request() -> None:
+async def test_exception_in_a_reader_fails_only_its_request() -> None:
     def fail(frame: Frame) -> None:
         raise ValueError("not what it expected")
 
@@ -339,7 +339,7 @@ async def test_what_a_reader_raises_fails_its_own_request() -> None:
         assert number_of(await good) == 1
 
 
-async def test_a_submitted_request_may_have_no_answer() -> None:
+async def test_submitted_request_can_have_no_answer() -> None:
     seen: list[bytes] = []
 
     def handler(connection: Connection, frame: Frame) -> Answer:
@@ -369,7 +369,7 @@ async def test_every_submitted_request_has_its_own_deadline() -> None:
         await wait_until_async(lambda: upstream.late_answers == 1)
 
 
-async def test_submit_refuses_what_has_no_header_and_what_has_no_connection() -> None:
+async def test_submit_refuses_a_request_without_header_or_connection() -> None:
     async with listening(echo) as listener, connected(listener.port) as upstream:
         with pytest.raises(ProtocolError, match="header"):
             _ = upstream.submit([b"1234567"], whole)
@@ -381,7 +381,7 @@ async def test_submit_refuses_what_has_no_header_and_what_has_no_connection() ->
 @pytest.mark.parametrize("version", [1, 4])  # their headers have different versions, too
 @pytest.mark.parametrize("own_id", [None, "", "the client's own"])
 @pytest.mark.parametrize("client_id", [None, "", "tenant-7", "é" * 300])
-async def test_the_client_id_of_a_forwarded_request(
+async def test_client_id_of_a_forwarded_request_is_kept_or_replaced(
     version: int, own_id: str | None, client_id: str | None
 ) -> None:
     seen: list[tuple[str | None, str]] = []
@@ -403,13 +403,13 @@ async def test_the_client_id_of_a_forwarded_request(
 
 
 @pytest.mark.parametrize("client_id", [b"\x00\x05abc", b"\xff\xfe", b"\x00"])
-async def test_a_client_id_that_is_cut_off_cannot_be_replaced(client_id: bytes) -> None:
+async def test_truncated_client_id_cannot_be_replaced(client_id: bytes) -> None:
     async with listening(echo) as listener, connected(listener.port) as upstream:
         with pytest.raises(ProtocolError, match="client id"):
             _ = upstream.submit([request(1, client_id)], whole, CallOptions(client_id="x"))
 
 
-async def test_a_call_may_have_a_client_id_of_its_own() -> None:
+async def test_call_can_have_its_own_client_id() -> None:
     seen: list[str | None] = []
 
     def handler(connection: Connection, frame: Frame) -> Answer:
@@ -431,7 +431,7 @@ def response(number: int, body: bytes = b"") -> bytes:
     return prefixed(struct.pack(">i", number) + body)
 
 
-async def test_requests_that_wait_are_bounded_in_bytes() -> None:
+async def test_queued_requests_are_bounded_in_bytes() -> None:
     upstream, transport = in_memory(max_queued_bytes=1000)
     changes: list[bool] = []
     upstream.when_full(changes.append)
@@ -453,7 +453,7 @@ async def test_requests_that_wait_are_bounded_in_bytes() -> None:
     upstream.close()
 
 
-async def test_a_full_upstream_has_room_at_half_its_bound() -> None:
+async def test_full_upstream_accepts_requests_again_at_half_its_bound() -> None:
     upstream, transport = in_memory(max_queued_bytes=1000, max_in_flight=1)
     answers = [upstream.submit([request(0, bytes(288))], whole) for _ in range(5)]
     assert upstream.is_full
@@ -467,7 +467,7 @@ async def test_a_full_upstream_has_room_at_half_its_bound() -> None:
             await rest
 
 
-async def test_requests_that_expire_or_break_leave_room() -> None:
+async def test_expired_or_failed_requests_release_their_bytes() -> None:
     upstream, _ = in_memory(max_queued_bytes=100)
     changes: list[bool] = []
     upstream.when_full(changes.append)
@@ -499,7 +499,7 @@ async def test_a_paused_upstream_reads_nothing_until_it_is_resumed() -> None:
     upstream.pause()
 
 
-async def test_responses_that_are_kept_are_bounded_in_bytes() -> None:
+async def test_kept_responses_are_bounded_in_bytes() -> None:
     upstream, transport = in_memory(max_unread_bytes=1000)
     kept = CallOptions(is_kept=True)
     answers = [upstream.submit([request(0)], whole, kept) for _ in range(4)]
@@ -521,7 +521,7 @@ async def test_responses_that_are_kept_are_bounded_in_bytes() -> None:
     upstream.close()
 
 
-async def test_a_pause_and_kept_responses_do_not_undo_each_other() -> None:
+async def test_pause_and_kept_responses_are_independent() -> None:
     upstream, transport = in_memory(max_unread_bytes=100)
     answers = [upstream.submit([request(0)], whole, CallOptions(is_kept=True)) for _ in range(2)]
     transport.receive(response(0, bytes(96)) + response(1))

@@ -81,7 +81,7 @@ def _killed_after_batches(path: Path, manifests: Path) -> None:
 
 @pytest.mark.usefixtures("own_spark")
 @pytest.mark.timeout(900)
-def test_a_run_that_is_killed_goes_on(log: Log, tmp_path: Path, capsys: Any) -> None:
+def test_killed_run_continues(log: Log, tmp_path: Path, capsys: Any) -> None:
     values = [json.dumps({"id": n, "name": "rook"}).encode() for n in range(RECORDS)]
     values[13] = values[77] = b"{broken"
     log.write("birds", [Message(value) for value in values])
@@ -109,7 +109,7 @@ def test_a_run_that_is_killed_goes_on(log: Log, tmp_path: Path, capsys: Any) -> 
 
 @pytest.mark.usefixtures("own_spark")
 @pytest.mark.timeout(600)
-def test_a_run_ends_after_its_batch_when_it_is_told_to(log: Log, tmp_path: Path) -> None:
+def test_terminated_run_ends_after_its_batch(log: Log, tmp_path: Path) -> None:
     log.write("birds", [Message(b'{"id": 1, "name": "rook"}')])
     path = declared(tmp_path, log)
     flags = ["--interval", "0.2", *FLAGS[1:]]
@@ -129,7 +129,7 @@ def test_a_run_ends_after_its_batch_when_it_is_told_to(log: Log, tmp_path: Path)
     assert rows_of(load(path).gold[0].table()) == [(1,)]
 
 
-def test_a_second_interrupt_ends_it_at_once() -> None:
+def test_second_interrupt_ends_the_run_immediately() -> None:
     pace, before = BatchPace(), signal.getsignal(signal.SIGINT)
     with ended_by_signals(pace):
         os.kill(os.getpid(), signal.SIGINT)
@@ -176,7 +176,7 @@ def _digest(data: object) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
-def test_what_is_wrong_with_a_file_is_told_without_spark(tmp_path: Path, capsys: Any) -> None:
+def test_invalid_file_is_reported_without_spark(tmp_path: Path, capsys: Any) -> None:
     path = tmp_path / "birds.toml"
     path.write_text("[source]\ntopics = []\n")
 

@@ -48,7 +48,7 @@ def drive(folder: Path, step: str = "", mode: str = "append") -> int:
 
 @pytest.mark.usefixtures("own_victim")
 @pytest.mark.timeout(600)
-def test_a_driver_may_die_before_every_step(tmp_path: Path) -> None:
+def test_driver_can_die_before_every_step(tmp_path: Path) -> None:
     for step in STEPS:
         assert drive(tmp_path, step) == -signal.SIGKILL, f"it did not come to {step!r}"
     assert drive(tmp_path) == 0
@@ -75,7 +75,7 @@ UPSERT_STEPS = ["_Split", "_Rewrite", STEPS[4], "_Latest", "done"]
 
 @pytest.mark.usefixtures("own_victim")
 @pytest.mark.timeout(600)
-def test_a_driver_may_die_in_the_middle_of_an_upsert(tmp_path: Path) -> None:
+def test_driver_can_die_during_an_upsert(tmp_path: Path) -> None:
     for step in UPSERT_STEPS:
         assert drive(tmp_path, step, "upsert") == -signal.SIGKILL, f"it did not come to {step!r}"
     assert drive(tmp_path, mode="upsert") == 0

@@ -18,7 +18,7 @@ from rookery.pipeline.declaration.load import load
 from rookery.pipeline.declaration.spec import Pipeline
 from rookery.pipeline.manifests import Manifests
 from rookery.pipeline.metrics import BatchMetrics, MetricsFile, read_metrics
-from rookery.pipeline.report import html, summary
+from rookery.pipeline.report import render_report, summarize_batches
 from rookery.pipeline.reprocess.rebuilt import staging_state
 from rookery.pipeline.upkeep import keep_up
 from rookery.tables.open import open_table
@@ -75,14 +75,14 @@ def ids(pipeline: Pipeline, number: int = 1) -> list[object]:
     return [row[0] for row in rows_of(pipeline.sinks[number])]
 
 
-def test_a_batch_without_rows_leaves_no_trace(tmp_path: Path) -> None:
+def test_empty_batch_leaves_no_manifest(tmp_path: Path) -> None:
     engine = engine_of(declared(tmp_path))
 
     assert engine.run(LocalRows([])) is None  # type: ignore[arg-type] # stands for a DataFrame
     assert engine.manifests.last() is None
 
 
-def test_a_second_driver_stops(tmp_path: Path) -> None:
+def test_second_driver_is_stopped(tmp_path: Path) -> None:
     pipeline = declared(tmp_path)
     first, second = engine_of(pipeline), engine_of(pipeline)
     first.run(rows(0, 5))
@@ -92,7 +92,7 @@ def test_a_second_driver_stops(tmp_path: Path) -> None:
     assert ids(pipeline) == list(range(5))
 
 
-def test_a_lost_state_is_noticed_by_the_tables(tmp_path: Path) -> None:
+def test_lost_state_is_detected_from_the_tables(tmp_path: Path) -> None:
     pipeline = declared(tmp_path)
     engine_of(pipeline).run(rows(0, 5))
     (tmp_path / ".rookery").rename(tmp_path / "lost")
@@ -102,7 +102,7 @@ def test_a_lost_state_is_noticed_by_the_tables(tmp_path: Path) -> None:
     assert ids(pipeline) == list(range(5))
 
 
-def test_a_table_can_be_added_and_taken_away(tmp_path: Path) -> None:
+def test_table_can_be_added_and_removed(tmp_path: Path) -> None:
     first = engine_of(declared(tmp_path))
     first.run(rows(0, 5))
     wider = declared(tmp_path, more=SECOND)
@@ -118,7 +118,7 @@ def test_a_table_can_be_added_and_taken_away(tmp_path: Path) -> None:
     assert ids(again) == list(range(11))
 
 
-def test_a_batch_that_recovery_finishes_is_reported_once(tmp_path: Path) -> None:
+def test_batch_completed_by_recovery_is_reported_once(tmp_path: Path) -> None:
     pipeline = declared(tmp_path)
     path = tmp_path / "metrics.jsonl"
     engine = engine_of(pipeline)
@@ -155,7 +155,7 @@ def test_a_batch_that_recovery_finishes_is_reported_once(tmp_path: Path) -> None
     # It was committed by then: its age is not that of a run weeks after.
     assert last is not None
     assert [found.at_ms for found in recovered(Later(10**9))] == [last.at]
-    assert summary(list(read_metrics(path)))["batches"] == 1
+    assert summarize_batches(list(read_metrics(path)))["batches"] == 1
 
 
 def stopping(begin: str) -> Callable[[str], None]:
@@ -166,7 +166,7 @@ def stopping(begin: str) -> Callable[[str], None]:
     return stop
 
 
-def test_a_batch_that_has_a_manifest_is_not_decoded_again(tmp_path: Path) -> None:
+def test_batch_with_a_manifest_is_not_decoded_again(tmp_path: Path) -> None:
     pipeline = declared(tmp_path)
     engine = engine_of(pipeline)
 
@@ -186,7 +186,7 @@ def test_a_batch_that_has_a_manifest_is_not_decoded_again(tmp_path: Path) -> Non
     assert [row[4] for row in rows_of(stricter.sinks[2])] == [5, 6]
 
 
-def test_columns_that_are_declared_later_are_added(tmp_path: Path) -> None:
+def test_columns_declared_later_are_added(tmp_path: Path) -> None:
     engine_of(declared(tmp_path, "id int")).run(rows(0, 2))
     wider = declared(tmp_path, "id long, name string")
     engine_of(wider).run(rows(2, 1))
@@ -196,7 +196,7 @@ def test_columns_that_are_declared_later_are_added(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["parquet", "iceberg", "delta", "duckdb"])
-def test_columns_that_a_table_cannot_take_are_refused_in_time(tmp_path: Path, kind: str) -> None:
+def test_columns_unsupported_by_a_table_are_refused_in_time(tmp_path: Path, kind: str) -> None:
     more = f'[[sinks]]\nlayer = "silver"\nformat = "{kind}"\nlocation = "other"\n'
     engine_of(declared(tmp_path, "id int", more=more)).run(rows(0, 2))
     wrong = engine_of(declared(tmp_path, "id string", more=more))
@@ -209,7 +209,7 @@ def test_columns_that_a_table_cannot_take_are_refused_in_time(tmp_path: Path, ki
 
 
 @pytest.mark.parametrize("kind", ["parquet", "iceberg", "delta", "duckdb"])
-def test_maps_go_into_every_kind_of_table_batch_after_batch(tmp_path: Path, kind: str) -> None:
+def test_maps_are_written_to_every_kind_of_table(tmp_path: Path, kind: str) -> None:
     more = f'[[sinks]]\nlayer = "silver"\nformat = "{kind}"\nlocation = "other"\n'
     pipeline = declared(tmp_path, "id long, tags map<string, int>", more=more)
     engine = engine_of(pipeline)
@@ -222,7 +222,7 @@ def test_maps_go_into_every_kind_of_table_batch_after_batch(tmp_path: Path, kind
     ]
 
 
-def test_upkeep_of_all_tables_changes_no_rows(tmp_path: Path) -> None:
+def test_maintenance_of_all_tables_changes_no_rows(tmp_path: Path) -> None:
     pipeline = declared(tmp_path, rest='[upkeep]\nkeep = "0 s"\n')
     engine = engine_of(pipeline)
     for number in range(12):
@@ -247,7 +247,7 @@ class Later(SystemClock):
 
 
 @pytest.mark.parametrize("kind", ["parquet", "iceberg", "delta", "duckdb"])
-def test_a_batch_that_waits_for_its_commit_survives_upkeep(tmp_path: Path, kind: str) -> None:
+def test_uncommitted_batch_survives_maintenance(tmp_path: Path, kind: str) -> None:
     more = f'[[sinks]]\nlayer = "silver"\nformat = "{kind}"\nlocation = "other"\n'
     pipeline = declared(tmp_path, rest='[upkeep]\nkeep = "1 day"\n', more=more)
     engine = engine_of(pipeline)
@@ -268,7 +268,7 @@ def test_a_batch_that_waits_for_its_commit_survives_upkeep(tmp_path: Path, kind:
 
 
 @pytest.mark.parametrize("kind", ["parquet", "iceberg", "delta", "duckdb"])
-def test_a_rebuild_that_is_staged_survives_upkeep(tmp_path: Path, kind: str) -> None:
+def test_staged_rebuild_survives_maintenance(tmp_path: Path, kind: str) -> None:
     more = f'[[sinks]]\nlayer = "silver"\nformat = "{kind}"\nlocation = "other"\n'
     pipeline = declared(tmp_path, rest='[upkeep]\nkeep = "1 day"\n', more=more)
     engine = engine_of(pipeline)
@@ -294,7 +294,7 @@ def _staged_rebuild(pipeline: Pipeline) -> Manifests:
     return manifests
 
 
-def test_a_task_that_fails_leaves_no_thread_waiting(tmp_path: Path) -> None:
+def test_failed_task_leaves_no_waiting_thread(tmp_path: Path) -> None:
     pipeline = declared(tmp_path, more=SECOND)
     engine = engine_of(pipeline)
     # A file in the place of a folder: nothing can be staged there.
@@ -314,7 +314,7 @@ def test_a_task_that_fails_leaves_no_thread_waiting(tmp_path: Path) -> None:
     assert ids(pipeline) == ids(pipeline, 3) == list(range(5))
 
 
-def test_figures_are_kept_as_lines_and_plotted(tmp_path: Path) -> None:
+def test_figures_are_stored_as_json_lines_and_plotted(tmp_path: Path) -> None:
     engine = engine_of(declared(tmp_path))
     path = tmp_path / "metrics.jsonl"
     file = MetricsFile(path)
@@ -329,16 +329,16 @@ def test_figures_are_kept_as_lines_and_plotted(tmp_path: Path) -> None:
 
     found = list(read_metrics(path))
     text = path.with_suffix(".prom").read_text()
-    page = html("birds <&>", found)
+    page = render_report("birds <&>", found)
 
     assert [one.batch for one in found] == [0, 1, 2]
-    assert summary(found)["rows"] == {
+    assert summarize_batches(found)["rows"] == {
         "bronze": 30, "duplicates": 0, "silver": 30, "late": 0, "dead-letters": 0,
     }  # fmt: skip
     assert 'rookery_pipeline_rows_total{pipeline="birds",layer="silver"} 30\n' in text
     assert 'rookery_pipeline_lag{pipeline="birds",partition="birds-0"} 0\n' in text
     assert 'rookery_pipeline_alerts{pipeline="birds"} 1\n' in text
-    assert summary(found)["alerts"] == ["type <changed>"]
+    assert summarize_batches(found)["alerts"] == ["type <changed>"]
     assert "type &lt;changed&gt;" in page
     assert page.count("<svg") == 4
     assert "birds &lt;&amp;&gt;" in page
@@ -349,7 +349,7 @@ def test_figures_are_kept_as_lines_and_plotted(tmp_path: Path) -> None:
     assert 'rookery_pipeline_rows_total{pipeline="birds",layer="silver"} 31\n' in text
 
 
-def test_prometheus_gets_the_numbers_as_they_are(tmp_path: Path) -> None:
+def test_prometheus_file_has_exact_numbers(tmp_path: Path) -> None:
     metrics = BatchMetrics(
         "birds", 1_234_567, 1_794_882_061_605,
         rows={"silver": 12_345_678_901}, bytes_in=9_876_543_210, watermark_ms=1_794_881_461_604,
@@ -374,7 +374,7 @@ def test_prometheus_gets_the_numbers_as_they_are(tmp_path: Path) -> None:
     }  # fmt: skip
 
 
-def test_the_file_of_figures_is_bounded(tmp_path: Path) -> None:
+def test_figures_file_is_bounded(tmp_path: Path) -> None:
     file = MetricsFile(tmp_path / "metrics.jsonl", max_bytes=2_000)
     for number in range(100):
         file.write(BatchMetrics("birds", number, number))
@@ -384,5 +384,5 @@ def test_the_file_of_figures_is_bounded(tmp_path: Path) -> None:
     assert 8 < len(found) < 40
 
 
-def test_a_report_of_nothing_is_a_report() -> None:
-    assert "There are no figures yet" in html("birds", [])
+def test_report_without_figures_is_rendered() -> None:
+    assert "There are no figures yet" in render_report("birds", [])

@@ -28,7 +28,7 @@ def sighting(bird: str, minute: int, **more: object) -> Message:
     return Message(json.dumps({"bird": bird, "at": at, **more}).encode(), bird.encode())
 
 
-def test_the_examples(spark: SparkSession, log: Log, tmp_path: Path) -> None:
+def test_examples_run(spark: SparkSession, log: Log, tmp_path: Path) -> None:
     seen = [("rook", 1), ("rook", 2), ("jay", 12), ("rook", 13), ("owl", 58)]
     log.write("sightings", [sighting(*one) for one in seen])
     log.write("rings", [sighting("rook", 30, ring="R1"), sighting("jay", 120, ring="J1")])

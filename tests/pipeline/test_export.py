@@ -59,7 +59,7 @@ def declared(folder: Path, store: str) -> Path:
 
 @pytest.mark.usefixtures("own_spark")
 @pytest.mark.timeout(900)
-def test_spark_runs_what_was_exported(log: Log, tmp_path: Path) -> None:
+def test_spark_runs_an_exported_pipeline(log: Log, tmp_path: Path) -> None:
     values = [json.dumps({"id": n, "name": "rook" if n else ""}).encode() for n in range(10)]
     log.write("birds", [Message(value) for value in (*values, b"{broken")])
     log.write("nests", [Message(b'{"id": 10, "name": "nest", "eggs": 4}'), Message(b"[")])
@@ -96,7 +96,7 @@ def table(tables: Path, name: str) -> pa.Table:
     return pa.concat_tables([pq.read_table(file) for file in files])
 
 
-def test_what_cannot_be_exported_is_told(tmp_path: Path) -> None:
+def test_unexportable_pipeline_is_refused(tmp_path: Path) -> None:
     path = declared(tmp_path, "s3://bucket/x?secret_access_key=abc")
     with pytest.raises(ConfigError, match="secret"):
         export(load(path), tmp_path / "project")

@@ -39,9 +39,7 @@ def made(spark: SparkSession, pipeline: Pipeline) -> object:
     return rows_of(pipeline.gold[0].table())[0][0] if names else None
 
 
-def test_it_follows_whatever_is_done_to_silver(
-    spark: SparkSession, log: Log, tmp_path: Path
-) -> None:
+def test_gold_follows_every_change_of_silver(spark: SparkSession, log: Log, tmp_path: Path) -> None:
     pipeline = counted(tmp_path, log)
     log.write("birds", [message(number) for number in range(4)])
     run_pipeline(spark, pipeline, NOW)

@@ -100,7 +100,7 @@ class Run:
 
 
 @pytest.mark.parametrize("kind", ["parquet", "iceberg", "delta", "duckdb"])
-def test_a_type_that_changed_makes_dead_letters_and_stops_nothing(
+def test_changed_type_makes_dead_letters_and_stops_nothing(
     tmp_path: Path, registry: RegistryServer, kind: str
 ) -> None:
     first = registry.register("birds-value", json.dumps(WIDE))
@@ -126,7 +126,7 @@ def test_a_type_that_changed_makes_dead_letters_and_stops_nothing(
     assert "'id'" in alert
 
 
-def test_the_next_version_that_fits_is_used_again(tmp_path: Path, registry: RegistryServer) -> None:
+def test_next_compatible_version_is_used_again(tmp_path: Path, registry: RegistryServer) -> None:
     first = registry.register("birds-value", json.dumps(NARROW))
     run = Run(tmp_path, registry)
     run.take(avro(first, NARROW, id=1))
@@ -143,9 +143,7 @@ def test_the_next_version_that_fits_is_used_again(tmp_path: Path, registry: Regi
     assert told.rows["dead-letters"] == 0
 
 
-def test_a_key_that_was_dropped_is_kept_by_readers(
-    tmp_path: Path, registry: RegistryServer
-) -> None:
+def test_removed_key_column_is_kept_by_readers(tmp_path: Path, registry: RegistryServer) -> None:
     first = registry.register("birds-value", json.dumps(WIDE))
     rest = '[silver]\nmode = "upsert"\nkeys = ["id"]\n'
     run = Run(tmp_path, registry, rest=rest)
@@ -159,7 +157,9 @@ def test_a_key_that_was_dropped_is_kept_by_readers(
     assert dead["schema_id"] == without
 
 
-def test_protobuf_fields_that_changed_their_type(tmp_path: Path, registry: RegistryServer) -> None:
+def test_protobuf_fields_with_changed_types_are_handled(
+    tmp_path: Path, registry: RegistryServer
+) -> None:
     old, new = proto(id="long", name="string"), proto(id="string", name="string")
     first = registry.register("birds-value", registrable(old), "PROTOBUF")
     run = Run(tmp_path, registry, value="protobuf")
@@ -174,7 +174,7 @@ def test_protobuf_fields_that_changed_their_type(tmp_path: Path, registry: Regis
     assert dead["reason"] == reason
 
 
-def test_a_declaration_that_no_version_fits_is_refused(
+def test_declaration_that_fits_no_version_is_refused(
     tmp_path: Path, registry: RegistryServer
 ) -> None:
     registry.register("birds-value", json.dumps(NARROW))
@@ -184,7 +184,9 @@ def test_a_declaration_that_no_version_fits_is_refused(
         Run(tmp_path, registry, rest='[silver.checks]\nbig = "size > 1"\n')
 
 
-def test_nanoseconds_stop_nothing(tmp_path: Path, registry: RegistryServer) -> None:
+def test_nanosecond_timestamps_are_truncated_to_microseconds(
+    tmp_path: Path, registry: RegistryServer
+) -> None:
     timed = record(id="int", at={"type": "long", "logicalType": "timestamp-nanos"})
     first = registry.register("birds-value", json.dumps(timed))
     run = Run(tmp_path, registry)

@@ -34,7 +34,7 @@ location = "bronze"
 
 
 @pytest.mark.parametrize("span", [(0, 5), (1, 4), (0, 1), (3, 4), (2, 3), (0, 0)])
-def test_empty_lists_are_taken_away_again(span: tuple[int, int]) -> None:
+def test_empty_header_lists_are_removed(span: tuple[int, int]) -> None:
     kind = RAW.field("headers").type
     columns: dict[str, Any] = {"number": pa.array(range(5)), "headers": pa.array(LISTS, kind)}
     batch = pa.record_batch(columns).slice(span[0], span[1] - span[0])
@@ -46,7 +46,7 @@ def test_empty_lists_are_taken_away_again(span: tuple[int, int]) -> None:
     assert found.column("number") == batch.column("number")
 
 
-def test_what_travels_to_python_always_has_a_list(spark: SparkSession) -> None:
+def test_headers_sent_to_python_are_never_null(spark: SparkSession) -> None:
     kind = "array<struct<key: string, value: binary>>"
     some = "array(named_struct('key', 'a', 'value', cast('1' as binary)))"
     rows = spark.range(4).selectExpr(f"if(id = 2, {some}, cast(null as {kind})) AS headers")
@@ -56,7 +56,7 @@ def test_what_travels_to_python_always_has_a_list(spark: SparkSession) -> None:
     assert [len(one) for one in found] == [0, 0, 1, 0]
 
 
-def test_bronze_has_the_headers_of_records(spark: SparkSession, tmp_path: Path) -> None:
+def test_bronze_contains_the_record_headers(spark: SparkSession, tmp_path: Path) -> None:
     store = f"file://{tmp_path / 'log'}"
     with Host(tmp_path / "broker", store=store) as host:
         asyncio.run(_write(host.bootstrap))

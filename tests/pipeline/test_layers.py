@@ -57,7 +57,7 @@ def message(number: int, **more: object) -> Message:
     return Message(json.dumps({"id": number, **more}).encode(), b"%d" % number)
 
 
-def test_dead_letters_are_replayed_once_the_cause_is_mended(
+def test_dead_letters_are_replayed_after_the_cause_is_fixed(
     spark: SparkSession, log: Log, tmp_path: Path
 ) -> None:
     log.write("birds", [message(1, id="1"), message(2, id="x2"), message(3, id="y"), Message(b"{")])
@@ -79,7 +79,7 @@ def test_dead_letters_are_replayed_once_the_cause_is_mended(
     ]  # fmt: skip
 
 
-def test_what_was_before_the_beginning_is_added_and_silver_can_be_rebuilt(
+def test_backfill_adds_earlier_records_and_silver_can_be_rebuilt(
     spark: SparkSession, log: Log, tmp_path: Path
 ) -> None:
     gold = (
@@ -116,7 +116,7 @@ def at(minute: int) -> str:
     return f"2026-01-01T10:{minute:02}:00Z"
 
 
-def test_late_rows_go_aside_and_keys_count_once_within_the_watermark(
+def test_late_rows_are_put_aside_and_keys_are_deduplicated_within_the_watermark(
     spark: SparkSession, log: Log, tmp_path: Path
 ) -> None:
     silver = '[silver]\nevent-time = "at"\nwatermark = "10 minutes"\nkeys = ["id"]\ndedupe = true\n'
@@ -143,7 +143,7 @@ def test_late_rows_go_aside_and_keys_count_once_within_the_watermark(
     assert f"{watermark:%H:%M}" == "10:21"
 
 
-def test_change_events_keep_a_table_as_the_source_has_it(
+def test_change_events_keep_a_table_equal_to_its_source(
     spark: SparkSession, log: Log, tmp_path: Path
 ) -> None:
     schema = "op string, before struct<id long, name string>, after struct<id long, name string>"

@@ -84,18 +84,20 @@ def test_urls_stay_as_they_are(tmp_path: Path) -> None:
         ('"parquet"', '"praquet"', r"did you mean parquet\?"),
     ],
 )
-def test_mistakes_are_told_with_what_to_do(tmp_path: Path, old: str, new: str, words: str) -> None:
+def test_mistakes_are_reported_with_a_remedy(
+    tmp_path: Path, old: str, new: str, words: str
+) -> None:
     with pytest.raises(ConfigError, match=words) as told:
         read(tmp_path, MINIMAL.replace(old, new, 1))
     assert "birds.toml" in str(told.value)
 
 
-def test_a_file_that_is_not_there_is_told(tmp_path: Path) -> None:
+def test_missing_file_is_reported(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="No such file"):
         load(tmp_path / "nothing.toml")
 
 
-def test_layers_that_are_needed_are_asked_for(tmp_path: Path) -> None:
+def test_missing_layers_are_reported(tmp_path: Path) -> None:
     silver = '[[sinks]]\nlayer = "silver"\nformat = "parquet"\nlocation = "silver"\n'
     with pytest.raises(ConfigError, match="'dead-letters'"):
         read(tmp_path, MINIMAL + silver)

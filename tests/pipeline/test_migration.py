@@ -28,7 +28,7 @@ FORMER = pa.schema(
 )
 
 
-def test_no_engine_keeps_our_names_for_itself() -> None:
+def test_column_names_are_not_reserved_by_any_engine() -> None:
     assert set(names.OWN) == {*COORDINATES.names, WATERMARK.name, names.KEY, names.DELETED}
     for name in (*names.OWN, *RAW.names):
         assert name not in reserved.ICEBERG | reserved.DELTA | reserved.OTHERS
@@ -95,7 +95,7 @@ def migrated(pipeline: Pipeline, engine: BatchEngine) -> None:
 
 @pytest.mark.parametrize("mode", ["append", "upsert"])
 @pytest.mark.parametrize("kind", ["iceberg", "duckdb", "parquet", "delta"])
-def test_a_table_is_renamed_and_goes_on(tmp_path: Path, kind: str, mode: str) -> None:
+def test_migrated_table_continues(tmp_path: Path, kind: str, mode: str) -> None:
     rest = '[silver]\nmode = "upsert"\nkeys = ["id"]\n' if mode == "upsert" else ""
     pipeline = declared(tmp_path, **sink_of(kind, rest))
     before = engine_of(pipeline)
@@ -114,7 +114,7 @@ def test_a_table_is_renamed_and_goes_on(tmp_path: Path, kind: str, mode: str) ->
 
 
 @pytest.mark.parametrize("kind", ["iceberg", "duckdb", "parquet", "delta"])
-def test_a_batch_that_was_staged_before_is_committed(tmp_path: Path, kind: str) -> None:
+def test_batch_staged_before_a_migration_is_committed(tmp_path: Path, kind: str) -> None:
     pipeline = declared(tmp_path, **sink_of(kind, '[silver]\nmode = "upsert"\nkeys = ["id"]\n'))
     engine = engine_of(pipeline)
     written_before(pipeline, engine, -1, range(3))
@@ -176,7 +176,7 @@ def test_gold_of_all_columns_is_renamed(tmp_path: Path, kind: str) -> None:
     assert offsets(pipeline) == [(one, 0, one) for one in range(3)]
 
 
-def test_the_command_migrates_all_tables(
+def test_migrate_command_migrates_all_tables(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     pipeline = declared(tmp_path, **sink_of("delta"))
@@ -189,7 +189,7 @@ def test_the_command_migrates_all_tables(
     assert offsets(pipeline) == [(one, 0, one) for one in range(3)]
 
 
-def test_a_name_of_an_earlier_release_is_explained(tmp_path: Path) -> None:
+def test_column_name_of_an_earlier_release_is_explained(tmp_path: Path) -> None:
     rest = 'key = "utf8"\n[silver]\nmode = "upsert"\nkeys = ["_key"]\n'
 
     with pytest.raises(ConfigError, match="_key is called rookery_key now"):

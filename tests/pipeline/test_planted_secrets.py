@@ -59,7 +59,7 @@ location = "{_GOLD}"
 """  # noqa: S608
 
 
-def test_reprs_do_not_show_them(tmp_path: Path) -> None:
+def test_secrets_are_not_shown_by_repr(tmp_path: Path) -> None:
     path = tmp_path / "birds.toml"
     path.write_text(_DECLARED)
     pipeline = load(path)
@@ -93,7 +93,7 @@ def test_reprs_do_not_show_them(tmp_path: Path) -> None:
         lambda: open_table(TableSpec("duckdb", _STORE)),
     ],
 )
-def test_errors_and_logs_do_not_show_them(
+def test_secrets_are_not_shown_in_errors_and_logs(
     open_it: object, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG)

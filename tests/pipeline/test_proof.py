@@ -26,7 +26,7 @@ def prove(pipeline: Pipeline) -> None:
 
 
 @pytest.mark.parametrize("kind", FORMATS)
-def test_a_type_that_a_table_contradicts_is_refused(tmp_path: Path, kind: str) -> None:
+def test_type_that_contradicts_a_table_is_refused(tmp_path: Path, kind: str) -> None:
     engine = engine_of(declared(tmp_path, "id int", **sink_of(kind)))
     engine.run(rows(0, 2))
     engine.finish()
@@ -38,7 +38,7 @@ def test_a_type_that_a_table_contradicts_is_refused(tmp_path: Path, kind: str) -
 
 
 @pytest.mark.parametrize("kind", FORMATS)
-def test_a_type_that_no_file_can_have_is_refused(tmp_path: Path, kind: str) -> None:
+def test_type_that_no_file_supports_is_refused(tmp_path: Path, kind: str) -> None:
     table = open_table(TableSpec(kind, str(tmp_path / "birds"), "birds"))
 
     for wrong in (pa.struct([]), pa.map_(pa.string(), pa.struct([])), pa.month_day_nano_interval()):
@@ -47,7 +47,7 @@ def test_a_type_that_no_file_can_have_is_refused(tmp_path: Path, kind: str) -> N
     table.check(pa.schema([pa.field("id", pa.int64())]))
 
 
-def test_a_table_of_another_state_is_refused(tmp_path: Path) -> None:
+def test_table_of_another_state_is_refused(tmp_path: Path) -> None:
     pipeline = declared(tmp_path)
     engine_of(pipeline).run(rows(0, 2))
     prove(pipeline)
@@ -57,14 +57,14 @@ def test_a_table_of_another_state_is_refused(tmp_path: Path) -> None:
         prove(pipeline)
 
 
-def test_a_batch_for_a_table_that_is_no_longer_declared_is_told(tmp_path: Path) -> None:
+def test_batch_for_an_undeclared_table_is_reported(tmp_path: Path) -> None:
     engine_of(declared(tmp_path, more=SECOND)).run(rows(0, 2))
 
     with pytest.raises(ConfigError, match="put it back for one run"):
         prove(declared(tmp_path))
 
 
-def test_columns_that_are_to_be_renamed_are_told(tmp_path: Path) -> None:
+def test_columns_to_be_renamed_are_reported(tmp_path: Path) -> None:
     pipeline = declared(tmp_path, **sink_of("iceberg"))
     written_before(pipeline, engine_of(pipeline), -1, range(3))
 
@@ -82,7 +82,7 @@ def test_columns_that_are_to_be_renamed_are_told(tmp_path: Path) -> None:
 GOLD = '[[gold]]\nname = "total"\nlocation = "gold"\nsql = """{}"""\n'
 
 
-def test_sql_of_gold_is_proved_and_explained(spark: SparkSession, tmp_path: Path) -> None:
+def test_gold_sql_is_checked_and_explained(spark: SparkSession, tmp_path: Path) -> None:
     def gold(sql: str, schema: str = "id long") -> Pipeline:
         return declared(tmp_path, schema, more=GOLD.format(sql))
 

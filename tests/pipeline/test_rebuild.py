@@ -56,7 +56,7 @@ def stop_at(batch: int) -> Told:
     return stop
 
 
-def test_what_is_before_the_origin_is_left_to_a_backfill(
+def test_records_before_the_origin_are_left_to_a_backfill(
     spark: SparkSession, log: Log, tmp_path: Path
 ) -> None:
     pipeline = checked(tmp_path, log)
@@ -75,7 +75,7 @@ def test_what_is_before_the_origin_is_left_to_a_backfill(
     assert ids(pipeline) == list(range(16))
 
 
-def test_dead_letters_that_it_mended_are_not_replayed_and_others_are(
+def test_dead_letters_fixed_by_a_rebuild_are_not_replayed_and_others_are(
     spark: SparkSession, log: Log, tmp_path: Path
 ) -> None:
     strict = checked(tmp_path, log, "id % 4 <> 1")
@@ -100,7 +100,7 @@ def test_dead_letters_that_it_mended_are_not_replayed_and_others_are(
     assert ids(all_good) == list(range(18))
 
 
-def test_rows_that_fail_by_a_new_check_are_dead_letters(
+def test_rows_that_fail_a_new_check_become_dead_letters(
     spark: SparkSession, log: Log, tmp_path: Path
 ) -> None:
     begun(spark, log, checked(tmp_path, log))
@@ -112,7 +112,7 @@ def test_rows_that_fail_by_a_new_check_are_dead_letters(
     assert ids(stricter) == list(range(8, 16))
 
 
-def test_an_interrupted_one_survives_upkeep_and_goes_on(
+def test_interrupted_rebuild_survives_maintenance_and_continues(
     spark: SparkSession, log: Log, tmp_path: Path
 ) -> None:
     pipeline = checked(tmp_path, log)
@@ -128,7 +128,7 @@ def test_an_interrupted_one_survives_upkeep_and_goes_on(
     assert ids(pipeline) == list(range(8, 16))
 
 
-def test_one_that_was_interrupted_begins_anew_if_something_else_changed(
+def test_interrupted_rebuild_restarts_after_another_change(
     spark: SparkSession, log: Log, tmp_path: Path
 ) -> None:
     pipeline = checked(tmp_path, log)
@@ -142,7 +142,7 @@ def test_one_that_was_interrupted_begins_anew_if_something_else_changed(
     assert ids(pipeline) == list(range(16))
 
 
-def test_it_stops_if_a_backfill_or_a_replay_was_made_meanwhile(
+def test_rebuild_stops_after_a_concurrent_backfill_or_replay(
     spark: SparkSession, log: Log, tmp_path: Path
 ) -> None:
     pipeline = checked(tmp_path, log, "id <> 9")
@@ -163,7 +163,7 @@ def _drop(_: object) -> None:
     """Give nothing back."""
 
 
-def test_a_backfill_stops_if_silver_was_rebuilt_meanwhile(
+def test_backfill_stops_after_a_concurrent_rebuild(
     spark: SparkSession, log: Log, tmp_path: Path
 ) -> None:
     pipeline = checked(tmp_path, log)
@@ -175,7 +175,7 @@ def test_a_backfill_stops_if_silver_was_rebuilt_meanwhile(
     assert ids(pipeline) == list(range(16))
 
 
-def test_it_is_refused_where_keys_are_deduplicated_and_so_is_a_backfill(
+def test_rebuild_and_backfill_are_refused_with_deduplicated_keys(
     spark: SparkSession, log: Log, tmp_path: Path
 ) -> None:
     silver = '[silver]\nevent-time = "at"\nwatermark = "10 minutes"\nkeys = ["id"]\ndedupe = true\n'
@@ -189,7 +189,7 @@ def test_it_is_refused_where_keys_are_deduplicated_and_so_is_a_backfill(
         rebuild(spark, pipeline)
 
 
-def test_a_new_table_is_filled_with_rows_of_another_type(
+def test_new_table_is_filled_with_rows_of_another_type(
     spark: SparkSession, log: Log, tmp_path: Path
 ) -> None:
     log.write("birds", [message(number) for number in range(4)])

@@ -57,7 +57,9 @@ NAMED = record(id="long", name=["null", "string"])
 TERN, SIZED = proto(id="long"), proto(id="long", size="double")
 
 
-def test_avro_and_protobuf_by_their_subjects(spark: SparkSession, log: Log, tmp_path: Path) -> None:
+def test_avro_and_protobuf_are_decoded_by_their_subjects(
+    spark: SparkSession, log: Log, tmp_path: Path
+) -> None:
     with RegistryServer("pipeline", "sesame") as registry:
         path = tmp_path / "registered.toml"
         path.write_text(DECLARED.replace("{store}", log.store).replace("{url}", registry.url))

@@ -38,7 +38,7 @@ def skipping(pipeline: Pipeline) -> Pipeline:
 
 
 @pytest.mark.parametrize("count", [10, 40], ids=["shorter", "longer"])
-def test_a_new_topic_of_the_old_name_is_read_from_its_beginning(
+def test_recreated_topic_is_read_from_its_start(
     spark: SparkSession, log: Log, tmp_path: Path, count: int
 ) -> None:
     log.write("birds", birds(0, 20))
@@ -64,7 +64,9 @@ def test_a_new_topic_of_the_old_name_is_read_from_its_beginning(
     assert [row[0] for row in table(pipeline, "silver")] == expected[20:]
 
 
-def test_a_backfill_reads_no_other_topic(spark: SparkSession, log: Log, tmp_path: Path) -> None:
+def test_backfill_does_not_read_a_recreated_topic(
+    spark: SparkSession, log: Log, tmp_path: Path
+) -> None:
     log.write("birds", birds(0, 20))
     pipeline = declared(tmp_path, log)
     late = replace(pipeline, source=replace(pipeline.source, starting_offsets="latest"))
@@ -77,7 +79,7 @@ def test_a_backfill_reads_no_other_topic(spark: SparkSession, log: Log, tmp_path
     assert Manifests(f"{pipeline.state}/backfill").last() is None
 
 
-def test_a_rebuild_does_not_drop_rows_whose_records_are_gone(
+def test_rebuild_does_not_drop_rows_of_deleted_records(
     spark: SparkSession, log: Log, tmp_path: Path
 ) -> None:
     log.write("birds", birds(0, 20))
@@ -92,7 +94,7 @@ def test_a_rebuild_does_not_drop_rows_whose_records_are_gone(
     assert [row[0] for row in table(pipeline, "silver")] == list(range(6, 20))
 
 
-def test_a_run_goes_on_with_the_other_topics_if_it_may(
+def test_run_continues_with_other_topics_if_allowed(
     spark: SparkSession, log: Log, tmp_path: Path
 ) -> None:
     log.write("birds", birds(0, 10))
@@ -116,7 +118,7 @@ def test_a_run_goes_on_with_the_other_topics_if_it_may(
     assert [row[0] for row in table(pipeline, "silver")] == [*range(20), *range(100, 110)]
 
 
-def test_a_topic_that_is_declared_again_goes_on_where_it_was(
+def test_topic_declared_again_resumes_at_its_offset(
     spark: SparkSession, log: Log, tmp_path: Path
 ) -> None:
     log.write("birds", birds(0, 10))
@@ -137,9 +139,7 @@ def test_a_topic_that_is_declared_again_goes_on_where_it_was(
     assert [row[0] for row in table(pipeline, "silver")] == expected
 
 
-def test_a_state_without_ids_goes_on_as_before(
-    spark: SparkSession, log: Log, tmp_path: Path
-) -> None:
+def test_state_without_topic_ids_continues(spark: SparkSession, log: Log, tmp_path: Path) -> None:
     log.write("birds", birds(0, 20))
     pipeline = declared(tmp_path, log)
     run_pipeline(spark, pipeline, NOW)

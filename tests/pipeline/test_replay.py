@@ -50,7 +50,7 @@ def ids(pipeline: Pipeline) -> list[object]:
     return [row[0] for row in rows(pipeline, "silver")]
 
 
-def test_batches_whose_dead_letters_are_not_all_there_wait(tmp_path: Path) -> None:
+def test_batches_with_incomplete_dead_letters_are_not_replayed_yet(tmp_path: Path) -> None:
     pipeline = without_log(tmp_path)
     engine = engine_of(pipeline)
     assert complete(pipeline) == DeadLetterMarks()
@@ -73,7 +73,7 @@ def _broken(offset: int) -> Any:
     return LocalRows([raw([b"{"], begin=offset)])
 
 
-def test_a_key_counts_again_if_its_events_are_far_apart(tmp_path: Path) -> None:
+def test_key_is_accepted_again_if_its_events_are_far_apart(tmp_path: Path) -> None:
     late = '[[sinks]]\nlayer = "late"\nformat = "parquet"\nlocation = "late"\n'
     pipeline = without_log(tmp_path, "id long, at timestamp", DEDUPED.format("true"), late)
     engine = open_replays(None, pipeline)  # type: ignore[arg-type] # nothing is read again
@@ -89,9 +89,7 @@ def test_a_key_counts_again_if_its_events_are_far_apart(tmp_path: Path) -> None:
     assert not (Path(pipeline.state) / "seen").exists()
 
 
-def test_keys_are_deduplicated_among_those_that_are_replayed(
-    spark: SparkSession, log: Log, tmp_path: Path
-) -> None:
+def test_replayed_keys_are_deduplicated(spark: SparkSession, log: Log, tmp_path: Path) -> None:
     """Those of a key are in several files, which are read by several tasks."""
     schema, source = "id long, at timestamp", "max-offsets-per-trigger = 10"
     strict = declared(tmp_path, log, schema, DEDUPED.format("id < 0"), source=source)
@@ -108,7 +106,7 @@ def test_keys_are_deduplicated_among_those_that_are_replayed(
     assert ids(mended) == list(range(10))
 
 
-def test_a_pipeline_may_run_beside_it(spark: SparkSession, log: Log, tmp_path: Path) -> None:
+def test_pipeline_can_run_beside_a_replay(spark: SparkSession, log: Log, tmp_path: Path) -> None:
     pipeline = declared(tmp_path, log, "id long", CHECK.format("id <> 1"))
     log.write("birds", [message(number) for number in range(4)])
 
@@ -135,7 +133,7 @@ def _mended(folder: Path, log: Log) -> Pipeline:
     return declared(folder, log, "id long", CHECK.format("true"))
 
 
-def test_dead_letters_of_a_backfill_are_replayed_whenever_it_was_made(
+def test_dead_letters_of_any_backfill_are_replayed(
     spark: SparkSession, log: Log, tmp_path: Path
 ) -> None:
     source = 'starting-offsets = "latest"'
@@ -153,7 +151,7 @@ def test_dead_letters_of_a_backfill_are_replayed_whenever_it_was_made(
     assert ids(mended) == list(range(8))
 
 
-def test_all_tables_of_dead_letters_are_read(spark: SparkSession, log: Log, tmp_path: Path) -> None:
+def test_all_dead_letter_tables_are_read(spark: SparkSession, log: Log, tmp_path: Path) -> None:
     """Two that share the topics, and a third that has all of them again."""
     text = f'name = "birds"\n[source]\nstore = "{log.store}"\ntopics = ["birds", "fish"]\n'
     text += '[topics."*"]\nschema = "id long"\n{check}'
@@ -176,7 +174,7 @@ def test_all_tables_of_dead_letters_are_read(spark: SparkSession, log: Log, tmp_
     assert replay_dead_letters(spark, pipeline)["dead-letters"] == 1
 
 
-def test_one_that_was_interrupted_for_a_week_goes_on(
+def test_replay_interrupted_for_a_week_continues(
     spark: SparkSession, log: Log, tmp_path: Path
 ) -> None:
     topic = '[[sinks]]\nlayer = "silver"\nformat = "topic"\nlocation = "good"\n'
@@ -220,7 +218,7 @@ def _give_up(pipeline: Pipeline) -> None:
     assert log.run(abort(log.log, staged)) == staged
 
 
-def test_marks_are_kept_in_the_place_of_offsets() -> None:
+def test_replay_marks_are_stored_as_offsets() -> None:
     assert DeadLetterMarks.of(DeadLetterMarks(3, -1, 2).ends()) == DeadLetterMarks(3, -1, 2)
     assert DeadLetterMarks.of({"batch": {"0": 7}}) == DeadLetterMarks(7)
     assert DeadLetterMarks(3, -1, 2).later(DeadLetterMarks(1, 4, 2)) == DeadLetterMarks(3, 4, 2)

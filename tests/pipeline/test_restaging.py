@@ -56,7 +56,7 @@ def _delete(pipeline: Pipeline, folder: Path) -> None:
 
 
 @pytest.mark.parametrize("lose", [_give_up, _delete])
-def test_they_are_read_and_staged_again(
+def test_lost_staged_files_are_staged_again(
     spark: SparkSession, log: Log, tmp_path: Path, lose: Callable[[Pipeline, Path], None]
 ) -> None:
     path = tmp_path / "birds.toml"

@@ -120,9 +120,7 @@ def test_a_topic_becomes_tables_batch_by_batch(
     assert told[1].freshness_p99_ms > 0
 
 
-def test_a_pipeline_goes_on_until_it_is_stopped(
-    spark: SparkSession, log: Log, tmp_path: Path
-) -> None:
+def test_pipeline_runs_until_it_is_stopped(spark: SparkSession, log: Log, tmp_path: Path) -> None:
     log.write("birds", birds(0, 10))
     text = DECLARED + "[upkeep]\nevery-batches = 1\nsmall-bytes = 1000000\n"
     pipeline = declared(tmp_path, log, text.replace('name = "birds"\n', 'name = "onward"\n', 1))
@@ -142,7 +140,7 @@ def test_a_pipeline_goes_on_until_it_is_stopped(
     assert [row[0] for row in table(pipeline, "silver", 1)] == list(range(40))
 
 
-def test_records_that_are_gone_stop_it_unless_it_is_told_to_go_on(
+def test_deleted_records_stop_a_run_unless_skipping_is_allowed(
     spark: SparkSession, log: Log, tmp_path: Path
 ) -> None:
     log.write("birds", birds(0, 10))
@@ -169,7 +167,7 @@ async def delete_before(log: Log, folder: Path, offset: int) -> None:
         host.stop()
 
 
-def test_damage_is_told_as_what_it_is(spark: SparkSession, log: Log, tmp_path: Path) -> None:
+def test_damage_is_reported_as_corrupt(spark: SparkSession, log: Log, tmp_path: Path) -> None:
     log.write("birds", [Message(json.dumps({"id": 1, "name": "x" * 9000}).encode())] * 100)
     pipeline = declared(tmp_path, log)
     for path in Path(log.store.removeprefix("file://")).rglob("objects/*/*"):

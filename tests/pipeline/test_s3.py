@@ -61,7 +61,7 @@ def ids(url: str) -> list[int]:
 
 
 @pytest.mark.timeout(600)
-def test_log_state_and_tables_in_s3(
+def test_log_state_and_tables_can_be_in_s3(
     spark: SparkSession, backend: ServerBackend, tmp_path: Path
 ) -> None:
     places = {

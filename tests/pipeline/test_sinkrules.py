@@ -74,14 +74,14 @@ CLEAN = {"data": "/data"}
         ),
     ],
 )
-def test_two_sinks_that_are_one_table_are_refused(one: Sink, other: Sink, words: str) -> None:
+def test_two_sinks_with_one_table_are_refused(one: Sink, other: Sink, words: str) -> None:
     with pytest.raises(ConfigError) as told:
         pipeline(one, other, DEAD)
     assert f"sink 1 ({one.layer}) and sink 2 ({other.layer}) share {words}" in str(told.value)
     assert "sqlite" not in str(told.value)
 
 
-def test_links_do_not_make_two_tables_of_one(tmp_path: Path) -> None:
+def test_symbolic_links_do_not_hide_a_shared_table(tmp_path: Path) -> None:
     (tmp_path / "lake").mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "lake")
     one = sink("bronze", "parquet", str(tmp_path / "lake"))
@@ -113,7 +113,7 @@ def test_links_do_not_make_two_tables_of_one(tmp_path: Path) -> None:
         ),
     ],
 )  # fmt: skip
-def test_two_tables_with_something_in_common_are_two(one: Sink, other: Sink) -> None:
+def test_tables_with_similar_locations_are_distinct(one: Sink, other: Sink) -> None:
     assert pipeline(one, other, DEAD).sinks == (one, other, DEAD)
 
 
@@ -126,7 +126,7 @@ def test_topics_of_a_sink_are_those_of_the_source(layer: str) -> None:
         pipeline(BRONZE, silver, DEAD, wrong)
 
 
-def test_every_topic_has_a_place_for_its_bad_and_late_rows() -> None:
+def test_every_topic_has_a_table_for_bad_and_late_rows() -> None:
     silver = sink("silver", "parquet", "/lake/silver", topics=("birds",))
     dead = sink("dead-letters", "parquet", "/lake/dead", topics=("birds",))
     late = sink("late", "parquet", "/lake/late", topics=("birds",))
@@ -148,9 +148,7 @@ def test_every_topic_has_a_place_for_its_bad_and_late_rows() -> None:
         ({"silver": Silver(mode="upsert", keys=("id",))}, "sink 3: .* are only added"),
     ],
 )
-def test_what_would_fail_when_the_run_ends_is_refused_before(
-    more: dict[str, Any], words: str
-) -> None:
+def test_sinks_that_would_fail_later_are_refused_at_load(more: dict[str, Any], words: str) -> None:
     silver = sink("silver", "parquet", "/lake/silver")
     topic = sink("silver", "topic", "clean", options=CLEAN)
     with pytest.raises(ConfigError, match=words):

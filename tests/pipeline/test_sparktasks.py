@@ -29,7 +29,7 @@ class Where:
         return self.number, os.getpid()
 
 
-def test_tasks_run_elsewhere_and_their_results_keep_the_order(spark: SparkSession) -> None:
+def test_tasks_run_on_executors_and_results_keep_their_order(spark: SparkSession) -> None:
     found = on_spark(spark)([Where(number) for number in range(20)])
 
     assert [number for number, _ in found] == list(range(20))
@@ -38,7 +38,7 @@ def test_tasks_run_elsewhere_and_their_results_keep_the_order(spark: SparkSessio
     assert on_spark(spark)([Where(1, 10), Where(2, 10)])[1] == (2, os.getpid())
 
 
-def test_an_upsert_on_executors(spark: SparkSession, tmp_path: Path) -> None:
+def test_upsert_runs_on_executors(spark: SparkSession, tmp_path: Path) -> None:
     upsert = Upsert(("id",), ("at",), bucket_bytes=3_000)
     spec = TableSpec("parquet", str(tmp_path / "birds"))
     for number in range(2):

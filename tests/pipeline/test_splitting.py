@@ -45,7 +45,7 @@ def offsets(rows: pa.RecordBatch, name: str = "rookery_offset") -> list[Any]:
     return rows.column(name).to_pylist()
 
 
-def test_every_record_is_in_one_part_but_those_without_a_value() -> None:
+def test_every_record_is_in_one_part_except_those_without_a_value() -> None:
     found = split(pipeline(), [bird(0), b"{", None, b"[1]", bird(4)])
 
     assert offsets(found.good) == [0, 4]
@@ -56,7 +56,7 @@ def test_every_record_is_in_one_part_but_those_without_a_value() -> None:
     assert found.late.num_rows == 0
 
 
-def test_rows_that_fail_a_check_are_dead_letters_with_the_checks_name() -> None:
+def test_rows_that_fail_a_check_are_dead_letters_with_its_name() -> None:
     declared = pipeline(checks={"named": "length(name) > 0", "five": "CAST(name AS INT) = 5"})
     names = ["5", "", "x", "6", None]
     values: list[bytes | None] = [json.dumps({"id": 1, "name": name}).encode() for name in names]
@@ -77,7 +77,7 @@ def test_a_check_that_cannot_be_evaluated_is_refused_before_anything_runs() -> N
         BatchPlan.of(pipeline(checks={"wrong": "nothing > 1"}))
 
 
-def test_late_rows_go_aside_with_the_watermark() -> None:
+def test_late_rows_are_put_aside_with_the_watermark() -> None:
     declared = pipeline(event_time="seen", watermark="10 minutes")
     times = [START_MS, START_MS - 1, START_MS + 5]
     values: list[bytes | None] = [
@@ -154,12 +154,12 @@ def test_a_null_value_deletes_the_row_of_the_records_key() -> None:
         ({"mode": "merge"}, "silver.mode 'merge', not of append, upsert"),
     ],
 )
-def test_what_contradicts_itself_is_refused(silver: dict[str, Any], words: str) -> None:
+def test_contradicting_settings_are_refused(silver: dict[str, Any], words: str) -> None:
     with pytest.raises(ConfigError, match=words):
         pipeline(**silver)
 
 
-def test_keys_that_are_no_columns_are_refused() -> None:
+def test_keys_that_are_not_columns_are_refused() -> None:
     with pytest.raises(ConfigError, match="no column 'nest'"):
         BatchPlan.of(pipeline(mode="upsert", keys=("nest",)))
     with pytest.raises(ConfigError, match="op, before and after"):
@@ -167,7 +167,7 @@ def test_keys_that_are_no_columns_are_refused() -> None:
 
 
 @pytest.mark.parametrize("kind", ["string", "double", "date", "decimal(20,0)", "struct<x int>"])
-def test_event_times_that_are_no_times_are_refused(kind: str) -> None:
+def test_event_times_of_other_types_are_refused(kind: str) -> None:
     declared = pipeline(f"id long, at {kind}", event_time="at", watermark="1 hour")
     with pytest.raises(ConfigError, match=r"silver.event-time: 'at' is .* must be a timestamp"):
         BatchPlan.of(declared)

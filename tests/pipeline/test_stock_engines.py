@@ -184,7 +184,7 @@ def readers(stock: SqlEngine, tmp_path_factory: pytest.TempPathFactory) -> Itera
 @pytest.mark.usefixtures("own_spark")
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("mode", ["append", "upsert"])
-def test_stock_engines_read_and_change_tables_and_the_pipeline_goes_on(
+def test_stock_engines_read_and_change_tables_and_the_pipeline_continues(
     spark: SparkSession, log: Log, folder: Path, stock: SqlEngine, readers: Readers, mode: str
 ) -> None:
     lake = Lake(folder, log, mode)

@@ -53,7 +53,9 @@ def count_each(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 @pytest.mark.parametrize("tasks", [1, 4])
-def test_they_are_those_of_the_source(spark: SparkSession, cluster: Cluster, tasks: int) -> None:
+def test_stored_rows_equal_those_of_the_source(
+    spark: SparkSession, cluster: Cluster, tasks: int
+) -> None:
     rows = stored(spark, cluster, minPartitions=tasks)
     schema = spark_schema(ALL_COLUMNS).simpleString()
 
@@ -63,7 +65,7 @@ def test_they_are_those_of_the_source(spark: SparkSession, cluster: Cluster, tas
     assert len(found) == ROWS + 300
 
 
-def test_each_share_is_a_task(spark: SparkSession, cluster: Cluster) -> None:
+def test_each_share_is_one_task(spark: SparkSession, cluster: Cluster) -> None:
     rows = stored(spark, cluster, maxRecordsPerPartition=200)
     found = [row.rows for row in rows.mapInArrow(count_each, "rows long").collect()]
     assert len(found) == len(rows.shares) >= 8
@@ -71,7 +73,7 @@ def test_each_share_is_a_task(spark: SparkSession, cluster: Cluster) -> None:
     assert sum(found) == ROWS + 300
 
 
-def test_no_share_is_no_task(spark: SparkSession, cluster: Cluster) -> None:
+def test_no_share_gives_no_task(spark: SparkSession, cluster: Cluster) -> None:
     rows = replace(stored(spark, cluster), shares=[])
     assert not rows.mapInArrow(count_each, "rows long").collect()
 

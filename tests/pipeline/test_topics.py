@@ -64,7 +64,7 @@ async def consumed(bootstrap: str, topic: str) -> list[Record]:
         ]
 
 
-def test_rows_become_records_once(log: Log, tmp_path: Path) -> None:
+def test_rows_are_written_as_records_once(log: Log, tmp_path: Path) -> None:
     log.write("birds", [Message(b"any")], partitions=1)
     path = tmp_path / "birds.toml"
     path.write_text(DECLARED.replace("{store}", log.store))

@@ -77,9 +77,7 @@ async def consumed(bootstrap: str, topic: str) -> list[Record]:
         return [record async for record in client.read(topic, 0)]
 
 
-def test_json_of_any_shape_becomes_sparks_variant(
-    spark: SparkSession, log: Log, tmp_path: Path
-) -> None:
+def test_json_of_any_shape_becomes_a_variant(spark: SparkSession, log: Log, tmp_path: Path) -> None:
     log.write("loose", map(Message, [*GOOD, *BAD]), partitions=1)
     path = tmp_path / "loose.toml"
     path.write_text(DECLARED.replace("{store}", log.store))

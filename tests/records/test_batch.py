@@ -95,7 +95,7 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("data", "code"), [r[1:] for r in REFUSED], ids=[r[0] for r in REFUSED])
-def test_a_producer_is_refused_with_kafkas_code(data: bytes, code: str) -> None:
+def test_invalid_produce_batch_is_refused_with_the_code_of_kafka(data: bytes, code: str) -> None:
     with pytest.raises(ApiError) as caught:
         batches.validate(data)
     assert caught.value.code.name == code
@@ -117,7 +117,7 @@ ACCEPTED = [
 
 @pytest.mark.parametrize("data", [a[1] for a in ACCEPTED], ids=[a[0] for a in ACCEPTED])
 @pytest.mark.parametrize("kind", [bytes, bytearray, memoryview])
-def test_a_producer_is_accepted(data: bytes, kind: type) -> None:
+def test_valid_produce_batch_is_accepted(data: bytes, kind: type) -> None:
     headers = batches.validate(kind(data))
     assert [header.position for header in headers] == list(range(0, len(data), len(PLAIN)))
     assert headers[-1].end == len(data)
@@ -136,7 +136,7 @@ STORED = [
 
 
 @pytest.mark.parametrize("data", [s[1] for s in STORED], ids=[s[0] for s in STORED])
-def test_a_log_may_hold_more_than_a_producer_sends(data: bytes) -> None:
+def test_log_can_hold_batches_that_a_producer_cannot_send(data: bytes) -> None:
     assert [header.position for header in batches.verify(data)] == ([0] if data else [])
 
 
@@ -158,31 +158,31 @@ DAMAGED = [
 
 
 @pytest.mark.parametrize(("data", "text"), [d[1:] for d in DAMAGED], ids=[d[0] for d in DAMAGED])
-def test_damage_in_a_log_is_corrupt(data: bytes, text: str) -> None:
+def test_damaged_log_batch_is_corrupt(data: bytes, text: str) -> None:
     with pytest.raises(Corrupt, match=text):
         batches.verify(data)
 
 
 @pytest.mark.parametrize(("data", "magic"), [(MAGIC_0, 0), (MAGIC_1, 1)])
 def test_old_formats_in_a_log_are_refused(data: bytes, magic: int) -> None:
-    for read in (batches.verify, batches.fetched, batches.parse):
+    for read in (batches.verify, batches.check_fetched, batches.parse):
         with pytest.raises(ApiError, match=f"magic {magic}") as caught:
             read(data)
         assert caught.value.code is ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT
 
 
 @pytest.mark.parametrize("end", range(len(PLAIN) + 1))
-def test_a_fetch_may_end_anywhere(end: int) -> None:
-    headers = batches.fetched(PLAIN + PLAIN[:end])
+def test_fetch_can_end_inside_a_batch(end: int) -> None:
+    headers = batches.check_fetched(PLAIN + PLAIN[:end])
     assert len(headers) == (2 if end == len(PLAIN) else 1)
 
 
-def test_a_fetch_may_not_be_damaged() -> None:
+def test_damaged_fetch_is_refused() -> None:
     with pytest.raises(Corrupt, match="CRC"):
-        batches.fetched(PLAIN[:-1] + b"\x01" + PLAIN[:30])
+        batches.check_fetched(PLAIN[:-1] + b"\x01" + PLAIN[:30])
 
 
-def test_split_gives_views_of_whole_batches() -> None:
+def test_split_returns_views_of_whole_batches() -> None:
     data = PLAIN + changed(base_offset=3) + PLAIN[:70]
     parts = list(batches.split(data))
     assert [(header.base_offset, bytes(view)) for header, view in parts] == [
@@ -191,14 +191,14 @@ def test_split_gives_views_of_whole_batches() -> None:
     ]
 
 
-def test_parse_reads_one_header_anywhere() -> None:
+def test_parse_reads_a_header_at_any_position() -> None:
     data = b"xyz" + changed(base_offset=7)
     header = batches.parse(data, 3)
     assert (header.position, header.base_offset, header.end) == (3, 7, len(data))
 
 
 @pytest.mark.parametrize("end", [0, 10, 60, 61, len(PLAIN) - 1])
-def test_parse_needs_a_whole_batch(end: int) -> None:
+def test_parse_refuses_an_incomplete_batch(end: int) -> None:
     with pytest.raises(Corrupt, match="batch at byte 0"):
         batches.parse(PLAIN[:end])
 
@@ -217,16 +217,16 @@ PROPERTIES: list[tuple[int, str, object]] = [
 
 
 @pytest.mark.parametrize(("attributes", "name", "value"), PROPERTIES)
-def test_attributes(attributes: int, name: str, value: object) -> None:
+def test_attribute_bits_are_decoded(attributes: int, name: str, value: object) -> None:
     assert getattr(HEADER._replace(attributes=attributes), name) == value
 
 
-def test_an_unknown_codec_has_a_code() -> None:
+def test_unknown_codec_is_refused_with_a_code() -> None:
     with pytest.raises(ApiError, match="UNSUPPORTED_COMPRESSION_TYPE"):
         _ = HEADER._replace(attributes=6).codec
 
 
-def test_offsets_sizes_and_sequences() -> None:
+def test_offsets_sizes_and_sequences_are_computed() -> None:
     header = HEADER._replace(base_offset=10, last_offset_delta=4, base_sequence=2**31 - 2)
     assert header.last_offset == 14
     assert header.last_sequence == 2
@@ -237,14 +237,14 @@ def test_offsets_sizes_and_sequences() -> None:
 
 
 @pytest.mark.parametrize("kind", [bytes, bytearray, memoryview])
-def test_stamp_copies_nothing_and_leaves_the_crc_right(kind: type) -> None:
+def test_stamp_copies_no_payload_and_keeps_the_crc_valid(kind: type) -> None:
     head, rest = batches.stamp(kind(PLAIN), 1234, 56)
     (header,) = batches.verify(head + rest)
     assert len(head) == 16
     assert (header.base_offset, header.partition_leader_epoch, header.crc) == (1234, 56, HEADER.crc)
 
 
-def test_stamp_in_place() -> None:
+def test_batch_is_stamped_in_place() -> None:
     data = bytearray(PLAIN + PLAIN)
     batches.stamp_into(data, 1234, 56, len(PLAIN))
     first, second = batches.verify(data)
@@ -264,7 +264,7 @@ FIELDS = {
 
 
 @given(st.integers(0, 2**32), st.fixed_dictionaries({}, optional=FIELDS))
-def test_restamp_makes_the_crc_right(seed: int, fields: dict[str, Any]) -> None:
+def test_restamp_recomputes_the_crc(seed: int, fields: dict[str, Any]) -> None:
     data = b"junk" + batch(random.Random(seed)) + b"more"
     header = batches.parse(data, 4)
     wanted = header._replace(**fields)
@@ -282,7 +282,7 @@ def test_restamp_makes_the_crc_right(seed: int, fields: dict[str, Any]) -> None:
 @pytest.mark.parametrize("threshold", [0, 2**40], ids=["patched", "computed"])
 @pytest.mark.parametrize("module", [kernel, kerneltwin])
 @pytest.mark.parametrize("size", [1, 5000, 300_000])
-def test_restamp_both_ways(
+def test_restamp_keeps_the_crc_valid_with_and_without_patching(
     monkeypatch: pytest.MonkeyPatch, threshold: int, module: Any, size: int
 ) -> None:
     monkeypatch.setattr(kernel, "PATCH_FROM_BYTES", threshold)
@@ -302,14 +302,14 @@ def test_restamp_never_hides_damage(monkeypatch: pytest.MonkeyPatch, threshold: 
         batches.verify(head + rest)
 
 
-def test_append_time_holds_for_the_batch() -> None:
+def test_append_time_applies_to_the_whole_batch() -> None:
     head, rest = batches.restamp(PLAIN, HEADER.appended_at(1_800_000_000_000))
     (header,) = batches.verify(head + rest)
     assert header.timestamp_type is TimestampType.LOG_APPEND_TIME
     assert header.max_timestamp == 1_800_000_000_000
 
 
-def test_pack_is_the_header_on_the_wire() -> None:
+def test_packed_header_equals_the_wire_format() -> None:
     data = build(RECORDS, BatchSettings(producer_id=5, base_offset=3, partition_leader_epoch=4))
     assert BatchHeader.pack(batches.parse(data)) == data[: batches.HEADER_SIZE]
 
@@ -325,7 +325,7 @@ def claiming(data: bytes, records: int) -> bytes:
 
 @pytest.mark.parametrize("codec", CODED, ids=[codec.name for codec in CODED])
 @pytest.mark.parametrize("size", [1, 1_000, 500_000])
-def test_more_records_than_compressed_bytes_can_hold_are_refused(codec: Codec, size: int) -> None:
+def test_record_count_above_the_possible_maximum_is_refused(codec: Codec, size: int) -> None:
     value = random.Random(size).randbytes(size)
     data = build([Record(None, value)], BatchSettings(codec=codec))
     most = min((len(data) - 61) * codec.expansion, DEFAULT_LIMIT) // 7
@@ -338,7 +338,7 @@ def test_more_records_than_compressed_bytes_can_hold_are_refused(codec: Codec, s
 
 
 @pytest.mark.parametrize("codec", CODED, ids=[codec.name for codec in CODED])
-def test_as_many_of_the_smallest_records_as_can_be_packed_are_accepted(codec: Codec) -> None:
+def test_maximum_number_of_smallest_records_is_accepted(codec: Codec) -> None:
     # Equal records without key and value pack as well as records can.
     records = 2_000_000
     body = codec.compress(b"\x0c\x00\x00\x00\x01\x01\x00" * records)

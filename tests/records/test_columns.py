@@ -66,7 +66,7 @@ def abort_marker(kind: int) -> bytes:
 
 
 class TestColumns:
-    def test_nulls_and_empties_are_told_apart(self) -> None:
+    def test_null_and_empty_are_distinguished(self) -> None:
         headers = pa.array([[("h", b""), ("", None)], [], []], HEADERS)
         rows = pa.record_batch(
             {"key": [None, b"", b"k"], "value": [b"v", None, b""], "headers": headers}
@@ -92,7 +92,7 @@ class TestColumns:
             "int32",
         ]
 
-    def test_columns_come_in_the_order_asked_for(self) -> None:
+    def test_columns_are_in_the_requested_order(self) -> None:
         table = read(sealed(), ReadSettings(("leader_epoch", "offset", "partition", "topic")))
 
         assert table.to_pylist() == [
@@ -100,7 +100,7 @@ class TestColumns:
         ]
 
     @pytest.mark.parametrize("name", COLUMNS)
-    def test_each_column_alone_is_as_among_all(self, name: str) -> None:
+    def test_each_column_alone_equals_that_among_all(self, name: str) -> None:
         data = b"".join(encode(rows_of(9), WriteSettings(max_batch_bytes=150, timestamp_ms=5)))
 
         assert read(data, ReadSettings((name,))).column(0).equals(read(data).column(name))
@@ -108,13 +108,15 @@ class TestColumns:
     @pytest.mark.parametrize(
         ("attributes", "stamp", "kind"), [(0, 1000, 0), (b.LOG_APPEND_TIME, 2000, 1)]
     )
-    def test_timestamps_follow_their_type(self, attributes: int, stamp: int, kind: int) -> None:
+    def test_timestamps_follow_the_timestamp_type(
+        self, attributes: int, stamp: int, kind: int
+    ) -> None:
         table = read(sealed(attributes=attributes), ReadSettings(("timestamp", "timestamp_type")))
 
         assert table.column(0).cast(pa.int64()).to_pylist() == [stamp]
         assert table.column(1).to_pylist() == [kind]
 
-    def test_no_timestamp_is_null(self) -> None:
+    def test_missing_timestamp_is_null(self) -> None:
         assert read(sealed(base_timestamp=-1)).column("timestamp").to_pylist() == [None]
 
     def test_topics_share_one_dictionary(self) -> None:
@@ -143,7 +145,7 @@ class TestColumns:
 
     @pytest.mark.parametrize("codec", CODECS.values(), ids=lambda codec: codec.name)
     @pytest.mark.parametrize("views", [False, True])
-    def test_many_batches_of_every_codec(self, codec: object, views: bool) -> None:
+    def test_many_batches_of_every_codec_are_decoded(self, codec: object, views: bool) -> None:
         assert codec in CODECS.values()
         rows = rows_of(300)
         writing = WriteSettings(codec, max_batch_bytes=1000)  # type: ignore[arg-type] # checked above
@@ -153,7 +155,7 @@ class TestColumns:
 
         assert back.to_pylist() == rows.to_pylist()
 
-    def test_header_keys_that_are_no_text_are_still_read(self) -> None:
+    def test_header_keys_that_are_not_utf8_are_read(self) -> None:
         record = bytes.fromhex("1a 00 00 00 01 01 04 02 6f 00 04 ff fe 01")
 
         [row] = read(sealed(record)).column("headers").to_pylist()
@@ -161,7 +163,7 @@ class TestColumns:
         assert row == [{"key": "o", "value": b""}, {"key": "\ufffd\ufffd", "value": None}]
 
     @pytest.mark.parametrize("views", [False, True])
-    def test_memory_is_given_back(self, views: bool) -> None:
+    def test_memory_is_released(self, views: bool) -> None:
         headers = pa.array([[("h", b"x" * 50)] * 9] * 500, HEADERS)
         data = b"".join(encode(rows_of(500, headers=headers), WriteSettings(max_batch_bytes=9000)))
         sources = [
@@ -175,14 +177,14 @@ class TestColumns:
 
         assert pa.total_allocated_bytes() == before
 
-    def test_nothing_makes_no_rows(self) -> None:
+    def test_empty_input_gives_no_rows(self) -> None:
         assert list(decode([])) == []
         assert list(decode([PartitionBatches("orders", 0, b"")])) == []
 
-    def test_a_batch_emptied_by_compaction_makes_no_rows(self) -> None:
+    def test_batch_emptied_by_compaction_gives_no_rows(self) -> None:
         assert read(sealed(b"", record_count=0, last_offset_delta=9)).num_rows == 0
 
-    def test_the_example_in_the_docs(self) -> None:
+    def test_example_in_the_docs_runs(self) -> None:
         assert doctest.testmod(columns).failed == 0
 
 
@@ -191,19 +193,19 @@ class TestRange:
 
     @pytest.mark.parametrize("start", range(18, 32))
     @pytest.mark.parametrize("stop", [19, 20, 23, 30, 99])
-    def test_only_offsets_in_range(self, start: int, stop: int) -> None:
+    def test_only_offsets_in_range_are_returned(self, start: int, stop: int) -> None:
         found = read(self.data, from_offset=start, until_offset=stop).column("offset").to_pylist()
 
         assert found == [offset for offset in range(20, 30) if start <= offset < stop]
 
-    def test_a_batch_past_the_range_is_not_looked_at(self) -> None:
+    def test_batch_after_the_range_is_not_read(self) -> None:
         damaged = self.data[:-1] + b"\xff"
 
         assert read(damaged, until_offset=25).num_rows == 5
         with pytest.raises(Corrupt):
             read(damaged)
 
-    def test_a_batch_before_the_range_must_be_sound_to_be_left_out(self) -> None:
+    def test_batch_before_the_range_is_verified(self) -> None:
         first = b.parse(self.data).end
         damaged = self.data[: first - 1] + b"\xff" + self.data[first:]
 
@@ -248,16 +250,16 @@ class TestTransactions:
         ):
             yield from map(int, rows.column(0).to_numpy())
 
-    def test_control_batches_are_left_out(self) -> None:
+    def test_control_batches_are_omitted(self) -> None:
         assert list(self.offsets([])) == [0, 1, 2, 4, 7, 9]
 
     @pytest.mark.parametrize("start", range(10))
-    def test_aborted_records_are_left_out_until_their_marker(self, start: int) -> None:
+    def test_aborted_records_are_omitted_until_their_marker(self, start: int) -> None:
         found = list(self.offsets([(2, 7, END), (1, 0, END)], start))
 
         assert found == [offset for offset in (1, 2, 4, 9) if offset >= start]
 
-    def test_a_known_end_counts_where_the_marker_is_not_there(self) -> None:
+    def test_known_end_replaces_a_missing_marker(self) -> None:
         batches = b.outline(self.log())
         without = b"".join(
             self.log()[one.position : one.end] for one in batches if not one.is_control
@@ -286,7 +288,7 @@ class TestSplits:
 
     @pytest.mark.parametrize("batch_bytes", [150, 5000, 1_000_000])
     @pytest.mark.parametrize("codec", [CODECS[0], GZIP])
-    def test_by_bytes(self, batch_bytes: int, codec: object) -> None:
+    def test_rows_are_split_by_bytes(self, batch_bytes: int, codec: object) -> None:
         assert codec in CODECS.values()
         writing = WriteSettings(codec, max_batch_bytes=batch_bytes)  # type: ignore[arg-type] # checked
         data = b"".join(encode(self.rows, writing))
@@ -301,7 +303,7 @@ class TestSplits:
             assert sum(sizes) <= 100
 
     @pytest.mark.parametrize("batch_bytes", [150, 5000, 1_000_000])
-    def test_by_rows(self, batch_bytes: int) -> None:
+    def test_rows_are_split_by_count(self, batch_bytes: int) -> None:
         data = b"".join(encode(self.rows, WriteSettings(max_batch_bytes=batch_bytes)))
 
         parts = list(
@@ -312,7 +314,7 @@ class TestSplits:
         assert pa.Table.from_batches(parts).column(0).to_pylist() == list(range(1000))
 
     @pytest.mark.parametrize("views", [False, True])
-    def test_views_stay_right_across_parts(self, views: bool) -> None:
+    def test_views_stay_valid_across_parts(self, views: bool) -> None:
         rows = pa.record_batch({"value": [b"%040d" % i for i in range(500)]})
         batches = [
             bytes(batch)
@@ -328,7 +330,7 @@ class TestSplits:
 
         assert pa.Table.from_batches(parts).to_pylist() == rows.to_pylist() * 3
 
-    def test_headers_count(self) -> None:
+    def test_headers_count_towards_the_limit(self) -> None:
         headers = pa.array([[("a" * 40, b"b" * 40)]] * 5, HEADERS)
         data = b"".join(encode(rows_of(5, headers=headers)))
 
@@ -339,7 +341,7 @@ class TestSplits:
         assert [part.num_rows for part in parts] == [2, 2, 1]
 
     @pytest.mark.parametrize("name", ["key", "value", "headers"])
-    def test_one_record_above_the_limit_is_named(self, name: str) -> None:
+    def test_single_record_above_the_limit_is_named(self, name: str) -> None:
         headers = pa.array([[("h" * 8, b"c" * 42)]], HEADERS)
         rows = pa.record_batch({"key": [b"k" * 50], "value": [b"v" * 50], "headers": headers})
         data = b"".join(encode(rows, WriteSettings(base_offset=77)))
@@ -388,14 +390,14 @@ class TestFaults:
             (16, sealed(b"\x0e\x00\x00\x00\x01\x01\x00\x00")),
         ],
     )
-    def test_each_is_named_with_its_place(self, what: int, data: bytes) -> None:
+    def test_each_fault_is_named_with_its_position(self, what: int, data: bytes) -> None:
         with pytest.raises(Corrupt) as caught:
             read(data)
 
         assert str(caught.value).startswith("orders-3, batch at offset ")
         assert str(caught.value).endswith(FAULTS[what])
 
-    def test_rows_before_a_fault_come_first(self) -> None:
+    def test_rows_before_a_damaged_batch_are_returned(self) -> None:
         good = b"".join(encode(rows_of(5)))
         found = decode(
             [
@@ -408,7 +410,7 @@ class TestFaults:
         with pytest.raises(Corrupt, match="t-1, batch at offset -1"):
             next(found)
 
-    def test_records_before_a_bad_one_come_first(self) -> None:
+    def test_records_before_a_damaged_one_are_returned(self) -> None:
         records = RECORD + b"\x0c\0\0\2\1\1\0" + b"\x0c\0\0\4\1\6\0"
         found = decode(
             [PartitionBatches("t", 0, sealed(records, record_count=3, last_offset_delta=2))]
@@ -418,7 +420,7 @@ class TestFaults:
         with pytest.raises(Corrupt, match="t-0, batch at offset 500: a record's value"):
             next(found)
 
-    def test_a_cut_batch_is_left_out_if_allowed(self) -> None:
+    def test_truncated_batch_is_omitted_if_allowed(self) -> None:
         data = b"".join(encode(rows_of(2), WriteSettings(max_batch_bytes=80)))
         whole = b.parse(data).end
 
@@ -428,7 +430,7 @@ class TestFaults:
             with pytest.raises(Corrupt, match="ends before the batch does"):
                 read(data[:end])
 
-    def test_every_flipped_bit_that_the_checksum_covers_is_seen(self) -> None:
+    def test_every_flipped_bit_covered_by_the_checksum_is_found(self) -> None:
         data = sealed()
         for bit in range(21 * 8, len(data) * 8):
             damaged = bytearray(data)
@@ -436,7 +438,7 @@ class TestFaults:
             with pytest.raises(Error):
                 read(damaged)
 
-    def test_the_checksum_can_be_left_unchecked(self) -> None:
+    def test_checksum_verification_can_be_switched_off(self) -> None:
         data = sealed()[:17] + b"oops" + sealed()[21:]
 
         assert read(data, ReadSettings(check_crc=False)).num_rows == 1
@@ -468,7 +470,7 @@ class TestFaults:
 
         assert caught.value.code is ErrorCode.MESSAGE_TOO_LARGE
 
-    def test_a_stated_count_allocates_nothing(self) -> None:
+    def test_stated_record_count_allocates_nothing(self) -> None:
         huge, packed = 2**31 - 1, GZIP.compress(RECORD)
         before = pa.default_memory_pool().bytes_allocated()
         peak = pa.default_memory_pool().max_memory()
@@ -494,12 +496,12 @@ class TestFaults:
 
 class TestSettings:
     @pytest.mark.parametrize("chosen", [(), ("nope",), ("key", "key")])
-    def test_columns_must_be_known(self, chosen: tuple[str, ...]) -> None:
+    def test_unknown_columns_are_refused(self, chosen: tuple[str, ...]) -> None:
         with pytest.raises(ConfigError, match="columns="):
             ReadSettings(chosen)
 
     @pytest.mark.parametrize("name", ["max_bytes", "max_rows", "max_inflated_bytes"])
     @pytest.mark.parametrize("value", [0, 2**31])
-    def test_limits_must_be_possible(self, name: str, value: int) -> None:
+    def test_impossible_limits_are_refused(self, name: str, value: int) -> None:
         with pytest.raises(ConfigError, match=name):
             ReadSettings(**{name: value})  # type: ignore[arg-type] # one of the three ints

@@ -60,7 +60,7 @@ class TestRoundTrip:
         codec=st.sampled_from(list(CODECS.values())),
         size=st.integers(400, 5000),
     )
-    def test_what_is_written_is_read(
+    def test_written_rows_are_read_back(
         self, rows: list[dict[str, object]], codec: object, size: int
     ) -> None:
         table = pa.Table.from_pylist(rows, SCHEMA)
@@ -72,7 +72,7 @@ class TestRoundTrip:
 
     @at_leisure
     @given(rows=st.lists(row, min_size=1, max_size=20), start=st.integers(0, 19))
-    def test_slices_are_written_as_what_they_show(
+    def test_slices_are_written_without_their_hidden_rows(
         self, rows: list[dict[str, object]], start: int
     ) -> None:
         [whole] = pa.Table.from_pylist(rows, SCHEMA).to_batches()
@@ -93,14 +93,14 @@ class TestRoundTrip:
         ],
         ids=str,
     )
-    def test_any_type_of_bytes_or_text(self, kind: pa.DataType) -> None:
+    def test_any_type_of_bytes_or_text_is_written(self, kind: pa.DataType) -> None:
         column = pa.array(["a", None, "", "ä" * 20]).cast(kind)
 
         table = back(list(encode(pa.record_batch({"value": column[1:]}))), ("value",))
 
         assert table.column(0).to_pylist() == [None, b"", "ä".encode() * 20]
 
-    def test_lists_of_headers_of_any_width(self) -> None:
+    def test_header_lists_of_any_width_are_written(self) -> None:
         kind = pa.large_list(pa.struct([("key", pa.large_string()), ("value", pa.string())]))
         column = pa.array([[("a", "1")], None, [("b", None)]], kind)
 
@@ -115,7 +115,7 @@ class TestRoundTrip:
         ]
 
     @pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])
-    def test_timestamps_of_any_unit(self, unit: str) -> None:
+    def test_timestamps_of_any_unit_are_written(self, unit: str) -> None:
         column = pa.array([5_000_000_000], pa.timestamp("ns")).cast(pa.timestamp(unit))
 
         table = back(
@@ -124,19 +124,19 @@ class TestRoundTrip:
 
         assert table.column(0).cast(pa.int64()).to_pylist() == [5000]
 
-    def test_small_chunks_become_one_batch(self) -> None:
+    def test_small_chunks_are_combined_into_one_batch(self) -> None:
         table = pa.Table.from_batches([values(b"a"), values(b"b"), values(b"c")])
 
         [batch] = encode(table)
 
         assert b.parse(batch).record_count == 3
 
-    def test_no_rows_make_no_batch(self) -> None:
+    def test_empty_table_gives_no_batch(self) -> None:
         assert list(encode(values())) == []
 
 
 class TestHeader:
-    def test_says_what_was_asked_for(self) -> None:
+    def test_header_has_the_requested_fields(self) -> None:
         writing = WriteSettings(
             ZSTD,
             base_offset=40,
@@ -157,7 +157,7 @@ class TestHeader:
         assert (found.codec, found.is_transactional) == (ZSTD, True)
         assert found.partition_leader_epoch == 3
 
-    def test_offsets_and_sequences_go_on_and_sequences_go_round(self) -> None:
+    def test_offsets_continue_and_sequences_wrap_around(self) -> None:
         writing = WriteSettings(
             base_offset=5, base_sequence=2**31 - 2, producer_id=1, max_batch_bytes=100
         )
@@ -169,7 +169,7 @@ class TestHeader:
         assert [header.base_offset for header in found] == [5, 6, 7, 8, 9]
         assert [header.base_sequence for header in found] == [2**31 - 2, 2**31 - 1, 0, 1, 2]
 
-    def test_what_does_not_shrink_is_not_compressed(self) -> None:
+    def test_incompressible_batch_is_stored_uncompressed(self) -> None:
         [batch] = encode(values(b"x"), WriteSettings(GZIP))
 
         assert b.parse(batch).codec.id == 0
@@ -181,7 +181,7 @@ class TestOffsets:
             {"value": [b"v"] * len(offsets), "offset": pa.array(offsets, pa.int64())}
         )
 
-    def test_are_kept_with_their_gaps(self) -> None:
+    def test_kept_offsets_preserve_gaps(self) -> None:
         offsets = [3, 4, 9, 2**31 + 2, 2**31 + 3, 2**40]
 
         batches = list(encode(self.rows(*offsets), WriteSettings(keep_offsets=True)))
@@ -193,24 +193,24 @@ class TestOffsets:
             2**40,
         ]
 
-    def test_are_assigned_unless_kept(self) -> None:
+    def test_offsets_are_assigned_unless_kept(self) -> None:
         assert back(list(encode(self.rows(5, 5))), ("offset",)).column(0).to_pylist() == [0, 1]
 
     @pytest.mark.parametrize("offsets", [(1, 1), (2, 1), (-1, 5), (-(2**63), 2**63 - 1)])
-    def test_must_rise(self, offsets: tuple[int, ...]) -> None:
+    def test_kept_offsets_must_ascend(self, offsets: tuple[int, ...]) -> None:
         with pytest.raises(ApiError, match="offsets must rise") as caught:
             list(encode(self.rows(*offsets), WriteSettings(keep_offsets=True)))
 
         assert caught.value.code is ErrorCode.INVALID_RECORD
 
-    def test_must_be_there(self) -> None:
+    def test_kept_offsets_must_be_present(self) -> None:
         for rows in (values(b"x"), self.rows(1, None)):
             with pytest.raises(ConfigError, match="keep_offsets"):
                 list(encode(rows, WriteSettings(keep_offsets=True)))
 
 
 class TestRefusals:
-    def test_a_row_larger_than_a_batch_is_named(self) -> None:
+    def test_row_larger_than_a_batch_is_named(self) -> None:
         found = encode(values(b"a", b"b" * 100), WriteSettings(max_batch_bytes=160))
 
         assert b.parse(next(found)).record_count == 1
@@ -218,12 +218,12 @@ class TestRefusals:
             next(found)
         assert caught.value.code is ErrorCode.MESSAGE_TOO_LARGE
 
-    def test_the_largest_row_that_fits(self) -> None:
+    def test_largest_possible_row_is_written(self) -> None:
         [batch] = encode(values(b"b" * 100), WriteSettings(max_batch_bytes=61 + 109))
 
         assert len(batch) == 61 + 109
 
-    def test_a_larger_row_has_a_batch_of_its_own_up_to_a_bound(self) -> None:
+    def test_larger_row_has_its_own_batch_up_to_a_bound(self) -> None:
         rows = values(b"a", b"b" * 100, b"c", b"d", b"e" * 101, b"f")
         found = encode(rows, WriteSettings(max_batch_bytes=160, max_record_bytes=61 + 109))
 
@@ -232,7 +232,7 @@ class TestRefusals:
             next(found)
 
     @pytest.mark.parametrize("stamp", [-2, -(2**63), 2**62 + 1, 2**63 - 1])
-    def test_impossible_timestamps(self, stamp: int) -> None:
+    def test_impossible_timestamps_are_refused(self, stamp: int) -> None:
         times = pa.array([0, stamp], pa.int64())
 
         with pytest.raises(ApiError, match="row 1: its timestamp") as caught:
@@ -240,18 +240,18 @@ class TestRefusals:
         assert caught.value.code is ErrorCode.INVALID_TIMESTAMP
 
     @pytest.mark.parametrize("pair", [None, (None, b"x")])
-    def test_headers_without_a_key(self, pair: object) -> None:
+    def test_headers_without_a_key_are_refused(self, pair: object) -> None:
         headers = pa.array([[("a", b"b")], [pair]], HEADERS)
 
         with pytest.raises(ApiError, match="row 1: a header") as caught:
             list(encode(pa.record_batch({"key": [b"", b""], "headers": headers})))
         assert caught.value.code is ErrorCode.INVALID_RECORD
 
-    def test_rows_that_are_no_records(self) -> None:
+    def test_rows_that_are_not_records_are_refused(self) -> None:
         with pytest.raises(ConfigError, match="key or a value"):
             list(encode(pa.record_batch({"topic": ["t"]})))
 
-    def test_arrays_that_lie_about_their_buffers(self) -> None:
+    def test_arrays_with_inconsistent_buffers_are_refused(self) -> None:
         ends = pa.py_buffer(bytes(4) + b"\xff\xff\xff\x7f" + b"\1\0\0\0")
         liar = pa.Array.from_buffers(pa.binary(), 2, [None, ends, pa.py_buffer(b"x")])
 
@@ -259,7 +259,7 @@ class TestRefusals:
             list(encode(pa.record_batch({"value": liar})))
 
     @pytest.mark.parametrize("name", ["key", "value", "headers", "timestamp", "offset"])
-    def test_columns_of_the_wrong_type(self, name: str) -> None:
+    def test_columns_of_the_wrong_type_are_refused(self, name: str) -> None:
         columns = {"key": pa.array([b"k"]), "offset": pa.array([1]), name: pa.array([["x"]])}
 
         with pytest.raises(ConfigError, match=f"`{name}` of type list"):
@@ -274,6 +274,6 @@ class TestRefusals:
             {"timestamp_ms": -2},
         ],
     )
-    def test_impossible_settings(self, setting: dict[str, int]) -> None:
+    def test_impossible_settings_are_refused(self, setting: dict[str, int]) -> None:
         with pytest.raises(ConfigError, match=next(iter(setting))):
             WriteSettings(**setting)  # type: ignore[arg-type] # all of them are ints

@@ -61,11 +61,11 @@ def busy() -> int:
     return sum(i * i for i in range(1_000_000))
 
 
-def test_the_watcher_sees_nothing_while_the_lock_is_held() -> None:
+def test_watcher_thread_does_not_run_while_the_gil_is_held() -> None:
     assert not was_seen_inside(busy, 5)
 
 
-def test_decoding_lets_go_of_the_lock() -> None:
+def test_decoding_releases_the_gil() -> None:
     count = 1_000_000
     records = b"\x0c\0\0\0\1\1\0" * count
     header = BatchHeader(0, 0, 0, 2, 0, 0, count, 0, 0, -1, -1, -1, count)
@@ -84,7 +84,7 @@ def test_decoding_lets_go_of_the_lock() -> None:
     assert was_seen_inside(run, ATTEMPTS), spent
 
 
-def test_encoding_lets_go_of_the_lock() -> None:
+def test_encoding_releases_the_gil() -> None:
     rows = pa.record_batch({"value": pa.array([b""] * 3_000_000, pa.binary())})
     packer = native.Packer(rows, -1)
 

@@ -66,7 +66,7 @@ def rows_of(batches: list[pa.RecordBatch]) -> list[Record]:
 
 @by_name
 @pytest.mark.parametrize("builder", BUILDERS, ids=lambda kind: f"{kind.__module__}.{kind.__name__}")
-def test_we_read_what_they_write(builder: Any, codec: Codec) -> None:
+def test_batches_of_other_libraries_are_read(builder: Any, codec: Codec) -> None:
     data = built(builder, codec)
 
     found = rows_of(list(decode([PartitionBatches("t", 0, data)], ReadSettings(COLUMNS))))
@@ -76,7 +76,7 @@ def test_we_read_what_they_write(builder: Any, codec: Codec) -> None:
 
 @by_name
 @pytest.mark.parametrize("reader", READERS, ids=lambda kind: f"{kind.__module__}.{kind.__name__}")
-def test_they_read_what_we_write(reader: Any, codec: Codec) -> None:
+def test_other_libraries_read_our_batches(reader: Any, codec: Codec) -> None:
     names = ["offset", "timestamp", "key", "value", "headers"]
     kinds = [pa.int64(), pa.timestamp("ms", tz="UTC"), pa.binary(), pa.binary()]
     headers = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))

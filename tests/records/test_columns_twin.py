@@ -160,7 +160,7 @@ sources = st.lists(
 
 @given(sources=sources, reading=readings)
 @settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-def test_reading(
+def test_kernel_and_twin_read_alike(
     sources: list[
         tuple[PartitionBatches, list[Row], Codec, int, int, list[tuple[int, bytes]], int]
     ],
@@ -191,7 +191,7 @@ def test_reading(
     attributes=st.sampled_from([0, 8]),
 )  # fmt: skip
 @settings(max_examples=250, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-def test_reading_many_at_once(
+def test_kernel_and_twin_read_many_sources_alike(
     some: list[Row], place: int, change: bytes, reading: ReadSettings, attributes: int
 ) -> None:
     plain = [{**row, "headers": None} for row in some]
@@ -208,7 +208,7 @@ def test_reading_many_at_once(
     assert is_same(by_native, outcome(columnstwin, given_to, reading)), by_native
 
 
-def test_a_number_with_more_bytes_than_it_needs_is_read_as_the_kernel_does() -> None:
+def test_overlong_varint_is_read_alike() -> None:
     [batch] = encode(pa.record_batch({"value": [b"abcdefgh"] * 3}))
     at = batch.index(b"\x10abcdefgh")
     for size in range(1, 9):
@@ -225,7 +225,7 @@ def test_a_number_with_more_bytes_than_it_needs_is_read_as_the_kernel_does() -> 
 @pytest.mark.parametrize(
     ("headers", "is_at_once"), [(None, True), ([{"key": "k", "value": b"v"}], False)]
 )
-def test_records_without_headers_are_read_at_once(headers: object, is_at_once: bool) -> None:
+def test_only_records_without_headers_are_read_in_bulk(headers: object, is_at_once: bool) -> None:
     rows = [{"key": b"k", "value": b"v", "headers": headers}] * 5
     [batch] = encode(pa.RecordBatch.from_pylist(rows, SCHEMA))
     found = manycolumns.read(bytes(batch[b.HEADER_SIZE :]), 5)
@@ -240,7 +240,9 @@ def test_records_without_headers_are_read_at_once(headers: object, is_at_once: b
     start=st.integers(0, 3),
 )
 @settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-def test_writing(some: list[Row], size: int, keep: bool, default: int, start: int) -> None:
+def test_kernel_and_twin_write_alike(
+    some: list[Row], size: int, keep: bool, default: int, start: int
+) -> None:
     table = pa.Table.from_pylist(some, SCHEMA).slice(start)
     writing = WriteSettings(max_batch_bytes=size, keep_offsets=keep, timestamp_ms=default)
 

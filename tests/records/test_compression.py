@@ -78,7 +78,7 @@ def deflated(data: bytes) -> bytes:
 
 @pytest.mark.parametrize(("codec", "write"), [w[1:] for w in WRITERS], ids=[w[0] for w in WRITERS])
 @pytest.mark.parametrize("data", [b"", b"x", TEXT, bytes(300_000)], ids=["none", "1", "text", "0s"])
-def test_reads_what_others_write(
+def test_data_compressed_by_other_libraries_is_read(
     codec: Codec, write: Callable[[bytes], bytes], data: bytes
 ) -> None:
     assert codec.decompress(write(data)) == data
@@ -94,12 +94,14 @@ READERS: list[tuple[Codec, Callable[[bytes], bytes]]] = [
 
 
 @pytest.mark.parametrize(("codec", "read"), READERS)
-def test_writes_what_others_read(codec: Codec, read: Callable[[bytes], bytes]) -> None:
+def test_compressed_data_is_read_by_other_libraries(
+    codec: Codec, read: Callable[[bytes], bytes]
+) -> None:
     assert read(codec.compress(TEXT)) == TEXT
 
 
 @given(st.sampled_from(list(CODECS.values())), st.binary(max_size=5000), st.integers(1, 40))
-def test_round_trip(codec: Codec, data: bytes, times: int) -> None:
+def test_compression_round_trips(codec: Codec, data: bytes, times: int) -> None:
     packed = codec.compress(data * times)
     assert codec.decompress(packed, len(data) * times) == data * times
     assert codec.decompress(memoryview(bytearray(packed))) == data * times
@@ -107,11 +109,11 @@ def test_round_trip(codec: Codec, data: bytes, times: int) -> None:
 
 @pytest.mark.parametrize("level", [None, 1, 3, 9])
 @each_codec
-def test_levels(codec: Codec, level: int | None) -> None:
+def test_every_level_round_trips(codec: Codec, level: int | None) -> None:
     assert codec.decompress(codec.compress(TEXT, level)) == TEXT
 
 
-def test_snappy_is_written_as_java_reads_it() -> None:
+def test_snappy_is_written_in_the_framing_of_java() -> None:
     packed = SNAPPY.compress(TEXT)
     blocks = xerial.blocks(memoryview(packed))
     assert packed.startswith(b"\x82SNAPPY\x00\x00\x00\x00\x01\x00\x00\x00\x01")
@@ -119,7 +121,7 @@ def test_snappy_is_written_as_java_reads_it() -> None:
 
 
 @each_codec
-def test_one_byte_over_the_limit_is_refused(codec: Codec) -> None:
+def test_one_byte_above_the_limit_is_refused(codec: Codec) -> None:
     packed = codec.compress(TEXT)
     assert codec.decompress(packed, len(TEXT)) == TEXT
     with pytest.raises(ApiError, match=rf"{codec.name}.*limit of {len(TEXT) - 1} bytes") as caught:
@@ -127,7 +129,7 @@ def test_one_byte_over_the_limit_is_refused(codec: Codec) -> None:
     assert caught.value.code is ErrorCode.MESSAGE_TOO_LARGE
 
 
-def test_what_is_not_compressed_is_limited_too() -> None:
+def test_uncompressed_data_is_limited() -> None:
     with pytest.raises(ApiError, match="none"):
         NONE.decompress(b"123", 2)
 
@@ -147,7 +149,7 @@ BOMBS: list[tuple[str, Codec, Callable[[], bytes]]] = [
 
 
 @pytest.mark.parametrize(("codec", "make"), [b[1:] for b in BOMBS], ids=[b[0] for b in BOMBS])
-def test_a_bomb_takes_no_more_than_the_limit(codec: Codec, make: Callable[[], bytes]) -> None:
+def test_decompression_bomb_stops_at_the_limit(codec: Codec, make: Callable[[], bytes]) -> None:
     bomb = make()
     tracemalloc.start()
     with pytest.raises(ApiError, match="MESSAGE_TOO_LARGE"):
@@ -176,19 +178,19 @@ LIES: list[tuple[str, Codec, bytes]] = [
 
 
 @pytest.mark.parametrize(("codec", "data"), [i[1:] for i in LIES], ids=[i[0] for i in LIES])
-def test_lies_are_corrupt(codec: Codec, data: bytes) -> None:
+def test_false_lengths_are_corrupt(codec: Codec, data: bytes) -> None:
     with pytest.raises(Corrupt):
         codec.decompress(data)
 
 
 @each_codec
-def test_nothing_is_corrupt(codec: Codec) -> None:
+def test_empty_input_is_corrupt(codec: Codec) -> None:
     with pytest.raises(Corrupt, match=codec.name):
         codec.decompress(b"")
 
 
 @each_codec
-def test_what_is_cut_off_is_corrupt(codec: Codec) -> None:
+def test_truncated_data_is_corrupt(codec: Codec) -> None:
     packed = codec.compress(TEXT[:40_000])
     ends = [*range(1, 40), *range(len(packed) - 40, len(packed))]
     # Framed snappy has no end mark: cut between two blocks it is just shorter.
@@ -200,13 +202,13 @@ def test_what_is_cut_off_is_corrupt(codec: Codec) -> None:
 
 @each_codec
 @pytest.mark.parametrize("tail", [b"\x00", b"garbage", b"\xff" * 100])
-def test_what_follows_is_corrupt(codec: Codec, tail: bytes) -> None:
+def test_trailing_data_is_corrupt(codec: Codec, tail: bytes) -> None:
     with pytest.raises(Corrupt):
         codec.decompress(codec.compress(TEXT) + tail)
 
 
 @pytest.mark.parametrize("codec", [GZIP, ZSTD], ids=lambda codec: codec.name)
-def test_a_checksum_is_checked(codec: Codec) -> None:
+def test_embedded_checksum_is_verified(codec: Codec) -> None:
     packed = bytearray(
         zstandard.ZstdCompressor(write_checksum=True).compress(TEXT)
         if codec is ZSTD
@@ -219,7 +221,9 @@ def test_a_checksum_is_checked(codec: Codec) -> None:
 
 @settings(max_examples=300)
 @given(st.sampled_from(PACKED), st.binary(max_size=100), st.data())
-def test_broken_data_ends_in_our_errors(codec: Codec, data: bytes, draw: st.DataObject) -> None:
+def test_damaged_data_raises_only_our_errors(
+    codec: Codec, data: bytes, draw: st.DataObject
+) -> None:
     packed = bytearray(codec.compress(data * 10))
     packed[draw.draw(st.integers(0, len(packed) - 1))] ^= draw.draw(st.integers(1, 255))
     try:
@@ -232,12 +236,12 @@ def test_broken_data_ends_in_our_errors(codec: Codec, data: bytes, draw: st.Data
 def test_codecs_have_kafkas_names_and_numbers() -> None:
     names = {codec.id: codec.name for codec in CODECS.values()}
     assert names == {0: "none", 1: "gzip", 2: "snappy", 3: "lz4", 4: "zstd"}
-    assert compression.named("lz4") is LZ4
+    assert compression.find_codec("lz4") is LZ4
 
 
 def test_an_unknown_name_is_refused() -> None:
     with pytest.raises(ApiError, match="'brotli'; there are none, gzip, snappy, lz4, zstd"):
-        compression.named("brotli")
+        compression.find_codec("brotli")
 
 
 def test_a_missing_library_is_named() -> None:

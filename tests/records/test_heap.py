@@ -30,12 +30,12 @@ def _faults(tune: str) -> int:
 
 
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="other libraries are left alone")
-def test_large_blocks_are_used_again() -> None:
+def test_large_blocks_are_reused() -> None:
     assert _faults("heap.keep()") < _faults("") / 10
 
 
 @pytest.mark.parametrize(("tune", "calls"), [("", []), ("heap.keep()", [0])])
-def test_only_a_process_of_ours_gives_memory_back(tune: str, calls: list[int]) -> None:
+def test_only_our_own_processes_return_memory_to_the_system(tune: str, calls: list[int]) -> None:
     program = (
         "from rookery.records import heap\n"
         f"{tune}\n"

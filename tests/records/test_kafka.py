@@ -133,12 +133,12 @@ KAFKAS_OWN = {
 
 
 @pytest.mark.parametrize(("name", "data", "code"), REFUSED, ids=[r[0] for r in REFUSED])
-def test_kafka_refuses_what_we_refuse(wire: Wire, name: str, data: bytes, code: str) -> None:
+def test_kafka_refuses_the_same_batches(wire: Wire, name: str, data: bytes, code: str) -> None:
     assert wire.produce(TOPIC, data)[0].name == KAFKAS_OWN.get(name, code)
 
 
 @pytest.mark.parametrize(("name", "data"), ACCEPTED, ids=[a[0] for a in ACCEPTED])
-def test_kafka_accepts_what_we_accept(wire: Wire, name: str, data: bytes) -> None:
+def test_kafka_accepts_the_same_batches(wire: Wire, name: str, data: bytes) -> None:
     assert wire.produce(TOPIC, data)[0].name == KAFKAS_OWN.get(name, "NONE")
 
 
@@ -150,21 +150,21 @@ RECORDS = [
 
 
 @pytest.mark.parametrize("codec", CODECS.values(), ids=lambda codec: codec.name)
-def test_kafka_stores_and_returns_what_we_build(wire: Wire, codec: Codec) -> None:
+def test_kafka_stores_and_returns_our_batches(wire: Wire, codec: Codec) -> None:
     code, offset = wire.produce(TOPIC, build(RECORDS, BatchSettings(codec=codec)))
     assert code is ErrorCode.NONE
     data = wire.fetch(TOPIC, offset)
-    header = batches.fetched(data)[0]
+    header = batches.check_fetched(data)[0]
     assert (header.codec, header.base_offset) == (codec, offset)
     placed = [record._replace(offset=offset + n) for n, record in enumerate(RECORDS)]
     assert list(read(data, header)) == placed
 
 
-def test_kafka_stamps_append_time_as_we_do(wire: Wire) -> None:
+def test_append_time_is_stamped_like_kafka(wire: Wire) -> None:
     sent = build(RECORDS)
     _, offset = wire.produce(APPEND_TIME, sent)
     data = wire.fetch(APPEND_TIME, offset)
-    header = batches.fetched(data)[0]
+    header = batches.check_fetched(data)[0]
     wanted = batches.parse(sent).appended_at(header.max_timestamp)
 
     head, rest = batches.restamp(

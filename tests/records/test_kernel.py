@@ -39,12 +39,12 @@ HEADER = BatchHeader(0, 0, -1, 2, 0, 0, 0, 0, 0, -1, -1, -1, 1)
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_agree_on_generated_cases(seed: int) -> None:
+def test_kernel_and_twin_agree_on_generated_cases(seed: int) -> None:
     assert check_many(6_000, 1000 * seed) == 6_000
 
 
 @given(st.lists(RECORDS, max_size=5), st.integers(0, 2**62))
-def test_what_is_written_is_read_back(records: list[Record], base: int) -> None:
+def test_written_records_are_read_back(records: list[Record], base: int) -> None:
     body, count, delta, first, highest = _kernel.encode(records, base)
 
     assert (body, count, delta, first, highest) == kerneltwin.encode(records, base)
@@ -57,23 +57,23 @@ def test_what_is_written_is_read_back(records: list[Record], base: int) -> None:
 
 
 @given(st.binary(max_size=200), st.sampled_from(RULES))
-def test_agree_on_any_bytes(data: bytes, rules: int) -> None:
+def test_kernel_and_twin_agree_on_any_bytes(data: bytes, rules: int) -> None:
     check_reading(data, rules)
 
 
 @given(st.binary(max_size=60), st.integers(-3, 8), st.integers(-1, 8))
-def test_agree_on_any_records(body: bytes, count: int, delta: int) -> None:
+def test_kernel_and_twin_agree_on_any_records(body: bytes, count: int, delta: int) -> None:
     header = HEADER._replace(record_count=count, last_offset_delta=delta)
     check_records(bytes(batches.HEADER_SIZE) + body, header._replace(batch_length=49 + len(body)))
 
 
 @given(st.integers(0, 2**32 - 1), st.integers(0, 2**63 - 1))
-def test_agree_on_shifts(crc: int, length: int) -> None:
+def test_kernel_and_twin_agree_on_shifts(crc: int, length: int) -> None:
     assert _kernel.shift(crc, length) == kerneltwin.shift(crc, length)
 
 
 @pytest.mark.parametrize(("crc", "length"), [(-1, 0), (2**32, 0), (0, -1), (0, 2**63)])
-def test_agree_on_bad_shifts(crc: int, length: int) -> None:
+def test_kernel_and_twin_agree_on_invalid_shifts(crc: int, length: int) -> None:
     one, two = (
         outcome(lambda: _kernel.shift(crc, length)),
         outcome(lambda: kerneltwin.shift(crc, length)),
@@ -100,7 +100,7 @@ BAD_RECORDS = [
 
 
 @pytest.mark.parametrize(("record", "error"), BAD_RECORDS)
-def test_agree_on_what_cannot_be_written(record: Record, error: str) -> None:
+def test_kernel_and_twin_agree_on_unwritable_records(record: Record, error: str) -> None:
     records = [Record(b"", b"", (), 1), record]
     one, two = (
         outcome(lambda: _kernel.encode(records, 0)),
@@ -111,7 +111,7 @@ def test_agree_on_what_cannot_be_written(record: Record, error: str) -> None:
 
 
 @pytest.mark.parametrize("kind", [bytes, bytearray, memoryview])
-def test_any_buffer_is_read(kind: type) -> None:
+def test_any_buffer_type_is_read(kind: type) -> None:
     data = next(cases(7))
     for module in (_kernel, kerneltwin):
         assert module.scan(kind(data), RULES[2]) == _kernel.scan(data, RULES[2])
@@ -148,7 +148,7 @@ def faults_of(data: bytes, rules: int) -> Iterator[str]:
             yield str(error).split(": ")[-1]
 
 
-def test_every_fault_is_met_by_the_generated_cases() -> None:
+def test_generated_cases_cover_every_fault() -> None:
     met: set[str] = set()
     for index, data in enumerate(islice(cases(3), 30_000)):
         met.update(faults_of(data, RULES[index % len(RULES)]))
@@ -156,7 +156,7 @@ def test_every_fault_is_met_by_the_generated_cases() -> None:
 
 
 @pytest.mark.parametrize("module", [_kernel, kerneltwin])
-def test_a_huge_count_takes_no_memory(module: ModuleType) -> None:
+def test_huge_record_count_allocates_nothing(module: ModuleType) -> None:
     header = HEADER._replace(record_count=2**31 - 1, last_offset_delta=2**31 - 2)
     tracemalloc.start()
     with pytest.raises(Corrupt, match="cannot be in 70 bytes"):
@@ -168,21 +168,21 @@ def test_a_huge_count_takes_no_memory(module: ModuleType) -> None:
     assert peak < 100_000
 
 
-def test_a_huge_header_count_takes_no_memory() -> None:
+def test_huge_header_count_allocates_nothing() -> None:
     # One record whose header count says 2**31 - 1.
     body = b"\x14\x00\x00\x00\x01\x01\xfe\xff\xff\xff\x0f"
     with pytest.raises(Corrupt, match="record 0: its number of headers"):
         list(kernel.decode(body, HEADER, Record))
 
 
-def test_a_reader_that_failed_is_at_its_end() -> None:
+def test_failed_reader_is_exhausted() -> None:
     reader = kernel.decode(bytes(7), HEADER, Record)
     with pytest.raises(Corrupt):
         next(reader)
     assert list(reader) == []
 
 
-def test_a_buffer_is_free_again_after_its_last_record() -> None:
+def test_buffer_is_released_after_its_last_record() -> None:
     body = bytearray(_kernel.encode([Record(b"k", b"v")], 0)[0])
     assert len(list(kernel.decode(body, HEADER, Record))) == 1
     body.clear()

@@ -50,14 +50,14 @@ def partitions(module: ModuleType, keys: pa.Array[Any], count: int) -> list[int]
 
 
 @pytest.mark.parametrize(("key", "expected"), KNOWN.items())
-def test_hashes_are_kafkas(module: ModuleType, key: bytes, expected: int) -> None:
+def test_hashes_equal_those_of_kafka(module: ModuleType, key: bytes, expected: int) -> None:
     assert module.murmur2(key) == expected & 0xFFFFFFFF
     [found] = partitions(module, pa.array([key]), 7)
     assert found == (expected & 0x7FFFFFFF) % 7
 
 
 @given(st.lists(st.binary(max_size=70), max_size=60), st.integers(1, 5000), st.integers(0, 9))
-def test_all_ways_agree(keys: list[bytes], count: int, skip: int) -> None:
+def test_all_implementations_agree(keys: list[bytes], count: int, skip: int) -> None:
     expected = [partition_of(key, count) for key in keys][skip:]
     for kind in (pa.binary(), pa.large_binary()):
         column = pa.array(keys, kind).slice(skip)
@@ -89,7 +89,7 @@ def test_rows_are_gathered_by_group_in_their_order(groups: list[int]) -> None:
         ([0, 1], 0, 1, 0),
     ],
 )
-def test_numbers_that_lead_astray_are_refused(
+def test_invalid_key_offsets_are_refused(
     module: ModuleType, offsets: list[int], first: int, rows: int, count: int
 ) -> None:
     for code, is_large in (("i", False), ("q", True)):

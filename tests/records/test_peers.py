@@ -62,7 +62,7 @@ def aiokafka_python(codec: Codec) -> bytes:
 
 @pytest.mark.parametrize("codec", CODECS.values(), ids=lambda codec: codec.name)
 @pytest.mark.parametrize("write", [kafka_python, aiokafka_native, aiokafka_python])
-def test_we_read_what_clients_write(write: Builder, codec: Codec) -> None:
+def test_batches_of_clients_are_read(write: Builder, codec: Codec) -> None:
     data = write(codec)
     (header,) = batches.validate(data)
     assert header.codec is codec
@@ -95,14 +95,14 @@ def by_aiokafka_python(data: bytes) -> list[Record]:
 
 @pytest.mark.parametrize("codec", CODECS.values(), ids=lambda codec: codec.name)
 @pytest.mark.parametrize("peer", [by_kafka_python, by_aiokafka, by_aiokafka_python])
-def test_clients_read_what_we_write(peer: Reader, codec: Codec) -> None:
+def test_clients_read_our_batches(peer: Reader, codec: Codec) -> None:
     base = 100_000
     placed = [record._replace(offset=record.offset + base) for record in RECORDS]
     assert peer(build(placed, BatchSettings(codec=codec, base_offset=base))) == placed
 
 
 @pytest.mark.parametrize("write", [kafka_python, aiokafka_native])
-def test_the_same_bytes_come_out(write: Builder) -> None:
+def test_bytes_equal_those_of_clients(write: Builder) -> None:
     settings = BatchSettings(producer_id=7, producer_epoch=1, base_sequence=3)
     ours, theirs = build(RECORDS, settings), write(CODECS[0])
     # The clients put 0 or -1 into the leader epoch, which is the broker's to set.
@@ -124,7 +124,7 @@ def kio_record(record: Record) -> kio_schema.Record:
     )
 
 
-def test_we_read_what_kio_writes() -> None:
+def test_batches_of_kio_are_read() -> None:
     batch = kio_schema.NewRecordBatch(
         producer_id=i64(7),
         producer_epoch=i16(1),
@@ -139,7 +139,7 @@ def test_we_read_what_kio_writes() -> None:
     assert list(read(data, header)) == RECORDS
 
 
-def test_kio_reads_what_we_write() -> None:
+def test_kio_reads_our_batches() -> None:
     batch, size = kio_readers.read_batch(build(RECORDS), 0)
     assert size == len(build(RECORDS))
     assert list(batch.records) == list(map(kio_record, RECORDS))

@@ -40,7 +40,7 @@ def reread(data: bytes) -> list[Record]:
 
 
 @each_codec
-def test_what_is_built_is_read_back(codec: Codec) -> None:
+def test_built_batch_is_read_back(codec: Codec) -> None:
     data = build(RECORDS, BatchSettings(codec=codec, base_offset=50))
     (header,) = batches.verify(data)
     assert header.codec is codec
@@ -72,13 +72,13 @@ def test_a_header_key_that_is_not_utf8_survives() -> None:
     assert reread(build([strange])) == [strange]
 
 
-def test_append_time_is_every_records_time() -> None:
+def test_append_time_is_the_time_of_every_record() -> None:
     data = build(RECORDS)
     head, rest = batches.restamp(data, batches.parse(data).appended_at(5000))
     assert {record.timestamp for record in reread(head + rest)} == {5000}
 
 
-def test_no_records_make_no_batch() -> None:
+def test_empty_list_of_records_gives_no_batch() -> None:
     with pytest.raises(ValueError, match="needs a record"):
         build([])
 
@@ -90,7 +90,7 @@ def test_an_empty_batch_of_a_compacted_log_has_no_records() -> None:
 
 
 @each_codec
-def test_the_limit_holds(codec: Codec) -> None:
+def test_size_limit_is_enforced(codec: Codec) -> None:
     data = build([Record(None, bytes(100_000))], BatchSettings(codec=codec))
     (header,) = batches.verify(data)
     if codec is NONE:
@@ -107,7 +107,7 @@ def test_payload_of_a_plain_batch_is_a_view() -> None:
     assert body.obj is data
 
 
-def test_read_all_leaves_out_markers_and_what_is_cut_off() -> None:
+def test_read_all_omits_markers_and_a_truncated_batch() -> None:
     marker = build_marker(
         ControlRecordType.COMMIT, 1, BatchSettings(producer_id=7, producer_epoch=0), 1
     )
@@ -116,7 +116,7 @@ def test_read_all_leaves_out_markers_and_what_is_cut_off() -> None:
 
 
 @each_codec
-def test_inspect_tells_what_the_broker_must_know(codec: Codec) -> None:
+def test_inspect_returns_times_offsets_and_counts(codec: Codec) -> None:
     data = build(RECORDS, BatchSettings(codec=codec, base_offset=50))
     assert inspect(data, batches.parse(data)) == BatchContents(900, 1200, 52, 1)
 
@@ -139,7 +139,7 @@ def test_times_too_far_from_now_are_refused(times: tuple[int, ...]) -> None:
 
 
 @each_codec
-def test_inspect_refuses_what_only_looks_whole(codec: Codec) -> None:
+def test_inspect_refuses_invalid_records_under_a_valid_checksum(codec: Codec) -> None:
     # The CRC is right, and the counts are; but the record inside is nonsense.
     body = codec.compress(bytes(40))
     header = batches.parse(build(RECORDS))._replace(attributes=codec.id)
@@ -179,7 +179,7 @@ def test_other_control_records_are_read_by_type() -> None:
     ]
 
 
-def test_a_type_of_a_newer_kafka_is_a_number() -> None:
+def test_control_type_of_a_newer_kafka_is_a_number() -> None:
     assert control(Record(b"\x00\x00\x00\x63", b"")) == Control(99, None)
 
 

@@ -128,7 +128,7 @@ def fed(data: bytes, expected: Expectation, step: int) -> tuple[list[int], Batch
 
 @pytest.mark.parametrize("mask", [0x01, 0x10, 0x80, 0xFF])
 @pytest.mark.parametrize("name", SUBJECTS)
-def test_no_policy_passes_a_flipped_byte(name: str, mask: int) -> None:
+def test_every_flipped_byte_is_found_under_every_policy(name: str, mask: int) -> None:
     """All policies find the same damage, and what they return was written so."""
     subject = SUBJECTS[name]
     expected, clean = subject.expected, subject.headers
@@ -168,7 +168,7 @@ def _reach(subject: Subject, damage: BatchDamage) -> int:
 
 @pytest.mark.parametrize("step", [1, 7, 12, 61, 100, 10_000])
 @pytest.mark.parametrize("at", [None, 9, 30, 100, 250])
-def test_pieces_are_scanned_like_the_whole(step: int, at: int | None) -> None:
+def test_scan_in_pieces_equals_a_scan_of_the_whole(step: int, at: int | None) -> None:
     some = [batch(0, 3), batch(3, 2), batch(5, 1), batch(6, 4)]
     data = bytearray(b"".join(some))
     if at is not None:
@@ -185,7 +185,7 @@ def test_pieces_are_scanned_like_the_whole(step: int, at: int | None) -> None:
 
 
 @pytest.mark.parametrize("rule", [OffsetRule.DENSE, OffsetRule.SPARSE, OffsetRule.UNCHECKED])
-def test_a_cut_batch_says_how_many_bytes_it_needs(rule: OffsetRule) -> None:
+def test_truncated_batch_reports_the_bytes_it_needs(rule: OffsetRule) -> None:
     some = [batch(0, 3), batch(3, 2)]
     first, second = map(len, some)
     data = b"".join(some)
@@ -201,7 +201,7 @@ def test_a_cut_batch_says_how_many_bytes_it_needs(rule: OffsetRule) -> None:
         assert found.needed == (needed if into else 0)
 
 
-def test_an_extent_that_ends_anywhere_is_torn_there() -> None:
+def test_truncated_extent_is_torn_at_its_end() -> None:
     some = [batch(0, 3), batch(3, 3), batch(10, 3)]
     size = len(some[0])
     log = b"".join(some)
@@ -221,7 +221,7 @@ def test_an_extent_that_ends_anywhere_is_torn_there() -> None:
             assert found.damage is None
 
 
-def test_a_length_beyond_the_extent_is_damage_before_all_of_it_is_read() -> None:
+def test_length_beyond_the_extent_is_damage_before_it_is_read() -> None:
     data = bytearray(batch(0, 3))
     data[8] = 1
     expected = expect([ExpectedExtent(0, FAR, AT, 10_000)], OffsetRule.SPARSE)
@@ -232,7 +232,7 @@ def test_a_length_beyond_the_extent_is_damage_before_all_of_it_is_read() -> None
     assert "10000 of 16777" in found.damage.reason
 
 
-def test_data_that_ends_too_soon_is_damage_to_those_who_need_all() -> None:
+def test_missing_data_is_damage_for_rewrites_and_checks() -> None:
     some = [batch(0, 3), batch(3, 2)]
     expected = expect(extents([0, 5], some), OffsetRule.DENSE)
 
@@ -254,7 +254,9 @@ def test_data_that_ends_too_soon_is_damage_to_those_who_need_all() -> None:
         (OffsetRule.ASSIGNED, [batch(0, 2), batch(0, 4)], "end at offset 6, the log says 5"),
     ],
 )
-def test_offsets_must_be_those_of_the_log(rule: OffsetRule, some: list[bytes], words: str) -> None:
+def test_offsets_must_match_those_of_the_log(
+    rule: OffsetRule, some: list[bytes], words: str
+) -> None:
     found = rewrite(b"".join(some), expect(extents([0, 5], some), rule))
 
     assert found.damage is not None
@@ -262,7 +264,7 @@ def test_offsets_must_be_those_of_the_log(rule: OffsetRule, some: list[bytes], w
         raise corrupt(found.damage, "a/b")
 
 
-def test_assigned_offsets_are_uncertain_in_all_of_an_extent_whose_counts_are_wrong() -> None:
+def test_wrong_counts_make_all_assigned_offsets_of_an_extent_uncertain() -> None:
     groups = [[batch(0, 2)], [batch(0, 2), batch(0, 2)], [batch(0, 1)]]
     expected = expect(extents([0, 2, 7, 8], *groups), OffsetRule.ASSIGNED)
     data = b"".join(part for group in groups for part in group)
@@ -273,7 +275,7 @@ def test_assigned_offsets_are_uncertain_in_all_of_an_extent_whose_counts_are_wro
     assert [bases(one) for one in examine(data, expected)] == [[0], [7]]
 
 
-def test_leader_epochs_must_be_those_of_the_log() -> None:
+def test_leader_epochs_must_match_those_of_the_log() -> None:
     some = [batch(0, 2, epoch=1), batch(2, 3, epoch=1)]
     expected = expect(extents([0, 5], some), OffsetRule.DENSE)
     wrong = expected._replace(epoch_at=lambda offset: 1 if offset < 2 else 4)
@@ -317,7 +319,7 @@ def test_a_damaged_count_before_the_wanted_batch_does_not_shift_it() -> None:
     assert "CRC" in found.damage.reason
 
 
-def test_damage_in_a_sparse_extent_may_hide_what_is_wanted() -> None:
+def test_damage_in_a_sparse_extent_may_hide_the_wanted_batch() -> None:
     groups = [[batch(0, 2), batch(6, 2)], [batch(10, 2)]]
     expected = expect(extents([0, 10, 20], *groups), OffsetRule.SPARSE)
     data = bytearray(b"".join(part for group in groups for part in group))
@@ -337,7 +339,7 @@ def test_an_offset_after_all_sparse_batches_is_a_gap() -> None:
     assert (found.headers, found.damage, found.end) == ([], None, len(b"".join(some)))
 
 
-def test_each_damage_is_examined() -> None:
+def test_every_damage_is_examined() -> None:
     some = [batch(base, 2) for base in range(0, 10, 2)]
     data = bytearray(b"".join(some))
     for at in (0, 1, 3):
@@ -350,7 +352,7 @@ def test_each_damage_is_examined() -> None:
     assert positions == [AT + at * len(some[0]) for at in (0, 1, 3)]
 
 
-def test_where_no_length_can_be_read_the_examination_goes_on_at_the_next_start() -> None:
+def test_examination_continues_at_the_next_known_start_after_an_unreadable_length() -> None:
     some = [batch(base, 2) for base in range(0, 10, 2)]
     expected = expect(extents([0, 10], some), OffsetRule.DENSE)
     data = bytearray(b"".join(some))
@@ -364,7 +366,7 @@ def test_where_no_length_can_be_read_the_examination_goes_on_at_the_next_start()
     assert [bases(one) for one in helped] == [[0], [6, 8]]
 
 
-def test_what_follows_the_extents_is_left_out() -> None:
+def test_bytes_after_the_extents_are_ignored() -> None:
     some = [batch(0, 2)]
     found = scan(some[0] + b"of another partition", expect(extents([0, 2], some), OffsetRule.DENSE))
 

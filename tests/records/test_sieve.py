@@ -55,7 +55,7 @@ def sifted(
 
 
 @given(st.lists(RECORDS, max_size=3), RECORDS, st.booleans())
-def test_they_agree_and_keep_what_has_no_later_key(
+def test_sieve_and_twin_agree_and_keep_records_without_a_later_key(
     noted: list[list[Record]], records: list[Record], drops: bool
 ) -> None:
     found = sifted(_sieve, noted, records, drops=drops)
@@ -77,7 +77,9 @@ def test_they_agree_and_keep_what_has_no_later_key(
 
 
 @given(RECORDS, st.integers(-(2**40), 2**40))
-def test_other_base_same_times(records: list[Record], shift: int) -> None:
+def test_rebase_changes_the_base_timestamp_and_keeps_times(
+    records: list[Record], shift: int
+) -> None:
     body, header = made(records)
     moved = _sieve.rebase(body, len(records), shift)
     assert moved == sievetwin.rebase(body, len(records), shift)
@@ -87,7 +89,7 @@ def test_other_base_same_times(records: list[Record], shift: int) -> None:
 
 
 @given(RECORDS, st.data())
-def test_they_agree_on_damage(records: list[Record], data: st.DataObject) -> None:
+def test_sieve_and_twin_agree_on_damage(records: list[Record], data: st.DataObject) -> None:
     body, header = made(records)
     broken = bytearray(body)
     for _ in range(data.draw(st.integers(0, 3))):
@@ -115,7 +117,7 @@ def test_they_agree_on_damage(records: list[Record], data: st.DataObject) -> Non
 
 
 @BOTH
-def test_of_a_broken_batch_nothing_is_taken(module: ModuleType) -> None:
+def test_damaged_batch_adds_nothing_to_the_map(module: ModuleType) -> None:
     body, header = made([Record(b"a", b""), Record(b"b", b"")])
     last = module.OffsetMap(1 << 16, SEED)
     with pytest.raises(Corrupt, match="record 1"):
@@ -124,7 +126,7 @@ def test_of_a_broken_batch_nothing_is_taken(module: ModuleType) -> None:
 
 
 @BOTH
-def test_a_map_takes_whole_batches_up_to_its_capacity(module: ModuleType) -> None:
+def test_map_accepts_whole_batches_up_to_its_capacity(module: ModuleType) -> None:
     last = module.OffsetMap(100 * module.SLOT_BYTES, SEED)
     assert 80 <= last.capacity <= 110
     count = last.capacity
@@ -142,19 +144,19 @@ def test_a_map_takes_whole_batches_up_to_its_capacity(module: ModuleType) -> Non
 
 
 @BOTH
-def test_append_time_is_every_records_time(module: ModuleType) -> None:
+def test_append_time_is_the_time_of_every_record(module: ModuleType) -> None:
     body, header = made([Record(b"a", b"", (), 5)], attributes=batches.LOG_APPEND_TIME)
     last = module.OffsetMap(1 << 16, SEED)
     assert last.sift(body, header._replace(max_timestamp=77), False)[2] == 77
 
 
 @BOTH
-def test_a_seed_has_its_size(module: ModuleType) -> None:
+def test_seed_must_have_its_size(module: ModuleType) -> None:
     with pytest.raises(ValueError, match="16 bytes"):
         module.OffsetMap(100, b"short")
 
 
-def test_digests_spread_keys_of_every_length() -> None:
+def test_digests_distribute_keys_of_every_length() -> None:
     last = _sieve.OffsetMap(1 << 20, SEED)
     keys = [bytes([n]) * size for size in range(1, 40) for n in range(200)]
     body, header = made([Record(key, b"") for key in [b"", *keys, *(k + b"\0" for k in keys)]])
@@ -162,7 +164,7 @@ def test_digests_spread_keys_of_every_length() -> None:
     assert len(last) == len({b"", *keys, *(k + b"\0" for k in keys)})
 
 
-def test_it_reads_what_a_batch_holds() -> None:
+def test_sieve_reads_the_payload_of_a_batch() -> None:
     data, header = made([Record(b"a", b"1", (), 5), Record(b"a", b"2", (), 6)])
     whole = batches.seal(header, data) + data
     parsed = batches.parse(whole)

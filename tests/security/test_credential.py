@@ -18,7 +18,7 @@ def test_only_the_right_password_matches(mechanism: str) -> None:
     assert not credential.matches("")
 
 
-def test_the_keys_are_those_of_rfc_7677() -> None:
+def test_keys_match_rfc_7677() -> None:
     credential = ScramCredential.from_password("SCRAM-SHA-256", "pencil", _SALT, 4096)
 
     # The form in which other SCRAM servers, too, keep that RFC's user.
@@ -30,7 +30,7 @@ def test_the_keys_are_those_of_rfc_7677() -> None:
     )
 
 
-def test_no_secret_shows() -> None:
+def test_secrets_are_not_shown() -> None:
     text = repr(ScramCredential.from_password("SCRAM-SHA-256", "pencil", _SALT))
 
     assert text == "ScramCredential(mechanism='SCRAM-SHA-256', iterations=4096)"

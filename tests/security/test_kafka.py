@@ -74,7 +74,7 @@ def _connect(server: KafkaServer, listener: str) -> Iterator[_Peer]:
 
 @pytest.mark.parametrize("listener", ["SASL_SSL", "SASL_PLAINTEXT"])
 @pytest.mark.parametrize("mechanism", mechanisms())
-def test_kafka_lets_us_in(kafka_secure: KafkaServer, listener: str, mechanism: str) -> None:
+def test_kafka_accepts_our_login(kafka_secure: KafkaServer, listener: str, mechanism: str) -> None:
     with _connect(kafka_secure, listener) as peer:
         peer.log_in(mechanism, "alice", kafka_secure.users["alice"])
 
@@ -83,7 +83,7 @@ def test_kafka_lets_us_in(kafka_secure: KafkaServer, listener: str, mechanism: s
 
 @pytest.mark.parametrize("mechanism", mechanisms())
 @pytest.mark.parametrize("username", ["alice", "nobody"])
-def test_kafka_keeps_a_wrong_password_out(
+def test_kafka_refuses_a_wrong_password(
     kafka_secure: KafkaServer, mechanism: str, username: str
 ) -> None:
     with _connect(kafka_secure, "SASL_SSL") as peer, pytest.raises(ApiError) as caught:
@@ -92,12 +92,14 @@ def test_kafka_keeps_a_wrong_password_out(
     assert caught.value.code is ErrorCode.SASL_AUTHENTICATION_FAILED
 
 
-def test_kafka_on_tls_alone(kafka_secure: KafkaServer) -> None:
+def test_kafka_accepts_tls_without_a_login(kafka_secure: KafkaServer) -> None:
     with _connect(kafka_secure, "SSL") as peer:
         assert peer.is_open_to_us()
 
 
-def test_kafkas_own_authority_is_unknown_to_the_system(kafka_secure: KafkaServer) -> None:
+def test_authority_of_the_test_kafka_is_not_trusted_by_the_system(
+    kafka_secure: KafkaServer,
+) -> None:
     host, _, port = kafka_secure.address("SSL").rpartition(":")
     context = client_context(ClientTls())
 

@@ -17,7 +17,7 @@ def _client(username: str = "alice", password: str = "pencil") -> PlainClient:  
 
 
 @pytest.mark.parametrize(("username", "password"), [("alice", "pencil"), ("ä", "ö=,")])
-def test_client_and_server_understand_each_other(username: str, password: str) -> None:
+def test_client_and_server_complete_the_exchange(username: str, password: str) -> None:
     client, server = _client(username, password), PlainServer(_ACCOUNTS)
 
     last = client.respond(server.respond(client.first()))
@@ -25,7 +25,7 @@ def test_client_and_server_understand_each_other(username: str, password: str) -
     assert (last, client.is_done, server.is_done, server.username) == (b"", True, True, username)
 
 
-def test_the_client_says_what_rfc_4616_says() -> None:
+def test_client_message_matches_rfc_4616() -> None:
     client = PlainClient(Login("tim", "tanstaaftanstaaf", "unused-nonce"))
 
     assert client.first() == b"\0tim\0tanstaaftanstaaf"
@@ -33,7 +33,7 @@ def test_the_client_says_what_rfc_4616_says() -> None:
 
 
 @pytest.mark.parametrize("message", [b"\0alice\0pencil", b"alice\0alice\0pencil"])
-def test_the_server_accepts_who_acts_as_himself(message: bytes) -> None:
+def test_server_accepts_an_authorisation_id_equal_to_the_user(message: bytes) -> None:
     server = PlainServer(_ACCOUNTS)
 
     assert server.respond(message) == b""
@@ -72,7 +72,7 @@ def test_the_server_refuses_everything_else(message: bytes) -> None:
         server.respond(b"\0alice\0pencil")
 
 
-def test_wrong_password_unknown_user_and_foreign_id_look_alike() -> None:
+def test_wrong_password_unknown_user_and_foreign_id_are_indistinguishable() -> None:
     texts = set()
     for message in (b"\0alice\0wrong", b"\0nobody\0pencil", b"bob\0alice\0pencil"):
         with pytest.raises(ApiError) as caught:
@@ -82,7 +82,7 @@ def test_wrong_password_unknown_user_and_foreign_id_look_alike() -> None:
     assert texts == {"SASL_AUTHENTICATION_FAILED: invalid credentials"}
 
 
-def test_a_challenge_is_not_part_of_plain() -> None:
+def test_challenge_is_refused_by_the_plain_client() -> None:
     client = _client()
 
     with pytest.raises(ProtocolError, match="no challenge"):
@@ -94,7 +94,7 @@ def test_a_challenge_is_not_part_of_plain() -> None:
 @pytest.mark.parametrize(
     ("username", "password"), [("", "x"), ("x", ""), ("a\0b", "x"), ("x", "a\0b"), ("\ud800", "x")]
 )
-def test_a_login_that_cannot_be_sent_is_a_config_error(username: str, password: str) -> None:
+def test_login_that_cannot_be_encoded_is_a_config_error(username: str, password: str) -> None:
     with pytest.raises(ConfigError, match=r"^sasl\.(username|password): PLAIN"):
         _client(username, password)
 

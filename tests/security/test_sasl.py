@@ -23,12 +23,12 @@ def _run(client: ClientExchange, server: ServerExchange) -> None:
         message = client.respond(server.respond(message))
 
 
-def test_the_folder_is_what_is_offered() -> None:
+def test_offered_mechanisms_are_those_in_the_folder() -> None:
     assert list(mechanisms()) == ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"]
 
 
 @pytest.mark.parametrize("name", mechanisms())
-def test_every_mechanism_lets_the_right_one_in(name: str) -> None:
+def test_every_mechanism_accepts_the_right_password(name: str) -> None:
     client, server = open_client(name, _LOGIN), open_server(name, _ACCOUNTS, "server-nonce")
 
     _run(client, server)
@@ -38,7 +38,7 @@ def test_every_mechanism_lets_the_right_one_in(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", mechanisms())
-def test_every_mechanism_keeps_the_wrong_one_out(name: str) -> None:
+def test_every_mechanism_refuses_a_wrong_password(name: str) -> None:
     client = open_client(name, Login("alice", "wrong", "client-nonce"))
     server = open_server(name, _ACCOUNTS, "server-nonce")
 
@@ -50,7 +50,7 @@ def test_every_mechanism_keeps_the_wrong_one_out(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", mechanisms())
-def test_every_mechanism_keeps_its_secrets_to_itself(name: str) -> None:
+def test_every_mechanism_hides_its_secrets(name: str) -> None:
     client, server = open_client(name, _LOGIN), open_server(name, _ACCOUNTS, "server-nonce")
 
     assert "pencil" not in f"{client!r} {server!r} {_LOGIN!r}"

@@ -63,7 +63,7 @@ _RFC_MESSAGES = [
 ]
 
 
-def test_the_client_says_what_rfc_7677_says() -> None:
+def test_client_messages_match_rfc_7677() -> None:
     client = ScramClient(_SHA_256, Login("user", "pencil", "rOprNGfwEbeRWgbNEkqO"))
 
     said = [client.first(), client.respond(_RFC_MESSAGES[1])]
@@ -74,7 +74,7 @@ def test_the_client_says_what_rfc_7677_says() -> None:
     assert client.is_done
 
 
-def test_the_server_says_what_rfc_7677_says() -> None:
+def test_server_messages_match_rfc_7677() -> None:
     server = ScramServer(_SHA_256, _Rfc7677Accounts(), "%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0")
 
     said = [server.respond(_RFC_MESSAGES[0]), server.respond(_RFC_MESSAGES[2])]
@@ -87,7 +87,7 @@ def test_the_server_says_what_rfc_7677_says() -> None:
 @pytest.mark.parametrize(
     ("username", "password"), [("alice", "pencil"), ("a=b,c", "sécret,=\u00a0")]
 )
-def test_client_and_server_understand_each_other(
+def test_client_and_server_complete_the_exchange(
     mechanism: str, username: str, password: str
 ) -> None:
     client = ScramClient(mechanism, Login(username, password, "client-nonce"))
@@ -103,7 +103,7 @@ _names = st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size
 
 @settings(max_examples=50, deadline=None)
 @given(username=_names, password=_names, mechanism=st.sampled_from(NAMES))
-def test_any_name_and_password_will_do(username: str, password: str, mechanism: str) -> None:
+def test_any_name_and_password_is_supported(username: str, password: str, mechanism: str) -> None:
     client = ScramClient(mechanism, Login(username, password, "client-nonce"))
     server = ScramServer(mechanism, MemoryAccounts({username: password}), "server-nonce")
 
@@ -141,7 +141,9 @@ def test_aiokafka_can_log_in(mechanism: str) -> None:
 
 
 @pytest.mark.parametrize(("username", "password"), [("alice", "wrong"), ("nobody", "pencil")])
-def test_a_wrong_password_and_an_unknown_user_look_alike(username: str, password: str) -> None:
+def test_wrong_password_and_unknown_user_are_indistinguishable(
+    username: str, password: str
+) -> None:
     client, server = _client(username, password), _server()
     final = client.respond(server.respond(client.first()))
 
@@ -152,7 +154,7 @@ def test_a_wrong_password_and_an_unknown_user_look_alike(username: str, password
     assert not server.is_done
 
 
-def test_an_unknown_user_has_a_salt_of_his_own_that_stays() -> None:
+def test_unknown_user_has_a_stable_salt() -> None:
     def salt(username: str, mechanism: str = _SHA_256) -> bytes:
         first = f"n,,n={username},r=client-nonce".encode()
         return _server(mechanism).respond(first).split(b",")[1]
@@ -162,7 +164,7 @@ def test_an_unknown_user_has_a_salt_of_his_own_that_stays() -> None:
     assert len(salt("nobody")) == len(salt("alice"))
 
 
-def test_knowing_the_stored_keys_of_an_unknown_user_does_not_help() -> None:
+def test_stored_keys_of_an_unknown_user_are_useless() -> None:
     """Even who guesses the server's secret cannot log in as a user that does not exist."""
     server = _server()
     server.respond(b"n,,n=nobody,r=client-nonce")
@@ -271,7 +273,7 @@ def test_a_tampered_final_message_is_refused(change: Callable[[str], str]) -> No
 
 @settings(deadline=None)
 @given(st.data())
-def test_no_changed_letter_of_the_final_message_goes_through(data: st.DataObject) -> None:
+def test_any_changed_letter_of_the_final_message_is_refused(data: st.DataObject) -> None:
     letters = st.characters(min_codepoint=33, max_codepoint=126)
 
     def change(final: str) -> str:
@@ -303,9 +305,7 @@ def _signed(server_first: str, binding: str, nonce: str) -> bytes:
         ("cD10bHMtdW5pcXVlLCw=", "client-nonceserver-nonce", False),
     ],
 )
-def test_who_knows_the_password_must_still_answer_this_exchange(
-    binding: str, nonce: str, is_right: bool
-) -> None:
+def test_final_message_must_match_this_exchange(binding: str, nonce: str, is_right: bool) -> None:
     server = _server()
     server_first = server.respond(_client().first()).decode()
 
@@ -352,7 +352,7 @@ def _first_answer(change: Callable[[str], str]) -> bytes:
         (lambda first: first + "x" * MAX_MESSAGE_BYTES, "too long"),
     ],
 )
-def test_the_client_refuses_bad_first_answers(change: Callable[[str], str], reason: str) -> None:
+def test_client_refuses_bad_first_answers(change: Callable[[str], str], reason: str) -> None:
     client = _client()
     answer = _first_answer(change)
 
@@ -363,7 +363,7 @@ def test_the_client_refuses_bad_first_answers(change: Callable[[str], str], reas
         client.respond(_first_answer(str))
 
 
-def test_absurd_iterations_are_refused_before_they_are_done() -> None:
+def test_excessive_iterations_are_refused_before_they_are_computed() -> None:
     # They would take a quarter of an hour.
     answer = _first_answer(lambda first: first.replace("i=4096", "i=2147483647"))
 
@@ -371,7 +371,7 @@ def test_absurd_iterations_are_refused_before_they_are_done() -> None:
         _client().respond(answer)
 
 
-def test_the_client_refuses_bytes_that_are_no_text() -> None:
+def test_client_refuses_bytes_that_are_not_utf8() -> None:
     with pytest.raises(ProtocolError, match="UTF-8"):
         _client().respond(b"\xff\xfe")
 
@@ -401,19 +401,19 @@ def test_the_client_refuses_a_server_without_proof(
     assert not client.is_done
 
 
-def test_a_server_may_refuse_at_once() -> None:
+def test_server_can_refuse_immediately() -> None:
     with pytest.raises(ApiError, match="unknown-user"):
         _client().respond(b"e=unknown-user")
 
 
-def test_nothing_is_done_before_the_proof() -> None:
+def test_exchange_is_not_complete_before_the_proof() -> None:
     client, server = _client(), _server()
     client.respond(server.respond(client.first()))
 
     assert (client.is_done, server.is_done) == (False, False)
 
 
-def test_a_finished_exchange_takes_no_more() -> None:
+def test_completed_exchange_refuses_further_messages() -> None:
     client, server = _client(), _server()
     last = server.respond(client.respond(server.respond(client.first())))
     client.respond(last)
@@ -426,13 +426,13 @@ def test_a_finished_exchange_takes_no_more() -> None:
     ("username", "password"),
     [("", "x"), ("x", ""), ("a\0b", "x"), ("\ud800", "x"), ("x", "\udfff")],
 )
-def test_a_login_that_cannot_be_sent_is_a_config_error(username: str, password: str) -> None:
+def test_login_that_cannot_be_encoded_is_a_config_error(username: str, password: str) -> None:
     with pytest.raises(ConfigError, match=r"^sasl\.(username|password): SCRAM-SHA-256"):
         _client(username, password)
 
 
 @pytest.mark.parametrize("nonce", ["", "short", "with,comma", "with space", "é" * 10, "x" * 1025])
-def test_nonces_must_be_fit(nonce: str) -> None:
+def test_invalid_nonces_are_refused(nonce: str) -> None:
     with pytest.raises(ValueError, match="nonce"):
         ScramClient(_SHA_256, Login("alice", "pencil", nonce))
     with pytest.raises(ValueError, match="nonce"):

@@ -82,7 +82,7 @@ def _shake(
     return client, server
 
 
-def test_client_and_server_shake_hands(pki: _Pki) -> None:
+def test_client_and_server_complete_the_handshake(pki: _Pki) -> None:
     client, _ = _shake(
         client_context(ClientTls(ca_file=pki.ca)), server_context(ServerTls(pki.server))
     )
@@ -90,7 +90,7 @@ def test_client_and_server_shake_hands(pki: _Pki) -> None:
     assert client.version() == "TLSv1.3"
 
 
-def test_authorities_may_come_as_text(pki: _Pki) -> None:
+def test_authorities_can_be_given_as_text(pki: _Pki) -> None:
     settings = ClientTls(ca_data=Path(pki.ca).read_text(encoding="ascii"))
 
     client, _ = _shake(client_context(settings), server_context(ServerTls(pki.server)))
@@ -98,7 +98,7 @@ def test_authorities_may_come_as_text(pki: _Pki) -> None:
     assert client.getpeercert()
 
 
-def test_both_sources_of_authorities_count(pki: _Pki) -> None:
+def test_both_sources_of_authorities_are_trusted(pki: _Pki) -> None:
     data = Path(pki.ca).read_text(encoding="ascii")
 
     both = client_context(ClientTls(ca_file=pki.other_ca, ca_data=data))
@@ -109,7 +109,7 @@ def test_both_sources_of_authorities_count(pki: _Pki) -> None:
 
 
 @pytest.mark.parametrize("host", ["other.test", "127.0.0.2"])
-def test_another_host_is_refused(pki: _Pki, host: str) -> None:
+def test_wrong_host_name_is_refused(pki: _Pki, host: str) -> None:
     with pytest.raises(ssl.SSLCertVerificationError, match=r"mismatch|doesn't match|not valid"):
         _shake(
             client_context(ClientTls(ca_file=pki.ca)),
@@ -118,7 +118,7 @@ def test_another_host_is_refused(pki: _Pki, host: str) -> None:
         )
 
 
-def test_the_host_check_can_be_switched_off_alone(pki: _Pki) -> None:
+def test_host_name_check_can_be_switched_off_separately(pki: _Pki) -> None:
     context = client_context(ClientTls(ca_file=pki.ca, check_hostname=False))
 
     _shake(context, server_context(ServerTls(pki.server)), "other.test")
@@ -179,7 +179,7 @@ def test_a_required_certificate_must_be_shown(pki: _Pki) -> None:
         )
 
 
-def test_a_requested_certificate_may_be_missing(pki: _Pki) -> None:
+def test_requested_certificate_is_optional(pki: _Pki) -> None:
     _, server = _shake(
         client_context(ClientTls(ca_file=pki.ca)),
         server_context(ServerTls(pki.server, pki.ca, ClientAuth.REQUESTED)),
@@ -189,7 +189,7 @@ def test_a_requested_certificate_may_be_missing(pki: _Pki) -> None:
 
 
 @pytest.mark.parametrize("wanted", [ClientAuth.REQUESTED, ClientAuth.REQUIRED])
-def test_a_strangers_certificate_is_refused(pki: _Pki, wanted: ClientAuth) -> None:
+def test_untrusted_client_certificate_is_refused(pki: _Pki, wanted: ClientAuth) -> None:
     with pytest.raises(ssl.SSLCertVerificationError):
         _shake(
             client_context(ClientTls(ca_file=pki.ca, own=pki.stranger)),

@@ -90,7 +90,7 @@ def test_later_fetches_name_only_changes(server: Server) -> None:
     assert offsets(second) == {0: 5, 1: 7, 2: 8}
 
 
-def test_forgotten_partitions_leave_and_the_last_one_ends_the_session(server: Server) -> None:
+def test_forgotten_partitions_are_removed_and_the_last_one_ends_the_session(server: Server) -> None:
     session_id = server.open(2)
 
     rest = server.fetch(
@@ -119,7 +119,7 @@ def test_idle_partition_is_active_again_when_it_is_named_or_the_isolation_level_
     assert set(session.active) == {first, second}
 
 
-def test_partition_with_records_is_served_last_next_time(server: Server) -> None:
+def test_partition_with_records_is_served_last_in_the_next_fetch(server: Server) -> None:
     session = server.fetch(0, 0, {0: 0, 1: 0, 2: 0})
     first, second, third = session.partitions.values()
 
@@ -128,7 +128,7 @@ def test_partition_with_records_is_served_last_next_time(server: Server) -> None
     assert list(session.active) == [second, third, first]
 
 
-def test_watermarks_are_news_once(server: Server) -> None:
+def test_watermarks_are_reported_once(server: Server) -> None:
     session = server.fetch(0, 0, {0: 0})
     [partition] = session.partitions.values()
     answers = [(5, 0), (5, 0), (5, 1), (6, 1)]
@@ -183,7 +183,7 @@ def test_larger_session_takes_the_place_of_a_smaller_one(server: Server) -> None
         server.fetch(ids[1], 3)
 
 
-def test_epochs_wrap_round(server: Server) -> None:
+def test_epochs_wrap_around(server: Server) -> None:
     session = server.fetch(0, 0, {0: 0})
     session.epoch = 2**31 - 1
     server.fetch(session.id, 2**31 - 1)

@@ -85,7 +85,9 @@ async def test_readiness_probes_dependencies_and_gives_reasons(
     assert source.calls == ["probe", "probe"]
 
 
-async def test_warning_keeps_no_client_away(source: Source, endpoints: HealthEndpoints) -> None:
+async def test_warning_does_not_affect_readiness(
+    source: Source, endpoints: HealthEndpoints
+) -> None:
     source.warning = "it expires tomorrow"
 
     answer = await get(endpoints, "/health/ready")
@@ -117,7 +119,7 @@ class StoppableService:
     async def abandon(self) -> None: ...
 
 
-async def test_service_that_cannot_go_on_is_neither_alive_nor_ready() -> None:
+async def test_failed_service_is_neither_alive_nor_ready() -> None:
     service = StoppableService()
     endpoints = HealthEndpoints(ServerHealth("proxy", service))
     endpoints.is_started = True
@@ -131,7 +133,7 @@ async def test_service_that_cannot_go_on_is_neither_alive_nor_ready() -> None:
         assert json.loads(answer.body)["problems"] == {"proxy": "the port is gone"}
 
 
-async def test_numbers_are_read_when_metrics_are() -> None:
+async def test_gauges_are_read_when_metrics_are_requested() -> None:
     gauge, clients = Gauge(), [1.0]
     endpoints = HealthEndpoints(
         ServerHealth("proxy", StoppableService(), [(gauge, lambda: len(clients))])

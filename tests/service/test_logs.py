@@ -61,7 +61,7 @@ def test_every_key_is_in_the_table_and_every_entry_is_used() -> None:
 
 
 @pytest.mark.parametrize("key", KEYS)
-def test_key_does_not_hide_what_every_line_has(key: str) -> None:
+def test_log_key_does_not_shadow_standard_fields(key: str) -> None:
     record = logging.makeLogRecord({})
     assert not hasattr(record, key)
     assert key not in {"message", "asctime", "time", "level", "logger", "msg"}

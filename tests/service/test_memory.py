@@ -34,7 +34,7 @@ asyncio.run(main())
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells, and only glibc gives back")
 @pytest.mark.parametrize("looks_early", [False, True])
-def test_what_was_freed_is_given_back_also_if_it_was_in_use_at_an_earlier_look(
+def test_freed_memory_is_returned_to_the_system(
     looks_early: bool,
 ) -> None:
     script = _SCRIPT.format(looks_early=looks_early)

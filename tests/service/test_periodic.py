@@ -31,7 +31,7 @@ class Task:
     ("error", "reason"),
     [(Unavailable("the disk is full"), "the disk is full"), (KeyError("x"), "KeyError('x')")],
 )
-async def test_task_that_fails_runs_again_and_its_failure_is_kept(
+async def test_failing_task_runs_again_and_its_failure_is_reported(
     error: Exception, reason: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
@@ -48,7 +48,7 @@ async def test_task_that_fails_runs_again_and_its_failure_is_kept(
     assert messages == [f"cleaning fails: {error}", "cleaning works again after 1 failures"]
 
 
-async def test_stop_cancels_a_task_under_way() -> None:
+async def test_stop_cancels_a_running_task() -> None:
     tasks, task = PeriodicTasks(), Task()
     tasks.every(1, "cleaning", task.run)
     await wait_until_async(lambda: task.runs == 1)

@@ -86,7 +86,7 @@ async def test_first_signal_stops_the_server_in_order(number: signal.Signals) ->
     assert server.calls == ["start", "ready", "stop"]
 
 
-async def test_server_that_cannot_go_on_is_stopped_and_the_exit_code_says_so(
+async def test_failed_server_is_stopped_with_an_exit_code(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     server, stop = FakeServer(), StopRequest()

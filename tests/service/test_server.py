@@ -98,7 +98,7 @@ async def test_without_an_address_there_is_no_http() -> None:
     assert service.seen == [("start", 0), ("stop", 0)]
 
 
-async def test_address_that_is_none_is_refused_before_the_service_starts() -> None:
+async def test_invalid_address_is_refused_before_the_service_starts() -> None:
     service = RecordedService()
 
     with pytest.raises(ConfigError, match="http_listen"):

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rookery.spark.session import session
+from rookery.spark.sparksession import session
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -56,7 +56,7 @@ def test_an_archive_is_written_once(tmp_path: Path) -> None:
     assert told == []
 
 
-def test_what_fails_is_not_kept(tmp_path: Path) -> None:
+def test_failed_archive_is_not_cached(tmp_path: Path) -> None:
     def fail(target: Path) -> None:
         raise ConfigError("no such package")
 
@@ -66,7 +66,7 @@ def test_what_fails_is_not_kept(tmp_path: Path) -> None:
     assert cache.get("a", _writer("whole")).read_text() == "whole"
 
 
-def test_archives_that_were_not_used_for_the_longest_time_go(tmp_path: Path) -> None:
+def test_least_recently_used_archives_are_removed(tmp_path: Path) -> None:
     for number, fingerprint in enumerate(("a", "b", "c")):
         _use_elsewhere(tmp_path, fingerprint)
         os.utime(tmp_path / f"{fingerprint}.tar.gz", ns=(number, number))
@@ -77,7 +77,7 @@ def test_archives_that_were_not_used_for_the_longest_time_go(tmp_path: Path) -> 
     assert _names(tmp_path) == {"a.tar.gz", "c.tar.gz", "d.tar.gz"}
 
 
-def test_an_archive_in_use_stays(tmp_path: Path) -> None:
+def test_archive_in_use_is_kept(tmp_path: Path) -> None:
     with subprocess.Popen(
         [sys.executable, "-c", _HOLDER, str(tmp_path), "used"],
         stdin=subprocess.PIPE,
@@ -95,7 +95,7 @@ def test_an_archive_in_use_stays(tmp_path: Path) -> None:
     assert _names(tmp_path) == {"mine.tar.gz"}
 
 
-def test_what_a_killed_process_left_is_removed(tmp_path: Path) -> None:
+def test_leftovers_of_a_killed_process_are_removed(tmp_path: Path) -> None:
     left = tmp_path / f"{STAGE_PREFIX}x" / "environment"
     left.mkdir(parents=True)
 
@@ -116,7 +116,7 @@ def _get_in_turn(folder: Path, begun: Path, may_end: Path) -> None:
     ArchiveCache(folder, print).get("a", write)
 
 
-def test_of_two_processes_one_packs_and_the_other_waits(tmp_path: Path) -> None:
+def test_one_of_two_processes_packs_and_the_other_waits(tmp_path: Path) -> None:
     begun, may_end = tmp_path / "begun", tmp_path / "may-end"
     context = multiprocessing.get_context("spawn")
     first = context.Process(target=_get_in_turn, args=(tmp_path, begun, may_end))
@@ -136,13 +136,13 @@ def test_of_two_processes_one_packs_and_the_other_waits(tmp_path: Path) -> None:
     assert told == ["another process packs an environment: waiting for it"]
 
 
-def test_a_folder_that_cannot_be_written_to_is_told(tmp_path: Path) -> None:
+def test_unwritable_cache_folder_is_reported(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(ConfigError, match=r"cannot be kept there.*XDG_CACHE_HOME.*--archive"):
         ArchiveCache(tmp_path / "file" / "cache", print).get("a", _writer())
 
 
-def test_it_is_in_the_users_cache(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_archives_are_stored_in_the_cache_of_the_user(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", "/home/me")
     assert cache_folder({}) == Path("/home/me/.cache/rookery/environments")
     assert cache_folder({"XDG_CACHE_HOME": "/c"}) == Path("/c/rookery/environments")

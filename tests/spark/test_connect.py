@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from rookery.spark.session import settings_for
+from rookery.spark.sparksession import settings_for
 from rookery.testing.broker import BrokerProcess
 from tests.spark.connectserver import LOG, connect_server
 from tests.spark.topics import fill_topic
@@ -20,7 +20,7 @@ _SOCKETS = "spark.python.unix.domain.socket.enabled"
 
 @pytest.mark.usefixtures("own_spark")
 @pytest.mark.timeout(600)
-def test_source_view_stream_and_sink_over_connect(tmp_path: Path) -> None:
+def test_source_view_stream_and_sink_work_over_connect(tmp_path: Path) -> None:
     values = [f"value {number:03}" for number in range(300)]
     data = tmp_path / "broker"
     with BrokerProcess(data) as broker:

@@ -31,7 +31,7 @@ def _contents(*also: str) -> ArchiveContents:
     return ArchiveContents.of(extras=("etcd",), also=also)
 
 
-def test_packages_and_modules_are_told_apart(site: Path) -> None:
+def test_packages_and_modules_are_distinguished(site: Path) -> None:
     contents = _contents("birdtools", "eggs", "nests", "json")
 
     assert contents.packages["birdtools"].version == "1.0"
@@ -46,12 +46,12 @@ def test_packages_and_modules_are_told_apart(site: Path) -> None:
         _contents("no_such_thing")
 
 
-def test_a_module_belongs_to_a_package(site: Path) -> None:
+def test_module_is_assigned_to_its_package(site: Path) -> None:
     assert carrier_of("birdcalls.songs") == "birdtools"
     assert carrier_of("nests.twigs") == "nests"
 
 
-def test_the_fingerprint_stays_if_nothing_changes(site: Path) -> None:
+def test_fingerprint_is_stable(site: Path) -> None:
     before = _contents("birdtools", "nests").fingerprint()
     cached = site / "nests" / "__pycache__"
     cached.mkdir()
@@ -71,16 +71,14 @@ def test_the_fingerprint_stays_if_nothing_changes(site: Path) -> None:
         ("nests/twigs.py", ""),
     ],
 )
-def test_the_fingerprint_changes_with_what_would_be_packed(
-    site: Path, file: str, text: str
-) -> None:
+def test_fingerprint_changes_with_the_packed_files(site: Path, file: str, text: str) -> None:
     before = _contents("birdtools", "nests").fingerprint()
     (site / file).write_text(text)
 
     assert _contents("birdtools", "nests").fingerprint() != before
 
 
-def test_a_source_of_the_same_size_counts_by_its_time(site: Path) -> None:
+def test_changed_source_of_the_same_size_is_found_by_its_time(site: Path) -> None:
     os.utime(site / "eggs.py", ns=(1, 1))
     before = _contents("eggs").fingerprint()
     os.utime(site / "eggs.py", ns=(2, 2))

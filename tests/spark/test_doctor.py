@@ -14,7 +14,7 @@ from rookery.cli.commands import doctor
 from rookery.cli.sparkcheck import look_at_spark
 
 
-def test_all_is_well_here() -> None:
+def test_working_installation_has_no_findings() -> None:
     found = {one.name: one for one in doctor.examine() if one.kind == "spark"}
 
     assert found.keys() == {"pyspark", "java", "pyspark_rookery"}
@@ -22,7 +22,7 @@ def test_all_is_well_here() -> None:
     assert "listed" in found["pyspark_rookery"].detail
 
 
-def test_a_java_that_does_not_do_has_a_remedy(tmp_path: Path) -> None:
+def test_unsuitable_java_has_a_remedy(tmp_path: Path) -> None:
     looks = {look.name: look for look in look_at_spark({"JAVA_HOME": str(tmp_path)})}
 
     assert f"JAVA_HOME={tmp_path} has no Java" in looks["java"].remedy
@@ -48,7 +48,7 @@ print(json.dumps([list(look) for look in look_at_spark()]))
 """
 
 
-def test_a_source_that_is_not_listed_has_a_remedy() -> None:
+def test_unlisted_source_has_a_remedy() -> None:
     source = Path(rookery.__file__).parents[1]
 
     done = subprocess.run(
@@ -61,7 +61,7 @@ def test_a_source_that_is_not_listed_has_a_remedy() -> None:
     assert "editable_mode=compat" in remedy
 
 
-def test_without_pyspark_nothing_is_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_pyspark_is_not_a_finding(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("rookery.cli.sparkcheck.find_spec", lambda name: None)
 
     [look] = look_at_spark()

@@ -18,7 +18,7 @@ _TRACE = (
 
 
 @pytest.mark.parametrize("kind", [Error, Conflict, Gone, Corrupt, ConfigError])
-def test_an_error_of_ours_is_found_at_the_end(kind: type[Error]) -> None:
+def test_our_error_is_found_at_the_end_of_a_trace(kind: type[Error]) -> None:
     found = own_error(f"{_TRACE}\nrookery.errors.{kind.__name__}: t-0: what happened\n\n")
     assert type(found) is kind
     assert str(found) == "t-0: what happened"
@@ -27,11 +27,11 @@ def test_an_error_of_ours_is_found_at_the_end(kind: type[Error]) -> None:
 @pytest.mark.parametrize(
     "text", ["", "\n", f"{_TRACE}\nValueError: x", f"{_TRACE}\nrookery.errors.Nobody: x"]
 )
-def test_others_are_left_alone(text: str) -> None:
+def test_foreign_errors_are_ignored(text: str) -> None:
     assert own_error(text) is None
 
 
-def test_they_come_through_spark(spark: SparkSession) -> None:
+def test_our_errors_pass_through_spark(spark: SparkSession) -> None:
     def fail(make: Callable[[], Exception]) -> None:
         def work(_: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             raise make()

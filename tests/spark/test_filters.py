@@ -16,7 +16,7 @@ from pyspark.sql.datasource import (
     LessThanOrEqual,
 )
 
-from rookery.direct.plan import OffsetRange, ReadPlanner
+from rookery.log.read.rangeplan import OffsetRange, ReadPlanner
 from rookery.spark.read.batchread import BatchReader, FilteringReader
 from rookery.spark.read.filters import FilterBounds
 from rookery.spark.read.options import ReadOptions
@@ -30,7 +30,7 @@ def offsets(*filters: Filter) -> tuple[int, int]:
     return found.begin, found.end
 
 
-def test_offsets_are_bounded_by_what_must_hold() -> None:
+def test_filters_bound_the_offsets() -> None:
     name = ("offset",)
     assert offsets() == (100, 200)
     assert offsets(GreaterThan(name, 120), LessThan(name, 130)) == (121, 130)
@@ -48,13 +48,13 @@ def test_topics_and_partitions_must_be_in_all_lists() -> None:
     assert FilterBounds.of([GreaterThan(name, 2)]).partitions is None
 
 
-def test_whole_partitions_have_no_other_bounds() -> None:
+def test_whole_partitions_drop_other_bounds() -> None:
     places = (EqualTo(("topic",), "t"), In(("partition",), (1,)))
     bounds = FilterBounds.of([*places, LessThan(("offset",), 9)])
     assert bounds.whole_partitions() == FilterBounds(frozenset({"t"}), frozenset({1}))
 
 
-def test_the_latest_of_a_key_is_found_before_rows_are_filtered(tmp_path: Path) -> None:
+def test_latest_record_of_a_key_is_found_before_rows_are_filtered(tmp_path: Path) -> None:
     cluster = Cluster(tmp_path)
     with cluster.broker() as broker:
         send(broker, "t", values(50))
@@ -71,7 +71,7 @@ def test_the_latest_of_a_key_is_found_before_rows_are_filtered(tmp_path: Path) -
     assert found == list(range(40, 50))
 
 
-def test_a_batch_keeps_off_compaction_where_there_is_any(tmp_path: Path) -> None:
+def test_batch_read_pins_compacted_topics_only(tmp_path: Path) -> None:
     cluster = Cluster(tmp_path)
     with cluster.broker() as broker:
         create(broker, "t", cleanup_policy="compact")
@@ -92,7 +92,7 @@ def test_a_batch_keeps_off_compaction_where_there_is_any(tmp_path: Path) -> None
     assert pins() == 1
 
 
-def test_a_time_without_a_zone_bounds_nothing() -> None:
+def test_timestamp_without_a_zone_gives_no_bound() -> None:
     name = ("timestamp",)
     assert FilterBounds.of([GreaterThan(name, datetime(2026, 1, 1))]).time_ms == -1  # noqa: DTZ001
     assert FilterBounds.of([LessThan(name, datetime(2026, 1, 1, tzinfo=UTC))]).time_ms == -1
@@ -102,7 +102,7 @@ def test_a_time_without_a_zone_bounds_nothing() -> None:
     )
 
 
-def test_a_bound_of_time_saves_bytes_and_loses_nothing(tmp_path: Path) -> None:
+def test_time_bound_saves_bytes_and_loses_nothing(tmp_path: Path) -> None:
     cluster = Cluster(tmp_path)
     with cluster.broker() as broker:
         send(broker, "t", values(20_000, size=200))

@@ -30,7 +30,7 @@ def rows(spark: SparkSession, values: list[bytes | None], *args: Any, **settings
     ]
 
 
-def test_json_with_types_from_ddl(spark: SparkSession) -> None:
+def test_json_is_decoded_with_a_ddl_schema(spark: SparkSession) -> None:
     schema = "id long, at timestamp, tags array<string>, more map<string,decimal(5,2)>"
     good = b'{"id": 1, "at": "2026-11-15T10:00:00Z", "tags": ["a"], "more": {"k": 1.5}}'
     frame = spark.createDataFrame([(good,), (b"{",), (None,)], "value binary").coalesce(1)
@@ -56,7 +56,7 @@ def test_json_with_types_from_ddl(spark: SparkSession) -> None:
     assert at == 1
 
 
-def test_avro_by_registry_is_pinned_to_the_version_at_analysis(spark: SparkSession) -> None:
+def test_avro_schema_version_is_fixed_at_analysis(spark: SparkSession) -> None:
     schema = {"type": "record", "name": "R", "fields": [{"name": "id", "type": "int"}]}
     wider = {"type": "record", "name": "R", "fields": [{"name": "id", "type": "string"}]}
     out = io.BytesIO()
@@ -72,7 +72,7 @@ def test_avro_by_registry_is_pinned_to_the_version_at_analysis(spark: SparkSessi
     assert "no schema 99" in second["_error"]
 
 
-def test_functions_and_text(spark: SparkSession) -> None:
+def test_functions_and_text_are_decoded(spark: SparkSession) -> None:
     def lengths(values: pa.Array[Any]) -> pa.Array[Any]:
         return pa.array([len(value) for value in to_list(values)], pa.uint32())
 
@@ -83,7 +83,9 @@ def test_functions_and_text(spark: SparkSession) -> None:
     assert [row.value for row in rows(spark, ["é".encode(), b"\xff"], "utf8")] == ["é", None]
 
 
-def test_in_a_stream(spark: SparkSession, tmp_path: Path, checkpoint: Path) -> None:
+def test_values_are_decoded_in_a_stream(
+    spark: SparkSession, tmp_path: Path, checkpoint: Path
+) -> None:
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "rows.txt").write_text('{"id": 1}\n{"id": "x"}\n{"id": 3}\n')
     lines = spark.readStream.text(str(tmp_path / "in")).selectExpr("cast(value as binary) value")
@@ -125,7 +127,7 @@ def test_settings_are_checked_at_analysis() -> None:
         (pa.null(), None, None),
     ],
 )  # fmt: skip
-def test_types_that_spark_lacks_become_near_ones(
+def test_types_unsupported_by_spark_become_similar_ones(
     kind: pa.DataType, value: Any, wanted: Any
 ) -> None:
     values = pa.array([value, None, value], kind)
@@ -135,13 +137,13 @@ def test_types_that_spark_lacks_become_near_ones(
     assert as_storable(values[1:], storable(kind)).to_pylist() == [None, wanted]
 
 
-def test_times_finer_than_spark_s_are_cut_in_lists_too() -> None:
+def test_nanoseconds_in_lists_are_truncated() -> None:
     values = pa.array([[1_001]], pa.list_(pa.timestamp("ns")))
     found = as_storable(values, storable(values.type))
     assert to_list(found.cast(pa.list_(pa.int64()))) == [[1]]
 
 
-def test_lists_and_maps_of_avro_s_times(spark: SparkSession) -> None:
+def test_lists_and_maps_of_avro_times_are_converted(spark: SparkSession) -> None:
     time = {"type": "int", "logicalType": "time-millis"}
     fields = [
         {"name": "many", "type": {"type": "array", "items": time}},
@@ -157,7 +159,7 @@ def test_lists_and_maps_of_avro_s_times(spark: SparkSession) -> None:
     assert (row.value.many, row.value.named) == ([43_200_000_000], {"a": 43_200_000_000})
 
 
-def test_protobuf_by_its_descriptors(spark: SparkSession) -> None:
+def test_protobuf_is_decoded_by_its_descriptors(spark: SparkSession) -> None:
     made = test_protobuf.file()
     order = test_protobuf.message_class(made)(id=7, tags=["a", "b"])
     order.at.FromDatetime(datetime.datetime(2026, 11, 15, tzinfo=datetime.UTC))

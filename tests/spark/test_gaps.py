@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from rookery.direct.blockinglog import LoopThread
-from rookery.direct.plan import Gap
 from rookery.errors import ConfigError
+from rookery.log.read.rangeplan import Gap
 from rookery.spark.read.gaps import handle_gaps
 from rookery.spark.read.options import ReadOptions
 from rookery.store.open import open_store
@@ -23,7 +23,7 @@ def options(target: str) -> ReadOptions:
     return ReadOptions.of(given)
 
 
-def test_gaps_are_objects_of_a_store(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_gaps_are_stored_as_objects(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(tmp_path)
     chosen = options("memory:gaps-of-a-test")
     handle_gaps(chosen, [GAP])
@@ -48,14 +48,14 @@ def test_gaps_are_objects_of_a_store(monkeypatch: pytest.MonkeyPatch, tmp_path: 
 
 
 @pytest.mark.parametrize("form", ["{}", "file://{}", "file:{}"])
-def test_gaps_are_files_of_a_folder(form: str, tmp_path: Path) -> None:
+def test_gaps_are_stored_as_files(form: str, tmp_path: Path) -> None:
     gap = GAP._replace(topic="t")
     handle_gaps(options(form.format(tmp_path / "gaps")), [gap, gap])
     [file] = (tmp_path / "gaps").iterdir()
     assert json.loads(file.read_text()) == gap._asdict()
 
 
-def test_a_folder_that_cannot_be_is_told_of(tmp_path: Path) -> None:
+def test_unusable_gaps_folder_is_reported(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(ConfigError, match="gapsTo="):
         handle_gaps(options(str(tmp_path / "file")), [GAP])

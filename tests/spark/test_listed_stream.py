@@ -17,7 +17,7 @@ from tests.direct.test_listed import segment
 from tests.spark.test_stream import offsets_of
 
 
-def test_a_partition_without_files_is_waited_for(place: ClusterAddress, tmp_path: Path) -> None:
+def test_partition_without_files_is_awaited(place: ClusterAddress, tmp_path: Path) -> None:
     options = {"store": place.store, "namespace": "production", "layout": "kafscale"}
     options |= {"subscribe": "t", "startingOffsets": "earliest"}
     given = ReadOptions.of(options, is_stream=True)

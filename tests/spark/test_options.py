@@ -23,7 +23,7 @@ PLACE = {"store": "file:///x"}
 TOPIC = {**PLACE, "subscribe": "t"}
 
 
-def test_defaults_of_a_batch_are_kafka_s() -> None:
+def test_batch_defaults_equal_those_of_kafka() -> None:
     options = ReadOptions.of(TOPIC)
     assert (options.start.offset, options.end.offset) == (EARLIEST, LATEST)
     assert options.columns == (
@@ -34,17 +34,17 @@ def test_defaults_of_a_batch_are_kafka_s() -> None:
     assert not options.pace.is_bounded
 
 
-def test_a_stream_begins_at_the_end() -> None:
+def test_stream_starts_at_the_end() -> None:
     assert ReadOptions.of(TOPIC, is_stream=True).start.offset == LATEST
 
 
-def test_names_are_known_in_any_case() -> None:
+def test_option_names_are_case_insensitive() -> None:
     options = ReadOptions.of({**PLACE, "SUBSCRIBE": "a, b", "includeheaders": "True"})
     assert options.subscription.topics == ("a", "b")
     assert "headers" in options.columns
 
 
-def test_offsets_and_times_for_each_partition() -> None:
+def test_offsets_and_times_can_be_given_per_partition() -> None:
     given = {
         **TOPIC,
         "startingOffsets": json.dumps({"t": {"0": 5, "1": -2}}),
@@ -59,7 +59,7 @@ def test_offsets_and_times_for_each_partition() -> None:
     assert options.start.if_none == "latest"
 
 
-def test_a_partition_that_is_named_twice_is_read_once(tmp_path: Path) -> None:
+def test_partition_named_twice_is_read_once(tmp_path: Path) -> None:
     cluster = Cluster(tmp_path)
     with cluster.broker() as broker:
         send(broker, "t", values(5))
@@ -68,7 +68,7 @@ def test_a_partition_that_is_named_twice_is_read_once(tmp_path: Path) -> None:
     assert sum(b.num_rows for share in reader.partitions() for b in reader.read(share)) == 5
 
 
-def test_the_pace_of_a_stream() -> None:
+def test_rate_of_a_stream_is_configured() -> None:
     given = {
         **TOPIC,
         "maxOffsetsPerTrigger": "10",
@@ -81,7 +81,7 @@ def test_the_pace_of_a_stream() -> None:
     assert pace.max_delay_ms == 120_000
 
 
-def test_a_group_is_named_or_the_same_at_every_start() -> None:
+def test_group_is_named_or_stable_across_restarts() -> None:
     assert ReadOptions.of({**TOPIC, "kafka.group.id": "g", "groupIdPrefix": "p"}).group_id == "g"
     made = ReadOptions.of({**TOPIC, "groupIdPrefix": "p"}).group_id
     assert made.startswith("p-")
@@ -90,7 +90,7 @@ def test_a_group_is_named_or_the_same_at_every_start() -> None:
     assert not ReadOptions.of(TOPIC).group_id
 
 
-def test_kafka_s_word_for_data_loss_is_ours() -> None:
+def test_data_loss_option_of_kafka_is_supported() -> None:
     assert ReadOptions.of({**TOPIC, "failOnDataLoss": "false"}).on_data_loss == "skip"
     given = {**TOPIC, "onDataLoss": "report", "gapsTo": "/gaps"}
     assert ReadOptions.of(given).on_data_loss == "report"
@@ -103,7 +103,7 @@ def test_kafka_s_word_for_data_loss_is_ours() -> None:
         ({**TOPIC, "kafka.bootstrap.servers": "h:1"}, "reads the objects, not the brokers"),
         ({**TOPIC, "path": "t"}, "takes no path"),
         ({**TOPIC, "kafka.max.poll.records": "1"}, "not known"),
-        ({"subscribe": "t"}, "say where the log lies"),
+        ({"subscribe": "t"}, "give the location of the log"),
         (PLACE, "exactly one of subscribe"),
         ({**TOPIC, "assign": '{"t": [0]}'}, "exactly one of subscribe"),
         ({**PLACE, "assign": '{"t": 0}'}, "write partitions as"),
@@ -134,12 +134,12 @@ def test_kafka_s_word_for_data_loss_is_ours() -> None:
         ({**TOPIC, "startingTimestamp": str(10**30)}, "startingTimestamp=.*: must be milliseconds"),
     ],
 )
-def test_what_cannot_be_used_is_refused_by_name(given: dict[str, str], words: str) -> None:
+def test_invalid_options_are_refused_by_name(given: dict[str, str], words: str) -> None:
     with pytest.raises(ConfigError, match=words):
         ReadOptions.of(given)
 
 
-def test_the_options_of_writers_are_left_alone() -> None:
+def test_options_of_writers_are_ignored_by_readers() -> None:
     given = {**TOPIC, "topic": "t", "SINKID": "s", "createTopic": "3"}
     assert ReadOptions.of(given) == ReadOptions.of(TOPIC)
     written = WriteOptions.of({**given, "columns": "key,value"}, is_stream=False)
@@ -148,34 +148,34 @@ def test_the_options_of_writers_are_left_alone() -> None:
         WriteOptions.of({**PLACE, "topic": "t", "logDir": "/kafka"}, is_stream=False)
 
 
-def test_a_table_s_options_travel_with_its_columns() -> None:
+def test_table_options_are_stored_with_its_columns() -> None:
     made = {"provider": "rookery", "owner": "me", "option.subscribe": "t", "option.store": "s3://b"}
     schema = SourceOptions(made).schema()
-    assert source.told(schema) == {"subscribe": "t", "store": "s3://b"}
-    assert source.told(columns.spark_schema(("value",))) == {}
+    assert source.load_options(schema) == {"subscribe": "t", "store": "s3://b"}
+    assert source.load_options(columns.spark_schema(("value",))) == {}
     with pytest.raises(ConfigError, match="say which topic it is"):
         SourceOptions({"provider": "rookery", "owner": "me"})
     with pytest.raises(ConfigError, match="store: has a secret in it"):
         SourceOptions({"option.store": "s3://b?secret_access_key=x", "option.subscribe": "t"})
 
 
-def test_a_statement_s_options_win_over_a_table_s() -> None:
+def test_statement_options_take_precedence_over_those_of_the_table() -> None:
     elsewhere = {"data": "/folder", "topic": "copy"}
-    assert source.together({"subscribe": "t", "store": "s3://b"}, elsewhere) == elsewhere
-    both = source.together({"subscribe": "t", "store": "s3://b"}, {"Subscribe": "u"})
+    assert source.merge_options({"subscribe": "t", "store": "s3://b"}, elsewhere) == elsewhere
+    both = source.merge_options({"subscribe": "t", "store": "s3://b"}, {"Subscribe": "u"})
     assert both == {"Subscribe": "u", "store": "s3://b"}
-    assert source.for_writing(both)["topic"] == "u"
-    assert "topic" not in source.for_writing({"subscribe": "t,u"})
-    assert source.for_writing({"subscribe": "t", "topic": "v"})["topic"] == "v"
+    assert source.choose_topic(both)["topic"] == "u"
+    assert "topic" not in source.choose_topic({"subscribe": "t,u"})
+    assert source.choose_topic({"subscribe": "t", "topic": "v"})["topic"] == "v"
     with pytest.raises(ConfigError, match="no option is given"):
-        source.together({}, {})
+        source.merge_options({}, {})
 
 
 @pytest.mark.parametrize(
     "name",
     ["endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp", "orderBy", "pushdown"],
 )
-def test_what_is_for_batches_alone_is_refused_on_streams(name: str) -> None:
+def test_batch_only_options_are_refused_on_streams(name: str) -> None:
     with pytest.raises(ConfigError, match=f"{name}: for batches alone"):
         ReadOptions.of({**TOPIC, name: "timestamp"}, is_stream=True)
     with pytest.raises(ConfigError, match="latestPerKey: for batches alone"):
@@ -186,7 +186,7 @@ def test_what_is_for_batches_alone_is_refused_on_streams(name: str) -> None:
     "name",
     ["maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay", "maxBytesPerTrigger"],
 )
-def test_a_spark_that_knows_no_limits_refuses_them_by_name(
+def test_spark_without_read_limits_refuses_them_by_name(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Before 4.2 Spark asks a source for all there is: a bound would hold for nothing."""

@@ -28,7 +28,9 @@ def packed(own_spark: None, tmp_path_factory: pytest.TempPathFactory) -> PackedA
     return pack(folder / "rookery.tgz", ArchiveContents.of(extras=("etcd", "spark")))
 
 
-def test_it_works_alone(packed: PackedArchive, tmp_path: Path) -> None:
+def test_packed_environment_works_without_the_original(
+    packed: PackedArchive, tmp_path: Path
+) -> None:
     with tarfile.open(packed.path) as archive:
         archive.extractall(tmp_path / "moved", filter="data")
     program = (
@@ -51,7 +53,7 @@ def test_it_works_alone(packed: PackedArchive, tmp_path: Path) -> None:
     assert "site-packages" not in done.stdout
 
 
-def test_what_is_in_it(packed: PackedArchive) -> None:
+def test_archive_has_the_expected_contents(packed: PackedArchive) -> None:
     with tarfile.open(packed.path) as archive:
         names = set(archive.getnames())
 
@@ -66,7 +68,7 @@ def test_what_is_in_it(packed: PackedArchive) -> None:
     assert f"./lib/rookery/__pycache__/__init__.{tag}.pyc" in names
 
 
-def test_what_the_hosts_have_is_left_out(packed: PackedArchive, tmp_path: Path) -> None:
+def test_packages_provided_by_the_hosts_are_omitted(packed: PackedArchive, tmp_path: Path) -> None:
     names = ("pyarrow", "pandas")
     contents = ArchiveContents.of(extras=("etcd", "spark"), provided=names, without=("uvloop",))
     small = pack(tmp_path / "small.tgz", contents)
@@ -77,7 +79,7 @@ def test_what_the_hosts_have_is_left_out(packed: PackedArchive, tmp_path: Path) 
     assert small.size < packed.size / 2
 
 
-def test_another_python_is_refused_with_a_remedy(packed: PackedArchive, tmp_path: Path) -> None:
+def test_different_python_is_refused_with_a_remedy(packed: PackedArchive, tmp_path: Path) -> None:
     with tarfile.open(packed.path) as archive:
         archive.extract("./bin/python", tmp_path, filter="data")
 
@@ -101,12 +103,12 @@ def _only_a_shell(folder: Path) -> Path:
     return folder
 
 
-def test_what_is_not_installed_is_named() -> None:
+def test_missing_package_is_named() -> None:
     with pytest.raises(ConfigError, match=r"no-such-package is not installed: pip install no-such"):
         closure(["no_such.package"])
 
 
-def test_what_a_package_needs_is_found_with_its_extras() -> None:
+def test_dependencies_are_found_with_extras() -> None:
     plain = closure(["pyiceberg"])
     more = closure(["pyiceberg[sql-sqlite]"])
 
@@ -116,17 +118,17 @@ def test_what_a_package_needs_is_found_with_its_extras() -> None:
     assert "pydantic" not in closure(["pyiceberg"], left_out={"pydantic"})
 
 
-def test_an_editable_package_says_what_to_do() -> None:
+def test_editable_package_is_refused_with_a_remedy() -> None:
     with pytest.raises(ConfigError, match=r"rookery .* editable: install it from a wheel"):
         files_of(closure(["rookery"])["rookery"])
 
 
-def test_only_a_tarball_will_do(tmp_path: Path) -> None:
+def test_only_tarballs_are_accepted(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"x\.zip: Spark unpacks only"):
         pack(tmp_path / "x.zip", ArchiveContents.of())
 
 
-def test_a_submission_unpacks_once(tmp_path: Path) -> None:
+def test_submission_unpacks_once(tmp_path: Path) -> None:
     archive = tmp_path / "small.tgz"
     with tarfile.open(archive, "w:gz") as file:
         file.add(__file__, arcname="bin/python")
@@ -142,7 +144,9 @@ def test_a_submission_unpacks_once(tmp_path: Path) -> None:
     assert (tmp_path / "environment" / "bin" / "python").stat().st_ino != first
 
 
-def test_a_submission_spares_what_is_not_its_own(packed: PackedArchive, tmp_path: Path) -> None:
+def test_submission_does_not_overwrite_a_foreign_folder(
+    packed: PackedArchive, tmp_path: Path
+) -> None:
     (tmp_path / "environment").mkdir()
 
     with pytest.raises(ConfigError, match=r"environment is in the way"):
@@ -150,7 +154,7 @@ def test_a_submission_spares_what_is_not_its_own(packed: PackedArchive, tmp_path
 
 
 @pytest.mark.usefixtures("own_spark")
-def test_the_recipe_is_what_is_run(
+def test_dry_run_prints_the_command(
     packed: PackedArchive, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     command = ["spark", "submit", "--master", "spark://h:1", "--archive", str(packed.path)]
@@ -167,7 +171,7 @@ def test_the_recipe_is_what_is_run(
 
 
 @pytest.mark.usefixtures("own_spark")
-def test_the_recipe_makes_the_same_environment(tmp_path: Path) -> None:
+def test_printed_recipe_makes_the_same_environment(tmp_path: Path) -> None:
     config = tmp_path / "rookery.toml"
     submission = Submission(
         Path("job.py"),
@@ -194,7 +198,7 @@ def test_the_recipe_makes_the_same_environment(tmp_path: Path) -> None:
     assert plain.environ(ours)["PYTHONPATH"] == ours["PYTHONPATH"]
 
 
-def test_settings_as_a_file_for_spark(capsys: pytest.CaptureFixture[str]) -> None:
+def test_settings_are_written_as_a_spark_file(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["spark", "settings"]) == 0
 
     lines = capsys.readouterr().out.splitlines()

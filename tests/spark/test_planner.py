@@ -44,7 +44,7 @@ def added(spark: SparkSession) -> list[int]:
     return [methods.extraOptimizations().size(), methods.extraStrategies().size()]
 
 
-def test_every_query_reads_what_is_there_when_it_begins(
+def test_every_query_reads_the_records_present_at_its_start(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     cluster = Cluster(tmp_path)
@@ -103,7 +103,7 @@ def test_both_sides_of_a_join_read_the_same_offsets(spark: SparkSession, tmp_pat
             writing.result(30)
 
 
-def test_a_session_gets_it_once(spark: SparkSession) -> None:
+def test_planner_extension_is_installed_once(spark: SparkSession) -> None:
     other = spark.newSession()
     assert added(other) == [0, 0]
     extend_planner(other)
@@ -111,20 +111,20 @@ def test_a_session_gets_it_once(spark: SparkSession) -> None:
     assert added(other) == [1, 0]
 
 
-def test_it_can_be_turned_off(spark: SparkSession) -> None:
+def test_planner_extension_can_be_switched_off(spark: SparkSession) -> None:
     other = spark.newSession()
     other.conf.set(PLAN_PER_QUERY_SETTING, "false")
     extend_planner(other)
     assert added(other) == [0, 0]
 
 
-def test_a_session_without_java_is_left_alone() -> None:
+def test_session_without_java_is_not_extended() -> None:
     remote = SimpleNamespace(conf={})  # what of a Connect session is looked at
     extend_planner(cast("SparkSession", remote))
     assert not hasattr(remote, "_jsparkSession")
 
 
-def test_a_spark_that_it_does_not_fit_is_told_of_and_works(
+def test_incompatible_spark_is_reported_and_works_without_the_extension(
     spark: SparkSession, cluster: Cluster, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     extensions = [PLAN_PER_QUERY, ROWS_ONCE]

@@ -64,7 +64,7 @@ def expected() -> list[tuple[Any, ...]]:
     return sorted(found)
 
 
-def test_the_schema_is_that_of_spark_s_kafka_source(spark: SparkSession, cluster: Cluster) -> None:
+def test_schema_equals_that_of_the_kafka_source(spark: SparkSession, cluster: Cluster) -> None:
     kinds = load(spark, cluster, includeHeaders="true").dtypes
     assert kinds == [
         ("key", "binary"),
@@ -86,7 +86,9 @@ def test_all_committed_records_are_read(spark: SparkSession, cluster: Cluster) -
     assert both.count() == ROWS + 1
 
 
-def test_topics_by_name_pattern_and_partition(spark: SparkSession, cluster: Cluster) -> None:
+def test_topics_are_selected_by_name_pattern_and_partition(
+    spark: SparkSession, cluster: Cluster
+) -> None:
     assert load(spark, cluster, subscribe="t,other").count() == ROWS + 10
     assert load(spark, cluster, subscribePattern="oth.*").count() == 10
     assert load(spark, cluster, assign=json.dumps({"t": [1]})).count() == ROWS // 3
@@ -94,7 +96,7 @@ def test_topics_by_name_pattern_and_partition(spark: SparkSession, cluster: Clus
         load(spark, cluster, subscribe="nix").count()
 
 
-def test_both_ends_by_offset_and_by_time(spark: SparkSession, cluster: Cluster) -> None:
+def test_range_is_bounded_by_offset_and_by_time(spark: SparkSession, cluster: Cluster) -> None:
     begin = json.dumps({"t": {"0": 5, "1": -2, "2": 998}})
     end = json.dumps({"t": {"0": 7, "1": 1, "2": -1}})
     found = load(spark, cluster, startingOffsets=begin, endingOffsets=end)
@@ -124,7 +126,9 @@ def test_both_ends_by_offset_and_by_time(spark: SparkSession, cluster: Cluster) 
     ).count()
 
 
-def test_fewer_columns_by_schema_and_by_option(spark: SparkSession, cluster: Cluster) -> None:
+def test_columns_are_selected_by_schema_and_by_option(
+    spark: SparkSession, cluster: Cluster
+) -> None:
     some = (
         spark.read.format("rookery")
         .options(**options_of(cluster))
@@ -153,14 +157,14 @@ def test_headers_are_read(spark: SparkSession, tmp_path: Path) -> None:
     assert two.headers is None
 
 
-def test_a_topic_without_records_is_an_empty_frame(spark: SparkSession, tmp_path: Path) -> None:
+def test_topic_without_records_gives_an_empty_frame(spark: SparkSession, tmp_path: Path) -> None:
     cluster = Cluster(tmp_path)
     with cluster.broker() as broker:
         create(broker, "t", 2)
     assert not load(spark, cluster).collect()
 
 
-def test_partitions_are_as_many_as_asked_for(spark: SparkSession, cluster: Cluster) -> None:
+def test_requested_number_of_partitions_is_planned(spark: SparkSession, cluster: Cluster) -> None:
     assert load(spark, cluster).rdd.getNumPartitions() == 1
     frame = load(spark, cluster, maxRecordsPerPartition=500)
     assert frame.rdd.getNumPartitions() >= 6
@@ -168,7 +172,7 @@ def test_partitions_are_as_many_as_asked_for(spark: SparkSession, cluster: Clust
     assert rows_of(load(spark, cluster, minPartitions=4)) == expected()
 
 
-def test_options_that_are_not_known_are_refused(spark: SparkSession, cluster: Cluster) -> None:
+def test_unknown_options_are_refused(spark: SparkSession, cluster: Cluster) -> None:
     with pytest.raises(PySparkException, match="did you mean startingOffsets"):
         load(spark, cluster, startingOfsets="earliest")
 
@@ -231,7 +235,7 @@ def test_sql_tables_are_read_and_inserted_into(spark: SparkSession, tmp_path: Pa
         spark.sql("DROP TABLE IF EXISTS rookery_table")
 
 
-def test_a_table_that_lacks_its_options_says_what_to_do(spark: SparkSession) -> None:
+def test_table_without_its_options_is_refused_with_a_remedy(spark: SparkSession) -> None:
     with pytest.raises(PySparkException, match="say which topic it is"):
         spark.sql("CREATE TABLE rookery_none USING rookery")
     spark.sql("CREATE TABLE rookery_columns (value binary) USING rookery OPTIONS (subscribe 't')")
@@ -242,7 +246,9 @@ def test_a_table_that_lacks_its_options_says_what_to_do(spark: SparkSession) -> 
         spark.sql("DROP TABLE rookery_columns")
 
 
-def test_order_by_time_and_the_latest_of_each_key(spark: SparkSession, cluster: Cluster) -> None:
+def test_records_can_be_ordered_by_time_or_reduced_to_the_latest_per_key(
+    spark: SparkSession, cluster: Cluster
+) -> None:
     ordered = load(spark, cluster, orderBy="timestamp", minPartitions=4, columns="timestamp,offset")
     times = [_ms(row.timestamp) for row in ordered.collect()]
     assert times == sorted(times)
@@ -251,7 +257,7 @@ def test_order_by_time_and_the_latest_of_each_key(spark: SparkSession, cluster: 
     assert latest == sorted({(row[0], row[2]): row for row in expected()}.values())
 
 
-def test_filters_are_pushed_down_where_that_is_on(spark: SparkSession, cluster: Cluster) -> None:
+def test_filters_are_pushed_down_when_enabled(spark: SparkSession, cluster: Cluster) -> None:
     setting = "spark.sql.python.filterPushdown.enabled"
     spark.conf.set(setting, "true")
     try:
@@ -270,7 +276,7 @@ def test_filters_are_pushed_down_where_that_is_on(spark: SparkSession, cluster: 
         spark.conf.unset(setting)
 
 
-def test_what_is_gone_fails_is_skipped_or_reported(spark: SparkSession, tmp_path: Path) -> None:
+def test_deleted_records_fail_are_skipped_or_reported(spark: SparkSession, tmp_path: Path) -> None:
     cluster = Cluster(tmp_path)
     with cluster.broker() as broker:
         send(broker, "t", values(50))
@@ -287,7 +293,7 @@ def test_what_is_gone_fails_is_skipped_or_reported(spark: SparkSession, tmp_path
     assert json.loads(file.read_text())["end"] == 30
 
 
-def test_a_folder_of_this_host_is_read(spark: SparkSession, tmp_path: Path) -> None:
+def test_local_folder_is_read(spark: SparkSession, tmp_path: Path) -> None:
     cluster = Cluster(tmp_path, is_local=True)
     with cluster.broker() as broker:
         send(broker, "t", values(100))
@@ -309,7 +315,7 @@ def test_s3_is_read_without_hadoop(
     assert seaweed.url("").partition("secret_access_key=")[2] not in str(refused.value)
 
 
-def test_nothing_is_listed_or_written_and_little_is_asked_for(
+def test_reading_lists_and_writes_nothing_and_takes_few_requests(
     spark: SparkSession, spark_clusters: Path, tmp_path: Path, seaweed: SeaweedServer
 ) -> None:
     with ProxyThread(seaweed.port) as counting:

@@ -12,7 +12,7 @@ import pytest
 
 from pyspark_rookery import DefaultSource
 from rookery.spark import gcfreeze
-from rookery.spark.gcfreeze import settle, settled
+from rookery.spark.gcfreeze import settle, settle_after
 
 
 @pytest.fixture(autouse=True)
@@ -29,7 +29,7 @@ def run_as(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     monkeypatch.setitem(sys.modules, "__main__", program)
 
 
-def test_a_worker_sets_aside_what_it_has_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_worker_freezes_loaded_objects(monkeypatch: pytest.MonkeyPatch) -> None:
     run_as(monkeypatch, "pyspark.daemon")
     settle()
     count = gc.get_freeze_count()
@@ -39,7 +39,7 @@ def test_a_worker_sets_aside_what_it_has_loaded(monkeypatch: pytest.MonkeyPatch)
     assert gc.get_freeze_count() <= count, f"{len(kept)} more things came later"
 
 
-def test_what_is_loaded_later_is_set_aside_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_objects_loaded_later_are_frozen(monkeypatch: pytest.MonkeyPatch) -> None:
     run_as(monkeypatch, "pyspark.daemon")
     settle()
     gc.unfreeze()
@@ -50,7 +50,7 @@ def test_what_is_loaded_later_is_set_aside_as_well(monkeypatch: pytest.MonkeyPat
     assert gc.get_freeze_count()
 
 
-def test_making_a_source_settles_the_process_that_spark_makes_it_in(
+def test_creating_a_source_freezes_the_process_of_spark(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     run_as(monkeypatch, "pyspark.daemon")
@@ -58,15 +58,15 @@ def test_making_a_source_settles_the_process_that_spark_makes_it_in(
     assert gc.get_freeze_count()
 
 
-def test_other_programs_are_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_programs_are_not_frozen(monkeypatch: pytest.MonkeyPatch) -> None:
     run_as(monkeypatch, "pytest")
     settle()
     assert not gc.get_freeze_count()
 
 
-def test_it_comes_behind_the_last_row(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_objects_are_frozen_after_the_last_row(monkeypatch: pytest.MonkeyPatch) -> None:
     run_as(monkeypatch, "pyspark.daemon")
-    rows = settled(iter("ab"))
+    rows = settle_after(iter("ab"))
     assert next(rows) == "a"
     assert next(rows) == "b"
     assert not gc.get_freeze_count()

@@ -10,7 +10,7 @@ from rookery.errors import ConfigError
 from rookery.spark.environment.shipment import archive_setting, shipment
 
 
-def test_the_file_goes_under_the_name_that_executors_look_for(tmp_path: Path) -> None:
+def test_config_file_is_shipped_under_the_name_executors_expect(tmp_path: Path) -> None:
     file = tmp_path / "prod.toml"
     file.write_text("[clusters.prod]\nstore = 's3://bucket/log'\n")
     made = shipment({"ROOKERY_CONFIG": str(file)}, {"spark.files": "/mine.txt"})
@@ -22,21 +22,21 @@ def test_the_file_goes_under_the_name_that_executors_look_for(tmp_path: Path) ->
     assert Path(sent).parent.stat().st_mode & 0o077 == 0
 
 
-def test_variables_of_clusters_go_and_are_redacted(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cluster_variables_are_shipped_and_redacted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir("/")
     made = shipment({"ROOKERY_CLUSTERS_PROD_STORE": "s3://bucket/log", "HOME": "/root"}, {})
     assert made.pop("spark.redaction.regex").endswith("|rookery_clusters")
     assert made == {"spark.executorEnv.ROOKERY_CLUSTERS_PROD_STORE": "s3://bucket/log"}
 
 
-def test_without_configuration_nothing_goes(
+def test_without_configuration_nothing_is_shipped(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.chdir(tmp_path)
     assert shipment({}, {"spark.files": "/mine.txt"}) == {}
 
 
-def test_an_archive_goes_beside_those_of_the_user() -> None:
+def test_archive_is_added_to_those_of_the_user() -> None:
     archive = Path("/my cache/a,b.tar.gz")
     sent = "file:///my%20cache/a%2Cb.tar.gz#environment"
 
@@ -46,6 +46,6 @@ def test_an_archive_goes_beside_those_of_the_user() -> None:
     }
 
 
-def test_the_name_of_the_environment_is_taken() -> None:
+def test_conflicting_environment_name_is_refused() -> None:
     with pytest.raises(ConfigError, match="#environment is Rookery's own"):
         archive_setting(Path("/a.tar.gz"), {"spark.archives": "b.zip#b, c.zip#environment"})

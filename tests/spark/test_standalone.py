@@ -208,7 +208,9 @@ def answer(
     return found
 
 
-def test_workers_use_what_was_packed(cluster: StandaloneSpark, answer: dict[str, Any]) -> None:
+def test_workers_use_the_packed_environment(
+    cluster: StandaloneSpark, answer: dict[str, Any]
+) -> None:
     assert answer["master"] == cluster.master
     workers = answer["workers"]
     assert len({worker["folder"] for worker in workers}) == 2
@@ -240,13 +242,11 @@ def test_the_sink_writes_a_batch(answer: dict[str, Any]) -> None:
     assert [row[2:] for row in sorted(answer["batched"], key=_by_key)] == _PAIRS
 
 
-def test_a_checkpoint_that_is_not_shared_is_refused(answer: dict[str, Any]) -> None:
+def test_unshared_checkpoint_is_refused(answer: dict[str, Any]) -> None:
     assert "folder of one host" in answer["refused"]
 
 
-def test_a_pipeline_fills_tables_and_a_topic(
-    answer: dict[str, Any], lake: str, folder: Path
-) -> None:
+def test_pipeline_fills_tables_and_a_topic(answer: dict[str, Any], lake: str, folder: Path) -> None:
     batches = answer["pipeline"]
     assert len(batches) == 2  # 300 records, at most 200 at a time
     assert sum(batch["bronze"] for batch in batches) == len(_SIGHTINGS)
@@ -261,7 +261,7 @@ def test_a_pipeline_fills_tables_and_a_topic(
     )
 
 
-def test_jobs_keep_the_log_in_shape(answer: dict[str, Any]) -> None:
+def test_jobs_maintain_the_log(answer: dict[str, Any]) -> None:
     compacted, scrubbed = answer["jobs"]["compact"], answer["jobs"]["scrub"]
     assert compacted["problems"] == scrubbed["problems"] == []
     assert compacted["facts"]["replaced_bytes"] > 0
@@ -312,7 +312,7 @@ class Driver:
         return self.run("-m", "rookery.cli.main", *words)
 
 
-def test_a_pipeline_runs_there_by_its_master_alone(
+def test_pipeline_runs_with_only_a_master(
     cluster: StandaloneSpark, driver: Driver, lake: str
 ) -> None:
     place, mark, options = lake.partition("?")
@@ -335,7 +335,7 @@ def test_a_pipeline_runs_there_by_its_master_alone(
     ]
 
 
-def test_a_job_runs_there_by_its_master_alone(cluster: StandaloneSpark, driver: Driver) -> None:
+def test_job_runs_with_only_a_master(cluster: StandaloneSpark, driver: Driver) -> None:
     flags = ("--cluster", "tests", "--master", cluster.master, *_CONFS, "--json", "--quiet")
     done = driver.rookery("job", "scrub", *flags)
 
@@ -343,7 +343,9 @@ def test_a_job_runs_there_by_its_master_alone(cluster: StandaloneSpark, driver: 
     assert json.loads(done.stdout.splitlines()[-1])["records"] >= len(_VALUES) + len(_SIGHTINGS)
 
 
-def test_installed_says_that_the_hosts_have_it(cluster: StandaloneSpark, driver: Driver) -> None:
+def test_installed_option_uses_the_python_of_the_hosts(
+    cluster: StandaloneSpark, driver: Driver
+) -> None:
     flags = ("--cluster", "tests", "--master", cluster.master, *_CONFS)
     done = driver.rookery("job", "scrub", "--restart", "--installed", *flags)
 
@@ -352,7 +354,7 @@ def test_installed_says_that_the_hosts_have_it(cluster: StandaloneSpark, driver:
     assert f"{driver.python}: not on this host" in done.stderr + cluster.words()
 
 
-def test_a_program_reads_topics_with_an_archive(
+def test_program_reads_topics_with_an_archive(
     cluster: StandaloneSpark, archive: Path, driver: Driver
 ) -> None:
     program = driver.folder / "program.py"

@@ -29,7 +29,7 @@ def jars() -> str:
 
 @pytest.mark.timeout(600)
 @pytest.mark.usefixtures("own_spark")
-def test_it_writes_and_reads_batches_and_streams(jars: str, tmp_path: Path) -> None:
+def test_stock_connector_writes_and_reads_batches_and_streams(jars: str, tmp_path: Path) -> None:
     with BrokerProcess(tmp_path / "broker") as broker:
         topics = [new_topic(broker.bootstrap, partitions=_PARTITIONS) for _ in range(2)]
         job = [sys.executable, "-m", "tests.spark.stockjob", broker.bootstrap, jars]

@@ -18,7 +18,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 from rookery.cluster.state.partition import Row
 from rookery.errors import Conflict
 from rookery.formats.keys import object_key
-from rookery.spark import lag
+from rookery.spark.lag import publish_lag
 from rookery.spark.read.batchread import Share
 from rookery.spark.read.offset import StreamOffset
 from rookery.spark.read.options import ReadOptions
@@ -54,7 +54,7 @@ def offsets_of(one: StreamReader, start: dict[str, Any], end: dict[str, Any]) ->
     ]
 
 
-def test_offsets_are_the_same_text_whenever_they_are_the_same() -> None:
+def test_equal_offsets_have_equal_text() -> None:
     one, two = b"a" * 16, b"b" * 16
     offset = StreamOffset({(two, 10): 5, (one, 2): 3, (two, 9): 4}, {(two, 10): 0, (one, 2): 0})
     text = json.dumps(offset.as_json())
@@ -70,7 +70,7 @@ def test_offsets_are_the_same_text_whenever_they_are_the_same() -> None:
     assert json.dumps(other.as_json()) == text
 
 
-def test_limits_are_shared_and_nothing_is_left(cluster: Cluster) -> None:
+def test_read_limits_are_shared_and_all_records_are_read(cluster: Cluster) -> None:
     with cluster.broker() as broker:
         create(broker, "t", 2)
         send(broker, "t", values(90, partitions=2) + values(10))
@@ -96,7 +96,7 @@ def test_limits_are_shared_and_nothing_is_left(cluster: Cluster) -> None:
     bytes_bound.stop()
 
 
-def test_a_small_batch_waits_for_more(cluster: Cluster) -> None:
+def test_small_batch_waits_for_more_records(cluster: Cluster) -> None:
     with cluster.broker() as broker:
         send(broker, "t", values(10))
         one = reader(
@@ -116,7 +116,7 @@ def test_a_small_batch_waits_for_more(cluster: Cluster) -> None:
         one.stop()
 
 
-def test_a_first_batch_that_is_run_again_begins_where_it_had(cluster: Cluster) -> None:
+def test_repeated_first_batch_starts_at_the_same_offset(cluster: Cluster) -> None:
     with cluster.broker() as broker:
         send(broker, "t", values(5))
         one = reader(cluster)
@@ -134,7 +134,7 @@ def test_a_first_batch_that_is_run_again_begins_where_it_had(cluster: Cluster) -
         again.stop()
 
 
-def test_new_partitions_and_topics_are_read_from_their_beginning(cluster: Cluster) -> None:
+def test_new_partitions_and_topics_are_read_from_their_start(cluster: Cluster) -> None:
     with cluster.broker() as broker:
         create(broker, "t1")
         send(broker, "t1", values(5))
@@ -152,7 +152,7 @@ def test_new_partitions_and_topics_are_read_from_their_beginning(cluster: Cluste
         one.stop()
 
 
-def test_a_replay_gives_the_same_after_rewriting(cluster: Cluster) -> None:
+def test_replayed_batch_is_the_same_after_rewriting(cluster: Cluster) -> None:
     with cluster.broker(inline_bytes=0) as broker:
         send(broker, "t", values(500))
     one = reader(cluster, startingOffsets="earliest")
@@ -169,7 +169,7 @@ def test_a_replay_gives_the_same_after_rewriting(cluster: Cluster) -> None:
     again.stop()
 
 
-def test_compaction_waits_for_a_batch_that_may_come_again(cluster: Cluster) -> None:
+def test_compaction_waits_for_a_batch_that_may_be_repeated(cluster: Cluster) -> None:
     with cluster.broker() as broker:
         create(broker, "t", cleanup_policy="compact", min_cleanable_dirty_ratio="0.01")
         send(broker, "t", values(500))
@@ -189,7 +189,7 @@ def test_compaction_waits_for_a_batch_that_may_come_again(cluster: Cluster) -> N
     again.stop()
 
 
-def test_a_batch_that_was_compacted_since_is_told_of(cluster: Cluster, tmp_path: Path) -> None:
+def test_batch_compacted_since_its_plan_is_reported(cluster: Cluster, tmp_path: Path) -> None:
     with cluster.broker(inline_bytes=0) as broker:
         create(broker, "t", cleanup_policy="compact", min_cleanable_dirty_ratio="0.01")
         send(broker, "t", values(500))
@@ -229,7 +229,7 @@ def _rows(tasks: Sequence[Share]) -> list[Row]:
     return [row for task in tasks for one in task.ranges for row in one.rows]
 
 
-def test_a_batch_is_pinned_before_its_end_is_kept(cluster: Cluster) -> None:
+def test_batch_is_pinned_before_its_end_is_recorded(cluster: Cluster) -> None:
     with cluster.broker() as broker:
         create(broker, "t", cleanup_policy="compact", min_cleanable_dirty_ratio="0.01")
         send(broker, "t", values(500))
@@ -247,7 +247,7 @@ def test_a_batch_is_pinned_before_its_end_is_kept(cluster: Cluster) -> None:
     one.stop()
 
 
-def test_a_named_group_has_the_offsets_of_committed_batches(cluster: Cluster) -> None:
+def test_named_group_has_the_offsets_of_committed_batches(cluster: Cluster) -> None:
     with cluster.broker() as broker:
         send(broker, "t", values(10))
         one = reader(cluster, startingOffsets="earliest", kafka__group__id="g")
@@ -263,7 +263,7 @@ def test_a_named_group_has_the_offsets_of_committed_batches(cluster: Cluster) ->
         one.stop()
 
 
-def test_a_deleted_topic_ends_the_query_or_is_left_out(cluster: Cluster) -> None:
+def test_deleted_topic_ends_the_query_or_is_skipped(cluster: Cluster) -> None:
     with cluster.broker() as broker:
         create(broker, "t1")
         create(broker, "t2")
@@ -281,7 +281,7 @@ def test_a_deleted_topic_ends_the_query_or_is_left_out(cluster: Cluster) -> None
         lax.stop()
 
 
-def test_a_log_that_has_less_than_was_read_is_refused(cluster: Cluster, tmp_path: Path) -> None:
+def test_log_with_fewer_records_than_were_read_is_refused(cluster: Cluster, tmp_path: Path) -> None:
     with cluster.broker() as broker:
         create(broker, "t")
         send(broker, "t", values(10))
@@ -302,7 +302,7 @@ def test_a_log_that_has_less_than_was_read_is_refused(cluster: Cluster, tmp_path
     after.stop()
 
 
-def test_a_query_reads_on_after_a_restart(
+def test_restarted_query_continues(
     spark: SparkSession, cluster: Cluster, tmp_path: Path, checkpoint: Path
 ) -> None:
     """One query of Spark's own, run three times: available now, bounded, lag published."""
@@ -323,7 +323,7 @@ def test_a_query_reads_on_after_a_restart(
     with cluster.broker() as broker:
         create(broker, "t", 2)
         send(broker, "t", values(100, partitions=2))
-        listener = lag.publish(spark, store=cluster.store, group="restarted-group")
+        listener = publish_lag(spark, store=cluster.store, group="restarted-group")
         assert sum(run()) == 100
         send(broker, "t", values(60, partitions=2))
         assert sum(run()) == 60
@@ -341,9 +341,7 @@ def test_a_query_reads_on_after_a_restart(
         listener.close()
 
 
-def test_what_is_for_batches_alone_is_refused_by_spark(
-    spark: SparkSession, cluster: Cluster
-) -> None:
+def test_batch_only_option_is_refused_in_a_stream(spark: SparkSession, cluster: Cluster) -> None:
     with cluster.broker() as broker:
         send(broker, "t", values(1))
     source = stream(spark, cluster, latestPerKey="true").load()

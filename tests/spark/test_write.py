@@ -98,7 +98,7 @@ def finish(query: StreamingQuery) -> None:
     assert query.awaitTermination(120)
 
 
-def test_a_dataframe_becomes_records(spark: SparkSession, site: Site) -> None:
+def test_dataframe_is_written_as_records(spark: SparkSession, site: Site) -> None:
     site.write(rows(spark, 0, 20_000), compression="zstd")
     for partition, records in enumerate(site.read()):
         assert all(partition_of(one.key or b"", 4) == partition for one in records)
@@ -115,7 +115,7 @@ def test_a_record_larger_than_a_batch_is_written(spark: SparkSession, site: Site
     site.check()
 
 
-def test_every_column_has_its_place(spark: SparkSession, site: Site) -> None:
+def test_every_column_is_written(spark: SparkSession, site: Site) -> None:
     site.topic("other", 2)
     made = spark.sql(
         """select 'other' as topic, 1 as partition, binary('k') as key, 'v' as value,
@@ -126,7 +126,7 @@ def test_every_column_has_its_place(spark: SparkSession, site: Site) -> None:
     assert site.read("other") == [[], [Read(0, b"k", b"v", 1_600_000_000_123)]]
 
 
-def test_a_run_again_is_told_by_its_batch_id(spark: SparkSession, site: Site) -> None:
+def test_repeated_write_is_recognised_by_its_batch_id(spark: SparkSession, site: Site) -> None:
     for _ in range(2):
         site.write(rows(spark, 0, 1000), sinkId="nightly", batchId=7)
     assert site.values() == expected(1000)
@@ -161,7 +161,7 @@ def test_a_run_again_is_told_by_its_batch_id(spark: SparkSession, site: Site) ->
         ({}, "append", {"topic": ""}, "set the option `topic`, or have a column `topic`"),
     ],
 )
-def test_what_cannot_be_is_told_before_it_is_tried(
+def test_invalid_write_is_refused_before_it_starts(
     spark: SparkSession,
     site: Site,
     change: dict[str, str],
@@ -177,12 +177,12 @@ def test_what_cannot_be_is_told_before_it_is_tried(
     assert site.values() == []
 
 
-def test_a_topic_is_made_if_asked_for(spark: SparkSession, site: Site) -> None:
+def test_topic_is_created_on_request(spark: SparkSession, site: Site) -> None:
     site.write(rows(spark, 0, 100), topic="new", createTopic=3)
     assert [len(part) > 0 for part in site.read("new")] == [True] * 3
 
 
-def test_a_row_that_fails_leaves_nothing(spark: SparkSession, site: Site) -> None:
+def test_failed_row_leaves_no_records(spark: SparkSession, site: Site) -> None:
     site.topic("small", 1, max_message_bytes="200")
     made = spark.range(1000).selectExpr("if(id = 999, repeat('x', 500), 'v') as value")
     with pytest.raises(PySparkException, match=r"topic small partition 0: row .*max.message.bytes"):
@@ -206,7 +206,7 @@ def files(spark: SparkSession, folder: Path, count: int) -> DataFrame:
     )
 
 
-def test_a_stream_counts_each_batch_once(spark: SparkSession, site: Site, tmp_path: Path) -> None:
+def test_stream_writes_each_batch_once(spark: SparkSession, site: Site, tmp_path: Path) -> None:
     checkpoint = tmp_path / "checkpoint"
     source = files(spark, tmp_path, 3)
     finish(site.stream(source, checkpoint).trigger(availableNow=True).start())
@@ -236,7 +236,7 @@ def test_a_stream_counts_each_batch_once(spark: SparkSession, site: Site, tmp_pa
     site.check()
 
 
-def test_a_stream_is_refused_that_cannot_count_once(
+def test_stream_that_cannot_be_exactly_once_is_refused(
     spark: SparkSession, site: Site, tmp_path: Path
 ) -> None:
     source = files(spark, tmp_path, 1)
@@ -255,7 +255,7 @@ def test_a_stream_is_refused_that_cannot_count_once(
     assert site.values() == []
 
 
-def test_foreach_batch_counts_once(spark: SparkSession, site: Site, tmp_path: Path) -> None:
+def test_foreach_batch_writes_once(spark: SparkSession, site: Site, tmp_path: Path) -> None:
     """Two writes of one batch, each under its own name; the batch is run again."""
 
     def both(made: DataFrame, _number: int) -> None:
@@ -274,7 +274,7 @@ def test_foreach_batch_counts_once(spark: SparkSession, site: Site, tmp_path: Pa
     site.check()
 
 
-def test_two_writes_of_a_batch_need_two_names(
+def test_two_writes_of_a_batch_need_two_sink_names(
     spark: SparkSession, site: Site, tmp_path: Path
 ) -> None:
     def both(made: DataFrame, _number: int) -> None:
@@ -290,7 +290,7 @@ def test_two_writes_of_a_batch_need_two_names(
     site.check()
 
 
-def test_a_default_checkpoint_is_known_by_the_query_s_name(
+def test_default_checkpoint_is_identified_by_the_query_name(
     spark: SparkSession, site: Site, tmp_path: Path
 ) -> None:
     setting = "spark.sql.streaming.checkpointLocation"
@@ -307,7 +307,7 @@ def test_a_default_checkpoint_is_known_by_the_query_s_name(
     assert json.loads(last.source_offsets) == logged
 
 
-def test_a_checkpoint_that_cannot_be_read_here_is_told_of_once(
+def test_unreadable_checkpoint_is_reported_once(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     for _ in range(2):
@@ -323,7 +323,7 @@ def copied(spark: SparkSession, site: Site, starting: str, **more: str) -> DataF
     return stream.select("key", "value", "timestamp")
 
 
-def test_from_topic_to_topic(spark: SparkSession, site: Site, tmp_path: Path) -> None:
+def test_stream_copies_from_topic_to_topic(spark: SparkSession, site: Site, tmp_path: Path) -> None:
     site.topic("copy", 2)
     checkpoint = tmp_path / "checkpoint"
     for number in range(2):
@@ -340,7 +340,9 @@ def test_from_topic_to_topic(spark: SparkSession, site: Site, tmp_path: Path) ->
     site.check()
 
 
-def test_what_cannot_be_resumed_is_told(spark: SparkSession, site: Site, tmp_path: Path) -> None:
+def test_sink_that_cannot_be_resumed_is_reported(
+    spark: SparkSession, site: Site, tmp_path: Path
+) -> None:
     with pytest.raises(ConfigError, match="nothing was ever committed to such a sink"):
         site.do(lambda log: resume_offset(log, "absent"))
     finish(
@@ -350,6 +352,6 @@ def test_what_cannot_be_resumed_is_told(spark: SparkSession, site: Site, tmp_pat
         site.do(lambda log: resume_offset(log, "sink"))
 
 
-def test_a_place_is_needed(spark: SparkSession) -> None:
+def test_cluster_address_is_required(spark: SparkSession) -> None:
     with pytest.raises(PySparkException, match="no place is named"):
         rows(spark, 0, 1).write.format("rookery").option("topic", "t").mode("append").save()

@@ -10,7 +10,7 @@ from rookery.store.open import open_store
 KEY = "+//+c2VjcmV0cw=="
 
 
-def test_a_url_says_it_all() -> None:
+def test_url_is_parsed_into_bucket_prefix_and_options() -> None:
     address = parse(f"s3://bucket/a/b%2Ec/?region=eu-west-1&token={KEY}&timeout_ms=5000")
     assert address.name == "s3://bucket/a/b.c"
     assert (address.bucket, address.prefix) == ("bucket", "a/b.c")
@@ -42,7 +42,7 @@ def test_a_url_says_it_all() -> None:
         "az://container",
     ],
 )
-def test_a_url_that_cannot_be_used_is_refused(url: str) -> None:
+def test_unusable_url_is_refused(url: str) -> None:
     with pytest.raises(ConfigError, match="store"):
         open_store(url)
 
@@ -62,11 +62,11 @@ def test_secrets_are_not_shown(scheme: str) -> None:
         f"az://container/prefix?account_name=name&account_key={KEY}",
     ],
 )
-def test_each_cloud_has_its_client(url: str) -> None:
+def test_each_cloud_has_its_own_client(url: str) -> None:
     assert isinstance(open_store(url), ObjectStore)
 
 
-async def test_an_endpoint_of_the_environment_that_is_no_url_is_reported(
+async def test_invalid_endpoint_in_the_environment_is_reported(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("AWS_ENDPOINT_URL", "localhost:9000")
@@ -75,6 +75,6 @@ async def test_an_endpoint_of_the_environment_that_is_no_url_is_reported(
         await store.list("a/")
 
 
-def test_an_endpoint_that_is_no_url_is_refused() -> None:
+def test_invalid_endpoint_is_refused() -> None:
     with pytest.raises(ConfigError, match="endpoint 'localhost:9000' is not a URL"):
         open_store("s3://bucket?region=r&endpoint=localhost:9000")

@@ -68,14 +68,14 @@ async def test_errors_are_counted_and_write_nothing() -> None:
     assert meter.WRITTEN_BYTES.value == written
 
 
-async def test_a_long_list_is_many_requests() -> None:
+async def test_long_list_counts_as_several_requests() -> None:
     store = CountedStore(MemoryStore({f"{number:04}": b"" for number in range(2001)}))
     before = counts()["list"]
     await store.list()
     assert counts()["list"] == before + 3
 
 
-async def test_dollars_follow_from_requests_and_retries(seaweed: SeaweedServer) -> None:
+async def test_cost_follows_from_requests_and_retries(seaweed: SeaweedServer) -> None:
     async with S3Proxy(seaweed.port) as proxy:
         url = seaweed.url(f"counted/{secrets.token_hex(8)}", proxy.endpoint)
         proxy.add(Rule(S3Fault.ERROR, "PUT", times=2))

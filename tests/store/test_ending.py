@@ -28,7 +28,7 @@ asyncio.run(use(sys.argv[1]))
 
 
 @pytest.mark.usefixtures("own_processes")
-def test_no_process_is_aborted_at_its_end(seaweed: SeaweedServer) -> None:
+def test_processes_that_used_a_store_exit_cleanly(seaweed: SeaweedServer) -> None:
     def use(_: int) -> int:
         url = seaweed.url(f"ending/{secrets.token_hex(8)}")
         return subprocess.run([sys.executable, "-c", USE, url], check=False).returncode

@@ -46,7 +46,7 @@ def other(seaweed: SeaweedServer, path: str) -> Store:
 
 
 @pytest.mark.parametrize("fault", [S3Fault.ERROR, S3Fault.DROP, S3Fault.SWALLOW])
-async def test_a_failed_create_is_made_again(proxy: S3Proxy, store: Store, fault: S3Fault) -> None:
+async def test_failed_create_is_retried(proxy: S3Proxy, store: Store, fault: S3Fault) -> None:
     proxy.add(Rule(fault, "PUT", times=2))
     before = RETRIES.labels("create").value
     await store.create("key", [DATA[:5], DATA[5:]])
@@ -56,9 +56,7 @@ async def test_a_failed_create_is_made_again(proxy: S3Proxy, store: Store, fault
 
 
 @pytest.mark.parametrize("status", [500, 502, 503, 504, 429])
-async def test_answers_that_ask_for_patience_get_it(
-    proxy: S3Proxy, store: Store, status: int
-) -> None:
+async def test_throttling_answers_are_retried(proxy: S3Proxy, store: Store, status: int) -> None:
     proxy.add(Rule(S3Fault.ERROR, times=1, status=status))
     await store.create("key", [DATA])
     proxy.add(Rule(S3Fault.ERROR, times=1, status=status))
@@ -66,7 +64,9 @@ async def test_answers_that_ask_for_patience_get_it(
     assert proxy.faults[S3Fault.ERROR] == 2
 
 
-async def test_a_create_that_met_another_one_is_made_again(proxy: S3Proxy, store: Store) -> None:
+async def test_create_refused_by_a_concurrent_request_is_retried(
+    proxy: S3Proxy, store: Store
+) -> None:
     proxy.add(Rule(S3Fault.ERROR, "PUT", times=1, status=409))
 
     await store.create("key", [DATA])
@@ -75,16 +75,14 @@ async def test_a_create_that_met_another_one_is_made_again(proxy: S3Proxy, store
     assert proxy.requests["PUT"] == 2
 
 
-async def test_a_number_in_a_key_is_no_status(proxy: S3Proxy, store: Store) -> None:
+async def test_number_in_a_key_is_not_taken_for_a_status(proxy: S3Proxy, store: Store) -> None:
     proxy.add(Rule(S3Fault.ERROR, "PUT", times=1, status=412))
 
     with pytest.raises(Conflict):
         await store.create("0409", [DATA])
 
 
-async def test_a_create_that_was_done_is_not_done_twice(
-    proxy: S3Proxy, store: Store, other: Store
-) -> None:
+async def test_completed_create_is_not_repeated(proxy: S3Proxy, store: Store, other: Store) -> None:
     proxy.add(Rule(S3Fault.SWALLOW, "PUT", times=1))
     await store.create("key", [DATA])
     assert proxy.requests["PUT"] == 2
@@ -93,13 +91,13 @@ async def test_a_create_that_was_done_is_not_done_twice(
         await store.create("key", [DATA])
 
 
-async def test_an_empty_object_whose_answer_was_lost_is_ours(proxy: S3Proxy, store: Store) -> None:
+async def test_empty_object_with_a_lost_answer_is_recognised(proxy: S3Proxy, store: Store) -> None:
     proxy.add(Rule(S3Fault.SWALLOW, "PUT", times=1))
     await store.create("key", [])
     assert await store.size("key") == 0
 
 
-async def test_a_large_object_whose_answer_was_lost_is_compared(
+async def test_large_object_with_a_lost_answer_is_compared(
     proxy: S3Proxy, store: Store, other: Store
 ) -> None:
     parts = [os.urandom(9 << 20), b"", os.urandom(1 << 20)]
@@ -109,7 +107,7 @@ async def test_a_large_object_whose_answer_was_lost_is_compared(
 
 
 @pytest.mark.parametrize("theirs", [DATA[:-1] + b"?", DATA[:-1], DATA + b"?", b""])
-async def test_anothers_object_is_not_taken_for_ours(
+async def test_object_of_another_writer_is_a_conflict(
     proxy: S3Proxy, store: Store, other: Store, theirs: bytes
 ) -> None:
     await other.create("key", [theirs])
@@ -119,7 +117,7 @@ async def test_anothers_object_is_not_taken_for_ours(
     assert await other.read("key") == theirs
 
 
-async def test_a_late_answer_is_not_waited_for(
+async def test_delayed_answer_is_not_awaited(
     proxy: S3Proxy, seaweed: SeaweedServer, path: str
 ) -> None:
     store = open_store(seaweed.url(path, proxy.endpoint, timeout_ms="300", deadline_ms="8000"))
@@ -131,7 +129,7 @@ async def test_a_late_answer_is_not_waited_for(
 
 
 @pytest.mark.usefixtures("own_victim")
-async def test_a_paused_server_is_unavailable_and_comes_back(path: str) -> None:
+async def test_paused_server_is_unavailable_until_it_resumes(path: str) -> None:
     with SeaweedServer() as server:
         store = open_store(server.url(path, timeout_ms="300", deadline_ms="500"))
         await store.create("before", [DATA])
@@ -148,7 +146,7 @@ async def test_a_paused_server_is_unavailable_and_comes_back(path: str) -> None:
         assert await patient.read("before") == DATA
 
 
-async def test_the_deadline_ends_it_with_the_stores_words(
+async def test_deadline_ends_the_call_with_the_error_of_the_store(
     proxy: S3Proxy, seaweed: SeaweedServer, path: str
 ) -> None:
     store = open_store(seaweed.url(path, proxy.endpoint, deadline_ms="400"))
@@ -169,7 +167,7 @@ async def test_the_deadline_ends_it_with_the_stores_words(
         await store.read_version("floor")
 
 
-async def test_a_replacement_whose_answer_was_lost_is_ours(
+async def test_replacement_with_a_lost_answer_is_recognised(
     proxy: S3Proxy, store: Store, other: Store
 ) -> None:
     await other.create("floor", [b"1"])
@@ -179,7 +177,7 @@ async def test_a_replacement_whose_answer_was_lost_is_ours(
     assert await other.read_version("floor") == (b"2", second)
 
 
-async def test_a_replacement_in_doubt_is_not_called_a_conflict(
+async def test_replacement_with_an_unknown_outcome_is_not_a_conflict(
     proxy: S3Proxy, store: Store, other: Store
 ) -> None:
     await other.create("floor", [b"1"])
@@ -192,14 +190,16 @@ async def test_a_replacement_in_doubt_is_not_called_a_conflict(
         await store.replace("floor", b"2", first)
 
 
-async def test_wrong_keys_are_told_at_once(seaweed: SeaweedServer, path: str) -> None:
+async def test_wrong_credentials_are_reported_immediately(
+    seaweed: SeaweedServer, path: str
+) -> None:
     store = open_store(seaweed.url(path, **WRONG))
     with pytest.raises(Unavailable, match="access is refused") as caught:
         await store.create("key", [DATA])
     assert "wrong-secret" not in str(caught.value)
 
 
-async def test_wrong_keys_end_a_list_at_its_first_attempt(
+async def test_wrong_credentials_end_a_list_at_its_first_attempt(
     seaweed: SeaweedServer, path: str
 ) -> None:
     before = RETRIES.labels("list").value
@@ -208,14 +208,14 @@ async def test_wrong_keys_end_a_list_at_its_first_attempt(
     assert RETRIES.labels("list").value == before
 
 
-async def test_wrong_keys_are_reported_by_the_probe_as_they_are(
+async def test_wrong_credentials_are_reported_by_the_probe(
     seaweed: SeaweedServer, path: str
 ) -> None:
     with pytest.raises(Unavailable, match=r"cannot create .*access is refused"):
         await probe(open_store(seaweed.url(path, **WRONG)), "s3://b")
 
 
-async def test_an_endpoint_without_tls_is_reported_at_once(
+async def test_endpoint_without_tls_is_reported_immediately(
     seaweed: SeaweedServer, path: str
 ) -> None:
     store = open_store(seaweed.url(path, seaweed.endpoint.replace("http:", "https:")))
@@ -223,7 +223,7 @@ async def test_an_endpoint_without_tls_is_reported_at_once(
         await store.list("a/")
 
 
-async def test_an_endpoint_of_the_environment_may_be_plain(
+async def test_endpoint_in_the_environment_can_be_plaintext(
     seaweed: SeaweedServer, path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     options = dict(parse_qsl(urlsplit(seaweed.url(path)).query))
@@ -237,7 +237,7 @@ async def test_an_endpoint_of_the_environment_may_be_plain(
     assert await store.read("key") == DATA
 
 
-async def test_a_bucket_that_is_not_there_is_no_missing_object(seaweed: SeaweedServer) -> None:
+async def test_missing_bucket_is_not_a_missing_object(seaweed: SeaweedServer) -> None:
     store = open_store(seaweed.url(f"absent-{secrets.token_hex(8)}"))
     with pytest.raises(Unavailable, match="no such bucket"):
         await store.read("key")
@@ -246,7 +246,7 @@ async def test_a_bucket_that_is_not_there_is_no_missing_object(seaweed: SeaweedS
 
 
 @pytest.mark.parametrize("seed", range(3))
-async def test_any_mixture_of_faults_leaves_the_right_objects(
+async def test_any_mixture_of_faults_leaves_correct_objects(
     seaweed: SeaweedServer, path: str, seed: int
 ) -> None:
     other = open_store(seaweed.url(path))
@@ -272,7 +272,7 @@ async def test_any_mixture_of_faults_leaves_the_right_objects(
     assert [stored.key for stored in await other.list()] == keys
 
 
-async def test_the_proxy_delays_and_counts(seaweed: SeaweedServer, path: str) -> None:
+async def test_proxy_delays_and_counts_requests(seaweed: SeaweedServer, path: str) -> None:
     now = asyncio.get_running_loop().time
     async with S3Proxy(seaweed.port, delays=Delays(put_ms=150, get_ms=80)) as proxy:
         store = open_store(seaweed.url(path, proxy.endpoint))
@@ -286,7 +286,7 @@ async def test_the_proxy_delays_and_counts(seaweed: SeaweedServer, path: str) ->
         assert (proxy.requests["PUT"], proxy.requests["GET"], proxy.requests["LIST"]) == (1, 1, 1)
 
 
-async def test_what_is_created_while_it_is_read_is_whole_or_not_there(
+async def test_object_created_during_a_read_is_whole_or_not_found(
     proxy: S3Proxy, store: Store, other: Store
 ) -> None:
     # A GET fails, and the object comes to be just when its size is asked for.

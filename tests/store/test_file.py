@@ -23,13 +23,13 @@ class TestFile(StoreContract):
         return f"file://{tmp_path}/objects%20here"
 
 
-async def test_nothing_lies_outside_the_keys(tmp_path: Path) -> None:
+async def test_no_temporary_file_remains(tmp_path: Path) -> None:
     await FileStore(tmp_path).create("a/b", [b"x"])
     assert (tmp_path / "a" / "b").read_bytes() == b"x"
     assert list((tmp_path / "~new").iterdir()) == []
 
 
-async def test_what_is_unfinished_is_no_object_and_goes_in_the_end(tmp_path: Path) -> None:
+async def test_unfinished_file_is_not_listed_and_is_removed_later(tmp_path: Path) -> None:
     store = FileStore(tmp_path)
     left = tmp_path / "~new" / "0123"
     left.write_bytes(b"half")
@@ -49,7 +49,7 @@ async def test_a_key_below_an_object_is_unavailable(tmp_path: Path) -> None:
     assert await store.list() == [StoredObject("a", 1)]
 
 
-async def test_a_failed_write_leaves_nothing(tmp_path: Path) -> None:
+async def test_failed_write_leaves_no_file(tmp_path: Path) -> None:
     store = FileStore(tmp_path)
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     # Python ignores the signal, so the write fails as on a full disk.
@@ -65,7 +65,7 @@ async def test_a_failed_write_leaves_nothing(tmp_path: Path) -> None:
     await store.create("big", [b"now it fits"])
 
 
-def test_a_killed_creator_leaves_whole_objects_or_none(tmp_path: Path) -> None:
+def test_killed_creator_leaves_whole_objects_only(tmp_path: Path) -> None:
     program = (
         "import asyncio, sys\n"
         "from pathlib import Path\n"
@@ -93,7 +93,7 @@ def test_a_killed_creator_leaves_whole_objects_or_none(tmp_path: Path) -> None:
         assert {path.stat().st_size for path in files} == {200_000}
 
 
-async def test_a_path_is_a_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_path_names_a_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     for location in ("my objects", str(tmp_path / "my objects")):
         store = open_store(location)
@@ -102,7 +102,7 @@ async def test_a_path_is_a_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert (tmp_path / "my objects" / "a" / "b").read_bytes() == b"x"
 
 
-async def test_a_folder_that_cannot_be_made_is_reported(tmp_path: Path) -> None:
+async def test_folder_that_cannot_be_created_is_reported(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("x")
     with pytest.raises(Unavailable, match="file"):
         open_store(f"file://{tmp_path}/file/store")

@@ -12,6 +12,6 @@ class TestMemory(StoreContract):
         return f"memory:{request.node.nodeid}"
 
 
-async def test_a_store_without_a_name_is_nobody_elses() -> None:
+async def test_unnamed_memory_store_is_private() -> None:
     await open_store("memory:").create("key", [b"x"])
     assert await open_store("memory:").list() == []

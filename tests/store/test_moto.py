@@ -43,7 +43,7 @@ def _makes_bucket(port: int) -> bool:
         connection.close()
 
 
-async def test_nothing_is_created_where_there_is_no_bucket(moto: str) -> None:
+async def test_missing_bucket_is_reported_by_every_call(moto: str) -> None:
     store = open_store(f"s3://absent?endpoint={moto}&access_key_id=any&secret_access_key=any")
     with pytest.raises(Unavailable, match="cannot create 'key': there is no such bucket"):
         await store.create("key", [b"x"])
@@ -57,8 +57,8 @@ async def test_nothing_is_created_where_there_is_no_bucket(moto: str) -> None:
 
 class TestMoto(StoreContract):
     # It compares and replaces in two steps, so of two racers both may win; no store to rely on.
-    test_counting_by_replacing_loses_none = None  # type: ignore[assignment]
-    test_of_racing_replacers_one_wins = None  # type: ignore[assignment]
+    test_counter_by_replacement_loses_no_update = None  # type: ignore[assignment]
+    test_one_of_several_concurrent_replacements_succeeds = None  # type: ignore[assignment]
 
     @pytest.fixture
     def url(self, moto: str) -> str:

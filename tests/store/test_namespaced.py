@@ -21,7 +21,7 @@ class TestNamespaced(StoreContract):
         return NamespacedStore(open_store(url), "one")
 
 
-async def test_namespaces_do_not_see_each_other(request: pytest.FixtureRequest) -> None:
+async def test_namespaces_are_isolated(request: pytest.FixtureRequest) -> None:
     inner = open_store(f"memory:{request.node.nodeid}")
     one, two = NamespacedStore(inner, "one"), NamespacedStore(inner, "two")
     await one.create("_rookery/objects/1", [b"one"])
@@ -56,6 +56,6 @@ async def test_errors_name_an_object_as_the_bucket_does(request: pytest.FixtureR
         await store.read(key, 4)
 
 
-def test_segments_have_the_namespace_in_their_keys_already() -> None:
+def test_segments_already_have_the_namespace_in_their_keys() -> None:
     assert full_key("one", "one/t/0/segment-0.kfs") == "one/t/0/segment-0.kfs"
     assert full_key("one", "_rookery/objects/1") == "_rookery/one/objects/1"

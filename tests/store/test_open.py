@@ -23,13 +23,13 @@ def test_every_backend_opens_stores_and_states_their_traits() -> None:
 
 
 @pytest.mark.parametrize("url", ["s3://bucket/prefix", "gs://bucket", "az://container?endpoint=x"])
-def test_servers_elsewhere_must_be_probed(url: str) -> None:
+def test_remote_servers_must_be_probed(url: str) -> None:
     assert store_traits(url) == StoreTraits(has_preconditions=False)
     assert not store_traits(url).is_on_this_host
 
 
 @pytest.mark.parametrize("url", ["file:///my%20folder/x", "/my folder/x", "file:/my%20folder/x"])
-def test_a_folder_is_on_this_host(url: str) -> None:
+def test_folder_is_local(url: str) -> None:
     traits = store_traits(url)
 
     assert traits == StoreTraits(has_preconditions=True, path=Path("/my folder/x"))

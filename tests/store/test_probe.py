@@ -15,7 +15,7 @@ from rookery.store.probe import probe
 from rookery.testing.seaweed import SeaweedServer
 
 
-async def test_sound_stores_pass_and_nothing_is_left(
+async def test_valid_stores_pass_the_probe_and_nothing_remains(
     tmp_path: Path, seaweed: SeaweedServer
 ) -> None:
     urls = [f"file://{tmp_path}", "memory:", seaweed.url(f"probed/{secrets.token_hex(8)}")]
@@ -63,13 +63,13 @@ class Stale(MemoryStore):
         (Stale({}), "does not return"),
     ],
 )
-async def test_a_store_that_breaks_a_promise_is_refused(store: MemoryStore, words: str) -> None:
+async def test_store_that_violates_a_guarantee_is_refused(store: MemoryStore, words: str) -> None:
     with pytest.raises(ConfigError, match=f"store s3://bucket: .*{words}"):
         await probe(store, "s3://bucket")
     assert store._objects == {}
 
 
-async def test_a_store_out_of_reach_is_unavailable() -> None:
+async def test_unreachable_store_is_unavailable() -> None:
     url = (
         "s3://bucket?endpoint=http://127.0.0.1:1&access_key_id=a&secret_access_key=b&deadline_ms=1"
     )

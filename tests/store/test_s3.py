@@ -24,7 +24,7 @@ class TestS3(StoreContract):
         return seaweed.url(f"contract/{secrets.token_hex(8)}")
 
 
-async def test_stores_in_one_bucket_stay_apart(seaweed: SeaweedServer) -> None:
+async def test_stores_in_one_bucket_are_separate(seaweed: SeaweedServer) -> None:
     first, second = (open_store(seaweed.url(f"apart/{name}")) for name in ("one", "one-more"))
     await first.create("key", [b"1"])
     await second.create("key", [b"2"])
@@ -34,21 +34,21 @@ async def test_stores_in_one_bucket_stay_apart(seaweed: SeaweedServer) -> None:
     assert await second.read("key") == b"2"
 
 
-async def test_a_list_has_more_than_a_page(seaweed: SeaweedServer) -> None:
+async def test_list_spans_several_pages(seaweed: SeaweedServer) -> None:
     store = open_store(seaweed.url(f"pages/{secrets.token_hex(8)}"))
     keys = [f"a/{number:04}" for number in range(1050)]
     await asyncio.gather(*(store.create(key, [b"x"]) for key in keys))
     assert [stored.key for stored in await store.list("a/")] == keys
 
 
-async def test_an_object_that_no_put_takes_is_refused(seaweed: SeaweedServer) -> None:
+async def test_object_above_the_put_limit_is_refused(seaweed: SeaweedServer) -> None:
     store = open_store(seaweed.url("large"))
     part = memoryview(bytearray(64 << 20))
     with pytest.raises(ValueError, match="at most"):
         await store.create("key", [part] * 65)
 
 
-async def test_a_cancelled_create_lets_its_buffers_go(seaweed: SeaweedServer) -> None:
+async def test_cancelled_create_releases_its_buffers(seaweed: SeaweedServer) -> None:
     data = bytearray(1 << 20)
     async with S3Proxy(seaweed.port, delays=Delays(put_ms=60_000)) as proxy:
         store = open_store(seaweed.url(f"cancelled/{secrets.token_hex(8)}", proxy.endpoint))

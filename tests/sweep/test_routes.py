@@ -78,7 +78,7 @@ def test_any_request_can_be_refused(case: Case) -> None:
     assert told - {ErrorCode.NONE} == expected
 
 
-def test_what_is_served_is_advertised_in_kafkas_versions(broker: ServedBroker) -> None:
+def test_served_apis_are_advertised_in_the_versions_of_kafka(broker: ServedBroker) -> None:
     answer = ask(broker.bootstrap, API_VERSIONS, 0, ApiVersionsRequest())
 
     told = {one.api_key: (one.min_version, one.max_version) for one in answer.api_keys}
@@ -112,7 +112,7 @@ def test_versions_outside_the_range_close_the_connection(
 
 
 @pytest.mark.parametrize("key", [*UNKNOWN_KEYS, *sorted(set(KAFKA) - set(routes()))])
-def test_what_is_not_served_closes_the_connection(broker: ServedBroker, key: int) -> None:
+def test_unserved_api_closes_the_connection(broker: ServedBroker, key: int) -> None:
     for version in (0, 1, -1, 2**15 - 1):
         assert send_header(broker.port, key, version) is None, version
 

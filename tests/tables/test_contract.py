@@ -63,13 +63,13 @@ def test_an_unknown_format_is_refused_with_a_choice() -> None:
         open_table(TableSpec("orc", "/nowhere"))
 
 
-def test_nothing_is_there_before_the_first_commit(table: Table) -> None:
+def test_staged_rows_are_invisible_before_the_first_commit(table: Table) -> None:
     table.stage(name(0), [batch((1, "a"))], SCHEMA, "t0")
 
     assert (table.schema(), table.last_commit("birds"), read(table)) == (None, None, [])
 
 
-def test_what_is_committed_is_there_and_what_is_staged_is_not(spec: TableSpec) -> None:
+def test_committed_rows_are_visible_and_staged_rows_are_not(spec: TableSpec) -> None:
     table = pickle.loads(pickle.dumps(open_table(spec)))
     add(table, name(0), (1, "a"), (2, "b"))
     table.stage(name(0), [batch((9, "z"))], SCHEMA, "never")
@@ -79,7 +79,7 @@ def test_what_is_committed_is_there_and_what_is_staged_is_not(spec: TableSpec) -
     assert table.last_commit("birds") == name(0)
 
 
-def test_a_batch_counts_once(spec: TableSpec) -> None:
+def test_batch_is_committed_once(spec: TableSpec) -> None:
     table = open_table(spec)
     files = table.stage(name(0), [batch((1, "a"))], SCHEMA, "t0")
 
@@ -89,7 +89,7 @@ def test_a_batch_counts_once(spec: TableSpec) -> None:
     assert rows_of(spec) == [(1, "a")]
 
 
-def test_pipelines_do_not_disturb_each_other(spec: TableSpec, table: Table) -> None:
+def test_pipelines_commit_to_a_table_independently(spec: TableSpec, table: Table) -> None:
     add(table, name(7), (1, "a"))
     add(table, name(0, "b2", "backfill"), (2, "b"))
     add(table, name(8), (3, "c"))
@@ -109,7 +109,7 @@ def test_another_query_under_the_same_name_is_refused(spec: TableSpec, table: Ta
     assert rows_of(spec) == [(1, "a")]
 
 
-def test_an_empty_batch_is_remembered_as_well(table: Table) -> None:
+def test_empty_batch_is_recorded(table: Table) -> None:
     add(table, name(0), (1, "a"))
     table.commit(name(1), [], SCHEMA)
 
@@ -117,7 +117,7 @@ def test_an_empty_batch_is_remembered_as_well(table: Table) -> None:
     assert read(table) == [(1, "a")]
 
 
-def test_columns_are_added_by_themselves(spec: TableSpec, table: Table) -> None:
+def test_new_columns_are_added_automatically(spec: TableSpec, table: Table) -> None:
     add(table, name(0), (1, "a"))
     wide = SCHEMA.append(pa.field("size", pa.float64()))
     rows = pa.RecordBatch.from_pylist([{"id": 2, "name": "b", "size": 1.5}], wide)
@@ -129,7 +129,7 @@ def test_columns_are_added_by_themselves(spec: TableSpec, table: Table) -> None:
     assert read(table) == [(1, "a", None), (2, "b", 1.5), (3, "c", None)]
 
 
-def test_integers_become_wider_where_the_format_can(spec: TableSpec, table: Table) -> None:
+def test_integers_are_widened_where_the_format_allows(spec: TableSpec, table: Table) -> None:
     narrow = pa.schema([pa.field("id", pa.int32())])
     rows = pa.RecordBatch.from_pylist([{"id": 1}], narrow)
     table.commit(name(0), table.stage(name(0), [rows], narrow, "t0"), narrow)
@@ -155,7 +155,7 @@ def test_a_column_that_changes_its_type_is_refused(spec: TableSpec, table: Table
     assert rows_of(spec) == [(1, "a")]
 
 
-def test_writers_at_the_same_time_lose_nothing(spec: TableSpec) -> None:
+def test_concurrent_writers_lose_nothing(spec: TableSpec) -> None:
     if spec.format == "duckdb":
         pytest.skip("one process writes to a DuckDB file, one commit at a time")
     add(open_table(spec), name(0), (0, "first"))
@@ -234,7 +234,7 @@ def test_large_upserts_are_done_in_parts(spec: TableSpec, table: Table, bucket_b
         assert not [one for one in names if "-part-" in one or "-keys-" in one]
 
 
-def test_the_parts_of_an_upsert_can_be_done_elsewhere(spec: TableSpec, table: Table) -> None:
+def test_parts_of_an_upsert_can_run_on_other_hosts(spec: TableSpec, table: Table) -> None:
     ran: list[str] = []
 
     def run(tasks: Sequence[Any]) -> list[Any]:
@@ -254,7 +254,7 @@ def test_the_parts_of_an_upsert_can_be_done_elsewhere(spec: TableSpec, table: Ta
     assert spec.format == "duckdb" or {"_Latest", "_Rewrite"} <= set(ran)
 
 
-def test_keys_that_became_wider_still_find_their_rows(spec: TableSpec, table: Table) -> None:
+def test_widened_keys_still_match_their_rows(spec: TableSpec, table: Table) -> None:
     if spec.format == "delta":
         pytest.skip("columns of a Delta table are not widened")
     for number, (kind, ids) in enumerate(((pa.int32(), [1, 2]), (pa.int64(), [1 << 40, 2]))):
@@ -268,7 +268,7 @@ def test_keys_that_became_wider_still_find_their_rows(spec: TableSpec, table: Ta
     assert rows_of(spec) == [(1, 0), (2, 1), (1 << 40, 1)]
 
 
-def test_an_upsert_needs_its_keys(table: Table) -> None:
+def test_upsert_requires_its_keys(table: Table) -> None:
     files = table.stage(name(0), [batch((1, "b"))], SCHEMA, "t1")
 
     with pytest.raises(ConfigError, match="no such column"):
@@ -296,7 +296,7 @@ def files_below(spec: TableSpec) -> set[Path]:
     return {path for path in Path(spec.location).rglob("*.parquet") if path.is_file()}
 
 
-def test_upkeep_puts_small_files_together_and_deletes_them(
+def test_maintenance_merges_and_deletes_small_files(
     spec: TableSpec, table: Table, many: list[tuple[int, str]]
 ) -> None:
     done = table.upkeep(UpkeepPolicy(keep_ms=0, keep_versions=1), LATER)
@@ -312,7 +312,7 @@ def test_upkeep_puts_small_files_together_and_deletes_them(
     assert not add(table, name(39), (0, "again"))
 
 
-def test_upkeep_keeps_what_is_young(
+def test_maintenance_keeps_young_files(
     spec: TableSpec, table: Table, many: list[tuple[int, str]]
 ) -> None:
     before = files_below(spec)
@@ -326,7 +326,7 @@ def test_upkeep_keeps_what_is_young(
     assert rows_of(spec) == [*many, (41, "later")]
 
 
-def test_upkeep_keeps_what_is_within_the_hour(
+def test_maintenance_keeps_files_within_the_retention(
     spec: TableSpec, table: Table, many: list[tuple[int, str]]
 ) -> None:
     before = files_below(spec)
@@ -361,7 +361,7 @@ def test_abandoned_files_are_deleted(spec: TableSpec, table: Table) -> None:
     assert rows_of(spec) == [(1, "a")]
 
 
-def test_a_snapshot_travels(spec: TableSpec, table: Table) -> None:
+def test_snapshot_can_be_pickled(spec: TableSpec, table: Table) -> None:
     assert table.snapshot() is None
     add(table, name(0), (1, "a"), (2, "b"))
     snapshot = table.snapshot()

@@ -23,7 +23,7 @@ def add(table: Table, batch: int) -> bool:
     return table.commit(name, table.stage(name, [rows], SCHEMA, "t"), SCHEMA)
 
 
-def test_rows_that_deletion_vectors_delete_are_never_read(tmp_path: Path) -> None:
+def test_rows_deleted_by_deletion_vectors_are_not_read(tmp_path: Path) -> None:
     spec = TableSpec("delta", str(tmp_path / "birds"), "birds")
     table = open_table(spec)
     add(table, 0)
@@ -40,7 +40,7 @@ def test_rows_that_deletion_vectors_delete_are_never_read(tmp_path: Path) -> Non
     assert len(files) == 2
 
 
-def test_columns_that_are_mapped_are_refused(tmp_path: Path) -> None:
+def test_mapped_columns_are_refused(tmp_path: Path) -> None:
     spec = TableSpec("delta", str(tmp_path / "birds"), "birds")
     table = open_table(spec)
     add(table, 0)

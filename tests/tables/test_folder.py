@@ -12,7 +12,7 @@ from rookery.tables.open import open_table
 from rookery.tables.port import TableSpec
 
 
-async def test_it_works_where_a_loop_runs_as_in_notebooks(tmp_path: Path) -> None:
+async def test_table_folder_works_inside_a_running_event_loop(tmp_path: Path) -> None:
     folder = TableFolder(str(tmp_path))
     folder.create("data/one", b"1")
 

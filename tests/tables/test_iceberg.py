@@ -32,7 +32,7 @@ def add(table: Table, batch: int) -> bool:
     return table.commit(name, table.stage(name, [rows], SCHEMA, "t"), SCHEMA)
 
 
-def test_a_commit_that_landed_but_failed_is_not_repeated(
+def test_commit_that_succeeded_with_an_error_is_not_repeated(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     spec = TableSpec("iceberg", str(tmp_path / "birds"), "birds")
@@ -55,7 +55,7 @@ def test_a_commit_that_landed_but_failed_is_not_repeated(
     assert rows_of(spec) == [(0,), (1,)]
 
 
-def test_the_last_batch_is_known_after_its_snapshot_is_gone(tmp_path: Path) -> None:
+def test_last_batch_is_known_after_its_snapshot_expired(tmp_path: Path) -> None:
     spec = TableSpec("iceberg", str(tmp_path / "birds"), "birds")
     table = open_table(spec)
     for batch in range(6):
@@ -84,14 +84,12 @@ def test_a_snapshot_is_read_without_the_catalog(tmp_path: Path) -> None:
     assert not (tmp_path / "catalog.db").exists()
 
 
-def test_addresses_that_pyiceberg_would_not_find_are_refused(tmp_path: Path) -> None:
+def test_locations_unsupported_by_pyiceberg_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="as they are"):
         open_table(TableSpec("iceberg", str(tmp_path / "with space"), "birds"))
 
 
-def test_a_commit_looks_at_the_table_few_times(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_commit_loads_the_table_few_times(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     table = open_table(TableSpec("iceberg", str(tmp_path / "birds"), "birds"))
     for batch in range(20):
         add(table, batch)
@@ -109,7 +107,7 @@ def test_a_commit_looks_at_the_table_few_times(
     assert 0 < len(looks) <= 5
 
 
-def test_versions_between_those_of_each_hour_are_forgotten_with_their_files(tmp_path: Path) -> None:
+def test_versions_between_hourly_ones_are_removed_with_their_files(tmp_path: Path) -> None:
     spec = TableSpec("iceberg", str(tmp_path / "birds"), "birds")
     table = open_table(spec)
     for batch in range(12):
@@ -128,7 +126,7 @@ def test_versions_between_those_of_each_hour_are_forgotten_with_their_files(tmp_
     assert rows_of(spec) == [(batch,) for batch in range(12)]
 
 
-def test_upkeep_beside_commits_deletes_nothing_twice(
+def test_maintenance_beside_commits_deletes_nothing_twice(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     spec = TableSpec("iceberg", str(tmp_path / "birds"), "birds")
@@ -154,7 +152,7 @@ def test_upkeep_beside_commits_deletes_nothing_twice(
     assert not caplog.records
 
 
-def test_a_table_of_the_same_name_elsewhere_is_another(tmp_path: Path) -> None:
+def test_table_of_the_same_name_at_another_location_is_refused(tmp_path: Path) -> None:
     catalog = {"catalog": f"sqlite:///{tmp_path / 'catalog.db'}"}
     bronze = TableSpec("iceberg", str(tmp_path / "bronze/birds"), "", catalog)
     silver = TableSpec("iceberg", str(tmp_path / "silver/birds"), "", catalog)
@@ -167,7 +165,7 @@ def test_a_table_of_the_same_name_elsewhere_is_another(tmp_path: Path) -> None:
     assert add(open_table(bronze), 1)
 
 
-def test_retries_of_other_writers_are_left_alone(tmp_path: Path) -> None:
+def test_retry_setting_of_other_writers_is_not_changed(tmp_path: Path) -> None:
     table = open_table(TableSpec("iceberg", str(tmp_path / "birds"), "birds"))
     add(table, 0)
     other = loaded(tmp_path)
@@ -184,7 +182,7 @@ def test_retries_of_other_writers_are_left_alone(tmp_path: Path) -> None:
     assert loaded(tmp_path).properties["commit.retry.num-retries"] == "0"
 
 
-def test_a_commit_that_lost_a_race_is_not_repeated_blindly(
+def test_commit_that_lost_a_race_for_its_batch_is_not_repeated(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     spec = TableSpec("iceberg", str(tmp_path / "birds"), "birds")
@@ -210,7 +208,7 @@ def loaded(folder: Path) -> IcebergHandle:
     return catalog.load_table("default.birds")
 
 
-def test_a_pyiceberg_of_another_version_commits_without_our_memory_of_its_state(
+def test_other_pyiceberg_version_commits_without_the_cached_state(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     spec = TableSpec("iceberg", str(tmp_path / "birds"), "birds")

@@ -25,7 +25,7 @@ SCHEMA = pa.schema(
 
 
 @pytest.mark.parametrize("kind", ["parquet", "iceberg", "delta", "duckdb"])
-def test_nested_columns_are_the_same_in_every_batch(tmp_path: Path, kind: str) -> None:
+def test_nested_columns_survive_several_batches(tmp_path: Path, kind: str) -> None:
     spec = TableSpec(kind, str(tmp_path / "birds"))
     rows = [
         {

@@ -111,7 +111,7 @@ def birds(tmp_path: Path) -> Birds:
     return found
 
 
-def test_files_follow_the_current_spec(birds: Birds) -> None:
+def test_files_follow_the_current_partition_spec(birds: Birds) -> None:
     with birds.change_spec() as update:
         update.add_field("seen", DayTransform(), "day")
     birds.add(range(10, 30))
@@ -142,7 +142,7 @@ def test_files_follow_the_current_spec(birds: Birds) -> None:
     assert birds.ids() == list(range(61))
 
 
-def test_upserts_compaction_and_rebuilds_keep_to_partitions(birds: Birds) -> None:
+def test_upserts_compaction_and_rebuilds_respect_partitions(birds: Birds) -> None:
     with birds.change_spec() as update:
         update.add_field("at.place", IdentityTransform(), "place")
     for begin in (10, 15, 20, 25):
@@ -163,7 +163,7 @@ def test_upserts_compaction_and_rebuilds_keep_to_partitions(birds: Birds) -> Non
     assert birds.ids() == list(range(6))
 
 
-def test_rows_that_others_mark_as_deleted_do_not_come_back(tmp_path: Path) -> None:
+def test_rows_deleted_by_other_engines_do_not_reappear(tmp_path: Path) -> None:
     birds = Birds(tmp_path)
     birds.add(range(5))
     birds.add(range(5, 10))
@@ -185,7 +185,7 @@ def test_rows_that_others_mark_as_deleted_do_not_come_back(tmp_path: Path) -> No
     assert birds.ids() == [1]
 
 
-def test_missing_lists_do_not_become_empty_beside_marks(tmp_path: Path) -> None:
+def test_null_lists_stay_null_beside_delete_marks(tmp_path: Path) -> None:
     birds = Birds(tmp_path)
     birds.add(range(5))
     birds.add(range(5, 10))
@@ -199,7 +199,7 @@ def test_missing_lists_do_not_become_empty_beside_marks(tmp_path: Path) -> None:
     assert birds.rows() == left + rows([20]).to_pylist()
 
 
-def test_a_file_that_gets_marks_while_it_is_compacted_stays(
+def test_file_that_gets_delete_marks_during_compaction_is_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     birds = Birds(tmp_path)

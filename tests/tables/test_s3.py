@@ -27,7 +27,7 @@ def rows(*ids: int) -> pa.RecordBatch:
 
 
 @pytest.mark.parametrize("kind", ["parquet", "iceberg", "delta"])
-def test_tables_live_in_s3(kind: str, tmp_path: Path, seaweed: SeaweedServer) -> None:
+def test_tables_are_stored_in_s3(kind: str, tmp_path: Path, seaweed: SeaweedServer) -> None:
     url = seaweed.url("lake")
     catalog = f"sqlite:///{tmp_path / 'catalog.db'}"
     options = {"catalog": catalog} if kind == "iceberg" else {}

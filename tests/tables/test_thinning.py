@@ -18,7 +18,7 @@ def kept(times: list[int], policy: UpkeepPolicy) -> list[int]:
     return [time for place, time in enumerate(times) if place not in gone]
 
 
-def test_a_commit_a_second_for_a_week_leaves_some_hundreds() -> None:
+def test_one_commit_per_second_for_a_week_leaves_few_hundred_snapshots() -> None:
     times = list(range(NOW - 9 * DAY, NOW, 1000))
     found = kept(times, UpkeepPolicy())
 
@@ -29,19 +29,19 @@ def test_a_commit_a_second_for_a_week_leaves_some_hundreds() -> None:
     assert len([age for age in ages if age >= 60]) <= 7 * 24 + 1
 
 
-def test_whatever_is_kept_for_long_is_kept_whole() -> None:
+def test_no_snapshot_is_removed_within_the_keep_every_period() -> None:
     times = list(range(NOW - DAY, NOW, MINUTE // 2))
     assert kept(times, UpkeepPolicy(keep_every_ms=7 * DAY)) == times
 
 
-def test_the_newest_stay_however_old_they_are() -> None:
+def test_newest_snapshots_are_kept_whatever_their_age() -> None:
     times = [NOW - 30 * DAY + number for number in range(9)]
     assert kept(times, UpkeepPolicy()) == times[-5:]
     assert kept(times, UpkeepPolicy(keep_versions=0)) == times[-1:]
 
 
 @given(st.lists(st.integers(NOW - 10 * DAY, NOW), max_size=200).map(sorted))
-def test_what_stays_answers_for_every_time_it_promises(times: list[int]) -> None:
+def test_kept_snapshots_cover_every_time_in_the_retention(times: list[int]) -> None:
     policy = UpkeepPolicy()
     found = kept(times, policy)
     assert kept(found, policy) == found  # a second round finds nothing to do

@@ -41,7 +41,7 @@ def _run(python: Path, *words: str) -> str:
     return done.stdout
 
 
-def test_processes_that_ask_at_once_install_once(wheel: Path, tmp_path: Path) -> None:
+def test_concurrent_processes_install_once(wheel: Path, tmp_path: Path) -> None:
     cache = tmp_path / "cache"
     ask = [sys.executable, "-c", _ASK, str(wheel), str(cache)]
 
@@ -62,7 +62,7 @@ def test_an_environment_has_only_its_packages(wheel: Path, tmp_path: Path) -> No
     assert _run(python, "-I", "-c", program) == "[None, None]\n"
 
 
-def test_a_failed_installation_says_why_and_leaves_nothing(tmp_path: Path) -> None:
+def test_failed_installation_is_reported_and_leaves_no_files(tmp_path: Path) -> None:
     missing = str(tmp_path / "jackdaw-1-py3-none-any.whl")
 
     with pytest.raises(Unavailable, match=r"(?s)exit status 1.*jackdaw"):

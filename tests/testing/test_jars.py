@@ -26,9 +26,7 @@ def _install(folder: Path, text: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", f"{folder}:/usr/bin:/bin")
 
 
-def test_processes_that_ask_at_once_fetch_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_concurrent_processes_fetch_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     _install(tmp_path / "bin", _MAVEN, monkeypatch)
     ask = [sys.executable, "-c", _ASK, str(tmp_path / "cache")]
 
@@ -41,7 +39,7 @@ def test_processes_that_ask_at_once_fetch_once(
     assert sorted(path.name for path in kept.parent.iterdir()) == [kept.name, f"{kept.name}.lock"]
 
 
-def test_what_is_there_is_not_fetched_again(
+def test_existing_jars_are_not_fetched_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / f"kafka-{VERSION}").mkdir()
@@ -50,7 +48,7 @@ def test_what_is_there_is_not_fetched_again(
     assert jars(tmp_path) == tmp_path / f"kafka-{VERSION}"
 
 
-def test_a_failed_fetch_shows_why_and_leaves_nothing(
+def test_failed_fetch_is_reported_and_leaves_no_files(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _install(tmp_path / "bin", "#!/bin/sh\necho no route to anywhere; exit 3\n", monkeypatch)
@@ -64,7 +62,7 @@ def test_a_failed_fetch_shows_why_and_leaves_nothing(
 
 
 @pytest.mark.parametrize(("name", "package"), [("java", "default-jre-headless"), ("mvn", "maven")])
-def test_a_missing_program_says_what_to_install(
+def test_missing_program_names_its_package(
     name: str, package: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", "")

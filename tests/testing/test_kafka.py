@@ -63,11 +63,11 @@ def _cluster_id(server: KafkaServer, listener: str = "PLAINTEXT", **settings: ob
     return str(found)
 
 
-def test_another_client_finds_the_server(kafka: KafkaServer) -> None:
+def test_other_client_connects_to_the_server(kafka: KafkaServer) -> None:
     assert _cluster_id(kafka) == kafka.cluster_id
 
 
-def test_tools_talk_to_the_server(kafka: KafkaServer) -> None:
+def test_tools_connect_to_the_server(kafka: KafkaServer) -> None:
     done = kafka.tool("kafka-broker-api-versions", "--bootstrap-server", kafka.bootstrap)
 
     assert (done.returncode, done.stderr) == (0, "")
@@ -104,7 +104,7 @@ def test_a_restart_keeps_ports_and_data(own: KafkaServer) -> None:
     assert _consume(own, "kept", 2) == [b"a", b"b"]
 
 
-def test_a_killed_server_is_gone_and_can_start_again(own: KafkaServer) -> None:
+def test_killed_server_can_be_started_again(own: KafkaServer) -> None:
     _produce(own, "survives", [b"a", b"b"])
     pid = own.pid
 
@@ -117,7 +117,7 @@ def test_a_killed_server_is_gone_and_can_start_again(own: KafkaServer) -> None:
     assert _consume(own, "survives", 2) == [b"a", b"b"]
 
 
-def test_a_folder_of_its_own_is_removed_and_a_given_one_kept(tmp_path: Path) -> None:
+def test_own_folder_is_removed_and_a_given_one_kept(tmp_path: Path) -> None:
     servers = [KafkaServer(), KafkaServer(folder=tmp_path)]
     folders = [server.log.parent for server in servers]
     before = [folder.exists() for folder in folders]
@@ -165,7 +165,7 @@ def _tls(server: KafkaServer, identity: Certificates) -> ssl.SSLContext:
     return context
 
 
-def test_a_client_may_show_its_certificate(kafka_secure: KafkaServer) -> None:
+def test_client_can_present_its_certificate(kafka_secure: KafkaServer) -> None:
     context = _tls(kafka_secure, kafka_secure.certificates)
 
     assert _cluster_id(kafka_secure, "SSL", ssl_context=context) == kafka_secure.cluster_id
@@ -228,7 +228,7 @@ def _leader(cluster: KafkaCluster, topic: list[str], *, unlike: int) -> int:
             return int(found[1])
 
 
-def test_settings_name_what_is_wrong() -> None:
+def test_invalid_settings_are_named() -> None:
     with pytest.raises(ConfigError, match="SASL_TLS"):
         KafkaSettings(listeners=("SASL_TLS",))
     with pytest.raises(ConfigError, match="users"):
@@ -244,7 +244,7 @@ sys.stdin.read()
 """
 
 
-def test_a_program_does_not_outlive_whoever_started_it() -> None:
+def test_program_ends_with_its_parent() -> None:
     maker = subprocess.Popen(
         [sys.executable, "-c", _ORPHAN_MAKER], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     )

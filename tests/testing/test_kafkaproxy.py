@@ -37,7 +37,9 @@ async def _offsets(bootstrap: str, topic: str) -> list[int]:
         return [record.offset async for record in client.read(topic, 0)]
 
 
-async def test_all_addresses_are_its_own(proxy: KafkaProxy, kafka: KafkaServer, topic: str) -> None:
+async def test_all_advertised_addresses_are_those_of_the_proxy(
+    proxy: KafkaProxy, kafka: KafkaServer, topic: str
+) -> None:
     told = ask(proxy.bootstrap, METADATA, 12, MetadataRequest(topics=None)).brokers
 
     assert [f"{one.host}:{one.port}" for one in told] == [proxy.bootstrap] != [kafka.bootstrap]
@@ -45,7 +47,7 @@ async def test_all_addresses_are_its_own(proxy: KafkaProxy, kafka: KafkaServer, 
     assert proxy.requests["Fetch"] >= 1
 
 
-async def test_round_trips_take_time(proxy: KafkaProxy, topic: str) -> None:
+async def test_round_trips_are_delayed(proxy: KafkaProxy, topic: str) -> None:
     proxy.rtt_ms[proxy.nodes[0]] = 150.0
     began = monotonic()
 
@@ -55,7 +57,7 @@ async def test_round_trips_take_time(proxy: KafkaProxy, topic: str) -> None:
     assert monotonic() - began >= 4 * 0.15
 
 
-async def test_a_way_that_is_cut_is_mended(proxy: KafkaProxy, topic: str) -> None:
+async def test_cut_connection_can_be_restored(proxy: KafkaProxy, topic: str) -> None:
     proxy.cut()
     hasty = ClientSettings(bootstrap=proxy.bootstrap, call_timeout_ms=300)
     async with Client(hasty) as client:
@@ -67,7 +69,7 @@ async def test_a_way_that_is_cut_is_mended(proxy: KafkaProxy, topic: str) -> Non
 
 
 @pytest.mark.parametrize("make", [fail_fetch, fail_offsets])
-async def test_an_error_code_strikes_as_often_as_told(
+async def test_error_code_is_injected_the_given_number_of_times(
     proxy: KafkaProxy, topic: str, make: object
 ) -> None:
     assert callable(make)
@@ -77,14 +79,14 @@ async def test_an_error_code_strikes_as_often_as_told(
     assert fault.done == 2
 
 
-async def test_a_flipped_byte_breaks_the_checksum(proxy: KafkaProxy, topic: str) -> None:
+async def test_flipped_byte_breaks_the_checksum(proxy: KafkaProxy, topic: str) -> None:
     proxy.add(KafkaFault(flip, topic, 0, times=None))
 
     with pytest.raises(Corrupt):
         await _offsets(proxy.bootstrap, topic)
 
 
-async def test_other_partitions_stay_as_they_are(proxy: KafkaProxy, topic: str) -> None:
+async def test_other_partitions_are_unaffected(proxy: KafkaProxy, topic: str) -> None:
     fault = proxy.add(KafkaFault(flip, "another", 0, times=None))
     also = proxy.add(KafkaFault(flip, topic, 1, times=None))
 

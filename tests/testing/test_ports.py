@@ -13,7 +13,7 @@ print(*(ports.free_port() for _ in range(50)))
 """
 
 
-def test_another_process_is_given_other_ports() -> None:
+def test_processes_get_distinct_ports() -> None:
     mine = {free_port() for _ in range(50)}
     looking_at_the_same = _ELSEWHERE.format(first=min(mine))
     said = subprocess.run(

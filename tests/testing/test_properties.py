@@ -14,13 +14,13 @@ def test_values_are_written_as_java_reads_them(tmp_path: Path) -> None:
     assert text == "a=\\u0020b\\\\c\nd=\\u00fc\\u20ac\\ud83d\\ude00\ne=x=y:z\n"
 
 
-def test_properties_given_win_over_ours(tmp_path: Path) -> None:
+def test_given_properties_take_precedence(tmp_path: Path) -> None:
     plan = ClusterPlan.make(tmp_path, 1, KafkaSettings(properties={"num.partitions": "1"}))
 
     assert plan.properties(plan.nodes[0])["num.partitions"] == "1"
 
 
-def test_nodes_of_a_cluster_share_nothing_but_the_voters(tmp_path: Path) -> None:
+def test_nodes_of_a_cluster_share_only_the_voters(tmp_path: Path) -> None:
     plan = ClusterPlan.make(tmp_path, 3, KafkaSettings())
 
     told = [plan.properties(node) for node in plan.nodes]
@@ -31,7 +31,7 @@ def test_nodes_of_a_cluster_share_nothing_but_the_voters(tmp_path: Path) -> None
     assert told[0]["offsets.topic.replication.factor"] == "3"
 
 
-def test_a_port_is_given_once() -> None:
+def test_port_is_given_out_once() -> None:
     ports = [free_port() for _ in range(100)]
 
     assert len(set(ports)) == 100

@@ -37,7 +37,7 @@ def web() -> Iterator[_Web]:
         yield server
 
 
-def test_it_serves_in_the_block_and_is_gone_after_it() -> None:
+def test_server_runs_within_its_block_and_ends_after_it() -> None:
     with _Web() as web:
         assert probe.is_open(web.port)
 
@@ -53,7 +53,7 @@ def test_a_given_folder_is_kept(tmp_path: Path) -> None:
     assert web.log.exists()
 
 
-def test_a_second_start_is_refused_and_the_first_goes_on(web: _Web) -> None:
+def test_second_start_is_refused_and_the_first_continues(web: _Web) -> None:
     with pytest.raises(RuntimeError, match=f"the web server runs already, as process {web.pid}"):
         web.start()
 
@@ -61,7 +61,7 @@ def test_a_second_start_is_refused_and_the_first_goes_on(web: _Web) -> None:
 
 
 @pytest.mark.parametrize("how", ["stop", "kill"])
-def test_what_has_ended_starts_again_on_its_port(web: _Web, how: str) -> None:
+def test_ended_server_restarts_on_its_port(web: _Web, how: str) -> None:
     first = web.pid
     getattr(web, how)()
     with pytest.raises(RuntimeError, match="the web server is not running: start it first"):
@@ -73,7 +73,7 @@ def test_what_has_ended_starts_again_on_its_port(web: _Web, how: str) -> None:
     assert probe.is_open(web.port)
 
 
-def test_a_server_that_was_paused_is_stopped_in_order(web: _Web) -> None:
+def test_paused_server_is_stopped_in_order(web: _Web) -> None:
     web.pause()
 
     status = web.stop()
@@ -83,7 +83,7 @@ def test_a_server_that_was_paused_is_stopped_in_order(web: _Web) -> None:
     assert web.stop() is None
 
 
-def test_one_that_ends_while_starting_tells_its_last_words() -> None:
+def test_server_that_ends_while_starting_shows_its_output() -> None:
     web = _Web(None, "--nonsense")
     with pytest.raises(
         Unavailable,
@@ -95,7 +95,7 @@ def test_one_that_ends_while_starting_tells_its_last_words() -> None:
     web.close()
 
 
-def test_of_several_all_come_up_or_none_stays(tmp_path: Path) -> None:
+def test_several_servers_all_start_or_none_remains(tmp_path: Path) -> None:
     members = [_Web(tmp_path / "sound"), _Web(tmp_path / "faulty", "--nonsense")]
     together = Servers(members, WorkFolder(tmp_path))
     with pytest.raises(Unavailable, match="ended with status 2"):
@@ -104,7 +104,7 @@ def test_of_several_all_come_up_or_none_stays(tmp_path: Path) -> None:
     assert not any(one.is_running for one in members)
 
 
-def test_several_are_started_where_they_do_not_run(tmp_path: Path) -> None:
+def test_only_stopped_servers_of_several_are_started(tmp_path: Path) -> None:
     members = [_Web(tmp_path / "one"), _Web(tmp_path / "two")]
     with Servers(members, WorkFolder(tmp_path)) as together:
         first, second = (one.pid for one in members)

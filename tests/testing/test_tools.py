@@ -22,21 +22,21 @@ def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ToolHost]:
         yield tools
 
 
-def test_a_tool_that_returns(host: ToolHost) -> None:
+def test_tool_that_returns_gives_status_0(host: ToolHost) -> None:
     done = host.tool("kafka-storage", "random-uuid")
 
     assert (done.returncode, done.stderr) == (0, "")
     assert len(done.stdout.strip()) == 22
 
 
-def test_a_tool_that_exits(host: ToolHost) -> None:
+def test_tool_that_exits_gives_its_status(host: ToolHost) -> None:
     done = host.tool("kafka-topics", "--list")
 
     assert done.returncode == 1
     assert "--bootstrap-server must be specified" in done.stderr
 
 
-def test_output_is_each_tools_own(host: ToolHost) -> None:
+def test_output_of_each_tool_is_separate(host: ToolHost) -> None:
     first, second = (host.tool("kafka-storage", "random-uuid").stdout for _ in range(2))
 
     assert first != second
@@ -51,7 +51,7 @@ def test_a_tool_reads_its_input(host: ToolHost, kafka: KafkaServer) -> None:
     assert read.stdout.splitlines() == ["grün", "blau"]
 
 
-def test_a_tool_that_hangs_is_ended(host: ToolHost) -> None:
+def test_hanging_tool_is_killed(host: ToolHost) -> None:
     nobody = f"{HOST}:{free_port()}"
 
     with pytest.raises(Unavailable, match=r"kafka-console-consumer .* within 0\.5 s"):
@@ -63,14 +63,14 @@ def test_a_tool_that_hangs_is_ended(host: ToolHost) -> None:
     assert host.tool("kafka-storage", "random-uuid").returncode == 0
 
 
-def test_a_tool_that_ends_its_java_is_told(host: ToolHost) -> None:
+def test_tool_that_ends_its_jvm_is_reported(host: ToolHost) -> None:
     with pytest.raises(Unavailable, match="kafka-cluster ended its Java"):
         host.tool("kafka-cluster", "--no-such-option")
 
     assert host.tool("kafka-storage", "random-uuid").returncode == 0
 
 
-def test_a_program_that_does_not_compile(tmp_path: Path) -> None:
+def test_program_that_does_not_compile_is_reported(tmp_path: Path) -> None:
     source = tmp_path / "Wrong.java"
     source.write_text("public final class Wrong { int one = two; }")
 

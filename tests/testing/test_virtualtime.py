@@ -25,7 +25,7 @@ def test_timers_fire_in_order_without_a_wait() -> None:
     assert run_virtually(scenario()) == pytest.approx([1, 2, 3])
 
 
-def test_clock_moves_along() -> None:
+def test_clock_follows_virtual_time() -> None:
     clock = ManualClock(now_ms=5_000, monotonic_ms=10)
 
     async def scenario() -> None:

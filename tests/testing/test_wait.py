@@ -5,7 +5,7 @@ import pytest
 from rookery.testing.wait import wait_until, wait_until_async
 
 
-def test_returns_the_first_accepted_value() -> None:
+def test_first_accepted_value_is_returned() -> None:
     values = iter([0, 0, 7])
 
     assert wait_until(lambda: next(values)) == 7

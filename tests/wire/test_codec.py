@@ -90,7 +90,7 @@ def test_every_message_survives_a_round_trip(engine: ModuleType) -> None:
 
 @settings(max_examples=40, deadline=None)
 @given(st.integers(0, 2**63))
-def test_compiled_and_twin_do_the_same(seed: int) -> None:
+def test_compiled_codec_and_twin_agree(seed: int) -> None:
     random = Random(seed)
     for cls, version in random.sample(MESSAGES, 60):
         message = random_message(cls, version, random)
@@ -104,7 +104,7 @@ def test_compiled_and_twin_do_the_same(seed: int) -> None:
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-def test_every_cut_is_refused(engine: ModuleType) -> None:
+def test_every_truncation_is_refused(engine: ModuleType) -> None:
     for cls, version in MESSAGES[::7]:
         table = table_of(cls, version)
         wire = b"".join(engine.write(table, random_message(cls, version, 5)))
@@ -131,7 +131,7 @@ def test_every_cut_is_refused(engine: ModuleType) -> None:
         pytest.param(ProduceRequest, 3, b"\xff\xff\0\0\0\0\0\0\x7f\xff\xff\xff", id="topics"),
     ],
 )
-def test_a_huge_count_costs_nothing(
+def test_huge_count_allocates_nothing(
     engine: ModuleType, cls: type[Message], version: int, wire: bytes
 ) -> None:
     table = table_of(cls, version)
@@ -156,7 +156,7 @@ def test_a_huge_count_costs_nothing(
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-def test_a_message_has_no_more_elements_than_allowed(engine: ModuleType) -> None:
+def test_number_of_elements_is_bounded(engine: ModuleType) -> None:
     table = table_of(MetadataRequest, 1)
     wire = b"\0\0\0\x0a" + b"\0\1t" * 10
     message, _ = engine.read(table, wire, 0, 10)
@@ -176,7 +176,7 @@ def test_records_are_views_of_the_frame(engine: ModuleType) -> None:
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-def test_long_records_are_passed_on_not_copied(engine: ModuleType) -> None:
+def test_long_records_are_not_copied(engine: ModuleType) -> None:
     first, second = bytearray(5000), memoryview(bytes(7000))
     parts = engine.write(table_of(ProduceRequest, 9), produce(Parts((first, b"short", second))))
     assert any(part is first for part in parts)
@@ -218,7 +218,7 @@ def test_unknown_tags_survive_in_order(engine: ModuleType) -> None:
         (b"\xff\xff\xff\xff\xff\x01", "over five bytes"),
     ],
 )
-def test_wrong_tags_are_refused(engine: ModuleType, tags: bytes, text: str) -> None:
+def test_invalid_tags_are_refused(engine: ModuleType, tags: bytes, text: str) -> None:
     wire = b"\x02g\0\0\0\1\x02m\0" + tags
     with pytest.raises(ProtocolError, match=text) as caught:
         engine.read(table_of(HeartbeatRequest, 4), wire, 0)
@@ -226,7 +226,7 @@ def test_wrong_tags_are_refused(engine: ModuleType, tags: bytes, text: str) -> N
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-def test_a_tag_with_bytes_left_over_is_refused(engine: ModuleType) -> None:
+def test_tag_with_trailing_bytes_is_refused(engine: ModuleType) -> None:
     good = encode_bytes(FetchRequest(max_wait_ms=0, min_bytes=0, topics=[], cluster_id="c"), 12)
     tag = b"\x01\x00\x02\x02c"
     assert good.endswith(tag)
@@ -251,7 +251,7 @@ def test_an_error_names_the_field(engine: ModuleType, wire: bytes, text: str) ->
         engine.read(table_of(HeartbeatRequest, 0), wire, 0)
 
 
-def test_bytes_left_over_are_refused() -> None:
+def test_trailing_bytes_are_refused() -> None:
     wire = encode_bytes(HeartbeatRequest(group_id="g", generation_id=1, member_id="m"), 0)
     with pytest.raises(ProtocolError, match="HeartbeatRequest v0: 2 bytes left over"):
         decode(HeartbeatRequest, 0, wire + b"xx")
@@ -270,7 +270,7 @@ def test_bytes_left_over_are_refused() -> None:
         ({"group_id": "g" * 40_000}, "group_id: 40000 bytes, 32767 at most"),
     ],
 )
-def test_a_value_that_does_not_fit_is_named(
+def test_value_out_of_range_is_named(
     engine: ModuleType, changes: dict[str, object], text: str
 ) -> None:
     good = HeartbeatRequest(group_id="g", generation_id=1, member_id="m")
@@ -286,7 +286,7 @@ def test_a_wrong_structure_is_named(engine: ModuleType) -> None:
         engine.write(table_of(ProduceRequest, 9), request)
 
 
-def test_an_unknown_error_code_is_passed_on() -> None:
+def test_unknown_error_code_is_preserved() -> None:
     api = apis()[12]
     wire = encode_bytes(api.response(error_code=ErrorCode(31_000)), 4)
     back = decode(api.response, 4, wire)
@@ -294,13 +294,13 @@ def test_an_unknown_error_code_is_passed_on() -> None:
     assert back.error_code.name == "UNKNOWN_31000"
 
 
-def test_a_version_without_definition_is_refused() -> None:
+def test_undefined_version_is_refused() -> None:
     with pytest.raises(ApiError) as caught:
         encode(HeartbeatRequest(group_id="g", generation_id=1, member_id="m"), 99)
     assert caught.value.code is ErrorCode.UNSUPPORTED_VERSION
 
 
-def test_fields_that_a_version_lacks_are_left_out() -> None:
+def test_fields_missing_in_a_version_are_omitted() -> None:
     request = HeartbeatRequest(
         group_id="g", generation_id=1, member_id="m", group_instance_id="static"
     )

@@ -43,7 +43,7 @@ def key_for(value: type[Message], seed: int = 1) -> Message:
 
 
 @pytest.mark.parametrize("case", golden(KEYS))
-def test_keys_are_as_kafka_writes_them(case: Golden) -> None:
+def test_keys_equal_those_of_kafka(case: Golden) -> None:
     topic, key = TOPIC_OF[case.message], case.build()
 
     assert topic.write_key(key) == case.framed
@@ -51,7 +51,7 @@ def test_keys_are_as_kafka_writes_them(case: Golden) -> None:
 
 
 @pytest.mark.parametrize("case", golden(VALUES))
-def test_values_are_as_kafka_writes_them(case: Golden) -> None:
+def test_values_equal_those_of_kafka(case: Golden) -> None:
     topic, value = TOPIC_OF[case.message], case.build()
 
     assert topic.write_value(value, case.version) == case.framed
@@ -71,7 +71,7 @@ def test_random_records_survive_a_round_trip(value: type[Message], version: int)
         assert topic.read_value(key, topic.write_value(body, version)) == (body, version)
 
 
-def test_the_catalog_knows_every_type_of_kafka_4_3() -> None:
+def test_catalog_has_every_type_of_kafka_4_3() -> None:
     assert sorted(CONSUMER_OFFSETS.keys) == [*range(9), *range(10, 18), *range(19, 24)]
     assert sorted(TRANSACTION_STATE.keys) == [0]
     assert sorted(SHARE_GROUP_STATE.keys) == [0, 1]
@@ -82,7 +82,7 @@ def test_a_tombstone_has_no_value() -> None:
 
 
 @pytest.mark.parametrize("number", [9, 18, 24, 32767, -1])
-def test_a_key_of_an_unknown_type_is_left_to_be_skipped(number: int) -> None:
+def test_key_of_an_unknown_type_can_be_skipped(number: int) -> None:
     assert CONSUMER_OFFSETS.read_key(number.to_bytes(2, "big", signed=True) + b"whatever") is None
 
 
@@ -97,7 +97,7 @@ def test_a_key_of_an_unknown_type_is_left_to_be_skipped(number: int) -> None:
         (bytes.fromhex("00017fff61"), "OffsetCommitKey.group"),
     ],
 )
-def test_damaged_keys_are_told(key: bytes, text: str) -> None:
+def test_damaged_keys_are_corrupt(key: bytes, text: str) -> None:
     with pytest.raises(Corrupt, match=text):
         CONSUMER_OFFSETS.read_key(key)
 
@@ -112,12 +112,12 @@ def test_damaged_keys_are_told(key: bytes, text: str) -> None:
         (CONSUMER_OFFSETS.write_value(VALUE, 3) + b"\0", "left over"),
     ],
 )
-def test_damaged_values_are_told(value: bytes, text: str) -> None:
+def test_damaged_values_are_corrupt(value: bytes, text: str) -> None:
     with pytest.raises(Corrupt, match=text):
         CONSUMER_OFFSETS.read_value(KEY, value)
 
 
-def test_a_record_of_another_topic_is_not_taken() -> None:
+def test_record_of_another_topic_is_refused() -> None:
     with pytest.raises(TypeError, match="__consumer_offsets"):
         CONSUMER_OFFSETS.write_key(TransactionLogKey(transactional_id="t"))
     with pytest.raises(TypeError, match="__transaction_state"):
@@ -126,7 +126,7 @@ def test_a_record_of_another_topic_is_not_taken() -> None:
         TRANSACTION_STATE.read_value(GroupMetadataKey(group="g"), None)
 
 
-def test_a_value_cannot_be_written_in_a_version_that_there_is_not() -> None:
+def test_value_cannot_be_written_in_an_unknown_version() -> None:
     with pytest.raises(ApiError, match="OffsetCommitValue version 5"):
         CONSUMER_OFFSETS.write_value(VALUE, 5)
 
@@ -144,7 +144,7 @@ def member(classic: ClassicMemberMetadata | None) -> ConsumerGroupMemberMetadata
     )
 
 
-def test_a_member_of_the_new_protocol_says_that_it_is_not_a_classic_one() -> None:
+def test_consumer_protocol_member_is_written_with_a_null_classic_part() -> None:
     # As Kafka 4.3 writes it: a missing tag would mean an empty structure, so the null has one.
     wire = bytes.fromhex("0000" + "0000010101" + "00" + "ffffffff" + "00" + "01" + "000100")
     key = ConsumerGroupMemberMetadataKey(group_id="g", member_id="m")
@@ -153,7 +153,7 @@ def test_a_member_of_the_new_protocol_says_that_it_is_not_a_classic_one() -> Non
     assert CONSUMER_OFFSETS.read_value(key, wire) == (member(None), 0)
 
 
-def test_assignment_epochs_may_be_null_which_is_not_their_default() -> None:
+def test_assignment_epochs_can_be_null_which_is_not_their_default() -> None:
     # As Kafka 4.3 writes it: the null stands in a tag; an empty list would have none.
     wire = bytes.fromhex("0000" + "00" * 9 + "02" + "00" * 16 + "01" + "01000100" + "0100")
     owned = OwnedPartitions(topic_id=bytes(16), partitions=[], assignment_epochs=None)

@@ -29,7 +29,7 @@ def through_proxy(node: int, address: Address) -> Address:
     return PROXIES.get(node, address)
 
 
-def test_brokers_of_one_port_on_many_hosts_are_told_apart() -> None:
+def test_brokers_with_the_same_port_on_many_hosts_are_distinguished() -> None:
     rows = [
         MetadataResponseBroker(node_id=node, host=f"host-{node}", port=9092) for node in (2, 3, 1)
     ]
@@ -44,7 +44,7 @@ def test_brokers_of_one_port_on_many_hosts_are_told_apart() -> None:
     ]
 
 
-def test_an_endpoint_can_be_the_message_itself_and_the_id_be_unset() -> None:
+def test_endpoint_can_be_the_message_itself_with_an_unset_id() -> None:
     coordinator = Coordinator(
         key="g", node_id=2, host="host-2", port=9092, error_code=ErrorCode.NONE
     )
@@ -62,7 +62,7 @@ def test_an_endpoint_can_be_the_message_itself_and_the_id_be_unset() -> None:
     assert (coordinator.host, coordinator.port) == ("proxy", 1002)
 
 
-def test_every_address_is_that_of_an_endpoint_or_of_a_controller() -> None:
+def test_every_address_belongs_to_an_endpoint_or_a_controller() -> None:
     def addressed(cls: type[Message]) -> bool:
         return any(
             has_kind(one, Host) and endpoint_fields(one) is None

@@ -45,7 +45,7 @@ def pour(splitter: FrameSplitter, data: bytes, sizes: list[int]) -> list[Frame]:
 
 @unhurried
 @given(sizes_of_frames, st.lists(st.integers(1, 2 * CHUNK_BYTES), min_size=1, max_size=5))
-def test_any_slicing_gives_the_same_frames(sizes: list[int], cuts: list[int]) -> None:
+def test_any_chunking_gives_the_same_frames(sizes: list[int], cuts: list[int]) -> None:
     splitter, sent = FrameSplitter(LIMIT), payloads(sizes)
     frames = pour(splitter, b"".join(map(prefixed, sent)), cuts)
     # compared at the end: a frame must stay what it was while later ones arrive
@@ -55,12 +55,12 @@ def test_any_slicing_gives_the_same_frames(sizes: list[int], cuts: list[int]) ->
 
 @unhurried
 @given(st.lists(st.binary(min_size=8, max_size=300), max_size=8))
-def test_byte_by_byte(sent: list[bytes]) -> None:
+def test_frames_are_split_byte_by_byte(sent: list[bytes]) -> None:
     frames = pour(FrameSplitter(LIMIT), b"".join(map(prefixed, sent)), [1])
     assert [bytes(frame) for frame in frames] == sent
 
 
-def test_large_frame_byte_by_byte() -> None:
+def test_large_frame_is_split_byte_by_byte() -> None:
     sent = bytes(range(256)) * 300
     frames = pour(FrameSplitter(LIMIT), prefixed(sent) + prefixed(b"12345678"), [1])
     assert [bytes(frame) for frame in frames] == [sent, b"12345678"]
@@ -68,7 +68,7 @@ def test_large_frame_byte_by_byte() -> None:
 
 @unhurried
 @given(sizes_of_frames)
-def test_feed_gives_whole_frames(sizes: list[int]) -> None:
+def test_feed_returns_whole_frames(sizes: list[int]) -> None:
     sent = payloads(sizes)
     frames = FrameSplitter(LIMIT).feed(b"".join(map(prefixed, sent)) + b"\0\0")
     assert [bytes(frame) for frame in frames] == sent
@@ -79,14 +79,14 @@ EDGES = [16_383, 16_384, 16_385, *range(CHUNK_BYTES - 5, CHUNK_BYTES + 2), 4 * C
 
 @pytest.mark.parametrize("size", EDGES)
 @pytest.mark.parametrize("before", [0, 1, 40_000, CHUNK_BYTES - 16])
-def test_sizes_around_every_threshold(size: int, before: int) -> None:
+def test_frame_sizes_around_every_threshold_are_handled(size: int, before: int) -> None:
     sent = [bytes(8 + before), bytes([7]) * size, b"afterward"]
     frames = pour(FrameSplitter(LIMIT), b"".join(map(prefixed, sent)), [CHUNK_BYTES])
     assert [bytes(frame) for frame in frames] == sent
 
 
 @pytest.mark.parametrize("length", [-(2**31), -1, 0, 7, LIMIT + 1, 2**31 - 1])
-def test_refuses_lengths_before_spending_memory(length: int) -> None:
+def test_invalid_lengths_are_refused_before_memory_is_allocated(length: int) -> None:
     splitter = FrameSplitter(LIMIT)
     splitter.buffer()
     tracemalloc.start()
@@ -97,14 +97,14 @@ def test_refuses_lengths_before_spending_memory(length: int) -> None:
     assert peak < 64 * 1024
 
 
-def test_stays_broken_after_a_refusal() -> None:
+def test_splitter_stays_broken_after_a_refusal() -> None:
     splitter = FrameSplitter(LIMIT)
     for _ in range(2):
         with pytest.raises(ProtocolError):
             splitter.feed(struct.pack(">i", -1))
 
 
-def test_announced_bytes_cost_nothing() -> None:
+def test_announced_length_allocates_nothing() -> None:
     tracemalloc.start()
     splitter = FrameSplitter(100 * 1024 * 1024)
     splitter.feed(struct.pack(">i", 100 * 1024 * 1024) + b"x")
@@ -141,7 +141,7 @@ def test_idle_splitters_share_one_chunk() -> None:
     assert held < 2 * CHUNK_BYTES
 
 
-def test_chunks_keeps_no_more_than_told() -> None:
+def test_kept_chunks_are_bounded() -> None:
     chunks = Chunks(kept=1)
     first, second = chunks.take(), chunks.take()
     chunks.give(first)
@@ -150,7 +150,7 @@ def test_chunks_keeps_no_more_than_told() -> None:
     assert chunks.take() is not second
 
 
-def test_limit_changes_between_frames_of_one_chunk() -> None:
+def test_limit_can_change_between_frames_of_one_chunk() -> None:
     splitter = FrameSplitter(16)
     room = splitter.buffer()
     data = prefixed(b"x" * 16) + prefixed(b"y" * 17)
@@ -178,12 +178,12 @@ def test_minimum_can_be_lowered() -> None:
         (b"\x15\x03\x03\x00\x02\x02", r"speaks TLS \(an alert\)"),
     ],
 )
-def test_names_the_protocol_that_the_peer_speaks(first: bytes, says: str) -> None:
+def test_foreign_protocol_is_named(first: bytes, says: str) -> None:
     with pytest.raises(ProtocolError, match=says):
         FrameSplitter(104_857_600).feed(first)
 
 
-def test_pending_counts_what_was_not_taken() -> None:
+def test_pending_counts_unconsumed_bytes() -> None:
     splitter = FrameSplitter(LIMIT)
     splitter.feed(prefixed(b"12345678") + b"\0\0\0")
     assert splitter.pending == 3
@@ -192,12 +192,12 @@ def test_pending_counts_what_was_not_taken() -> None:
     assert large.pending == 70_004
 
 
-def test_renumbered_changes_the_id_alone() -> None:
+def test_renumbered_changes_only_the_id() -> None:
     (frame,) = FrameSplitter(LIMIT, minimum=4).feed(prefixed(struct.pack(">i", 7) + b"body"))
     assert b"".join(renumbered(frame, 99)) == prefixed(struct.pack(">i", 99) + b"body")
 
 
-def test_memory_of_large_frames_is_used_again_only_when_nobody_looks_at_it() -> None:
+def test_memory_of_large_frames_is_reused_only_when_unreferenced() -> None:
     chunks = Chunks()
     splitter = FrameSplitter(LIMIT, chunks=chunks)
     first_sent, second_sent, third_sent = (bytes([n]) * 300_000 for n in (1, 2, 3))
@@ -215,7 +215,7 @@ def test_memory_of_large_frames_is_used_again_only_when_nobody_looks_at_it() -> 
     assert bytes(third) == third_sent
 
 
-def test_former_large_frames_are_kept_up_to_a_bound() -> None:
+def test_reusable_memory_of_large_frames_is_bounded() -> None:
     chunks = Chunks(large_bytes=1_000_000)
     for _ in range(5):
         chunks.give_large(bytearray(300_000))
@@ -223,14 +223,14 @@ def test_former_large_frames_are_kept_up_to_a_bound() -> None:
     assert [chunks.take_large(300_000) is not None for _ in range(4)] == [True, True, True, False]
 
 
-def test_a_smaller_frame_does_not_take_much_larger_memory() -> None:
+def test_small_frame_does_not_reuse_much_larger_memory() -> None:
     chunks = Chunks()
     chunks.give_large(bytearray(1_000_000))
     assert chunks.take_large(20_000) is None
     assert chunks.take_large(900_000) is not None
 
 
-def test_memory_is_not_used_again_where_references_cannot_be_counted(
+def test_memory_is_not_reused_where_references_cannot_be_counted(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(frame, "_CAN_COUNT", False)

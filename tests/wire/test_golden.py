@@ -163,7 +163,7 @@ def bodies(api: str, side: str) -> list[Any]:
 
 
 @pytest.mark.parametrize("golden", CASES)
-def test_a_frame_is_read_to_its_last_byte_and_written_back(golden: Golden) -> None:
+def test_frame_is_read_completely_and_written_back(golden: Golden) -> None:
     body = golden.read()
     length, frame = split(b"".join(golden.write(body)))
     assert length == len(golden.frame)
@@ -171,7 +171,7 @@ def test_a_frame_is_read_to_its_last_byte_and_written_back(golden: Golden) -> No
 
 
 @pytest.mark.parametrize("golden", CASES)
-def test_the_python_twin_reads_and_writes_the_same(golden: Golden) -> None:
+def test_python_twin_reads_and_writes_the_same(golden: Golden) -> None:
     table, start = table_of(golden.message, golden.version), golden.start
     body, end = _twin.read(table, golden.frame, start)
     assert end == len(golden.frame)
@@ -180,20 +180,20 @@ def test_the_python_twin_reads_and_writes_the_same(golden: Golden) -> None:
 
 
 @pytest.mark.parametrize("golden", CASES)
-def test_a_frame_that_was_cut_off_is_no_frame(golden: Golden) -> None:
+def test_truncated_frame_is_refused(golden: Golden) -> None:
     short = golden._replace(frame=golden.frame[:-1])
     with pytest.raises(ProtocolError):
         short.read()
 
 
-def test_a_stray_byte_behind_a_request_is_not_looked_at() -> None:
+def test_stray_byte_after_a_request_is_ignored() -> None:
     strays = [golden for golden in RAW if has_stray(golden)]
     assert strays
     for golden in strays:
         assert golden.read() == golden._replace(frame=golden.frame.removesuffix(STRAY)).read()
 
 
-def test_kafka_grants_a_request_with_a_stray_byte() -> None:
+def test_kafka_accepts_a_request_with_a_stray_byte() -> None:
     results = [
         result
         for golden in named("AlterUserScramCredentials", "response")
@@ -207,7 +207,7 @@ def split(data: bytes) -> tuple[int, bytes]:
     return int.from_bytes(data[:4], "big"), data[4:]
 
 
-def test_the_frames_say_which_api_and_version_they_are_of() -> None:
+def test_frames_contain_their_api_and_version() -> None:
     for golden in FRAMES:
         if golden.side == "request":
             header, _ = read_header(golden.api, golden.frame)
@@ -215,18 +215,18 @@ def test_the_frames_say_which_api_and_version_they_are_of() -> None:
 
 
 @pytest.mark.parametrize("name", sorted(BY_ALL_CLIENTS))
-def test_every_client_spoke_the_common_apis(name: str) -> None:
+def test_every_client_used_the_common_apis(name: str) -> None:
     assert {golden.client.split()[0] for golden in named(name, "request")} == CLIENTS
     assert named(name, "response")
 
 
 @pytest.mark.parametrize("name", sorted(BY_SOME_CLIENT))
-def test_some_client_spoke_every_other_api(name: str) -> None:
+def test_some_client_used_every_other_api(name: str) -> None:
     assert named(name, "request")
     assert named(name, "response")
 
 
-def test_the_newest_version_of_what_clients_ask_of_a_broker_is_there() -> None:
+def test_newest_version_of_every_client_api_was_recorded() -> None:
     there = {(golden.api.key, golden.version) for golden in FRAMES}
     # Since KIP-890 a client that speaks version 4 of AddOffsetsToTxn has no need of it.
     asked = (BY_ALL_CLIENTS | BY_SOME_CLIENT) - {"AddOffsetsToTxn"}
@@ -234,19 +234,19 @@ def test_the_newest_version_of_what_clients_ask_of_a_broker_is_there() -> None:
     assert {(key, ADVERTISED[key][1]) for key in keys} <= there
 
 
-def test_api_versions_tells_what_kafka_4_3_1_speaks() -> None:
+def test_api_versions_lists_the_versions_of_kafka_4_3_1() -> None:
     for response in bodies("ApiVersions", "response"):
         assert response.error_code is ErrorCode.NONE
         told = {one.api_key: (one.min_version, one.max_version) for one in response.api_keys}
         assert told == ADVERTISED
 
 
-def test_we_have_every_version_that_kafka_advertises() -> None:
+def test_every_version_advertised_by_kafka_is_defined() -> None:
     for key, (first, last) in ADVERTISED.items():
         assert {first, last} <= set(apis()[key].versions), apis()[key]
 
 
-def test_api_versions_tells_the_features_that_clients_look_for() -> None:
+def test_api_versions_lists_the_features_used_by_clients() -> None:
     newest = [golden.read() for golden in named("ApiVersions", "response") if golden.version >= 3]
     assert newest
     for response in newest:
@@ -254,7 +254,7 @@ def test_api_versions_tells_the_features_that_clients_look_for() -> None:
         assert (levels["transaction.version"], levels["group.version"]) == (2, 1)
 
 
-def test_clients_tell_who_they_are() -> None:
+def test_clients_send_their_software_name() -> None:
     newest = [golden.read() for golden in named("ApiVersions", "request") if golden.version >= 3]
     names = {request.client_software_name for request in newest}
     assert {"apache-kafka-java", "confluent-kafka-python"} <= names
@@ -289,11 +289,11 @@ def produced() -> Iterator[tuple[Buffer, BatchHeader]]:
 def fetched(golden: Golden) -> Iterator[tuple[Buffer, BatchHeader]]:
     for topic in golden.read().responses:
         for part in topic.partitions:
-            for header in batches.fetched(part.records or b""):
+            for header in batches.check_fetched(part.records or b""):
                 yield part.records, header
 
 
-def test_what_clients_produce_is_valid_batches() -> None:
+def test_clients_produce_valid_batches() -> None:
     found = list(produced())
     assert {header.codec.name for _, header in found} >= {"none", "gzip", "lz4", "zstd"}
     assert {header.is_transactional for _, header in found} == {True, False}
@@ -301,7 +301,7 @@ def test_what_clients_produce_is_valid_batches() -> None:
         assert len(list(read(records, header))) == header.record_count
 
 
-def test_what_kafka_returns_is_valid_batches_in_every_version() -> None:
+def test_kafka_returns_valid_batches_in_every_version() -> None:
     for version in {golden.version for golden in named("Fetch", "response")}:
         frames = [golden for golden in named("Fetch", "response") if golden.version == version]
         found = [pair for golden in frames for pair in fetched(golden)]
@@ -310,7 +310,7 @@ def test_what_kafka_returns_is_valid_batches_in_every_version() -> None:
             assert len(list(read(records, header))) == header.record_count
 
 
-def test_records_come_back_as_they_were_sent() -> None:
+def test_fetched_records_equal_the_produced_ones() -> None:
     values = {
         record.value
         for golden in named("Fetch", "response")
@@ -320,7 +320,7 @@ def test_records_come_back_as_they_were_sent() -> None:
     assert b"line 0" in values
 
 
-def test_classic_consumers_ask_for_the_topic_and_get_its_partitions() -> None:
+def test_classic_consumers_subscribe_to_the_topic_and_get_its_partitions() -> None:
     for request in bodies("JoinGroup", "request"):
         assert request.protocol_type == "consumer"
         for protocol in request.protocols:
@@ -337,7 +337,7 @@ def test_classic_consumers_ask_for_the_topic_and_get_its_partitions() -> None:
     assert all(parts in ([], [(TOPIC, [0, 1])]) for parts in assigned)
 
 
-def test_new_consumers_ask_for_the_topic_and_leave() -> None:
+def test_new_consumers_subscribe_to_the_topic_and_leave() -> None:
     requests = bodies("ConsumerGroupHeartbeat", "request")
     assert [TOPIC] in [request.subscribed_topic_names for request in requests]
     assert {0, -1} <= {request.member_epoch for request in requests}

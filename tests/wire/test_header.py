@@ -38,7 +38,7 @@ def body_of(parts: list[Any]) -> bytes:
 
 
 @pytest.mark.parametrize(("api", "version"), PAIRS)
-def test_requests_and_responses_come_back(api: Api[Any, Any], version: int) -> None:
+def test_requests_and_responses_survive_a_round_trip(api: Api[Any, Any], version: int) -> None:
     request = random_message(api.request, version, 8)
     response = random_message(api.response, version, 8)
 
@@ -59,7 +59,7 @@ def test_the_answer_to_api_versions_never_has_a_flexible_header() -> None:
     assert {response_header_version(api, v) for v in api.versions} == {0}
 
 
-def test_only_a_produce_without_acks_is_one_way() -> None:
+def test_only_produce_without_acks_is_one_way() -> None:
     assert [api for api in apis().values() if api.has_one_way_requests] == [PRODUCE]
     for acks in (0, 1, -1):
         request = ProduceRequest(acks=acks, timeout_ms=1, topic_data=[])
@@ -67,7 +67,7 @@ def test_only_a_produce_without_acks_is_one_way() -> None:
         assert is_one_way(PRODUCE, frame) is PRODUCE.is_one_way(request) is (acks == 0)
 
 
-def test_a_request_that_is_always_answered_is_not_read() -> None:
+def test_request_that_is_always_answered_is_not_decoded() -> None:
     assert not is_one_way(apis()[12], b"no request at all")
 
 

@@ -140,7 +140,7 @@ def test_every_message_agrees_with_kio(api: Api[Any, Any], version: int, side: s
         assert encode_bytes(back, version) == rewritten.getvalue()
 
 
-def test_kio_has_no_api_that_we_lack() -> None:
+def test_kio_has_no_api_unknown_to_us() -> None:
     known = {
         package.name
         for package in pkgutil.iter_modules(kio.schema.__path__)
@@ -149,7 +149,7 @@ def test_kio_has_no_api_that_we_lack() -> None:
     assert {file_of(api) for api in kafka_apis().values()} == known
 
 
-def test_kio_has_no_version_that_we_lack() -> None:
+def test_kio_has_no_version_unknown_to_us() -> None:
     for api in kafka_apis().values():
         package = import_module(f"kio.schema.{file_of(api)}")
         versions = {int(module.name[1:]) for module in pkgutil.iter_modules(package.__path__)}

@@ -23,7 +23,7 @@ def versions_of(message: type[Message]) -> range:
 
 
 @pytest.mark.parametrize("case", golden(RECORDS.values()))
-def test_records_are_written_as_kafka_writes_them(case: Golden) -> None:
+def test_written_records_equal_those_of_kafka(case: Golden) -> None:
     record = case.build()
 
     assert encode_bytes(record, case.version) == case.body
@@ -31,7 +31,7 @@ def test_records_are_written_as_kafka_writes_them(case: Golden) -> None:
 
 
 @pytest.mark.parametrize("case", golden(RECORDS.values()))
-def test_kafkas_records_are_read(case: Golden) -> None:
+def test_records_of_kafka_are_read(case: Golden) -> None:
     assert decode(case.message, case.version, case.body) == case.build()
     assert read_record(case.framed) == (case.build(), case.version)
 
@@ -46,19 +46,19 @@ def test_random_records_survive_a_round_trip(key: int, version: int) -> None:
         assert read_record(write_record(record, version)) == (record, version)
 
 
-def test_the_catalog_knows_every_type_of_kafka_4_3_once() -> None:
+def test_catalog_has_every_type_of_kafka_4_3_once() -> None:
     # Kafka has given up the numbers 6, 13 and 16.
     assert list(RECORDS) == [*range(6), *range(7, 13), 14, 15, *range(17, 29)]
     assert all(key == record.KEY for key, record in RECORDS.items())
 
 
-def test_a_change_of_nothing_is_written_without_tags() -> None:
+def test_empty_change_is_written_without_tags() -> None:
     change = PartitionChangeRecord(partition_id=7, topic_id=bytes(16))
 
     assert encode_bytes(change, 2) == bytes.fromhex("00000007") + bytes(16) + b"\0"
 
 
-def test_no_leader_is_not_the_same_as_an_unchanged_leader() -> None:
+def test_no_leader_differs_from_an_unchanged_leader() -> None:
     change = PartitionChangeRecord(partition_id=7, topic_id=bytes(16), leader=-1)
 
     assert encode_bytes(change, 0).endswith(bytes.fromhex("010104ffffffff"))
@@ -80,12 +80,12 @@ def test_no_leader_is_not_the_same_as_an_unchanged_leader() -> None:
         (bytes.fromhex("010200ffffffff7f61"), "TopicRecord.name"),
     ],
 )
-def test_damage_is_told(value: bytes, text: str) -> None:
+def test_damaged_record_is_corrupt(value: bytes, text: str) -> None:
     with pytest.raises(Corrupt, match=text):
         read_record(value)
 
 
-def test_no_prefix_of_a_record_is_a_record() -> None:
+def test_truncated_record_is_refused() -> None:
     record = random_message(RegisterBrokerRecord, 4, 5).replace(rack="a", log_dirs=[bytes(16)])
     framed = write_record(record, 4)
 
@@ -94,7 +94,7 @@ def test_no_prefix_of_a_record_is_a_record() -> None:
             read_record(framed[:end])
 
 
-def test_records_are_read_from_views() -> None:
+def test_records_can_be_read_from_views() -> None:
     framed = memoryview(b"xx" + write_record(TOPIC, 0))
 
     assert read_record(framed[2:]) == (TOPIC, 0)

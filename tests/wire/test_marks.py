@@ -146,15 +146,15 @@ def excuse_for(field: str) -> str | None:
     return next((key for key in (field, f"*.{field.partition('.')[2]}") if key in UNMARKED), None)
 
 
-def test_what_looks_like_a_name_bears_a_mark_or_has_a_reason() -> None:
+def test_field_that_looks_like_a_name_is_marked_or_excused() -> None:
     assert {field for field in unmarked() if excuse_for(field) is None} == set()
 
 
-def test_every_reason_is_needed() -> None:
+def test_every_excuse_is_needed() -> None:
     assert set(UNMARKED) - {excuse_for(field) for field in unmarked()} == set()
 
 
-def test_fields_of_one_name_are_of_one_kind() -> None:
+def test_fields_of_one_name_have_one_kind() -> None:
     for cls, name in fields():
         if name in BY_NAME:
             assert shape_of(cls, cls.__fields__[name]).kinds == {kind_of(BY_NAME[name])}, (

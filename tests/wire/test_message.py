@@ -58,18 +58,18 @@ def test_replace_copies() -> None:
     assert (made.text, changed.text, changed.unknown_tags) == ("a", "b", {1: b""})
 
 
-def test_structures_are_listed_outer_first() -> None:
+def test_structures_are_listed_outermost_first() -> None:
     assert list(structures(Outer)) == [Outer, Inner]
     assert FetchTopic in list(structures(FetchRequest))
 
 
-def test_a_message_shows_its_fields() -> None:
+def test_repr_shows_the_fields() -> None:
     assert repr(Outer(number=1, inner=[Inner()])) == (
         "Outer(number=1, names=[], inner=[Inner(text='')])"
     )
 
 
-def test_every_class_says_what_it_is() -> None:
+def test_every_class_has_a_docstring() -> None:
     for api in apis().values():
         for cls in (*structures(api.request), *structures(api.response)):
             assert cls.__doc__ is not None, cls

@@ -83,7 +83,7 @@ def named(request: ProduceRequest | None) -> dict[str, list[int]] | None:
     }
 
 
-def test_a_cut_by_topic_leaves_its_partitions_together() -> None:
+def test_cut_by_topic_keeps_its_partitions_together() -> None:
     request = produce({"a": [0, 1], "b": [2]})
     halves = cut(PRODUCE, 9, request, lambda name: name == "a", TopicName)
     assert (named(halves.kept), named(halves.denied)) == ({"a": [0, 1]}, {"b": [2]})
@@ -92,14 +92,14 @@ def test_a_cut_by_topic_leaves_its_partitions_together() -> None:
     assert halves.kept.timeout_ms == 1
 
 
-def test_a_cut_by_partition_goes_through_topics() -> None:
+def test_cut_by_partition_divides_topics() -> None:
     request = produce({"a": [0, 1, 2], "b": [2]})
     halves = cut(PRODUCE, 9, request, lambda name, index: index == 1, TopicName, PartitionId)
     assert (named(halves.kept), named(halves.denied)) == ({"a": [1]}, {"a": [0, 2], "b": [2]})
     assert named(request) == {"a": [0, 1, 2], "b": [2]}
 
 
-def test_a_cut_without_kinds_shows_the_structures() -> None:
+def test_cut_without_kinds_passes_the_structures() -> None:
     request = produce({"a": [0, 1]})
     seen: list[tuple[str, int]] = []
 
@@ -111,7 +111,7 @@ def test_a_cut_without_kinds_shows_the_structures() -> None:
     assert seen == [("a", 0), ("a", 1)]
 
 
-def test_joined_topics_are_whole_and_in_the_order_of_the_request() -> None:
+def test_joined_topics_are_complete_and_in_request_order() -> None:
     request = produce({"b": [3, 2, 1], "a": [0]})
     halves = cut(PRODUCE, 9, request, lambda index: index % 2 == 0, PartitionId)
     assert halves.kept is not None
@@ -137,7 +137,7 @@ def noting(seen: list[tuple[Any, ...]]) -> Callable[..., bool]:
     return keep
 
 
-def test_a_topic_asked_for_by_its_id_has_no_name() -> None:
+def test_topic_requested_by_id_has_no_name() -> None:
     topic = FetchTopic(
         topic_id=ID,
         partitions=[FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1)],
@@ -148,7 +148,7 @@ def test_a_topic_asked_for_by_its_id_has_no_name() -> None:
     assert seen == [(None, ID)]
 
 
-def test_resources_are_of_the_kind_their_type_says() -> None:
+def test_resources_have_the_kind_of_their_type() -> None:
     request = DescribeConfigsRequest(
         resources=[
             DescribeConfigsResource(resource_type=kind, resource_name=name)
@@ -160,7 +160,7 @@ def test_resources_are_of_the_kind_their_type_says() -> None:
     assert seen == [("t", None, None), (None, 7, None), (None, None, "g")]
 
 
-def test_keys_of_coordinators_are_what_their_type_says() -> None:
+def test_coordinator_keys_have_the_kind_of_their_type() -> None:
     request = FindCoordinatorRequest(key_type=1, coordinator_keys=["x", "y"])
     halves = cut(FIND_COORDINATOR, 6, request, lambda key: key == "x", TransactionalId)
     assert halves.kept is not None
@@ -169,13 +169,13 @@ def test_keys_of_coordinators_are_what_their_type_says() -> None:
     assert halves.kept.key_type == 1
 
 
-def test_what_stands_in_the_request_itself_decides_for_all_of_it() -> None:
+def test_name_in_the_request_itself_decides_for_the_whole_request() -> None:
     request = OffsetCommitRequest(group_id="g", topics=[])
     assert cut(OFFSET_COMMIT, 8, request, lambda group: group == "g", GroupId).denied is None
     assert cut(OFFSET_COMMIT, 8, request, lambda group: group != "g", GroupId).kept is None
 
 
-def test_groups_are_one_field_or_a_list() -> None:
+def test_groups_can_be_one_field_or_a_list() -> None:
     old = OffsetFetchRequest(group_id="g", topics=None)
     assert cut(OFFSET_FETCH, 7, old, lambda group: group == "g", GroupId).kept is old
     new = OffsetFetchRequest(
@@ -222,7 +222,7 @@ def test_topics_of_one_group_are_refused_without_refusing_the_group() -> None:
         (0, MetadataRequest(topics=[])),
     ],
 )
-def test_everything_cannot_be_cut(version: int, request_: MetadataRequest) -> None:
+def test_request_for_everything_cannot_be_cut(version: int, request_: MetadataRequest) -> None:
     assert asks_for_all(METADATA, version, request_)
     with pytest.raises(ValueError, match="name it before the cut"):
         cut(METADATA, version, request_, lambda name: True, TopicName)
@@ -233,7 +233,7 @@ def test_an_empty_list_asks_for_all_or_for_nothing() -> None:
     assert asks_for_all(DESCRIBE_TOPIC_PARTITIONS, 0, DescribeTopicPartitionsRequest(topics=[]))
 
 
-def test_one_group_of_several_can_ask_for_all_its_topics() -> None:
+def test_request_for_all_topics_of_one_group_cannot_be_cut() -> None:
     group = OffsetFetchRequestGroup(group_id="g", topics=None)
     request = OffsetFetchRequest(groups=[group])
     assert asks_for_all(OFFSET_FETCH, 8, request)
@@ -241,7 +241,7 @@ def test_one_group_of_several_can_ask_for_all_its_topics() -> None:
         cut(OFFSET_FETCH, 8, request, lambda name: True, TopicName)
 
 
-def test_a_kind_that_a_request_cannot_name_is_an_error() -> None:
+def test_kind_that_a_request_cannot_name_is_an_error() -> None:
     assert not asks_for_all(FIND_COORDINATOR, 3, FindCoordinatorRequest(key="g"))
     with pytest.raises(TypeError, match="FindCoordinator v3 has no list that names an item"):
         cut(FIND_COORDINATOR, 3, FindCoordinatorRequest(key="g"), lambda key: True)
@@ -265,7 +265,7 @@ def acls(*names: str) -> CreateAclsRequest:
     )
 
 
-def test_answers_without_names_go_where_the_request_named_them() -> None:
+def test_answers_without_names_are_matched_by_request_position() -> None:
     halves = cut(CREATE_ACLS, 3, acls("a", "b", "a", "c"), lambda name: name != "a", TopicName)
     assert halves.kept is not None
     assert halves.denied is not None
@@ -277,7 +277,7 @@ def test_answers_without_names_go_where_the_request_named_them() -> None:
     assert [result.error_code.value for result in answer.results] == [29, 0, 29, 0]
 
 
-def test_an_answer_too_short_for_its_half_is_refused() -> None:
+def test_answer_too_short_for_its_half_is_refused() -> None:
     halves = cut(CREATE_ACLS, 3, acls("a", "b", "c"), lambda name: name == "a", TopicName)
     one = CreateAclsResponse(results=[AclCreationResult(error_code=ErrorCode.NONE)])
     with pytest.raises(ProtocolError, match="1 and 1 results came for 1 and 2 elements"):
@@ -298,7 +298,7 @@ def broker(node: int, host: str) -> MetadataResponseBroker:
     return MetadataResponseBroker(node_id=node, host=host, port=9092)
 
 
-def test_the_rest_of_the_answer_is_merged_too() -> None:
+def test_remaining_fields_of_the_answers_are_merged() -> None:
     topics = [MetadataRequestTopic(name=name) for name in "abc"]
     halves = cut(METADATA, 12, MetadataRequest(topics=topics), lambda n: n == "b", TopicName)
     answer = join(
@@ -320,7 +320,7 @@ def test_the_rest_of_the_answer_is_merged_too() -> None:
     assert answer.error_code is ErrorCode.REBOOTSTRAP_REQUIRED
 
 
-def test_three_parts_are_cuts_of_a_cut() -> None:
+def test_three_parts_are_cut_in_two_steps() -> None:
     topics = [MetadataRequestTopic(name=name, topic_id=ZERO_UUID) for name in "cab"]
     outer = cut(METADATA, 12, MetadataRequest(topics=topics), lambda n: n == "a", TopicName)
     assert outer.denied is not None
@@ -329,7 +329,7 @@ def test_three_parts_are_cuts_of_a_cut() -> None:
     assert [topic.name for topic in answer.topics] == ["c", "a", "b"]
 
 
-def test_one_answer_is_joined_already() -> None:
+def test_single_answer_is_returned_unchanged() -> None:
     request = MetadataRequest(topics=[MetadataRequestTopic(name="a")])
     halves = cut(METADATA, 12, request, lambda name: True, TopicName)
     answer = metadata("a")

@@ -174,7 +174,7 @@ def sent(answer: Any, version: int) -> Any:
 @pytest.mark.parametrize(("api", "version"), EVERY_VERSION)
 @settings(max_examples=25, deadline=None)
 @given(seed=SEEDS)
-def test_halves_are_the_request(api: Api[Any, Any], version: int, seed: int) -> None:
+def test_halves_add_up_to_the_request(api: Api[Any, Any], version: int, seed: int) -> None:
     if not live(api, version):
         return
     request = random_request(api, version, seed)
@@ -199,7 +199,9 @@ def test_halves_are_the_request(api: Api[Any, Any], version: int, seed: int) -> 
 @pytest.mark.parametrize(("api", "version"), EVERY_VERSION)
 @settings(max_examples=10, deadline=None)
 @given(seed=SEEDS)
-def test_a_cut_that_takes_nothing_away(api: Api[Any, Any], version: int, seed: int) -> None:
+def test_cut_that_keeps_or_denies_everything_is_consistent(
+    api: Api[Any, Any], version: int, seed: int
+) -> None:
     request = random_request(api, version, seed) if live(api, version) else None
     if request is None:
         return
@@ -245,7 +247,7 @@ def test_every_item_gets_one_answer(api: Api[Any, Any], version: int, seed: int)
 @pytest.mark.parametrize(("api", "version"), EVERY_VERSION)
 @settings(max_examples=10, deadline=None)
 @given(seed=SEEDS)
-def test_an_answer_survives_a_refusal_beside_it(
+def test_answer_survives_a_refusal_of_the_other_half(
     api: Api[Any, Any], version: int, seed: int
 ) -> None:
     """What the other half's answer says of its items is in the joined one, whatever it is."""
@@ -302,7 +304,7 @@ def has_marks(cls: type[Message]) -> bool:
     return any(shape.kinds or (shape.message and has_marks(shape.message)) for shape in shapes)
 
 
-def test_every_list_that_names_something_can_be_cut_or_has_a_reason() -> None:
+def test_every_list_of_names_can_be_cut_or_is_excused() -> None:
     declared = {f"{api.name}.{levels(items.asked)[0].name}" for api in APIS for items in api.items}
     found = {f"{api.name}.{name}" for api, name in marked_lists()}
     assert found - declared == set(WHOLE)

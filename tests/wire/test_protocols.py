@@ -59,7 +59,7 @@ ASSIGNMENT = ConsumerProtocolAssignment(
 
 
 @pytest.mark.parametrize("case", golden(MESSAGES))
-def test_messages_are_as_kafka_writes_them(case: Golden) -> None:
+def test_messages_equal_those_of_kafka(case: Golden) -> None:
     message = case.build()
 
     assert encode_bytes(message, case.version) == case.body
@@ -111,7 +111,7 @@ def test_kafka_python_reads_our_subscription(version: int) -> None:
 
 
 @pytest.mark.parametrize("version", range(2))
-def test_kafka_pythons_subscription_is_read(version: int) -> None:
+def test_subscription_of_kafka_python_is_read(version: int) -> None:
     theirs: Any = kafka_python.ConsumerProtocolSubscription
     owned = [theirs.TopicPartition(topic="orders", partitions=[0, 7])]
     wire = theirs(
@@ -132,7 +132,7 @@ def test_kafka_python_reads_our_assignment() -> None:
 
 
 @pytest.mark.parametrize("version", range(4))
-def test_a_subscription_keeps_what_its_version_has(version: int) -> None:
+def test_subscription_keeps_the_fields_of_its_version(version: int) -> None:
     back = read_subscription(write_subscription(SUBSCRIPTION, version))
 
     assert back.topics == SUBSCRIPTION.topics
@@ -143,7 +143,7 @@ def test_a_subscription_keeps_what_its_version_has(version: int) -> None:
 
 
 @pytest.mark.parametrize("version", [4, 9, 32767])
-def test_newer_versions_are_read_as_the_newest_known(version: int) -> None:
+def test_newer_versions_are_read_as_the_newest_known_one(version: int) -> None:
     prefix = version.to_bytes(2, "big")
 
     subscription = prefix + write_subscription(SUBSCRIPTION)[2:] + b"a field of the future"
@@ -163,24 +163,24 @@ def test_newer_versions_are_read_as_the_newest_known(version: int) -> None:
         (bytes.fromhex("00007fffffff"), "topics"),
     ],
 )
-def test_a_damaged_subscription_is_told(wire: bytes, text: str) -> None:
+def test_damaged_subscription_is_refused(wire: bytes, text: str) -> None:
     with pytest.raises(ProtocolError, match=text):
         read_subscription(wire)
 
 
-def test_a_damaged_assignment_is_told() -> None:
+def test_damaged_assignment_is_refused() -> None:
     with pytest.raises(ProtocolError, match="assigned_partitions"):
         read_assignment(bytes.fromhex("00007fffffff"))
 
 
-def test_a_principal_comes_back() -> None:
+def test_principal_survives_a_round_trip() -> None:
     principal = DefaultPrincipalData(type_="User", name="alice", token_authenticated=True)
 
     assert write_principal(principal) == b"\0\0\x05User\x06alice\x01\0"
     assert read_principal(write_principal(principal)) == principal
 
 
-def test_a_principal_of_a_newer_version_is_not_guessed_at() -> None:
+def test_principal_of_a_newer_version_is_refused() -> None:
     with pytest.raises(ApiError) as caught:
         read_principal(b"\0\1\x05User\x06alice\x01\0")
     assert caught.value.code is ErrorCode.UNSUPPORTED_VERSION
@@ -193,25 +193,25 @@ def test_only_whole_messages_have_versions() -> None:
 
 
 @pytest.mark.parametrize("type_", ControlRecordType)
-def test_a_control_records_key_is_a_version_and_a_type(type_: ControlRecordType) -> None:
+def test_control_record_key_is_a_version_and_a_type(type_: ControlRecordType) -> None:
     assert control.write_key(type_) == bytes((0, 0, 0, type_))
     assert control.read_key(bytes((0, 0, 0, type_))) is type_
     assert control.read_key(bytes((0, 9, 0, type_)) + b"more") is type_
 
 
-def test_a_control_record_of_an_unknown_type_is_left_to_be_skipped() -> None:
+def test_control_record_of_an_unknown_type_can_be_skipped() -> None:
     assert control.read_key(bytes((0, 0, 0, 7))) is None
     assert control.read_key(bytes((0, 0, 0xFF, 0xFF))) is None
 
 
 @pytest.mark.parametrize("key", [b"", b"\0\0\0", b"\xff\xff\0\0"])
-def test_a_damaged_control_key_is_told(key: bytes) -> None:
+def test_damaged_control_key_is_corrupt(key: bytes) -> None:
     with pytest.raises(Corrupt, match="key"):
         control.read_key(key)
 
 
 @pytest.mark.parametrize("type_", ControlRecordType)
-def test_control_values_come_back(type_: ControlRecordType) -> None:
+def test_control_values_survive_a_round_trip(type_: ControlRecordType) -> None:
     message = control.VALUES[type_]
     for seed in range(20):
         value = random_message(message, 0, seed)
@@ -221,7 +221,7 @@ def test_control_values_come_back(type_: ControlRecordType) -> None:
         assert control.read_value(type_, control.write_value(value)) == value
 
 
-def test_a_transaction_marker_is_six_bytes() -> None:
+def test_transaction_marker_has_six_bytes() -> None:
     wire = control.write_value(control.EndTxnMarker(coordinator_epoch=258))
 
     assert wire == bytes.fromhex("000000000102")
@@ -230,7 +230,7 @@ def test_a_transaction_marker_is_six_bytes() -> None:
     ) == control.EndTxnMarker(coordinator_epoch=258)
 
 
-def test_a_leader_change_is_laid_out_by_the_version_it_names() -> None:
+def test_leader_change_is_encoded_in_the_version_it_names() -> None:
     voter = control.Voter(voter_id=3, voter_directory_id=bytes(range(16)))
     change = control.LeaderChangeMessage(
         version=1, leader_id=3, voters=[voter], granting_voters=[voter]
@@ -242,7 +242,7 @@ def test_a_leader_change_is_laid_out_by_the_version_it_names() -> None:
     assert control.read_value(ControlRecordType.LEADER_CHANGE, wire) == change
 
 
-def test_a_snapshot_header_of_a_newer_version_is_read_as_far_as_it_is_known() -> None:
+def test_snapshot_header_of_a_newer_version_is_read_as_far_as_known() -> None:
     wire = bytes.fromhex("0005" + "0000000000000102" + "00") + b"a field of the future"
 
     header = control.read_value(ControlRecordType.SNAPSHOT_HEADER, wire)
@@ -252,13 +252,13 @@ def test_a_snapshot_header_of_a_newer_version_is_read_as_far_as_it_is_known() ->
 
 @pytest.mark.parametrize("type_", ControlRecordType)
 @pytest.mark.parametrize("value", [b"", b"\0", b"\0\0"])
-def test_a_damaged_control_value_is_told(type_: ControlRecordType, value: bytes) -> None:
+def test_damaged_control_value_is_corrupt(type_: ControlRecordType, value: bytes) -> None:
     with pytest.raises(Corrupt, match=type_.name):
         control.read_value(type_, value)
 
 
 @pytest.mark.parametrize("type_", ControlRecordType)
-def test_a_control_value_of_a_negative_version_is_told(type_: ControlRecordType) -> None:
+def test_control_value_of_a_negative_version_is_corrupt(type_: ControlRecordType) -> None:
     with pytest.raises(Corrupt, match="version -1"):
         control.read_value(type_, b"\xff\xff" + bytes(30))
 

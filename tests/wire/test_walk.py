@@ -95,7 +95,7 @@ def test_a_rewrite_asks_once_for_each_distinct_value() -> None:
     assert sorted(asked) == sorted(set(visit(response, BrokerId)))
 
 
-def test_nulls_are_left_alone() -> None:
+def test_nulls_are_skipped() -> None:
     request = FetchRequest(max_wait_ms=0, min_bytes=0, topics=[])
     rewrite(request, TopicName, str.upper)
     assert visit(request, TopicName) == []
@@ -117,7 +117,7 @@ def test_a_rewritten_message_still_encodes() -> None:
             assert all(name.startswith("x-") for name in visit(back, TopicName) if name)
 
 
-def test_the_text_of_a_walk_can_be_read() -> None:
+def test_generated_source_of_a_walk_equals_the_expected_text() -> None:
     text, _ = write_source(MetadataResponse, kind_of(BrokerId), VISIT)
     assert (
         text
@@ -180,7 +180,7 @@ def parts(message: Message) -> Iterator[tuple[type[Message], Message]]:
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
-def test_the_compiled_walk_equals_the_interpreted_one(kind: FieldKind) -> None:
+def test_compiled_walk_equals_the_interpreted_one(kind: FieldKind) -> None:
     random, seen = Random(kind.name), 0
     for cls, version in all_messages():
         if not has_kind(cls, kind):
@@ -200,7 +200,7 @@ def test_the_compiled_walk_equals_the_interpreted_one(kind: FieldKind) -> None:
 # Names whose meaning a neighbour gives.
 
 
-def test_a_config_resource_is_of_the_kind_its_type_says() -> None:
+def test_config_resource_has_the_kind_of_its_type() -> None:
     types_and_names = [(2, "t"), (32, "g"), (4, "1"), (8, "2"), (4, ""), (4, "x"), (16, "metrics")]
     request = DescribeConfigsRequest(
         resources=[
@@ -229,7 +229,7 @@ def acl(resource: int, pattern: int, name: str) -> AclCreation:
     )
 
 
-def test_an_acl_names_a_resource_only_where_its_pattern_is_literal() -> None:
+def test_acl_names_a_resource_only_if_its_pattern_is_literal() -> None:
     request = CreateAclsRequest(
         creations=[
             acl(TOPIC, LITERAL, "a"),
@@ -257,7 +257,9 @@ def test_an_acl_names_a_resource_only_where_its_pattern_is_literal() -> None:
         (CLUSTER, LITERAL, "kafka-cluster", None),
     ],
 )
-def test_a_filter_of_acls(resource: int, pattern: int, name: str | None, kind: object) -> None:
+def test_acl_filter_names_a_resource_by_its_type(
+    resource: int, pattern: int, name: str | None, kind: object
+) -> None:
     asked = DeleteAclsFilter(
         resource_type_filter=resource,
         resource_name_filter=name,
@@ -271,7 +273,7 @@ def test_a_filter_of_acls(resource: int, pattern: int, name: str | None, kind: o
     assert found == (set() if kind is None else {kind_of(kind).name})
 
 
-def test_keys_of_coordinators_are_groups_or_transactions() -> None:
+def test_coordinator_keys_are_groups_or_transactional_ids() -> None:
     request = FindCoordinatorRequest(key_type=1, coordinator_keys=["a", "b"])
     assert visit(request, TransactionalId) == ["", "a", "b"]
     assert visit(request, GroupId) == []
@@ -280,14 +282,14 @@ def test_keys_of_coordinators_are_groups_or_transactions() -> None:
     assert request.coordinator_keys == ["A", "B"]
 
 
-def test_entities_of_quotas() -> None:
+def test_quota_entities_have_the_kind_of_their_type() -> None:
     entity = EntityData(entity_type="user", entity_name="alice")
     assert visit(entity, User) == ["alice"]
     entity.entity_type = "client-id"
     assert (visit(entity, User), visit(entity, ClientId)) == ([], ["alice"])
 
 
-def test_neighbours_stand_in_the_same_structure() -> None:
+def test_neighbour_fields_are_in_the_same_structure() -> None:
     for cls in {cls for message, _ in all_messages() for cls in structures(message)}:
         for entry in cls.__fields__.values():
             mark = shape_of(cls, entry).mark

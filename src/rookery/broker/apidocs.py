@@ -11,13 +11,13 @@ from rookery.broker.call import Route, routes
 _HEAD: Final = """\
 # APIs of the broker
 
-Made from the routes by `scripts/docs`; do not edit. What is not listed is not served, and not
-advertised in ApiVersions. Produce is advertised from version 0 on, as Kafka does, since some old
-clients would not compress otherwise; versions 0 to 2 are refused.
+Generated from the routes by `scripts/docs`; do not edit. APIs that are not listed are neither
+served nor advertised in ApiVersions. As in Kafka, Produce is advertised from version 0 on, since
+some old clients would not compress otherwise; versions 0 to 2 are refused.
 
-The fourth column tells whether a request can change the cluster's state or the log. A broker that
-is started with `--read-only` does not serve the APIs marked "hidden" there. It keeps what the
-others change in memory, and refuses Produce.
+The fourth column states whether a request can change the cluster's state or the log. A broker that
+is started with `--read-only` does not serve the APIs marked "hidden" there. It keeps the changes of
+the others in memory, and refuses Produce.
 
 | key | API | versions | changes state | what the broker does |
 |---:|---|---|---|---|
@@ -35,8 +35,8 @@ def _row(key: int, route: Route) -> str:
     changes = "yes" if route.mutates else "no"
     if not route.is_served_read_only:
         changes += ", hidden"
-    says = (route.handle.__doc__ or "").strip().splitlines()[0]
-    return f"| {key} | {route.api.name} | {versions} | {changes} | {says} |\n"
+    summary = (route.handle.__doc__ or "").strip().splitlines()[0]
+    return f"| {key} | {route.api.name} | {versions} | {changes} | {summary} |\n"
 
 
 if __name__ == "__main__":

@@ -32,7 +32,8 @@ from rookery.cluster.entry import Entry
 from rookery.cluster.member import ClusterMember
 from rookery.cluster.numbers import Numbers
 from rookery.cluster.replica import Replica
-from rookery.cluster.state.state import GROUP_RESOURCE, EntryOutcome, resource_key
+from rookery.cluster.resources import GROUP_RESOURCE, resource_key
+from rookery.cluster.state.state import EntryOutcome
 from rookery.log.read.tail import Tail
 from rookery.log.write.journal import Journal
 from rookery.log.write.writer import LogWriter

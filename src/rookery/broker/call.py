@@ -85,7 +85,7 @@ class Services:
 
     @property
     def state(self) -> State:
-        """What the cluster has agreed on, as far as it is applied here."""
+        """The cluster's state, as applied by this broker."""
         return self.replica.state
 
     @property
@@ -116,7 +116,7 @@ class Call:
 
     @property
     def state(self) -> State:
-        """What the cluster has agreed on, as far as it is applied here."""
+        """The cluster's state, as applied by this broker."""
         return self.services.replica.state
 
     def reachable(self, broker: LiveBroker | None) -> LiveBroker | None:

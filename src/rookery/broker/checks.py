@@ -19,7 +19,7 @@ from rookery.cluster.state.topics import Topic
 from rookery.errors import ApiError, ErrorCode
 from rookery.records import batches, recordcodec
 from rookery.records.batches import BatchHeader
-from rookery.records.compression import named
+from rookery.records.compression import find_codec
 from rookery.records.recordcodec import BatchContents
 
 PRODUCER: Final = "producer"
@@ -129,7 +129,7 @@ def adapt(data: memoryview, settings: TopicConfigs, now_ms: int) -> memoryview:
     name = "none" if settings.compression_type == UNCOMPRESSED else settings.compression_type
     if name in {PRODUCER, header.codec.name}:
         return data
-    codec = named(name)
+    codec = find_codec(name)
     body = codec.compress(
         recordcodec.payload(data, header, _limit(settings)), settings.compression_level
     )

@@ -8,7 +8,7 @@ from collections.abc import Awaitable
 from typing import Any, Final, NamedTuple
 
 from rookery.broker.call import Call, Route, Services, routes
-from rookery.cluster.replica import IncarnationFenced
+from rookery.cluster.proposal import IncarnationFenced
 from rookery.errors import ErrorCode, ProtocolError, code_of
 from rookery.net.connection import Connection
 from rookery.net.outbox import Answer
@@ -151,7 +151,7 @@ class Dispatcher:
     def _refuse_version(self, key: int, version: int, correlation_id: int) -> Answer:
         if key != API_VERSIONS_KEY:
             raise ProtocolError(
-                f"API {key} version {version} is not served here; ask ApiVersions for what is"
+                f"API {key} version {version} is not served; ApiVersions lists those that are"
             )
         # For an unsupported version, the supported ones are returned in version 0.
         response = API_VERSIONS.refuse(ApiVersionsRequest(), ErrorCode.UNSUPPORTED_VERSION)
@@ -167,6 +167,6 @@ def _refuse(route: Route, request: Any, error: BaseException) -> Message:
         log.debug("%s refused: %s", route.api.name, error)
     if route.api.is_one_way(request):
         # The client would take a response for that of its next request.
-        raise ProtocolError(f"{route.api.name} without an answer failed: {error}")
+        raise ProtocolError(f"{route.api.name} without a response failed: {error}")
     response: Message = route.api.refuse(request, code)
     return response

@@ -14,7 +14,7 @@ from rookery.wire.messages.metadata import MetadataResponsePartition, MetadataRe
 def describe(state: State, topic: Topic) -> MetadataResponseTopic:
     """Describe a topic and all its partitions."""
     by_leader = replicas_by_leader(topic, state.brokers.nodes)
-    nobody: list[int] = []  # shared, since there may be ten thousand partitions
+    no_replicas: list[int] = []  # shared, since there may be ten thousand partitions
     return MetadataResponseTopic(
         error_code=ErrorCode.NONE,
         name=topic.name,
@@ -30,7 +30,7 @@ def describe(state: State, topic: Topic) -> MetadataResponseTopic:
                 leader_epoch=partition.leader_epoch,
                 replica_nodes=by_leader[partition.leader],
                 isr_nodes=by_leader[partition.leader],
-                offline_replicas=nobody,
+                offline_replicas=no_replicas,
             )
             for partition in topic.partitions
         ],

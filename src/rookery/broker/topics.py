@@ -31,8 +31,8 @@ def check_name(name: str) -> None:
     if name in {"", ".", ".."} or len(name) > MAX_NAME or not _NAME.fullmatch(name):
         raise ApiError(
             ErrorCode.INVALID_TOPIC_EXCEPTION,
-            f"{name[:300]!r} is no topic name: 1 to {MAX_NAME} of a-z, A-Z, 0-9, '.', '_', '-', "
-            "and neither '.' nor '..'",
+            f"{name[:300]!r} is not a topic name: use 1 to {MAX_NAME} of a-z, A-Z, 0-9, '.', '_', "
+            "'-', and neither '.' nor '..'",
         )
 
 
@@ -52,7 +52,7 @@ def check_partitions(count: int) -> None:
     """Refuse a number of partitions that is out of range."""
     if not 1 <= count <= MAX_PARTITIONS:
         raise ApiError(
-            ErrorCode.INVALID_PARTITIONS, f"{count} partitions: from 1 to {MAX_PARTITIONS}"
+            ErrorCode.INVALID_PARTITIONS, f"{count} partitions: use 1 to {MAX_PARTITIONS}"
         )
 
 
@@ -89,7 +89,7 @@ def new_topic(
     if replication_factor != -1 and not 1 <= replication_factor <= MAX_REPLICATION_FACTOR:
         raise ApiError(
             ErrorCode.INVALID_REPLICATION_FACTOR,
-            f"a replication factor of {replication_factor}: from 1 to {MAX_REPLICATION_FACTOR}, "
+            f"a replication factor of {replication_factor}: use 1 to {MAX_REPLICATION_FACTOR}, "
             "or -1 for the default",
         )
     return TopicCreated(

@@ -58,7 +58,7 @@ def checked(outcome: Outcome) -> Any:
     return outcome.value
 
 
-def told(error: ApiError, *, knows_fenced: bool) -> ApiError:
+def convert_error(error: ApiError, *, knows_fenced: bool) -> ApiError:
     """Convert an error for the client: older ones do not know PRODUCER_FENCED."""
     if error.code is ErrorCode.PRODUCER_FENCED and not knows_fenced:
         return ApiError(ErrorCode.INVALID_PRODUCER_EPOCH, error.text)
@@ -93,7 +93,7 @@ def parts(places: Sequence[TransactionPlace]) -> Iterator[list[TransactionPlace]
 
 
 async def commit_offsets(
-    call: Call, who: CommitAuthor, event: TransactionOffsetsCommitted
+    call: Call, author: CommitAuthor, event: TransactionOffsetsCommitted
 ) -> list[ErrorCode]:
     """Add a group's offsets to a transaction; return the result of each.
 
@@ -104,15 +104,15 @@ async def commit_offsets(
 
     def propose(seat: GroupSeat) -> Proposals:
         code = commit_gate(seat).check_commit(
-            who.member_id, who.generation, who.instance_id, is_transactional=True
+            author.member_id, author.generation, author.instance_id, is_transactional=True
         )
         if code is not ErrorCode.NONE:
-            raise ApiError(code, f"a commit for group {who.group_id!r}")
+            raise ApiError(code, f"a commit for group {author.group_id!r}")
         # An empty commit still makes the group part of the transaction.
         some = list(offset_parts(event.offsets)) or [[]]
         return [replica.propose([_part(event, seat.epoch, offsets)]) for offsets in some]
 
-    proposals = await call.services.groups.run(who.group_id, propose, creates=True)
+    proposals = await call.services.groups.run(author.group_id, propose, creates=True)
     return [code for outcome in await outcomes_of(proposals) for code in outcome.value]
 
 

@@ -25,7 +25,7 @@ Subparsers: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
 
 @dataclass(frozen=True, kw_only=True)
 class CommandArguments:
-    """What every command takes."""
+    """The arguments that all commands have."""
 
     json: bool = False
     """Whether to answer in JSON."""

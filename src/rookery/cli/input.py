@@ -67,7 +67,7 @@ async def _chunks(descriptor: int) -> AsyncIterator[bytes]:
             try:
                 loop.call_soon_threadsafe(queue.put_nowait, got)
             except RuntimeError:
-                return  # the loop has ended, and nobody wants to know any more
+                return  # the loop has ended, and nothing waits for the input
             if not got or isinstance(got, OSError):
                 return
 

@@ -12,7 +12,7 @@ from rookery.cli.output.jobs import JobDisplay
 from rookery.cli.sparkplace import find_archive
 from rookery.direct.place import ClusterAddress
 from rookery.jobs import JobReport, JobRun
-from rookery.spark.session import own_tuning, session
+from rookery.spark.sparksession import own_tuning, session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

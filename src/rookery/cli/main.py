@@ -45,7 +45,7 @@ def _run(parsed: argparse.Namespace) -> int:
         print(f"rookery {parsed.command}: {error}", file=sys.stderr)
         return 1
     except BrokenPipeError:
-        # Whoever read our output (head, less) has seen enough; Python must not flush once more.
+        # The reader of our output (head, less) has closed it; Python must not flush once more.
         sys.stdout = None
         return 1
     except KeyboardInterrupt:
@@ -55,7 +55,9 @@ def _run(parsed: argparse.Namespace) -> int:
 def make_parser(words: Sequence[str] | None = None) -> argparse.ArgumentParser:
     """Return the parser of the command that the words begin with; of all, without words."""
     parser = argparse.ArgumentParser(
-        prog="rookery", description=_SUMMARY, epilog="`rookery COMMAND --help` tells more."
+        prog="rookery",
+        description=_SUMMARY,
+        epilog="`rookery COMMAND --help` shows more.",
     )
     parser.add_argument("--version", action="store_true", help="tell the version and exit")
     subparsers = parser.add_subparsers(title="commands", dest="command", metavar="COMMAND")

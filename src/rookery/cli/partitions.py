@@ -18,7 +18,7 @@ async def places_of(
     """Return the partitions that are asked for, or all of a topic.
 
     Raises:
-        ApiError: the topic has no such partition; the text tells which it has.
+        ApiError: the topic has no such partition; the text lists those that it has.
     """
     numbers = sorted((await client.topic(topic)).partitions)
     missing = sorted(set(wanted or ()) - set(numbers))

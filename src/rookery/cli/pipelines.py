@@ -1,4 +1,4 @@
-"""What the commands of `rookery pipeline` share: sessions, signals, and progress."""
+"""Code that the commands of `rookery pipeline` share: sessions, signals, and progress."""
 
 from __future__ import annotations
 
@@ -106,9 +106,9 @@ def session_for_gold(options: SparkOptions, pipeline: Pipeline) -> Iterator[Spar
 def start_session(options: SparkOptions, pipeline: Pipeline) -> SparkSession:
     """Start Spark for a pipeline."""
     from rookery.cli.sparkplace import find_archive
-    from rookery.spark.session import own_tuning, session
+    from rookery.spark.sparksession import own_tuning, session
 
-    # Its bar would be written over what is told of batches.
+    # Its bar would overwrite the lines about batches.
     settings = {"spark.ui.showConsoleProgress": "false", **dict(options.conf)}
     functions = [decode.function for decode in pipeline.topics.values() if decode.function]
     modules = [function.partition(":")[0] for function in functions]

@@ -1,4 +1,4 @@
-"""What `rookery doctor` looks at for Spark: is it there, has it a Java, does it find our source."""
+"""Checks of `rookery doctor` for Spark: its presence, its Java, and our data source."""
 
 from __future__ import annotations
 

@@ -20,8 +20,8 @@ def find_archive(
 ) -> Path | None:
     """Return the environment to send to Spark's hosts; None if they need none.
 
-    Without `--archive` it is this process's own environment. It is packed if that was not done
-    before, which the user is told.
+    Without `--archive` it is this process's own environment. If it was not packed before, it is
+    packed now, and the user sees a message.
 
     Args:
         options: where Spark runs.

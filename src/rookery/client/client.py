@@ -35,11 +35,11 @@ class Client:
             async for record in client.read("birds", partition=0):
                 print(record.offset, record.value)
 
-    Its parts can be used directly: `admin` for topics, configs and the cluster, `groups` for
-    consumer groups and their offsets, `offsets` for the offsets of partitions, `fetcher` for raw
-    batches of many partitions, `diagnostics` for disks, transactions and producers, and
-    `producer()` for producers with their own settings. `rookery.client.views` combines their
-    results.
+    Its parts can be used directly. `admin` manages topics, configs and the cluster, `groups`
+    consumer groups and their offsets. `offsets` finds offsets of partitions, `fetcher` reads raw
+    batches of many partitions, and `diagnostics` describes disks, transactions and producers.
+    `producer()` makes producers with their own settings. Functions of this package such as
+    `describe_topics` combine their results.
 
     All calls raise `ApiError` if the cluster rejects a request, and `Unavailable` when the deadline
     expires. The client retries in between.

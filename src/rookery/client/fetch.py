@@ -85,13 +85,13 @@ class FetchResult:
 
     def batches(self) -> Iterator[FetchedBatch]:
         """Iterate over the verified batches, including control batches, without copying."""
-        for header in batches.fetched(self.data):
+        for header in batches.check_fetched(self.data):
             yield FetchedBatch(header, self.data[header.position : header.end])
 
     def records(self) -> Iterator[Record]:
         """Iterate over the records from `position` on, without markers and aborted records."""
         skipped = AbortedProducers(self.aborted)
-        for header in batches.fetched(self.data):
+        for header in batches.check_fetched(self.data):
             if header.is_control:
                 skipped.on_control(header, self.data)
             elif header.last_offset >= self.position and not skipped.has(header):

@@ -9,7 +9,7 @@ from typing import Final
 from rookery.errors import ApiError, ConfigError
 from rookery.model.address import Address, parse_addresses
 from rookery.records.batches import HEADER_SIZE
-from rookery.records.compression import Codec, named
+from rookery.records.compression import Codec, find_codec
 from rookery.security.tls import ClientTls
 
 ACKS_NONE: Final = 0
@@ -147,7 +147,7 @@ class ProducerSettings:
     def codec(self) -> Codec:
         """The codec that `compression` names."""
         try:
-            return named(self.compression)
+            return find_codec(self.compression)
         except ApiError as error:
             raise ConfigError(f"compression: {error.text}") from None
 

@@ -62,26 +62,13 @@ class EntriesTrimmed(Conflict):
         self.floor = floor
 
 
-class ClusterLog(Protocol):
-    """A handle on a totally ordered log that any number of processes share.
+class ReadableLog(Protocol):
+    """The part of a cluster log that a reader needs.
 
     Every method may raise `Unavailable` (the log is unreachable or this handle is closed) and
     `Corrupt` (the stored data cannot be trusted: stop). A handle belongs to the event loop on
     which it was opened.
     """
-
-    async def append(self, data: bytes) -> int:
-        """Append one entry and return its number.
-
-        On return, the entry has the handle's durability, every read by any process returns it, and
-        every `head` that starts later includes it.
-
-        Raises:
-            ValueError: the entry exceeds `MAX_ENTRY_BYTES`; nothing was appended.
-            Unavailable: it is unknown whether the entry was appended; the same holds when the
-                call is cancelled. Do not append it again without reading the log to look for it
-                (correctness 1).
-        """
 
     async def read(self, after: int, max_bytes: int = READ_BYTES) -> list[LogEntry]:
         """Return the entries that follow number `after`, in order and without gaps.
@@ -90,7 +77,7 @@ class ClusterLog(Protocol):
         means that the log ended at or before `after` during the call.
 
         Raises:
-            Trimmed: `after` is below the floor, so at least one requested entry was trimmed.
+            EntriesTrimmed: `after` is below the floor, so at least one requested entry was trimmed.
         """
 
     async def head(self) -> int:
@@ -110,6 +97,29 @@ class ClusterLog(Protocol):
             Unavailable: also when the handle is closed during the wait.
         """
 
+    async def floor(self) -> int:
+        """Return the highest trimmed number, 0 if none: reads may start after it."""
+
+
+class ClusterLog(ReadableLog, Protocol):
+    """A handle on a totally ordered log that any number of processes share.
+
+    Its methods may raise the same errors as those of a `ReadableLog`.
+    """
+
+    async def append(self, data: bytes) -> int:
+        """Append one entry and return its number.
+
+        On return, the entry has the handle's durability, every read by any process returns it, and
+        every `head` that starts later includes it.
+
+        Raises:
+            ValueError: the entry exceeds `MAX_ENTRY_BYTES`; nothing was appended.
+            Unavailable: it is unknown whether the entry was appended; the same holds when the
+                call is cancelled. Do not append it again without reading the log to look for it
+                (correctness 1).
+        """
+
     async def trim(self, before: int) -> None:
         """Raise the floor to `before - 1` and delete the entries up to it.
 
@@ -121,9 +131,6 @@ class ClusterLog(Protocol):
         Raises:
             ValueError: `before` is beyond the log's end.
         """
-
-    async def floor(self) -> int:
-        """Return the highest trimmed number, 0 if none: reads may start after it."""
 
     async def begin_after(self, number: int) -> None:
         """Make an empty log begin after a number: head and floor become that number.

@@ -11,6 +11,7 @@ from rookery.cluster.entry import MAX_EVENTS, MAX_PAYLOAD_BYTES
 from rookery.cluster.events.logevents import BatchesCommitted
 from rookery.cluster.events.sinkevents import SinkPartStaged
 from rookery.cluster.state.outcome import Outcome
+from rookery.errors import Conflict
 from rookery.wire.buffer import Buffer
 from rookery.wire.codec import encode_bytes
 from rookery.wire.message import Message
@@ -22,6 +23,10 @@ PART_BYTES: Final = 128 * 1024
 _PART_EXTENTS: Final = 500
 _EXTENT_BYTES: Final = 80
 _EVENT_BYTES: Final = 64
+
+
+class IncarnationFenced(Conflict):
+    """This incarnation is no longer valid: another process replaced it, or it was too slow."""
 
 
 class Proposal:

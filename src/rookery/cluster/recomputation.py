@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from typing import Final
 
 from rookery.cluster.entry import read_entry, read_events
-from rookery.cluster.port import ClusterLog, EntriesTrimmed
+from rookery.cluster.port import EntriesTrimmed, ReadableLog
 from rookery.cluster.state.state import State
 from rookery.errors import Corrupt
 
@@ -14,7 +14,7 @@ LoadSnapshot = Callable[[int], Awaitable[State | None]]
 _TRIES: Final = 5
 
 
-async def recompute(cluster_log: ClusterLog, load: LoadSnapshot | None, number: int) -> State:
+async def recompute(cluster_log: ReadableLog, load: LoadSnapshot | None, number: int) -> State:
     """Return the state after an entry; after a later one if the newest snapshot is newer.
 
     Raises:
@@ -34,7 +34,7 @@ async def recompute(cluster_log: ClusterLog, load: LoadSnapshot | None, number: 
     raise Corrupt(f"entries up to {floor} were trimmed, and no snapshot can be read")
 
 
-async def _apply_more(cluster_log: ClusterLog, state: State, until: int) -> None:
+async def _apply_more(cluster_log: ReadableLog, state: State, until: int) -> None:
     entries = await cluster_log.read(state.applied)
     if not entries:
         raise Corrupt(f"the cluster log ends before entry {until}, which was read from it")

@@ -138,7 +138,7 @@ class OpenStream:
             return
         try:
             await asyncio.to_thread(told, places)
-        except Exception as error:  # noqa: BLE001 (whatever it is, whoever reads shall know)
+        except Exception as error:  # noqa: BLE001 (the reader receives any error)
             self.shelves.fail(error)
 
     async def _discover(self) -> None:

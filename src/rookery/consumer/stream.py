@@ -1,4 +1,4 @@
-"""The stream that users hold: iteration, Arrow conversions, state and closing."""
+"""The stream that users hold: iteration, state and closing; see `output/forms.py` for tables."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import weakref
 from collections.abc import AsyncIterator, Iterator
 from contextlib import suppress
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import Final, Self
 
 import pyarrow as pa
 
@@ -20,22 +20,19 @@ from rookery.consumer.checkpoint import Checkpoint
 from rookery.consumer.faults import Misuse
 from rookery.consumer.opened import OpenStream
 from rookery.consumer.output.batch import Batch
+from rookery.consumer.output.forms import ArrowForms
 from rookery.consumer.output.progress import Progress, partition_table
 from rookery.consumer.ranges import StreamSubscription
 from rookery.consumer.settings import StreamSettings, ms
 from rookery.direct.place import ClusterAddress
 from rookery.errors import ConfigError
 
-if TYPE_CHECKING:
-    import pandas as pd  # type: ignore[import-untyped] # it has no types
-    import polars as pl
-
 __all__ = ["OrderedStream", "StreamSubscription"]
 
 _ELSEWHERE: Final = "the stream is being read elsewhere; one reader at a time"
 
 
-class OrderedStream:
+class OrderedStream(ArrowForms):
     """Rows of many partitions as one stream of Arrow batches, in order of time.
 
     It connects on first use, or with `open`. It allows one reader at a time. It ends with `close`,
@@ -54,6 +51,7 @@ class OrderedStream:
         Raises:
             ConfigError: an argument cannot be used; the message names it.
         """
+        super().__init__()
         self._cluster = _checked(cluster, settings)
         self._wanted = wanted
         self._settings = settings
@@ -66,7 +64,6 @@ class OrderedStream:
         self._opened: OpenStream | None = None
         self._is_closed = False
         self._last: Batch | None = None
-        self._side: list[pa.RecordBatch] = []
 
     # Opening and closing.
 
@@ -216,59 +213,12 @@ class OrderedStream:
             raise Misuse(_ELSEWHERE)
         return self._last
 
-    # Other forms.
+    # State.
 
     @property
     def schema(self) -> pa.Schema:
         """The columns of batches."""
         return self._get().shape.schema
-
-    def batches(self) -> Iterator[pa.RecordBatch]:
-        """Yield plain record batches; late and rejected rows are kept for `take_side`."""
-        for batch in self:
-            self._side += [one for one in (batch.late, batch.rejected) if one is not None]
-            yield batch.data
-
-    def tables(self) -> Iterator[pa.Table]:
-        """Yield a table for each batch."""
-        for data in self.batches():
-            yield pa.Table.from_batches([data])
-
-    def to_table(self) -> pa.Table:
-        """Read to the end into one table."""
-        return pa.Table.from_batches(list(self.batches()), self.schema)
-
-    def pandas(self) -> pd.DataFrame:
-        """Read to the end into a pandas data frame."""
-        return self.to_table().to_pandas()
-
-    def polars(self) -> pl.DataFrame:
-        """Read to the end into a polars data frame."""
-        import polars  # noqa: PLC0415 (optional)
-
-        frame = polars.from_arrow(self.to_table())
-        assert isinstance(frame, polars.DataFrame)  # noqa: S101 (a table gives a frame)
-        return frame
-
-    def reader(self) -> pa.RecordBatchReader:
-        """Return an Arrow reader."""
-        return pa.RecordBatchReader.from_batches(self.schema, self.batches())
-
-    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
-        """Export the stream through Arrow's C interface, for DuckDB, polars and pyarrow."""
-        reader: Any = self.reader()
-        return reader.__arrow_c_stream__(requested_schema)
-
-    def __arrow_c_schema__(self) -> object:
-        """Export the schema through Arrow's C interface."""
-        return self.schema.__arrow_c_schema__()
-
-    def take_side(self) -> list[pa.RecordBatch]:
-        """Return and clear the late and rejected rows collected while reading plain batches."""
-        side, self._side = self._side, []
-        return side
-
-    # State.
 
     @property
     def checkpoint(self) -> Checkpoint:
@@ -289,7 +239,7 @@ class OrderedStream:
     @property
     def is_live(self) -> bool:
         """Whether every row that existed when the stream was opened was returned."""
-        return self._get().engine.has_caught_up
+        return self._get().engine.states.has_caught_up
 
     def partitions(self) -> pa.Table:
         """Return the state of every partition."""

@@ -11,7 +11,7 @@ import asyncio
 import atexit
 import os
 import threading
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from collections.abc import AsyncIterator, Callable, Coroutine, Generator, Iterator
 from concurrent.futures import CancelledError
 from contextlib import suppress
 from queue import SimpleQueue
@@ -112,7 +112,7 @@ class LoopThread:
         for call in list(self._calls):
             call.interrupt()
 
-    def iterate(self, items: Callable[[], AsyncIterator[T]]) -> Iterator[T]:
+    def iterate(self, items: Callable[[], AsyncIterator[T]]) -> Generator[T, None, None]:
         """Yield the items of an asynchronous iterator that runs on the loop."""
         iterator = items()
         try:

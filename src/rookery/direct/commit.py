@@ -210,15 +210,17 @@ def _earlier(
     """Compute the base offset of every run: the runs of a partition are consecutive."""
     following = {one[:2]: one.base_offset for one in ranges}
     times = {one[:2]: one.append_time_ms for one in ranges}
-    told = []
+    earlier = []
     for object_id in object_ids:
         bases, appended = [], []
         for topic_id, index, records in runs.get(object_id, ()):
             bases.append(following[topic_id, index])
             appended.append(times[topic_id, index])
             following[topic_id, index] += records
-        told.append(EarlierObject(object_id=object_id, base_offsets=bases, append_times=appended))
-    return told
+        earlier.append(
+            EarlierObject(object_id=object_id, base_offsets=bases, append_times=appended)
+        )
+    return earlier
 
 
 def _sinks(direct: DirectLog, batch: SinkBatch) -> list[ManifestSink]:

@@ -42,12 +42,12 @@ def in_time(
         held_bytes: the number of bytes to keep loaded; 0: `HELD_BYTES`.
     """
     queues = [_Queue(one) for one in partitions]
-    behind = [(-1, index) for index in range(len(queues))]
+    lagging = [(-1, index) for index in range(len(queues))]
     most = held_bytes or HELD_BYTES
-    while behind:
-        _load(queues, behind, most)
+    while lagging:
+        _load(queues, lagging, most)
         # After the last loaded clock of this partition, more of its records may follow.
-        clock, last = behind[0] if behind else (_FAR, len(queues))
+        clock, last = lagging[0] if lagging else (_FAR, len(queues))
         taken = [
             piece
             for index, queue in enumerate(queues)
@@ -56,14 +56,14 @@ def in_time(
         yield from _merged(taken, columns)
 
 
-def _load(queues: Sequence[_Queue], behind: list[tuple[int, int]], most: int) -> None:
-    """Load the partitions that lag most until enough is loaded; `behind` is a heap of them."""
+def _load(queues: Sequence[_Queue], lagging: list[tuple[int, int]], most: int) -> None:
+    """Load the partitions that lag most until enough is loaded; `lagging` is a heap of them."""
     held = sum(queue.size for queue in queues)
-    while behind and (held < most or not queues[behind[0][1]].size):
-        _, index = heapq.heappop(behind)
+    while lagging and (held < most or not queues[lagging[0][1]].size):
+        _, index = heapq.heappop(lagging)
         if (piece := queues[index].load()) is not None:
             held += piece.batch.nbytes
-            heapq.heappush(behind, (int(piece.clocks[-1]), index))
+            heapq.heappush(lagging, (int(piece.clocks[-1]), index))
 
 
 class _Queue:

@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rookery.direct.plan import PlannedRange
+from rookery.log.read.rangeplan import PlannedRange
 from rookery.records.murmur import partitions
 
 MAX_BYTES: Final = 256 * 1024 * 1024

@@ -28,7 +28,7 @@ from rookery.formats.keys import (
     parse_segment_key,
 )
 from rookery.formats.segment import FOOTER_BYTES, HEADER_BYTES, parse_footer
-from rookery.store.port import Store
+from rookery.store.port import ReadableStore
 
 _FAR: Final = (1 << 62) - 1
 
@@ -36,7 +36,7 @@ Sized = tuple[SegmentKey, str, int]
 """A segment, its key and its size."""
 
 
-async def fill(state: State, store: Store, namespace: str) -> None:
+async def fill(state: State, store: ReadableStore, namespace: str) -> None:
     """Load all topics of a namespace into a state, as the bucket has them now.
 
     Raises:
@@ -59,7 +59,9 @@ async def fill(state: State, store: Store, namespace: str) -> None:
         state.topics.add(topic)
 
 
-async def _fill(state: State, store: Store, partition: Partition, segments: list[Sized]) -> None:
+async def _fill(
+    state: State, store: ReadableStore, partition: Partition, segments: list[Sized]
+) -> None:
     """Add the rows of one partition, one per segment."""
     for found, key, size in segments:
         if size < HEADER_BYTES + FOOTER_BYTES:

@@ -173,7 +173,7 @@ class DirectLog:
 
         Raises:
             Missing: bytes that the newest state names were missing several times in a row.
-            ConfigError, Unavailable: as `barrier`; and whatever the work raises.
+            ConfigError, Unavailable: as `barrier`; and the errors of the work.
         """
         for _ in range(_PLANS - 1):
             try:
@@ -254,9 +254,13 @@ class DirectLog:
         if owner == self.state.cluster_id or (owner is None and not self._is_claimed):
             return
         self.is_foreign = True
-        now = "is nobody's now" if owner is None else f"holds the log of cluster {owner} now"
+        now = (
+            "belongs to no cluster now"
+            if owner is None
+            else f"holds the log of cluster {owner} now"
+        )
         raise ConfigError(
-            f"{self.handles.origin.name} {now}; when this process opened it, it was that of "
+            f"{self.handles.origin.name} {now} now; when this process opened it, it was that of "
             f"cluster {self.state.cluster_id}, which was deleted since. Nothing was written there; "
             "begin again, with a new checkpoint if this is a stream"
         )

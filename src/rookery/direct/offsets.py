@@ -175,9 +175,9 @@ def check_reached(topic: str, partition: Partition, offset: int) -> None:
     if partition.next_offset < offset:
         raise Conflict(
             f"{topic}-{partition.index} ends at offset {partition.next_offset}, and was read to "
-            f"{offset}: the log was cut, or restored from an old copy. Begin anew (a stream with a "
-            "new checkpoint, a pipeline with a new state, a job with a new name) at an offset that "
-            "it has"
+            f"{offset}: the log was cut, or restored from an old copy. Start again (a stream with "
+            "a new checkpoint, a pipeline with a new state, a job with a new name) at an offset "
+            "that it has"
         )
 
 

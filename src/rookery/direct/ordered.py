@@ -23,8 +23,8 @@ import pyarrow as pa
 from rookery.cluster.state.partition import Row
 from rookery.direct.intime import Clocks, TimedPiece, in_time
 from rookery.direct.log import DirectLog
-from rookery.direct.plan import PlannedRange, block_rows, joined_rows
 from rookery.errors import Corrupt
+from rookery.log.read.rangeplan import PlannedRange, block_rows, joined_rows
 
 SPAN_BYTES: Final = 64 * 1024 * 1024
 """What one task reads."""
@@ -232,7 +232,7 @@ Reached = dict[tuple[str, int], int]
 """By topic and partition, the end offset of the records in this span and all earlier ones."""
 
 
-def ordered(
+def read_in_order(
     share: SpanShare,
     columns: Sequence[str],
     read: Read,
@@ -315,7 +315,7 @@ class _Taking:
             raise Corrupt(
                 f"{one.topic}-{one.partition}: the record at offset {offsets[wrong[0]]} is of a "
                 "later time than its batch says, so that an order by time would leave some out; "
-                "`rookery job copy` or `repartition` writes the topic anew, and then it can be read"
+                "`rookery job copy` or `repartition` rewrites the topic so that it can be read"
             )
 
 

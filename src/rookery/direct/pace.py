@@ -9,7 +9,7 @@ import math
 from collections.abc import Mapping
 
 from rookery.cluster.state.partition import Partition
-from rookery.direct.plan import rows_of
+from rookery.log.read.rangeplan import rows_of
 
 Key = tuple[bytes, int]
 """Topic id and partition."""

@@ -22,7 +22,7 @@ from rookery.cluster.events.pinevents import PinStart, TopicPinned, TopicUnpinne
 from rookery.cluster.state.state import State
 from rookery.cluster.state.topics import Topic
 from rookery.direct.log import DirectLog
-from rookery.direct.plan import Gap, OffsetRange
+from rookery.log.read.rangeplan import Gap, OffsetRange
 
 _POLICY: Final = "cleanup.policy"
 _MOVE_MS: Final = 10_000

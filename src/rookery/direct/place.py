@@ -26,8 +26,9 @@ from rookery.model.location import Location
 from rookery.store.open import as_url
 
 _HELP: Final = (
-    "say where the log lies: store=s3://bucket/prefix (and cluster=etcd://… if the brokers agree "
-    "there), or data=/folder of brokers on this host, or cluster=NAME of a table [clusters.NAME]"
+    "give the location of the log: store=s3://bucket/prefix (and cluster=etcd://… if the brokers "
+    "agree there), or data=/folder of brokers on this host, or cluster=NAME of a table "
+    "[clusters.NAME]"
 )
 
 _LAYOUTS: Final = ("rookery", "kafscale")
@@ -111,14 +112,14 @@ class ClusterAddress:
         if self.is_named and (self.store or self.data):
             raise ConfigError(
                 f"cluster {self.cluster!r} is the name of a configured cluster, which says where "
-                "its log lies: leave store and data out, or write cluster as a URL"
+                "its log is: leave store and data out, or write cluster as a URL"
             )
         if self.layout not in _LAYOUTS:
             raise ConfigError(f"layout={self.layout!r}: choose from {', '.join(_LAYOUTS)}")
         if self.is_listed and (self.data or (self.cluster and not self.is_named)):
             raise ConfigError(f"layout={self.layout}: name a store, and no cluster or data folder")
         if self.store and self.data:
-            raise ConfigError(f"store and data: the log lies in one of them; {_HELP}")
+            raise ConfigError(f"store and data: the log is in only one of them; {_HELP}")
         if not (self.is_named or self.store or self.data):
             raise ConfigError(f"no place is named; {_HELP}")
 

@@ -21,7 +21,7 @@ import pyarrow as pa
 from rookery.clock import Random, SystemRandom
 from rookery.cluster.entry import MAX_EVENTS
 from rookery.cluster.events.sinkevents import SinkAborted, SinkPartStaged, StagedRun
-from rookery.cluster.replica import IncarnationFenced
+from rookery.cluster.proposal import IncarnationFenced
 from rookery.cluster.state.outcome import Outcome
 from rookery.cluster.state.sinks import SinkBatch
 from rookery.direct.layout import Built, PackedRun, PackSettings, Stamp, build
@@ -299,8 +299,8 @@ def _refused(code: ErrorCode, object_id: int) -> Conflict | ApiError:
         return ApiError(
             code,
             "too much is staged and not committed in this cluster; commit smaller batches, or "
-            "wait until those that nobody commits are forgotten",
+            "wait until uncommitted ones expire",
         )
     if code is ErrorCode.KAFKA_STORAGE_ERROR:
-        return Conflict(f"object {object_id} was given up before it was staged: write it anew")
+        return Conflict(f"object {object_id} was given up before it was staged: write it again")
     return ApiError(code, f"object {object_id} cannot be staged: {code.name}")

@@ -98,7 +98,7 @@ async def _create(
         raise ApiError(
             ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
             f"there is no topic {name!r}; create it, or set createTopic to the number of "
-            "partitions that it shall have",
+            "partitions that it must have",
         )
     if not 1 <= partitions <= MAX_PARTITIONS:
         raise ConfigError(f"createTopic={partitions}: must be from 1 to {MAX_PARTITIONS}")

@@ -109,7 +109,7 @@ def parse_index(data: Buffer, name: str = "index") -> Index:
 
 def _check_order(entries: list[IndexEntry], name: str) -> None:
     if entries and (entries[0].offset < 0 or entries[0].position < HEADER_BYTES):
-        raise Corrupt(f"{name}: its first entry {tuple(entries[0])} lies outside of a segment")
+        raise Corrupt(f"{name}: its first entry {tuple(entries[0])} is outside of a segment")
     for one, other in pairwise(entries):
         if one.offset >= other.offset or one.position >= other.position:
-            raise Corrupt(f"{name}: entry {tuple(other)} stands behind {tuple(one)}")
+            raise Corrupt(f"{name}: entry {tuple(other)} is out of order after {tuple(one)}")

@@ -217,4 +217,4 @@ def _check_rows(rows: Sequence[tuple[int, ...]], header: SegmentHeader, name: st
         raise Corrupt(f"{name}: its index begins before its base offset {header.base_offset}")
     for one, other in pairwise(rows):
         if one[0] >= other[0] or one[1] >= other[1]:
-            raise Corrupt(f"{name}: its index has an entry {one} that lies behind {other}")
+            raise Corrupt(f"{name}: its index has the entry {other} out of order after {one}")

@@ -57,7 +57,7 @@ def parse_sections(
         elif kind & MUST_KNOW:
             raise Corrupt(f"{name}: section {kind:#x} is not known to this Rookery, and must be")
     if at != end:
-        raise Corrupt(f"{name}: {end - at} bytes lie behind its last section")
+        raise Corrupt(f"{name}: {end - at} bytes follow its last section")
     return found
 
 

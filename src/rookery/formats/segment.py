@@ -2,7 +2,7 @@
 
     header   0 "KAFS" (4)   4 version (2)   6 flags (2)   8 base offset (8)   16 message count (4)
             20 created, Unix ms (8)   28 reserved (4)
-    batches, one behind the other, exactly as Kafka's format 2 has them
+    batches, one after the other, exactly as Kafka's format 2 has them
     footer   0 CRC-32C of all batches (4)   4 last offset (8)   12 "END!" (4)
 
 Flags and reserved are 0. A segment covers all offsets from base to last, even where compaction has
@@ -139,6 +139,6 @@ def check_ends(header: SegmentHeader, footer: SegmentFooter, name: str) -> None:
     offsets = footer.last_offset - header.base_offset + 1
     if offsets < 1 or header.message_count > offsets:
         raise Corrupt(
-            f"{name}: {header.message_count} records cannot lie in the offsets "
+            f"{name}: {header.message_count} records do not fit the offsets "
             f"{header.base_offset} to {footer.last_offset}"
         )

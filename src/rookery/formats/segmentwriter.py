@@ -134,7 +134,7 @@ class SegmentWriter:
             ValueError: the last offset is below the batches' or the base offset.
         """
         if last_offset < max(self.next_offset - 1, self.base_offset):
-            raise ValueError(f"last offset {last_offset} lies before {self.next_offset - 1}")
+            raise ValueError(f"last offset {last_offset} is before {self.next_offset - 1}")
         header = SegmentHeader(self.base_offset, self.messages, created_ms)
         footer = SegmentFooter(self._blocks.total_crc(), last_offset)
         index = self._index.index.pack()

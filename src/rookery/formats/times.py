@@ -231,4 +231,4 @@ def _check(times: Times, name: str) -> None:
         raise Corrupt(f"{name}: its first block {rows[0][:2]} is not where the segment begins")
     for one, other in pairwise(rows):
         if one.offset >= other.offset or one.position >= other.position:
-            raise Corrupt(f"{name}: block {other[:2]} stands behind {one[:2]}")
+            raise Corrupt(f"{name}: block {other[:2]} is out of order after {one[:2]}")

@@ -4,12 +4,12 @@ A host whose clock is eight days ahead would delete everything with a retention 
 job compares its clock with others before it deletes anything, as brokers do. It refuses to start if
 they differ by more than ten seconds:
 
-- with the brokers that live: with the median of their last stamps. Who lives has said so within the
-  last seconds; if the stamps are older than that, the job listens for as long as a broker may be
-  silent before others take it for dead.
+- with the brokers that live: with the median of their last stamps. A live broker has written one
+  within the last seconds; if the stamps are older than that, the job listens for as long as a
+  broker may be silent before others take it for dead.
 - with the last entry of the cluster log, if no broker lives. That may be old for the best of
-  reasons, so that a clock ahead of it cannot be told from a log that was at rest. But no clock that
-  is right can be behind it.
+  reasons, so a clock ahead of it and a log that was idle look the same. But a correct clock is
+  never earlier than it.
 
 Tasks get the time from the driver, so the clocks of executors have no influence.
 """
@@ -100,6 +100,6 @@ def _check(log: DirectLog, ahead_ms: int, other: str) -> None:
     now = datetime.fromtimestamp(log.clock.now_ms() / 1000, UTC)
     raise ConfigError(
         f"this host's clock says {now:%Y-%m-%d %H:%M:%S} UTC, which is {abs(ahead_ms) / 1000:,.0f} "
-        f"seconds {word} {other}: what is old cannot be told by it, so nothing was deleted; set "
-        "the clock and run the job again"
+        f"seconds {word} {other}: the age of records cannot be computed from it, so nothing was "
+        "deleted; set the clock and run the job again"
     )

@@ -19,7 +19,6 @@ from rookery.cluster.state.topics import Topic
 from rookery.direct.blockinglog import BlockingLog, shared
 from rookery.direct.log import DirectLog
 from rookery.direct.place import ClusterAddress, check_host, host_mark
-from rookery.direct.plan import OffsetRange
 from rookery.errors import ConfigError, Conflict, Corrupt, Gone
 from rookery.jobs.clocks import trusted_now
 from rookery.jobs.limits import limits_of
@@ -32,6 +31,7 @@ from rookery.log.compaction.partition import CompactionTask, PartitionCompaction
 from rookery.log.compaction.plan import Dirt, dirt_of
 from rookery.log.compaction.source import UnreadableRowError
 from rookery.log.maintain.newobjects import Publisher
+from rookery.log.read.rangeplan import OffsetRange
 from rookery.log.settings import CompactionSettings, RewriteSettings
 from rookery.records.sieve import SEED_BYTES
 

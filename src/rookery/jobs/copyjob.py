@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
+from rookery.cluster.state.topics import Topic
 from rookery.direct.blockinglog import BlockingLog
 from rookery.direct.layout import PackSettings
 from rookery.direct.place import ClusterAddress
@@ -36,7 +37,7 @@ _MAX_NAME: Final = 249  # the maximum length of a topic name in Kafka
 
 @dataclass(frozen=True, slots=True)
 class CopyRequest:
-    """What is copied, and how."""
+    """The topics to copy, and how to copy them."""
 
     topics: Sequence[str]
     prefix: str = ""
@@ -97,31 +98,19 @@ def copy(
         topics = find_topics(log, copying.topics)
         ledger = Ledger(written.log, copying.job, NAME, copying.targets.values())
         at = written.run(ledger.read())
-        cutter = OffsetCutter(
-            log=log,
-            topics=list(copying.topics),
-            tasks=slots(spark),
-            slice_bytes=copying.slice_bytes,
-        )
+        cutter = _cutter(log, copying, tasks=slots(spark))
         size = cutter.remaining(at.position)
-        what = f"{', '.join(copying.topics)} to {target.origin().name}"
-        report = JobReport(
-            JobPlan(NAME, *budgeted(what, size, run), moving_requests(size, run)),
-            is_dry=run.dry_run,
-        )
+        report = _planned(copying, target, size, run)
         if run.dry_run:
             return report
-        for topic in topics:
-            name, count = copying.targets[topic.name], len(topic.partitions)
-            make_topic(written, name, count, kept_configs(topic), is_begun=bool(at.position))
-        counts = {copying.targets[topic.name]: len(topic.partitions) for topic in topics}
+        route = _make_copies(written, topics, copying, is_begun=bool(at.position))
         transfer = Transfer(
             spark=spark,
             source=source,
             target=target,
             log=written,
             ledger=ledger,
-            route=TopicRoute(copying.targets, counts, by="partition"),
+            route=route,
             cutter=cutter,
             holding=PinnedTopics(log, topics),
             run=run,
@@ -130,3 +119,32 @@ def copy(
         )
         transfer.work(report, size)
         return report
+
+
+def _cutter(log: BlockingLog, copying: CopyRequest, *, tasks: int) -> OffsetCutter:
+    return OffsetCutter(
+        log=log,
+        topics=list(copying.topics),
+        tasks=tasks,
+        slice_bytes=copying.slice_bytes,
+    )
+
+
+def _planned(copying: CopyRequest, target: ClusterAddress, size: int, run: JobRun) -> JobReport:
+    """Return a report with the plan, before any work is done."""
+    what = f"{', '.join(copying.topics)} to {target.origin().name}"
+    return JobReport(
+        JobPlan(NAME, *budgeted(what, size, run), moving_requests(size, run)),
+        is_dry=run.dry_run,
+    )
+
+
+def _make_copies(
+    written: BlockingLog, topics: Sequence[Topic], copying: CopyRequest, *, is_begun: bool
+) -> TopicRoute:
+    """Create the copies that are missing; return which topic and partition goes where."""
+    for topic in topics:
+        name, count = copying.targets[topic.name], len(topic.partitions)
+        make_topic(written, name, count, kept_configs(topic), is_begun=is_begun)
+    counts = {copying.targets[topic.name]: len(topic.partitions) for topic in topics}
+    return TopicRoute(copying.targets, counts, by="partition")

@@ -205,7 +205,9 @@ def _compare(report: JobReport, state: State, stays: dict[_Stay, int]) -> None:
     report.check()
     if changed:
         names = ", ".join(changed[:_NAMED]) + (", …" if len(changed) > _NAMED else "")
-        report.notes.append(f"others let go of more meanwhile, so it was not compared: {names}")
+        report.notes.append(
+            f"others deleted more records meanwhile, so the result was not compared: {names}"
+        )
 
 
 def _proof(begins: dict[_Stay, int]) -> Proof:

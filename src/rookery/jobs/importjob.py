@@ -128,8 +128,8 @@ class _Importing:
         state = self._log.run(self._log.log.barrier())
         if not self._into.create_partitions and self._into.topic not in state.topics.by_name:
             raise ConfigError(
-                f"there is no topic {self._into.topic!r}: create it, or say how many partitions it "
-                "shall have (create_partitions, --create-partitions)"
+                f"there is no topic {self._into.topic!r}: create it, or set its number of "
+                "partitions (create_partitions, --create-partitions)"
             )
 
     def _work(

@@ -6,7 +6,7 @@ how far it is, read there ──► what is left of each partition ──► a t
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from rookery.client.admin import NewTopic
@@ -17,7 +17,6 @@ from rookery.cluster.state.topics import Topic
 from rookery.direct.blockinglog import BlockingLog
 from rookery.direct.offsets import check_reached, end_of
 from rookery.direct.place import ClusterAddress, host_mark
-from rookery.direct.plan import OffsetRange, ReadPlanner
 from rookery.errors import ApiError, ConfigError, ErrorCode
 from rookery.jobs.copyjob import NAME, CopyRequest
 from rookery.jobs.move.kafkaprogress import CopyEnds, read_progress
@@ -29,6 +28,7 @@ from rookery.jobs.move.topics import kept_configs
 from rookery.jobs.proof import Proof
 from rookery.jobs.report import JobPlan, JobReport, JobRun, JobStep
 from rookery.jobs.tasks import run_tasks, slots
+from rookery.log.read.rangeplan import OffsetRange, ReadPlanner
 from rookery.model.partition import TopicPartition
 from rookery.model.uuid import ZERO, uuid_text
 
@@ -78,37 +78,57 @@ def copy_to_kafka(
     """
     run = run or JobRun()
     check_map(copying)
+    job = _KafkaCopy(source, kafka, copying, run, is_exact=is_exact)
     with BlockingLog(source, "job-copy") as log:
         topics = find_topics(log, copying.topics)
         left = _left(log, topics, log.run(_reached(kafka, copying, topics)))
-        size = sum(left.values())
-        label = "exactly once" if is_exact else "at least once"
-        what = f"{', '.join(copying.topics)} to Kafka {kafka.bootstrap}, {label}"
-        plan = JobPlan(NAME, *budgeted(what, size, run), moving_requests(size, run))
-        report = JobReport(plan, is_dry=run.dry_run, facts={"delivery": label})
+        report = job.planned(sum(left.values()))
         if run.dry_run:
             return report
         ends = log.run(_prepare(kafka, copying, topics))
-        tasks = [
-            CopyTask(
-                source=source,
-                host=host_mark(source),
-                kafka=kafka,
-                transactional_id=f"{copying.progress(ends[topic].topic)}-{index}"
-                if is_exact
-                else None,
-                topic_id=topic,
-                partition=index,
-                ends=ends[topic],
-                progress=copying.progress(ends[topic].topic),
-                slice_bytes=min(copying.slice_bytes, _SLICE_BYTES),
-                compression=copying.packing.compression,
-                has_proof=run.proof,
-            )
+        _work(spark, job.tasks(left, ends), run, report)
+        return report
+
+
+@dataclass(frozen=True, slots=True)
+class _KafkaCopy:
+    """One run of a copy: its ends and its options."""
+
+    source: ClusterAddress
+    kafka: ClientSettings
+    copying: CopyRequest
+    run: JobRun
+    is_exact: bool
+
+    def planned(self, size: int) -> JobReport:
+        """Return a report with the plan, before any work is done."""
+        label = "exactly once" if self.is_exact else "at least once"
+        what = f"{', '.join(self.copying.topics)} to Kafka {self.kafka.bootstrap}, {label}"
+        plan = JobPlan(NAME, *budgeted(what, size, self.run), moving_requests(size, self.run))
+        return JobReport(plan, is_dry=self.run.dry_run, facts={"delivery": label})
+
+    def tasks(self, left: _ByPlace, ends: dict[bytes, CopyEnds]) -> list[CopyTask]:
+        """Return a task for each partition, the one with the most remaining bytes first."""
+        return [
+            self._task(ends[topic], topic, index)
             for topic, index in sorted(left, key=left.__getitem__, reverse=True)
         ]
-        _work(spark, tasks, run, report)
-        return report
+
+    def _task(self, ends: CopyEnds, topic_id: bytes, partition: int) -> CopyTask:
+        progress = self.copying.progress(ends.topic)
+        return CopyTask(
+            source=self.source,
+            host=host_mark(self.source),
+            kafka=self.kafka,
+            transactional_id=f"{progress}-{partition}" if self.is_exact else None,
+            topic_id=topic_id,
+            partition=partition,
+            ends=ends,
+            progress=progress,
+            slice_bytes=min(self.copying.slice_bytes, _SLICE_BYTES),
+            compression=self.copying.packing.compression,
+            has_proof=self.run.proof,
+        )
 
 
 def check_map(copying: CopyRequest) -> None:

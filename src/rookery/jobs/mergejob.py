@@ -17,15 +17,16 @@ from rookery.cluster.state.state import State
 from rookery.direct.blockinglog import BlockingLog, shared
 from rookery.direct.log import DirectLog
 from rookery.direct.place import ClusterAddress, check_host, host_mark
-from rookery.direct.plan import OffsetRange, rows_of
 from rookery.errors import ConfigError, Corrupt, Gone
 from rookery.jobs.limits import limits_of
 from rookery.jobs.move.rangereads import plan_ranges, read
 from rookery.jobs.proof import COLUMNS, Proof, prove
 from rookery.jobs.report import JobPart, JobPlan, JobReport, JobRun, JobStep, Requests
 from rookery.jobs.tasks import run_tasks, slots
-from rookery.log.maintain.plan import MergeJob, RewritePlanner, RowRange, SegmentJob
+from rookery.log.maintain.plan import RewritePlanner
+from rookery.log.maintain.rewritejob import MergeJob, RowRange, SegmentJob
 from rookery.log.maintain.rewriter import Rewriter
+from rookery.log.read.rangeplan import OffsetRange, rows_of
 from rookery.log.settings import RewriteSettings
 
 if TYPE_CHECKING:

@@ -1,6 +1,6 @@
 """Reads everything that the log names and checks it, byte by byte.
 
-    state ──► objects behind the cursor ──► a slice of them ──► tasks: every batch by its CRC
+    state ──► objects after the cursor ───► a slice of them ──► tasks: every batch by its CRC
                         ▲                                                    │
                         └──────────── cursor, in the cluster log ◄───────────┘
 

@@ -6,13 +6,13 @@ would reuse the names of these objects and sweep them as orphans.
 
 from __future__ import annotations
 
-from rookery.cluster.port import ClusterLog
+from rookery.cluster.port import ReadableLog
 from rookery.errors import Corrupt
 from rookery.formats.keys import OBJECTS, SNAPSHOTS, parse_snapshot_key
-from rookery.store.port import Store
+from rookery.store.port import ReadableStore
 
 
-async def check_not_lost(cluster_log: ClusterLog, store: Store) -> None:
+async def check_not_lost(cluster_log: ReadableLog, store: ReadableStore) -> None:
     """Reject a cluster log that ends before the data in the store.
 
     Raises:

@@ -154,7 +154,7 @@ class AnswerBudget:
                 return
             held = holder.held_bytes
             log.warning(
-                "closing a connection: it holds %d bytes of answers that it has not read for "
+                "closing a connection: it holds %d bytes of responses that it has not read for "
                 "%.1f s, and all together hold %d of %d",
                 held,
                 patience,

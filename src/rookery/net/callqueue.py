@@ -132,11 +132,11 @@ class CallQueue:
         """
         number = correlation_id(frame)
         if not self.sent:
-            raise ProtocolError(f"an answer (correlation id {number}) that nobody asked for")
+            raise ProtocolError(f"a response (correlation id {number}) without a request")
         call = self.sent[0]
         if number != call.number:
             raise ProtocolError(
-                f"an answer with correlation id {number}, but {call.number} is the next"
+                f"a response with correlation id {number}, but {call.number} was expected"
             )
         return self.sent.popleft()
 
@@ -187,7 +187,7 @@ def renumber_request(
     first = memoryview(request[0]) if request else memoryview(b"")
     if len(first) < REQUEST_MINIMUM:
         raise ProtocolError(
-            f"a request that begins with a part of {len(first)} bytes; its header has 8 and more"
+            f"the first part of a request has {len(first)} bytes; a header has at least 8"
         )
     length = sum(map(len, request))
     if client_id is None:
@@ -205,5 +205,7 @@ def _client_id_end(header: memoryview) -> int:
     size = int.from_bytes(header[REQUEST_MINIMUM : REQUEST_MINIMUM + 2], "big", signed=True)
     end = REQUEST_MINIMUM + 2 + max(size, 0)
     if size < -1 or end > len(header):
-        raise ProtocolError(f"a request whose client id of {size} bytes goes beyond its first part")
+        raise ProtocolError(
+            f"the client id of a request ({size} bytes) extends beyond its first part"
+        )
     return end

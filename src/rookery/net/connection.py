@@ -95,7 +95,7 @@ class Connection(asyncio.BufferedProtocol):
 
     @property
     def is_stuck(self) -> bool:
-        """Whether the client leaves so many responses unread that no request is started for it."""
+        """Whether the client leaves too many responses unread; no request is started for it."""
         return self._flow.state.is_stuck
 
     @property
@@ -193,14 +193,14 @@ class Connection(asyncio.BufferedProtocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Start to watch the client."""
-        transport = cast("asyncio.Transport", transport)  # uvloop's is one in all but its class
+        transport = cast("asyncio.Transport", transport)  # uvloop's differs only in class
         self.peer = address_name(transport.get_extra_info("peername"))
         self.answers.join(self)
         self._flow.open(transport)
         if self.when_made is not None:
             self.when_made(self)
 
-    def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002 (the splitter knows better)
+    def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002 (the splitter chooses the size)
         """Return the buffer for the next bytes."""
         return self._splitter.buffer()
 

@@ -214,13 +214,13 @@ class ConnectionState:
             None if the client waits for this server.
         """
         if self.is_closing or self.stage is _E:
-            return Wait(settings.linger_ms, "its last answers could not be sent")
+            return Wait(settings.linger_ms, "its last responses could not be sent")
         if self.stage is _H:
             return Wait(settings.handshake_timeout_ms, "the handshake was not finished")
         if self.is_stuck:
-            return Wait(settings.idle_timeout_ms, "it does not read its answers")
+            return Wait(settings.idle_timeout_ms, "it did not read its responses")
         if has_requests or not is_reading:
             return None
         if has_part:
-            return Wait(settings.receive_timeout_ms, "a request did not arrive whole")
-        return Wait(settings.idle_timeout_ms, "it was idle")
+            return Wait(settings.receive_timeout_ms, "a request did not arrive completely")
+        return Wait(settings.idle_timeout_ms, "it sent no request")

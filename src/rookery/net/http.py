@@ -150,7 +150,7 @@ class HttpServer:
                 return offered[method], route
             allowed += [verb for verb, name in offered.items() if name in self._routes]
         if not allowed:
-            raise Refusal(HTTPStatus.NOT_FOUND, "there is nothing here")
+            raise Refusal(HTTPStatus.NOT_FOUND, "not found")
         verbs = [verb for verb in ("GET", "HEAD", "POST") if verb.replace("HEAD", "GET") in allowed]
         only = ", ".join(verbs)
         raise Refusal(HTTPStatus.METHOD_NOT_ALLOWED, f"{only} only", {"Allow": only})
@@ -167,7 +167,7 @@ def _patterns(path: str) -> Iterator[str]:
 def metrics_route(registry: metrics.Registry = metrics.REGISTRY) -> Route:
     """Return a route that exposes all metrics in Prometheus' format."""
 
-    async def tell(request: HttpRequest) -> Response:  # noqa: ARG001 (a route's form)
+    async def respond(request: HttpRequest) -> Response:  # noqa: ARG001 (a route's form)
         blocks = []
         for block in registry.blocks():
             blocks.append(block)
@@ -176,7 +176,7 @@ def metrics_route(registry: metrics.Registry = metrics.REGISTRY) -> Route:
         body = "".join(blocks).encode(errors="replace")
         return Response(body, content_type=metrics.CONTENT_TYPE)
 
-    return tell
+    return respond
 
 
 def health_route(checks: Checks, warnings: Checks | None = None) -> Route:
@@ -187,7 +187,7 @@ def health_route(checks: Checks, warnings: Checks | None = None) -> Route:
         warnings: the same for problems that do not affect clients; the status stays 200.
     """
 
-    async def tell(request: HttpRequest) -> Response:  # noqa: ARG001 (a route's form)
+    async def respond(request: HttpRequest) -> Response:  # noqa: ARG001 (a route's form)
         problems = _failing(checks)
         status = HTTPStatus.SERVICE_UNAVAILABLE if problems else HTTPStatus.OK
         answer: dict[str, object] = {"ok": not problems, "problems": problems}
@@ -195,7 +195,7 @@ def health_route(checks: Checks, warnings: Checks | None = None) -> Route:
             answer["warnings"] = found
         return as_json(answer, status)
 
-    return tell
+    return respond
 
 
 def _failing(checks: Checks) -> dict[str, str]:

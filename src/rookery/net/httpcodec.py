@@ -26,7 +26,7 @@ _LINE: Final = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,32} [\x21-\x7e]+ HTTP/
 _REFUSED: Final = (
     (re.compile(rb"[^\t\r\n\x20-\x7e\x80-\xff]"), "a control character in the headers"),
     (re.compile(rb"(?<!\r)\n|\r(?!\n)"), "lines must end with CR LF"),
-    (re.compile(rb"\n[ \t]"), "a header that goes on in a second line"),
+    (re.compile(rb"\n[ \t]"), "a header that continues on a second line"),
     (re.compile(rb"(?is)\ncontent-length:.*\ncontent-length:"), "more than one Content-Length"),
 )
 _FIXED: Final = ((b"Cache-Control", b"no-store"), (b"X-Content-Type-Options", b"nosniff"))
@@ -93,10 +93,10 @@ class HttpCodec:
         return self._http.send(leave)
 
     def send(self, response: Response, *, is_last: bool) -> bytes:
-        """Return a response as bytes, and be ready for the next request if there may be one.
+        """Return a response as bytes, and prepare for the next request unless this is the last one.
 
         Args:
-            response: what is answered; its body is left out if the request was a HEAD.
+            response: the response; its body is omitted if the request was a HEAD.
             is_last: whether the connection is closed afterwards.
 
         Raises:
@@ -139,9 +139,9 @@ class HttpCodec:
         if end <= limit and (end >= 0 or len(data) <= limit):
             return end
         if b"\n" in data[:limit]:
-            reason = f"request line and headers may have {limit} bytes"
+            reason = f"request line and headers exceed {limit} bytes"
             raise Refusal(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, reason)
-        raise Refusal(HTTPStatus.REQUEST_URI_TOO_LONG, f"the request line is above {limit} bytes")
+        raise Refusal(HTTPStatus.REQUEST_URI_TOO_LONG, f"the request line exceeds {limit} bytes")
 
     def _parse(self, head: bytes) -> HttpRequest:
         for pattern, reason in _REFUSED:
@@ -152,7 +152,7 @@ class HttpCodec:
             event = self._http.next_event()
         except h11.RemoteProtocolError as error:
             status = HTTPStatus(error.error_status_hint)
-            raise Refusal(status, "this is not a valid request of HTTP/1.1") from error
+            raise Refusal(status, "this request is not valid HTTP/1.1") from error
         if not isinstance(event, h11.Request):
             raise Refusal(HTTPStatus.BAD_REQUEST, "this is not a request")
         self._is_head = event.method == b"HEAD"
@@ -166,7 +166,7 @@ class HttpCodec:
             raise Refusal(HTTPStatus.LENGTH_REQUIRED, "send a Content-Length, not chunks")
         count = int(headers.get("content-length", "0"))
         if count > self._max_body_bytes:
-            reason = f"the body may have {self._max_body_bytes} bytes"
+            reason = f"the body exceeds {self._max_body_bytes} bytes"
             raise Refusal(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, reason)
         return count
 
@@ -186,7 +186,7 @@ def _check_line(line: bytes) -> None:
     if match is None:
         raise Refusal(HTTPStatus.BAD_REQUEST, "this is not HTTP")
     if match[1] != b"1":
-        raise Refusal(HTTPStatus.HTTP_VERSION_NOT_SUPPORTED, "only HTTP/1 is spoken here")
+        raise Refusal(HTTPStatus.HTTP_VERSION_NOT_SUPPORTED, "only HTTP/1 is supported")
 
 
 def _read_headers(request: h11.Request) -> dict[str, str]:

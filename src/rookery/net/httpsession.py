@@ -132,14 +132,16 @@ class HttpSession(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Start to wait for a request."""
-        self._transport = cast("asyncio.Transport", transport)  # uvloop's is one but for its class
+        self._transport = cast("asyncio.Transport", transport)  # uvloop's differs only in class
         # Report every response that the client has not read completely.
         self._transport.set_write_buffer_limits(high=0)
         self._peer = self._codec.peer = address_name(transport.get_extra_info("peername"))
         if self._server.admit(self):
             self._enter(_Phase.IDLE)
         else:
-            log.warning("refused an HTTP connection: too many", extra={"client": self._peer})
+            log.warning(
+                "refused an HTTP connection: too many are open", extra={"client": self._peer}
+            )
             self.abort()
 
     def data_received(self, data: bytes) -> None:
@@ -164,14 +166,14 @@ class HttpSession(asyncio.Protocol):
         if self._phase is _Phase.SENDING:
             self._sent()
 
-    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 (gone is gone)
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 (the reason does not matter)
         """Remove the client."""
         self._transport = None
         if self._timer is not None:
             self._timer.cancel()
         self._server.lost(self)
 
-    # Requests and answers.
+    # Requests and responses.
 
     def _advance(self) -> None:
         """Start the next request if it has arrived completely, else wait for the rest."""
@@ -195,7 +197,7 @@ class HttpSession(asyncio.Protocol):
         try:
             self._send(response)
         except ValueError:
-            log.exception("%s: its answer cannot be sent", request.path)
+            log.exception("%s: the response cannot be sent", request.path)
             self._send(FAILED)
 
     def _send(self, response: Response) -> None:
@@ -241,7 +243,7 @@ class HttpSession(asyncio.Protocol):
         except OSError:
             self.abort()
 
-    # Bounds and times.
+    # Limits and timeouts.
 
     def _enter(self, phase: _Phase) -> None:
         if self._timer is not None:

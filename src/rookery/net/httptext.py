@@ -15,7 +15,7 @@ MAX_FIELDS: Final = 100
 
 @dataclass(frozen=True, slots=True)
 class HttpRequest:
-    """An HTTP request."""
+    """A request with its headers and body, after parsing."""
 
     method: str
     path: str

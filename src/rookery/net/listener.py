@@ -217,7 +217,7 @@ class Listener:
             self.refused += 1
             sock.close()
             log.warning(
-                "refused a connection: %d are open, as many as allowed",
+                "refused a connection: %d are open, which is the limit",
                 self._settings.max_connections,
                 extra={"client": peer},
             )
@@ -244,7 +244,7 @@ class Listener:
                 lambda: connection, sock, ssl=self._tls, ssl_handshake_timeout=timeout
             )
         except OSError as error:
-            log.info("no connection came about: %s", error, extra={"client": peer})
+            log.info("a connection could not be established: %s", error, extra={"client": peer})
             self._lost(connection)
 
     def _lost(self, connection: Connection) -> None:

@@ -1,7 +1,7 @@
-"""Bounds on buffered bytes: answers of one connection, and unanswered requests of all.
+"""Limits for buffered bytes: responses of one connection, and unanswered requests of all.
 
-`Outbox` hands a transport no more than it is about to send. Answers that a client has not read stay
-here, where they are counted, and each part is released as soon as it was sent.
+`Outbox` hands a transport no more than it is about to send. Responses that a client has not read
+stay here, where they are counted, and each part is released as soon as it was sent.
 """
 
 from __future__ import annotations

@@ -35,7 +35,7 @@ async def reach(host: str, port: int, seconds: float = 1.0) -> Reach:
     loop = asyncio.get_running_loop()
     try:
         found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    except (OSError, UnicodeError):  # the latter for what is no name at all
+    except (OSError, UnicodeError):  # the latter if the text is not a valid name
         return Reach.UNKNOWN
     results = [await _try(family, where, seconds) for family, _, _, _, where in found]
     return max(results, default=Reach.UNKNOWN)

@@ -114,7 +114,7 @@ class QueueHooks(NamedTuple):
     refuse: Callable[[BaseException], None]
     """End the connection: this request failed."""
     ready: Callable[[], None]
-    """Call `advance` soon: the answer at the head is there."""
+    """Call `advance` soon: the response at the head is available."""
 
 
 class RequestQueue:
@@ -175,7 +175,7 @@ class RequestQueue:
 
     @property
     def held_bytes(self) -> int:
-        """Bytes of answers that were made or promised, and did not go out."""
+        """Bytes of responses that were created or promised, and not sent."""
         settled = sum(request.answer_bytes for request in self.requests)
         return settled + self._promised_bytes + self.outbox.waiting + self.outbox.buffered
 

@@ -53,14 +53,14 @@ async def connect(
     Args:
         host: its name or address.
         port: its port.
-        settings: the bounds.
-        tls: the client's side of TLS; without it the port must be a plain one.
-        server_hostname: the name that the broker's certificate must bear, if it is not `host`.
-        chunks: where receive buffers come from, if connections share them.
+        settings: the limits.
+        tls: the client-side TLS context; without it, the connection is plaintext.
+        server_hostname: the name that the broker's certificate must contain, if it is not `host`.
+        chunks: the receive buffers, if connections share them.
 
     Raises:
         Unavailable: the broker cannot be reached, or does not speak TLS.
-        ConfigError: its certificate is not trusted, or bears another name.
+        ConfigError: its certificate is not trusted, or contains another name.
     """
     settings = settings or UpstreamSettings()
     upstream = Upstream(host, port, settings, chunks)
@@ -89,7 +89,7 @@ async def connect(
 
 
 class Upstream(UpstreamProtocol):
-    """The client's end of one connection to a broker; made by `connect`."""
+    """The client's end of one connection to a broker; created by `connect`."""
 
     def submit(
         self,
@@ -97,17 +97,17 @@ class Upstream(UpstreamProtocol):
         read: Callable[[Frame], T],
         options: CallOptions = _DEFAULT,
     ) -> asyncio.Future[T]:
-        """Send a request that is not read here, under a number of ours; no task is made for it.
+        """Send a request with another correlation id, without decoding it; no task is created.
 
         Args:
-            request: its parts without the length before them; the first has the whole header.
-            read: makes of the response what the future returns. It is called as soon as the
-                response is there, in order, and not for a request without an answer.
+            request: its parts without the length prefix; the first contains the whole header.
+            read: converts the response to the result of the future. It is called when the
+                response arrives, in order; never for a request without a response.
             options: how the request is sent.
 
         Returns:
-            What `read` returned; fails with `Unavailable` if the connection breaks or no answer
-            comes in time. For a request without an answer it is None, as soon as it is sent.
+            What `read` returned; fails with `Unavailable` if the connection breaks or no response
+            arrives in time. For a request without a response it is None, as soon as it is sent.
 
         Raises:
             Unavailable: there is no connection, or the upstream is full.
@@ -139,11 +139,11 @@ class Upstream(UpstreamProtocol):
         *,
         client_id: str | None = None,
     ) -> Response:
-        """Send a request and return the response to it.
+        """Send a request and return its response.
 
         Raises:
-            Unavailable: the connection broke, or no answer came in time.
-            ProtocolError: the answer cannot be read; the connection is closed.
+            Unavailable: the connection broke, or no response arrived in time.
+            ProtocolError: the response cannot be decoded; the connection is closed.
             ApiError: we have no definition of this version.
         """
         call = self._make_message(api, version, request, client_id)
@@ -151,13 +151,13 @@ class Upstream(UpstreamProtocol):
         try:
             return read_response(api, version, frame)
         except ProtocolError as error:
-            self.break_off(f"its answer to {call.name} cannot be read: {error}")
+            self.break_off(f"its response to {call.name} cannot be decoded: {error}")
             raise
 
     async def tell(
         self, api: Api[Request, Response], version: int, request: Request, timeout_ms: int
     ) -> None:
-        """Send a request that is never answered (Produce with acks=0).
+        """Send a request that has no response (Produce with acks=0).
 
         Raises:
             Unavailable: the connection broke, or could not take the request in time.
@@ -168,14 +168,14 @@ class Upstream(UpstreamProtocol):
         await self.send(call, timeout_ms)
 
     async def forward(self, request: Sequence[Buffer], timeout_ms: int) -> Frame:
-        """Send a request that is not read here, under a number of ours; return the response.
+        """Send a request with another correlation id, without decoding it; return the response.
 
         Args:
-            request: its parts without the length before them; the first has eight bytes or more.
-            timeout_ms: for the whole exchange.
+            request: its parts without the length prefix; the first has at least eight bytes.
+            timeout_ms: the limit for the whole exchange.
 
         Raises:
-            Unavailable: the connection broke, or no answer came in time.
+            Unavailable: the connection broke, or no response arrived in time.
         """
         number = self.calls.number()
         parts = renumber_request(request, number)
@@ -184,7 +184,7 @@ class Upstream(UpstreamProtocol):
         return frame
 
     async def post(self, request: Sequence[Buffer], timeout_ms: int) -> None:
-        """Send a request that is not read here and never answered, under a number of ours.
+        """Send a request without a response, with another correlation id and without decoding it.
 
         Raises:
             Unavailable: the connection broke, or could not take the request in time.

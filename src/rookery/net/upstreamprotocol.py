@@ -116,12 +116,12 @@ class UpstreamProtocol(asyncio.BufferedProtocol):
     # Callbacks of the transport.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Be ready for requests."""
-        transport = cast("asyncio.Transport", transport)  # uvloop's is one in all but its class
+        """Accept requests from now on."""
+        transport = cast("asyncio.Transport", transport)  # uvloop's differs only in class
         self._transport = transport
         transport.set_write_buffer_limits(high=self.settings.max_unsent_bytes)
 
-    def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002 (the splitter knows better)
+    def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002 (the splitter chooses the size)
         """Return the buffer for the next bytes."""
         return self._splitter.buffer()
 
@@ -210,7 +210,7 @@ class UpstreamProtocol(asyncio.BufferedProtocol):
             self._can_take = self._may_take()
         call.take(frame)
 
-    # Bounds, deadlines and the end.
+    # Limits, deadlines and closing.
 
     def _may_take(self) -> bool:
         return not self._is_paused and self.unread_bytes < self.settings.max_unread_bytes

@@ -74,8 +74,8 @@ class Watch:
 
 
 def _nothing() -> None:
-    """Wait for nothing."""
+    """Return no wait: the connection is closed."""
 
 
 def _ignore(_wait: Wait) -> None:
-    """Leave it at that."""
+    """Do nothing: the connection is closed."""

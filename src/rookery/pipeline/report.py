@@ -26,7 +26,7 @@ svg text{fill:#9aa3ad}.grid{stroke:#2c3238}}
 _MIB: Final = 1 << 20
 
 
-def html(pipeline: str, batches: Sequence[BatchMetrics]) -> str:
+def render_report(pipeline: str, batches: Sequence[BatchMetrics]) -> str:
     """Return the report of a pipeline's batches."""
     title = f"Pipeline {escape(pipeline)}"
     sections = [f"<h1>{title}</h1>", _summary(batches)]
@@ -38,7 +38,7 @@ def html(pipeline: str, batches: Sequence[BatchMetrics]) -> str:
     )
 
 
-def summary(batches: Sequence[BatchMetrics]) -> dict[str, object]:
+def summarize_batches(batches: Sequence[BatchMetrics]) -> dict[str, object]:
     """Return the aggregated metrics of all batches."""
     rows: dict[str, int] = {}
     for one in batches:
@@ -58,7 +58,7 @@ def summary(batches: Sequence[BatchMetrics]) -> dict[str, object]:
 
 def told(batches: Sequence[BatchMetrics]) -> list[tuple[str, str]]:
     """Return the summary as pairs of label and text, for display."""
-    found = summary(batches)
+    found = summarize_batches(batches)
     rows = [("batches", str(found["batches"]))]
     counts = found["rows"]
     if isinstance(counts, dict):

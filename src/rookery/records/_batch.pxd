@@ -40,7 +40,7 @@ cdef inline str fault_text(Fault fault):
         "bytes are left over at its end",
         "its offset is out of order",
         "its timestamp is out of range",
-        "bytes are left over behind it",
+        "bytes are left over after it",
     )[<int>fault]
 
 

@@ -113,7 +113,7 @@ cdef find_all(
         bad = hash_all(at, p, size, first, rows, is_large, count, to)
     if bad >= 0:
         get_bounds(at, first + bad, is_large, bounds)
-        raise ValueError(f"key {bad} lies at {bounds[0]} to {bounds[1]} of {size} bytes")
+        raise ValueError(f"key {bad} is at {bounds[0]} to {bounds[1]} of {size} bytes")
     return found
 
 

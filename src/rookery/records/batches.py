@@ -199,7 +199,7 @@ def verify(records: Buffer) -> list[BatchHeader]:
     return list(map(BatchHeader._make, headers))
 
 
-def fetched(records: Buffer) -> list[BatchHeader]:
+def check_fetched(records: Buffer) -> list[BatchHeader]:
     """Check batches that a broker sent: like `verify`, but the last one may be incomplete.
 
     A broker fills a response up to its byte limit, so the last batch may be cut off at any byte.

@@ -25,6 +25,8 @@ from rookery.records.batches import HEADER_SIZE, MAGIC, TRANSACTIONAL, BatchHead
 from rookery.records.reading import INT32_MAX, PartitionBatches, ReadSettings
 from rookery.records.writing import WriteSettings, prepare
 
+__all__ = ["WriteSettings", "decode", "encode"]
+
 if TYPE_CHECKING:
     from rookery.records import _columns
 else:

@@ -78,7 +78,7 @@ class Codec:
         return opened
 
 
-def named(name: str) -> Codec:
+def find_codec(name: str) -> Codec:
     """Find a codec by its name in configs (`none`, `gzip`, `snappy`, `lz4`, `zstd`)."""
     for codec in CODECS.values():
         if codec.name == name:

@@ -6,7 +6,7 @@ C libraries are not changed.
 
 Memory policy is the decision of the program. Only Rookery's own processes call `keep`: the broker,
 the caretaker, and the worker daemon for Spark, which is off by default. In all other processes,
-`give_back` does nothing, whatever part of the library calls it.
+`give_back` does nothing for any caller.
 
 Mapping and unmapping each large block (`M_MMAP_THRESHOLD`) is not a solution: reads from disk took
 three times the processor time, because the pages of every new block must be cleared.

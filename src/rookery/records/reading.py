@@ -17,6 +17,8 @@ from rookery.records import legacy
 from rookery.records.compression import CODECS, DEFAULT_LIMIT
 from rookery.records.kernel import Buffer
 
+__all__ = ["PartitionBatches", "ReadSettings"]
+
 END = 2**63 - 1
 INT32_MAX = 2**31 - 1
 

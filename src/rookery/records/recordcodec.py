@@ -97,7 +97,7 @@ def read(batch: Buffer, header: BatchHeader, limit: int = DEFAULT_LIMIT) -> Iter
 
 def read_all(records: Buffer, limit: int = DEFAULT_LIMIT) -> Iterator[Record]:
     """Iterate over the records of all batches that a broker sent, without markers."""
-    for header in batches.fetched(records):
+    for header in batches.check_fetched(records):
         if not header.is_control:
             yield from read(records, header, limit)
 

@@ -5,9 +5,9 @@
 The CRC of a batch does not cover its first 16 bytes: offset, length and leader epoch. The scan
 checks those against the expectation. `records/policy` decides what happens to damaged bytes.
 
-`Scanner` takes bytes in pieces: `direct/read`, and `log/read/runs` for all that reads in steps.
-`logdir/segment` scans windows of its own choice. A scan returns a list of headers and no further
-object per batch, because all fetches and all Spark reads go through it.
+`Scanner` takes bytes in pieces: `log/read/rangereader` and, for all code that reads in steps,
+`log/read/runs`. `logdir/segment` scans windows of its own choice. A scan returns a list of headers
+and no further object per batch, because all fetches and all Spark reads go through it.
 
 Bytes from a broker have no expectation: `client/fetch` and `consumer/fetch/kafka` check them with
 `records/batches` alone. Bytes that were scanned before are only outlined, by `records/batches` too.

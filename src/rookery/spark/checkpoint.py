@@ -82,14 +82,15 @@ def check_session_tables(spark: SparkSession, locations: Iterable[str]) -> None:
 
 
 def check_session_checkpoint(spark: SparkSession, location: str | None = None) -> None:
-    """Apply `check_checkpoint` to the checkpoint of a session's stream.
+    """Check that the checkpoint of a session's stream is where every host can access it.
 
     Args:
         spark: the session whose master and settings are used; it may be a Connect session.
         location: the checkpoint; by default the session's default location.
 
     Raises:
-        ConfigError: see `check_checkpoint`.
+        ConfigError: it is a local path, Spark runs on other hosts, and it is not declared as
+            shared.
     """
     location = location or spark.conf.get(DEFAULT_LOCATION, None)
     if location:
@@ -149,7 +150,7 @@ def remote_master() -> str:
     return os.environ.get(_MASTER_VARIABLE, "")  # noqa: TID251 (the only way into such a process)
 
 
-def exported(master: str, settings: Mapping[str, str]) -> dict[str, str]:
+def export_master(master: str, settings: Mapping[str, str]) -> dict[str, str]:
     """Return the environment variables from which `check_stream` learns the remote master."""
     is_shared = settings.get(SHARED_SETTING, "").lower() == "true"
     return {} if is_local(master) or is_shared else {_MASTER_VARIABLE: master}

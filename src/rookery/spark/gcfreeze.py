@@ -23,7 +23,7 @@ _modules = 0
 
 def settle() -> None:
     """Freeze all objects if modules were loaded since the last call; does nothing elsewhere."""
-    global _modules  # noqa: PLW0603 (of the process, as what is set aside is)
+    global _modules  # noqa: PLW0603 (one per process, like the frozen objects)
     program = getattr(sys.modules["__main__"], "__spec__", None)
     if program is None or program.name != _DAEMON or len(sys.modules) == _modules:
         return
@@ -32,7 +32,7 @@ def settle() -> None:
     _modules = len(sys.modules)
 
 
-def settled(rows: Iterable[T]) -> Iterator[T]:
+def settle_after(rows: Iterable[T]) -> Iterator[T]:
     """Yield a task's rows and then call `settle`: all modules are loaded by then."""
     yield from rows
     settle()

@@ -3,8 +3,9 @@
 Spark notifies its sources late of a committed batch, and never of the last one. A query listener is
 notified of every batch, so it publishes the offsets.
 
-    from rookery.spark import lag
-    lag.publish(spark, store="s3://bucket/prefix", group="clicks-to-table")
+    from rookery.spark import publish_lag
+
+    publish_lag(spark, store="s3://bucket/prefix", group="clicks-to-table")
 """
 
 from __future__ import annotations
@@ -34,7 +35,9 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
-def publish(spark: SparkSession, *, group: str = "", query: str = "", **place: str) -> LagListener:
+def publish_lag(
+    spark: SparkSession, *, group: str = "", query: str = "", **place: str
+) -> LagListener:
     """Start to publish the offsets of a session's streams; `close` the listener to stop.
 
     Args:

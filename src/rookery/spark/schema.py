@@ -83,7 +83,7 @@ def _is_same(one: DataType, other: DataType) -> bool:
     return one.simpleString() == other.simpleString()
 
 
-def reading(names: Iterable[str]) -> ReadSettings:
+def choose_settings(names: Iterable[str]) -> ReadSettings:
     """Return the decoder settings for the named columns."""
     wanted = tuple(_DECODED.get(name, name) for name in names)
     return ReadSettings(columns=wanted, max_rows=_MAX_ROWS, max_bytes=_MAX_BYTES)

@@ -37,7 +37,7 @@ class SourceOptions:
         Raises:
             ConfigError: the options contain a secret, or a table has none.
         """
-        self._table = declared(options)
+        self._table = find_table_options(options)
         self._options = options if self._table is None else self._table
         check_no_secrets(self._options)
 
@@ -48,7 +48,7 @@ class SourceOptions:
             ConfigError: an option is invalid.
         """
         found = spark_schema(ReadOptions.columns_of(self._options))
-        return found if self._table is None else noted(found, self._table)
+        return found if self._table is None else store_options(found, self._table)
 
     def of_reader(self, schema: StructType, *, is_stream: bool = False) -> ReadOptions:
         """Return the options of a reader; a schema given by the user selects columns.
@@ -56,18 +56,18 @@ class SourceOptions:
         Raises:
             ConfigError: an option or the schema cannot be used.
         """
-        given = together(told(schema), self._options)
+        given = merge_options(load_options(schema), self._options)
         options = ReadOptions.of(given, is_stream=is_stream)
         return options.with_columns(names_of(schema))
 
     def of_writer(self, schema: StructType) -> tuple[dict[str, str], StructType]:
         """Return the options and columns of a writer."""
-        given = together(told(schema), self._options)
+        given = merge_options(load_options(schema), self._options)
         if given == dict(self._options):
             return given, schema
         from rookery.spark.write.taskoutput import writable  # noqa: PLC0415 (readers need none)
 
-        return for_writing(given), writable(schema)
+        return choose_topic(given), writable(schema)
 
     def refuse_stream(self, error: ImportError) -> ConfigError:
         """Return the error for a Spark version that lacks the modules for streams."""
@@ -76,7 +76,7 @@ class SourceOptions:
         return ConfigError(f"{what} need pyspark 4.2 or later: {error}")
 
 
-def declared(options: Mapping[str, str]) -> dict[str, str] | None:
+def find_table_options(options: Mapping[str, str]) -> dict[str, str] | None:
     """Return the options of a table that is being created; None if they are not a table's.
 
     Raises:
@@ -95,7 +95,7 @@ def declared(options: Mapping[str, str]) -> dict[str, str] | None:
     return found or None
 
 
-def noted(schema: StructType, options: Mapping[str, str]) -> StructType:
+def store_options(schema: StructType, options: Mapping[str, str]) -> StructType:
     """Return columns with a table's options in their metadata."""
     note = {_NOTE: json.dumps(options, sort_keys=True)}
     return StructType(
@@ -103,14 +103,14 @@ def noted(schema: StructType, options: Mapping[str, str]) -> StructType:
     )
 
 
-def told(schema: StructType) -> dict[str, str]:
+def load_options(schema: StructType) -> dict[str, str]:
     """Return the options in the metadata of columns; empty if they are not a table's."""
     notes = [one.metadata[_NOTE] for one in schema.fields if _NOTE in one.metadata]
     found: dict[str, str] = json.loads(notes[0]) if notes else {}
     return found
 
 
-def together(table: Mapping[str, str], statement: Mapping[str, str]) -> dict[str, str]:
+def merge_options(table: Mapping[str, str], statement: Mapping[str, str]) -> dict[str, str]:
     """Merge the options of a table and of a statement, which take precedence.
 
     If the statement names a location, the table's options are ignored.
@@ -132,7 +132,7 @@ def together(table: Mapping[str, str], statement: Mapping[str, str]) -> dict[str
     return {name: one for name, one in table.items() if name.lower() not in own} | dict(statement)
 
 
-def for_writing(options: Mapping[str, str]) -> dict[str, str]:
+def choose_topic(options: Mapping[str, str]) -> dict[str, str]:
     """Return a table's options for inserts: rows go to the subscribed topic, if there is one."""
     given = {name.lower(): value for name, value in options.items()}
     topics = [one.strip() for one in given.get("subscribe", "").split(",") if one.strip()]

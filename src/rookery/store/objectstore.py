@@ -258,7 +258,7 @@ class ObjectStore:
     def _version(self, key: str, meta: ObjectMeta | PutResult) -> str:
         version = meta[self._version_name]
         if version is None:
-            raise Unavailable(f"store {self._name}: it tells no version of {key!r}")
+            raise Unavailable(f"store {self._name}: it reports no version of {key!r}")
         return version
 
     def _is_version(self, version: str) -> UpdateVersion:

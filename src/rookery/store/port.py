@@ -57,25 +57,14 @@ class NotFound(Error):  # noqa: N818 (the name says what happened; the base says
         self.key = key
 
 
-class Store(Protocol):
-    """A store for objects that many processes share.
+class ReadableStore(Protocol):
+    """The part of a store that a reader needs.
 
     Keys are paths of ASCII letters, digits and `-_.=` in parts joined by `/`, so that every topic
     name is a valid part. No part is empty, `.` or `..`. No object's key may be a path prefix of
     another's (`a` and `a/b`). Every method raises ValueError for any other key, and `Unavailable`
     when the store is out of reach.
     """
-
-    async def create(self, key: str, parts: Sequence[Buffer]) -> None:
-        """Store the parts, one after the other, as a new object.
-
-        When it returns, the object is durable, and every reader sees all of it. A partial object is
-        never visible.
-
-        Raises:
-            Conflict: an object with that key exists; it is unchanged.
-            Unavailable: it is not known whether the object was created.
-        """
 
     async def read(self, key: str, start: int = 0, size: int | None = None) -> bytes:
         """Return the bytes from `start` on, all or at most `size` of them.
@@ -103,6 +92,24 @@ class Store(Protocol):
 
         Some stores derive the version from the bytes. A caller that must distinguish two writes
         must not write the same bytes twice.
+        """
+
+
+class Store(ReadableStore, Protocol):
+    """A store for objects that many processes share.
+
+    Its methods check keys and raise errors as those of a `ReadableStore` do.
+    """
+
+    async def create(self, key: str, parts: Sequence[Buffer]) -> None:
+        """Store the parts, one after the other, as a new object.
+
+        When it returns, the object is durable, and every reader sees all of it. A partial object is
+        never visible.
+
+        Raises:
+            Conflict: an object with that key exists; it is unchanged.
+            Unavailable: it is not known whether the object was created.
         """
 
     async def replace(self, key: str, data: bytes, version: str) -> str:

@@ -134,7 +134,7 @@ class CountedStore:
         await self._count("delete", key, self._store.delete(key))
 
     async def close(self) -> None:
-        """Let the handle go."""
+        """Close the handle."""
         await self._store.close()
 
     async def _count(self, kind: str, key: str, request: Awaitable[T]) -> T:
@@ -216,7 +216,7 @@ class NamespacedStore:
         await self._store.delete(self._full(key))
 
     async def close(self) -> None:
-        """Let the handle go."""
+        """Close the handle."""
         await self._store.close()
 
     def _full(self, key: str) -> str:

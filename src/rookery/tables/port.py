@@ -139,8 +139,8 @@ class Upkept:
     bytes_deleted: int = 0
 
 
-class Table(Protocol):
-    """A table of one format."""
+class BatchTarget(Protocol):
+    """The part of a table that a writer of batches needs."""
 
     def stage(
         self, name: BatchName, batches: Iterable[pa.RecordBatch], schema: pa.Schema, attempt: str
@@ -148,6 +148,16 @@ class Table(Protocol):
         """Write rows of a batch to files that are not part of the table yet.
 
         `attempt` is unique to each attempt, so that file names differ.
+        """
+
+    def read_staged(self, files: Sequence[DataFile], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of staged files that have these columns."""
+
+    def check(self, schema: pa.Schema) -> None:
+        """Check that files with these columns can be committed; nothing is changed.
+
+        Raises:
+            ConfigError: they contradict the table's.
         """
 
     def commit(
@@ -180,12 +190,9 @@ class Table(Protocol):
     def last_commit(self, pipeline: str) -> BatchName | None:
         """Return the last batch of a pipeline, None if there was none."""
 
-    def check(self, schema: pa.Schema) -> None:
-        """Check that files with these columns can be committed; nothing is changed.
 
-        Raises:
-            ConfigError: they contradict the table's.
-        """
+class TableContents(Protocol):
+    """The part of a table that reading, migration and maintenance need."""
 
     def schema(self) -> pa.Schema | None:
         """Return the table's columns, None if it does not exist yet."""
@@ -205,8 +212,9 @@ class Table(Protocol):
     def read(self) -> Iterator[pa.RecordBatch]:
         """Yield the rows of the table, with all of its columns."""
 
-    def read_staged(self, files: Sequence[DataFile], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of staged files that have these columns."""
-
     def upkeep(self, policy: UpkeepPolicy, now: Time) -> Upkept:
         """Merge small files, expire old versions, and delete unreferenced files."""
+
+
+class Table(BatchTarget, TableContents, Protocol):
+    """A table of one format."""

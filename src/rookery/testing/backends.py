@@ -1,4 +1,4 @@
-"""What brokers on many hosts need: a real S3 server, a proxy that harms it, perhaps an etcd.
+"""Servers for brokers on many hosts: a real S3 server, a proxy that harms it, perhaps an etcd.
 
 with ServerBackend("etcd+s3") as backend:
     hosts = Hosts(3, store=backend.store("mine"), cluster=backend.cluster("mine"), ...)
@@ -29,7 +29,7 @@ _LOOK_SECONDS: Final = 0.01
 
 
 class ServerBackend:
-    """The servers behind brokers; each cluster takes a name of its own in them."""
+    """The servers that brokers store in; each cluster takes a name of its own there."""
 
     def __init__(self, kind: str, *, members: int = 1) -> None:
         """Choose ports; start nothing.
@@ -115,7 +115,7 @@ class ProxyThread:
         self._loop.call_soon_threadsafe(self.proxy.clear)
 
     def wait_for_faults(self, more: int = 1, since: int = 0, patience: float = _PATIENCE) -> None:
-        """Return when so many more requests had a fault than at a time before."""
+        """Return when `more` requests had a fault beyond the `since` that had one before."""
         deadline = monotonic() + patience
         while self.befallen < since + more:
             if monotonic() > deadline:

@@ -30,9 +30,9 @@ class BrokerProcess:
         self.workers = workers
         self.port = _free_ports(workers + 1)
         self.http: list[str] = []
-        """Where each process tells its metrics and health."""
+        """Where each process serves its metrics and health."""
         self.ready: dict[str, Any] = {}
-        """What it said when it was ready: `bootstrap`, and of each of `brokers` node, port, pid."""
+        """Its output when it was ready: `bootstrap`, and `brokers` with node, port and pid."""
         self._flags = list(flags)
         self._process: LoggedProcess | None = None
 
@@ -102,7 +102,7 @@ class BrokerProcess:
         os.kill(self.pid, number)
 
     def ended(self, within: float) -> int | None:
-        """Return the exit status, waiting so many seconds for it; None if it still runs."""
+        """Return the exit status, waiting `within` seconds for it; None if it still runs."""
         status = self._running().ended(within)
         if status is not None:
             self._process = None
@@ -145,7 +145,7 @@ def _children(pid: int) -> list[int]:
 
 
 def is_alive(pid: int) -> bool:
-    """Whether a process runs: not if it is dead, and nobody has asked how."""
+    """Whether a process runs; a zombie does not."""
     try:
         state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
     except (FileNotFoundError, ProcessLookupError):
@@ -164,7 +164,7 @@ def wait_gone(pid: int) -> None:
 
 
 def _free_ports(count: int) -> int:
-    """Return the first of so many free ports in a row."""
+    """Return the first of `count` consecutive free ports."""
     ports = [free_port()]
     while len(ports) < count:
         port = free_port()

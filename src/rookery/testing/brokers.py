@@ -33,7 +33,7 @@ _CARETAKER: Final = b"rookery.broker.storage.caretaker"
 
 
 class Host(BrokerProcess):
-    """One broker, alone on its host: what it knows lies in the store and the cluster log."""
+    """One broker, alone on its host; its state is in the store and the cluster log."""
 
     def __init__(self, name: Path, *, store: str, cluster: str = "", flags: Sequence[str] = ()):
         """Choose ports; `start` runs it.

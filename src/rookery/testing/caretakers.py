@@ -1,4 +1,4 @@
-"""A caretaker without a broker: the test tells it its settings, and may harm it at any step."""
+"""A caretaker without a broker: the test sets its options, and may harm it at any step."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class CaretakerProcess:
         return [json.loads(line) for line in lines if line.endswith("\n")]
 
     def wait_for_rounds(self, more: int = 1) -> None:
-        """Return when it has made so many rounds more."""
+        """Return when it has made `more` further rounds."""
         goal, deadline = len(self.reports()) + more, monotonic() + _PATIENCE
         while len(self.reports()) < goal:
             status = self._running().poll()
@@ -105,7 +105,7 @@ class CaretakerProcess:
         os.kill(self._running().pid, signal.SIGCONT)
 
     def _agree(self, process: subprocess.Popen[bytes], seen: int) -> None:
-        """Confirm its snapshots, as the broker would: it trims the log behind those only."""
+        """Confirm its snapshots as the broker would; it trims the log up to confirmed ones only."""
         while process.poll() is None:
             reports = self.reports()[seen:]
             seen += len(reports)

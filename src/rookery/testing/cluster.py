@@ -11,7 +11,7 @@ from rookery.errors import Unavailable
 
 
 class AppendFault(Enum):
-    """What happens to an append."""
+    """The fault that an append gets."""
 
     NONE = auto()
     NOT_SENT = auto()

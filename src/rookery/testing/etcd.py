@@ -31,7 +31,7 @@ _CALL_SECONDS: Final = 10.0
 
 @dataclass(frozen=True, slots=True)
 class EtcdSettings:
-    """What may differ from etcd's own settings."""
+    """Settings that may differ from etcd's defaults."""
 
     quota_bytes: int | None = None
     """How large a member's database may become."""
@@ -64,7 +64,7 @@ class EtcdMember(TestServer):
         self.name = name
         self.port = free_port()
         self.gate = PeerGate()
-        """What the other members' connections to this one go through."""
+        """The relay for the other members' connections to this one."""
         self.peers: Sequence[EtcdMember] = (self,)
         """All members of the cluster."""
         self._peer_port = free_port()

@@ -24,7 +24,7 @@ class _Passage:
     def __init__(self, inner: socket.socket, outer: socket.socket) -> None:
         self.sockets = (inner, outer)
         self.peer = 0
-        """Who is at the other end; 0 until it has said so."""
+        """The id of the member at the other end; 0 until it has sent it."""
 
     def close(self) -> None:
         for one in self.sockets:
@@ -46,7 +46,7 @@ class PeerGate:
 
     @property
     def is_cut(self) -> bool:
-        """Tell whether nobody gets through."""
+        """Whether all connections are refused."""
         return self._is_cut
 
     def open(self, target: int) -> None:
@@ -55,7 +55,7 @@ class PeerGate:
         threading.Thread(target=self._accept, args=(self._listener, target), daemon=True).start()
 
     def cut(self) -> None:
-        """Let nobody through from now on."""
+        """Close all connections and refuse new ones."""
         with self._lock:
             self._is_cut = True
             self._drop()

@@ -119,7 +119,7 @@ def _fetch(bundle: Bundle, target: Path, progress: Progress) -> None:
         pom = Path(shutil.copy(bundle.pom, work / "pom.xml"))
         command = [maven, "-B", "-f", str(pom), _COPY, *_options(work / "libs")]
         _run_maven(bundle, command, progress)
-        # A rename is all or nothing: whoever sees the folder sees it whole.
+        # A rename is atomic: a process that sees the folder sees all of it.
         (work / "libs").rename(target)
     progress(f"Fetched {len(list(target.glob('*.jar')))} jars\n")
 

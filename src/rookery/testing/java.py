@@ -47,7 +47,7 @@ TOOLS: Final = {
     "kafka-verifiable-consumer": f"{_TOOLS}.VerifiableConsumer",
     "kafka-verifiable-producer": f"{_TOOLS}.VerifiableProducer",
 }
-"""The class behind each of Kafka's command line tools."""
+"""The main class of each of Kafka's command line tools."""
 
 _COMPILER: Final = "jdk.compiler/com.sun.tools.javac.Main"
 _LOGGING: Final = Path(__file__).parent / "maven" / "log4j2.properties"

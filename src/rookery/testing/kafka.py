@@ -84,7 +84,7 @@ class KafkaNode(TestServer):
         return self._node.ports[listener]
 
     def wait_ready(self, peers: int = 1) -> None:
-        """Return when the server answers and tells of itself and that many brokers in all."""
+        """Return when the server answers and lists `peers` brokers, itself included."""
         self._wait_until(lambda: self._is_ready(peers))
 
     def stop(self) -> int | None:
@@ -135,7 +135,7 @@ class KafkaNode(TestServer):
 
     def _keep_archive(self) -> None:
         if self._training.exists():
-            # Moved by a copy in the same folder and a rename, so that nobody sees half of it.
+            # Moved by a copy in the same folder and a rename, so that no process sees half of it.
             part = self._java.archive.with_suffix(f".{self.cluster_id}")
             shutil.copyfile(self._training, part)
             part.rename(self._java.archive)
@@ -206,7 +206,7 @@ class KafkaCluster(Servers[KafkaNode]):
         return self.nodes[number - 1]
 
     def wait_ready(self) -> None:
-        """Return when each server tells of all."""
+        """Return when each server lists all others."""
         for node in self.nodes:
             node.wait_ready(peers=len(self.nodes))
 

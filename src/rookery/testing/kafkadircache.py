@@ -16,10 +16,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from rookery.testing import kafkadir, properties
+from rookery.testing import kafkadir, kafkasight, properties
 from rookery.testing.folder import copy_folder
 from rookery.testing.jars import VERSION, locked
-from rookery.testing.kafkadir import ClusterSight, MadeDirectory, make
+from rookery.testing.kafkadir import MadeDirectory, make
+from rookery.testing.kafkasight import ClusterSight
 
 MAX_AGE_SECONDS: Final = 3 * 24 * 3600
 _SEEN: Final = "seen.pickle"
@@ -45,7 +46,7 @@ def make_cached(home: Path, cache: Path | None = None) -> MadeDirectory:
 
 def _hash() -> str:
     digest = hashlib.sha256()
-    for module in (kafkadir, properties):
+    for module in (kafkadir, kafkasight, properties):
         digest.update(inspect.getsource(module).encode())
     return digest.hexdigest()[:12]
 

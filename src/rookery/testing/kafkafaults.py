@@ -1,4 +1,4 @@
-"""What can befall answers of Kafka brokers on their way: error codes and flipped bytes.
+"""Faults for answers of Kafka brokers on their way: error codes and flipped bytes.
 
 Faults work on parsed answers, so that exactly one partition can be hit while its neighbours in
 the same answer stay as they are. `rookery.testing.kafkaproxy` carries them out.
@@ -81,7 +81,7 @@ def fail_offsets(code: ErrorCode) -> Callable[[Row], bool]:
 
 
 def flip(row: Row) -> bool:
-    """Flip one bit in the middle of the first batch that a Fetch brings, behind its CRC."""
+    """Flip one bit in the middle of the first batch that a Fetch returns, after its CRC."""
     if not isinstance(row, PartitionData):
         return False
     assert not isinstance(row.records, Parts)  # noqa: S101 (pieces are for writing; it was read)

@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from rookery.errors import ApiError, ErrorCode
 from rookery.records.columns import encode
-from rookery.records.compression import named
+from rookery.records.compression import find_codec
 from rookery.records.writing import WriteSettings
 from rookery.testing.served import ask
 from rookery.wire.codec import read_response, request_frame
@@ -116,7 +116,7 @@ class Logs:
                     del left[done]
 
     def write(self, topic: str, partition: int, rows: pa.RecordBatch, size: int = 500) -> None:
-        """Append rows in batches of so many."""
+        """Append rows in batches of `size` rows."""
         for start in range(0, rows.num_rows, size):
             self.append(topic, {partition: packed(rows.slice(start, size))})
 
@@ -175,7 +175,7 @@ def rows(times: Sequence[int], value: bytes = b"%d", key: bytes | None = b"%d") 
 
 def packed(batch: pa.RecordBatch, codec: str = "none") -> bytearray:
     """Return rows as one batch of Kafka's."""
-    [made] = encode(batch, WriteSettings(codec=named(codec), max_batch_bytes=2**31 - 1))
+    [made] = encode(batch, WriteSettings(codec=find_codec(codec), max_batch_bytes=2**31 - 1))
     return made
 
 

@@ -1,4 +1,4 @@
-"""TCP ports of the loopback interface that nobody uses."""
+"""Free TCP ports of the loopback interface."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _offsets = itertools.count(os.getpid() * _BLOCK)
 
 
 def free_port() -> int:
-    """Return a port that nobody listens on and that no other process has been given."""
+    """Return a port that no process listens on and no other caller was given."""
     for _ in range(_LAST - _FIRST):
         port = _FIRST + next(_offsets) % (_LAST - _FIRST)
         if _claim(port) and _is_free(port):

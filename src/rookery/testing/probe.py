@@ -34,7 +34,7 @@ def is_serving(port: int) -> bool:
 
 
 def brokers_seen(port: int) -> frozenset[int]:
-    """Return the ids of the brokers that the server on this port tells of; none if it is silent."""
+    """Return the ids of the brokers that the server on this port lists; none if it is silent."""
     try:
         return _broker_ids(_ask(port, _METADATA, 1, struct.pack(">i", 0)))
     except OSError:

@@ -1,4 +1,4 @@
-"""What a Kafka server is told: ports, ids, users, certificates, as its properties file."""
+"""The properties file of a Kafka server: ports, ids, users, certificates."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _COMMON: Final = {
 
 @dataclass(frozen=True, slots=True)
 class KafkaSettings:
-    """What the maker of a server may choose."""
+    """Settings that a test may choose for a server."""
 
     listeners: tuple[str, ...] = (PLAINTEXT,)
     """Any of `LISTENERS`; PLAINTEXT is there in any case."""
@@ -67,7 +67,7 @@ class KafkaSettings:
 
 @dataclass(frozen=True, slots=True)
 class ServerNode:
-    """One server of a cluster: who it is, where it listens, where its files are."""
+    """One server of a cluster: its id, its ports, and the place of its files."""
 
     id: int
     folder: Path

@@ -30,7 +30,7 @@ _BODY: Final = b"<Error><Code>%s</Code><Message>This is a drill.</Message></Erro
 
 
 class S3Fault(Enum):
-    """What can happen to a request."""
+    """The faults that a request can get."""
 
     DELAY = "delay"
     """It is done, and answered later."""
@@ -321,7 +321,7 @@ async def _serve(args: argparse.Namespace) -> None:
     proxy = S3Proxy(args.upstream_port, delays=Delays(args.put_ms, args.get_ms))
     proxy.port = args.port or proxy.port
     async with proxy:
-        print(proxy.endpoint, flush=True)  # noqa: T201 (whoever started it reads this)
+        print(proxy.endpoint, flush=True)  # noqa: T201 (the process that started it reads this)
         await asyncio.Event().wait()
 
 

@@ -26,7 +26,7 @@ from rookery.testing.ports import HOST, free_port
 from rookery.testing.server import TestServer
 
 _ACCESS_KEY: Final = "rookery"
-# It makes some there whatever it is told, and leaves them when it is killed.
+# It creates some there regardless of its options, and leaves them when it is killed.
 _SOCKETS: Final = Path("/tmp")  # noqa: S108
 _REGION: Final = "us-east-1"
 
@@ -93,7 +93,7 @@ class SeaweedServer(TestServer):
             *sockets,
             *("-filer", "-s3", f"-s3.config={self._keys}", "-s3.iam=false"),
             *("-s3.port.iceberg=0", "-s3.port.lance=0"),
-            # Else it tells its maker how it is used.
+            # Otherwise it reports its use to its vendor.
             "-master.telemetry=false",
             # The disk's last percent is enough for a test.
             *("-volume.minFreeSpace=1", "-volume.max=2000", "-master.volumeSizeLimitMB=1024"),

@@ -26,7 +26,7 @@ _START_POLLS: Final = 1800  # at least 90 s: three servers may share one busy co
 
 
 class Lifetime(ABC):
-    """What a `with` block starts, kills and removes."""
+    """A server that a `with` block starts, kills and removes."""
 
     def __init__(self, home: WorkFolder) -> None:
         self._home = home
@@ -94,7 +94,7 @@ class TestServer(Lifetime):
         """
         super().__init__(home)
         self.log = log
-        """What the server said, over all its starts."""
+        """The output of the server, over all its starts."""
         self._title = title
         self._process: LoggedProcess | None = None
         self._is_paused = False

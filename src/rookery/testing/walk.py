@@ -52,7 +52,7 @@ _ROW: Final = re.compile(r"^\| ([A-J]'?)\. [^|]*\|([^|]*)\| ([0-9]+) \|$", re.MU
 _NAME: Final = re.compile(r"`([^`]+)`")
 # These are compiled, declare values alone, work when the broker starts, or are other processes.
 _SILENT: Final = re.compile(
-    r"\.pyx$|/port$|/outcome$|^wire/messages/|^cluster/events/|^broker/caretak"
+    r"\.pyx$|/port$|/outcome$|^wire/messages/|^cluster/events/|^broker/storage/caretaker$"
 )
 
 

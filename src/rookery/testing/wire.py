@@ -20,7 +20,7 @@ def prefixed(payload: Buffer) -> bytes:
 
 
 class Peer:
-    """A client on a real socket that sends whatever it is told to, right or wrong."""
+    """A client on a real socket that sends any bytes it is given, valid or not."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader = reader
@@ -79,7 +79,7 @@ class MemoryTransport(asyncio.Transport):
     def __init__(self, protocol: asyncio.BufferedProtocol) -> None:
         super().__init__({"peername": ("memory", 0)})
         self.calls: list[list[bytes]] = []
-        """What each call of `write` or `writelines` brought."""
+        """The bytes of each call of `write` or `writelines`."""
         self._is_paused = False
         self.is_aborted = False
         self._protocol = protocol

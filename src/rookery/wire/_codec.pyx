@@ -441,7 +441,7 @@ cdef object read_value(Op *op, int type, bint nullable, Cursor cursor):
         return slice_view(cursor, at - cursor.start, size)
     if type == STRUCT:
         if nullable and op.tag >= 0:
-            # Behind a tag Kafka writes 0 and 1 for null and not null; elsewhere -1 and 1.
+            # After a tag Kafka writes 0 and 1 for null and not null; elsewhere -1 and 1.
             if read_uvarint(cursor) == 0:
                 return None
         elif nullable:
@@ -614,7 +614,7 @@ def write(table, message):
 
 
 def write_frame(head, header, table, message):
-    """Write a header and a message behind their common length, as a list of parts."""
+    """Write the common length, a header and a message, as a list of parts."""
     cdef Writer writer = Writer.__new__(Writer)
     cdef Py_ssize_t size
     writer.size = 4
@@ -715,7 +715,7 @@ cdef int write_tag(Program program, Op *op, message, Writer writer) except -1:
     write_value(op, op.type, op.nullable, load(<PyObject *> message, op), writer)
     writer.nested -= 1
     size = writer.size - start
-    # The size goes before the content: write it behind to learn its length, then turn them round.
+    # The size precedes the content. Write it after the content to learn its length, then swap them.
     writer.uvarint(size)
     head = writer.size - start - size
     writer.room(head)

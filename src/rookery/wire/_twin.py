@@ -188,7 +188,7 @@ def _read_records(step: FieldStep, reader: FrameReader) -> memoryview | None:
 
 def _read_inner(step: FieldStep, reader: FrameReader) -> Message | None:
     assert step.table is not None  # noqa: S101 (a STRUCT step has a table)
-    # Behind a tag Kafka writes 0 and 1 for null and not null; elsewhere -1 and 1.
+    # After a tag Kafka writes 0 and 1 for null and not null; elsewhere -1 and 1.
     if step.nullable and (reader.uvarint() == 0 if step.tag >= 0 else reader.i8() < 0):
         return None
     return _read_struct(step.table, reader)

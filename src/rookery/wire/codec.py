@@ -19,6 +19,23 @@ from rookery.wire.buffer import Buffer
 from rookery.wire.message import Api, Message, Request, Response, field, i16, i32
 from rookery.wire.table import NO_LIMIT, WireTable, table
 
+__all__ = [
+    "RequestHeader",
+    "ResponseHeader",
+    "correlation_id",
+    "decode",
+    "decode_at",
+    "encode",
+    "encode_bytes",
+    "encode_frame",
+    "peek",
+    "read_header",
+    "read_request",
+    "read_response",
+    "request_frame",
+    "response_frame",
+]
+
 if TYPE_CHECKING:
     from rookery.wire import _codec as _engine
 else:
@@ -48,7 +65,7 @@ def decode(message: type[M], version: int, buffer: Buffer) -> M:
     body, end = decode_at(message, version, buffer, 0)
     if end != len(buffer):
         raise ProtocolError(
-            f"{message.__name__} v{version}: {len(buffer) - end} bytes left over behind it"
+            f"{message.__name__} v{version}: {len(buffer) - end} bytes left over after it"
         )
     return body
 
@@ -150,9 +167,9 @@ def read_header(api: Api[Request, Response], frame: Buffer) -> tuple[RequestHead
 
 
 def read_request(api: Api[Request, Response], frame: Buffer) -> tuple[RequestHeader, Request]:
-    """Read a whole request; bytes behind it are not looked at, as Kafka does not.
+    """Read a whole request; ignore bytes after it, as Kafka does.
 
-    librdkafka 2.16 puts one too many behind AlterUserScramCredentials, for one.
+    For example, librdkafka 2.16 sends one byte too many after AlterUserScramCredentials.
 
     Raises:
         ProtocolError: the frame is no such request.
@@ -200,7 +217,7 @@ def read_response(api: Api[Request, Response], version: int, frame: Buffer) -> R
     body, end = decode_at(api.response, version, frame, start)
     if end != len(frame):
         raise ProtocolError(
-            f"{api.response.__name__} v{version}: {len(frame) - end} bytes left over behind it"
+            f"{api.response.__name__} v{version}: {len(frame) - end} bytes left over after it"
         )
     return body
 

@@ -26,7 +26,7 @@ class ControlRecordTypeSchema(Message, versions=range(1), flexible=None):
 
 
 class EndTxnMarker(Message, versions=range(1), flexible=None):
-    """A transaction ended here; the key's type tells how (ABORT or COMMIT)."""
+    """A transaction ended here; the key's type is its outcome (ABORT or COMMIT)."""
 
     coordinator_epoch: i32  # a marker of an older coordinator than the last one is refused
 
@@ -35,7 +35,7 @@ class LeaderChangeMessage(Message, versions=range(2), flexible=0):
     """A new leader of the metadata quorum begins its epoch (LEADER_CHANGE).
 
     Versions:
-        1 tells the voters' directories; Kafka 4.3 still writes 0.
+        1 adds the voters' directories; Kafka 4.3 still writes 0.
     """
 
     version: i16

@@ -1,8 +1,8 @@
 """Bytes to frames, without any I/O.
 
 On the wire a request or response is a length of four bytes (big-endian, signed) and then that many
-bytes: the frame. A `FrameSplitter` provides the buffer that the next bytes are received into, is
-told their number, and returns frames one at a time. A connection that may start no more work
+bytes: the frame. A `FrameSplitter` provides the buffer that the next bytes are received into,
+takes their number, and returns frames one at a time. A connection that may start no more work
 leaves the rest in the buffer.
 
 Memory ownership:
@@ -14,7 +14,7 @@ Memory ownership:
   what a peer merely announces costs nothing. For a very large one it is the system that lets it
   grow: it only gives memory to what was touched.
 - Fresh memory of that size costs more than the receiving (the system maps each page when it is
-  first touched), so memory of former large frames is used again once nobody looks at it.
+  first touched), so memory of former large frames is used again once nothing refers to it.
 - A splitter without an unfinished frame holds no chunk: an idle connection costs no memory here.
 """
 
@@ -41,14 +41,14 @@ RESPONSE_MINIMUM: Final = 4
 
 # A frame up to this size is waited for in the chunk.
 _SMALL_BYTES: Final = 16 * 1024
-# Memory for a larger one: this much at first, then at most so many times what has arrived.
+# Memory for a larger one: _FIRST_BYTES at first, then at most _GROWTH times what has arrived.
 _FIRST_BYTES: Final = 64 * 1024
 _GROWTH: Final = 4
 # From here on, the system does it.
 _VERY_LARGE_BYTES: Final = 4 * 1024 * 1024
 
 Memory: TypeAlias = bytearray | mmap
-"""What a large frame is received into."""
+"""The buffer of a large frame."""
 
 _PREFIX: Final = struct.Struct(">i")
 _HTTP: Final = frozenset(
@@ -135,7 +135,7 @@ class FrameSplitter:
         self._memory: Memory | None = None
         self._large: memoryview | None = None
         self._length = 0
-        # What has arrived and was not taken: [start, end) of the chunk, or [0, end) of the large.
+        # Bytes received and not yet taken: [start, end) of the chunk, or [0, end) of the large.
         self._start = 0
         self._end = 0
 
@@ -146,9 +146,10 @@ class FrameSplitter:
         return self._end - self._start + prefix
 
     def buffer(self) -> memoryview:
-        """Return the memory that the next bytes shall be received into.
+        """Return the memory for the next bytes to receive.
 
-        It is never empty once `take` has returned None; whoever stops taking stops receiving too.
+        It is never empty once `take` has returned None. A caller that stops taking frames must also
+        stop receiving.
         """
         if self._large is not None:
             return self._room_in_large(self._large)

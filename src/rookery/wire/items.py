@@ -20,7 +20,7 @@ from collections.abc import Iterator
 from functools import cache
 from typing import Any, NamedTuple
 
-# What a name or an id holds that was not given.
+# The values of a name or an id that was not given.
 _UNSET = frozenset({None, "", bytes(16)})
 _LEVEL = re.compile(r"(?P<name>\w+)(?:\((?P<keys>[^)]*)\))?")
 
@@ -38,7 +38,7 @@ class Items(NamedTuple):
 
 
 class Level(NamedTuple):
-    """One list on a path, and what tells its elements apart."""
+    """One list on a path, and the field that identifies its elements."""
 
     name: str
     keys: tuple[str, ...]

@@ -116,12 +116,12 @@ TokenId = Annotated[str, Type.STRING, FieldKind("delegation token id")]
 ClientId = Annotated[str, Type.STRING, FieldKind("client id")]
 # The address that a client connects from, never one that a client connects to.
 ClientHost = Annotated[str, Type.STRING, FieldKind("client host")]
-# What FindCoordinator's answer repeats: the request says whether it is a group's id or another.
+# Repeated by FindCoordinator's answer: the request says whether it is a group's id or another.
 CoordinatorKey = Annotated[str, Type.STRING, FieldKind("coordinator key")]
 
 ZERO_UUID = bytes(16)
 
-# What a bare annotation means on the wire.
+# The wire types of bare annotations.
 BARE_TYPES: dict[object, Type] = {
     bool: Type.BOOL,
     str: Type.STRING,

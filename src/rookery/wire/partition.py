@@ -8,8 +8,8 @@ another cluster. Both need the same three steps, and none of them depends on the
     second = api.refuse_items(halves.denied, code) if halves.denied else None
     answer = join(halves, first, second)
 
-More than two parts are cuts of a half, joined from the inside out. What can be cut is declared
-beside each API's messages (`Api.items`).
+More than two parts are cuts of a half, joined from the inside out. Lists that can be cut are
+declared beside each API's messages (`Api.items`).
 """
 
 from __future__ import annotations

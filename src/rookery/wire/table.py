@@ -36,7 +36,7 @@ _ZEROES: Final[dict[Type, object]] = {
 
 
 class FieldShape(typing.NamedTuple):
-    """What an annotation says, whatever the version."""
+    """The content of an annotation, which holds for all versions."""
 
     wire: Type
     mark: FieldKind | KindByNeighbour | None

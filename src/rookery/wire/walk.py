@@ -71,7 +71,7 @@ class _Changes(dict[Any, Any]):
 
 
 class WalkTemplate(NamedTuple):
-    """What a walk does with each form of field, as source text; `{at}` stands for the field."""
+    """The code of a walk for each form of field, as source text; `{at}` stands for the field."""
 
     parameter: str
     first: str

@@ -222,7 +222,7 @@ KEY = SharePartition("g", TOPIC, 0)
 OTHER = SharePartition("g", TOPIC, 1)
 
 
-async def test_each_partition_is_claimed_and_persisted_by_itself(sites: Open) -> None:
+async def test_each_partition_is_claimed_and_persisted_separately(sites: Open) -> None:
     site = await sites(1)
 
     codes = await asyncio.gather(
@@ -236,7 +236,7 @@ async def test_each_partition_is_claimed_and_persisted_by_itself(sites: Open) ->
     assert len(site.coordinator) == 2
 
 
-async def test_partition_that_does_not_exist_is_not_created_by_a_look(sites: Open) -> None:
+async def test_reading_a_missing_partition_does_not_create_it(sites: Open) -> None:
     site = await sites(1)
 
     assert await site.ask(KEY, 0) is ErrorCode.NONE
@@ -245,7 +245,7 @@ async def test_partition_that_does_not_exist_is_not_created_by_a_look(sites: Ope
     assert len(site.coordinator) == 0
 
 
-async def test_successor_goes_on_and_the_owner_before_is_fenced(sites: Open) -> None:
+async def test_successor_continues_and_its_predecessor_is_fenced(sites: Open) -> None:
     before = await sites(1)
     await before.ask(KEY, 2, creates=True)
     successor = await sites(1)
@@ -272,7 +272,7 @@ async def test_deadlines_are_kept_for_each_partition(sites: Open) -> None:
     assert [(await site.machine(key)).expired for key in (KEY, OTHER)] == [1, 0]
 
 
-async def test_failure_of_one_partition_stays_its_own(sites: Open) -> None:
+async def test_failure_of_one_partition_does_not_affect_others(sites: Open) -> None:
     site = await sites(1)
     for key in (KEY, OTHER):
         await site.ask(key, 2, creates=True)
@@ -286,7 +286,7 @@ async def test_failure_of_one_partition_stays_its_own(sites: Open) -> None:
     assert (await site.machine(KEY)).acknowledged == 1
 
 
-async def test_request_that_is_dropped_while_it_looks_for_a_key_takes_no_other_with_it(
+async def test_cancelled_lookup_of_a_key_does_not_cancel_others(
     sites: Open,
 ) -> None:
     site = await sites(1)

@@ -19,7 +19,7 @@ STEPS = st.lists(
 
 
 @given(STEPS)
-def test_the_same_is_due_as_by_looking_at_all_of_them(steps: list[tuple[str, str, int]]) -> None:
+def test_due_deadlines_equal_those_of_a_full_scan(steps: list[tuple[str, str, int]]) -> None:
     deadlines, plain, now = Deadlines[str](), dict[str, int](), 0
     for what, key, ms in steps:
         if what == "set":
@@ -38,7 +38,7 @@ def test_the_same_is_due_as_by_looking_at_all_of_them(steps: list[tuple[str, str
         assert nearest is None or nearest <= min(plain.values())
 
 
-def test_putting_off_leaves_the_next_moment_alone_until_it_comes() -> None:
+def test_postponed_deadline_keeps_the_next_wakeup() -> None:
     deadlines = Deadlines[str]()
     deadlines.set("a", 10)
 

@@ -46,7 +46,7 @@ def moved(before: Plan, after: Plan) -> int:
 
 @each
 @given(topics=counts, members=groups)
-def test_every_partition_that_somebody_wants_is_given_once(
+def test_every_subscribed_partition_is_assigned_once(
     assign: Assignor, topics: Topics, members: dict[str, AssignedMember]
 ) -> None:
     plan = assign(topics, members)
@@ -62,7 +62,7 @@ def test_every_partition_that_somebody_wants_is_given_once(
 
 @each
 @given(topics=counts, members=groups)
-def test_what_was_assigned_stays_as_it_is(
+def test_repeated_assignment_changes_nothing(
     assign: Assignor, topics: Topics, members: dict[str, AssignedMember]
 ) -> None:
     plan = assign(topics, members)
@@ -71,7 +71,7 @@ def test_what_was_assigned_stays_as_it_is(
 
 
 @given(topics=counts, size=st.integers(1, 9), held=st.lists(places, min_size=9, max_size=9))
-def test_uniform_gives_equal_members_as_many_or_one_more(
+def test_uniform_gives_equal_members_equal_counts_or_one_more(
     topics: Topics, size: int, held: list[Places]
 ) -> None:
     members = {f"m{at}": AssignedMember(frozenset(topics), held[at]) for at in range(size)}
@@ -80,7 +80,7 @@ def test_uniform_gives_equal_members_as_many_or_one_more(
 
 
 @given(topics=counts, members=groups)
-def test_uniform_leaves_nobody_who_could_get_more(
+def test_uniform_leaves_no_member_below_its_fair_share(
     topics: Topics, members: dict[str, AssignedMember]
 ) -> None:
     plan = uniform(topics, members)
@@ -101,7 +101,9 @@ def _givers(plan: Plan, members: dict[str, AssignedMember], taker: str) -> set[s
 
 
 @given(topics=counts, size=st.integers(1, 9), joins=st.booleans())
-def test_uniform_moves_no_more_than_it_must(topics: Topics, size: int, joins: bool) -> None:
+def test_uniform_moves_as_few_partitions_as_possible(
+    topics: Topics, size: int, joins: bool
+) -> None:
     members = [f"m{at}" for at in range(size)]
     before = uniform(topics, alike(topics, members))
     members = [*members, "new"] if joins else members[1:]
@@ -113,7 +115,7 @@ def test_uniform_moves_no_more_than_it_must(topics: Topics, size: int, joins: bo
     assert moved(before, after) == (total // len(members) if joins else 0)
 
 
-def test_range_cuts_topics_that_are_alike_in_the_same_places() -> None:
+def test_range_splits_equal_topics_at_the_same_partitions() -> None:
     topics = {b"a" * 16: 7, b"b" * 16: 7, b"c" * 16: 2}
     plan = ranges(topics, alike(topics, ["x", "y", "z"]))
     for name, expected in {"x": {0, 1, 2}, "y": {3, 4}, "z": {5, 6}}.items():
@@ -123,7 +125,7 @@ def test_range_cuts_topics_that_are_alike_in_the_same_places() -> None:
 
 
 @given(topics=counts, members=groups)
-def test_range_gives_neighbours_and_equal_shares(
+def test_range_assigns_adjacent_partitions_in_equal_shares(
     topics: Topics, members: dict[str, AssignedMember]
 ) -> None:
     plan = ranges(topics, members)
@@ -138,7 +140,7 @@ def test_range_gives_neighbours_and_equal_shares(
         assert all(part == list(range(part[0], part[-1] + 1)) for part in parts if part)
 
 
-def test_range_keeps_members_in_their_order() -> None:
+def test_range_keeps_the_order_of_members() -> None:
     topics = {b"a" * 16: 4}
     before = ranges(topics, alike(topics, ["m", "z"]))
     after = ranges(topics, alike(topics, ["a", "m", "z"], before))
@@ -148,7 +150,7 @@ def test_range_keeps_members_in_their_order() -> None:
 
 
 @each
-def test_work_grows_with_members_and_partitions_alone(assign: Assignor) -> None:
+def test_work_is_linear_in_members_and_partitions(assign: Assignor) -> None:
     topics = {bytes([at]) * 16: 100 for at in range(10)}
     members = [f"member-{at:03}" for at in range(100)]
     before = assign(topics, alike(topics, members))

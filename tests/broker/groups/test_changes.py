@@ -53,7 +53,7 @@ class SizedGroup(BeatenGroup):
         return [effect for effect in effects if not isinstance(effect, Persist)]
 
 
-def test_one_more_member_writes_what_changes() -> None:
+def test_joining_member_persists_only_the_changes() -> None:
     group = SizedGroup(Cluster(t=PARTITIONS))
     readers = [Reader(group, f"m-{at}", subscribed_topic_names=["t"]) for at in range(MEMBERS)]
     settle(*readers)
@@ -97,7 +97,7 @@ def described(broker: Site) -> Any:
     return description.epoch, [(one.member, one.target) for one in description.members]
 
 
-async def test_a_successor_adds_the_changes_up(url: str) -> None:
+async def test_successor_applies_the_persisted_changes(url: str) -> None:
     async with site(url) as before:
         for name in ("a", "b", "c"):
             assert (await join(before, name)).error_code is ErrorCode.NONE
@@ -113,7 +113,7 @@ async def test_a_successor_adds_the_changes_up(url: str) -> None:
         assert (await join(after, "d")).error_code is ErrorCode.NONE
 
 
-async def test_changes_that_outgrow_the_group_are_replaced_by_the_whole(url: str) -> None:
+async def test_changes_larger_than_the_group_are_replaced_by_a_full_body(url: str) -> None:
     async with site(url) as broker:
         await join(broker, "a")
         body, most = group_of(broker).body, 0
@@ -127,7 +127,7 @@ async def test_changes_that_outgrow_the_group_are_replaced_by_the_whole(url: str
         assert group_of(broker).body is not body
 
 
-async def test_a_protocol_that_changes_within_a_batch_is_kept_with_its_own_body(
+async def test_protocol_change_within_a_batch_persists_a_new_body(
     url: str,
 ) -> None:
     async with site(url, level=GROUP_CHANGES_LEVEL - 1) as broker:
@@ -157,7 +157,7 @@ async def ask_for_id(broker: Site) -> Any:
     return answer if not hasattr(answer, "__await__") else await answer
 
 
-async def test_older_programs_are_not_shown_changes(url: str) -> None:
+async def test_changes_are_not_written_while_older_brokers_are_present(url: str) -> None:
     async with site(url, level=GROUP_CHANGES_LEVEL - 1) as broker:
         await join(broker, "a")
         await join(broker, "b")
@@ -166,7 +166,7 @@ async def test_older_programs_are_not_shown_changes(url: str) -> None:
         assert len(described(broker)[1]) == 2
 
 
-async def test_a_change_counts_only_after_a_body_and_next_to_what_was_seen(url: str) -> None:
+async def test_change_is_valid_only_after_a_body_and_at_the_expected_version(url: str) -> None:
     async with site(url) as broker:
         [claim] = await broker.replica.propose([GroupClaimed(group_id="g")])
 
@@ -186,6 +186,6 @@ async def test_a_change_counts_only_after_a_body_and_next_to_what_was_seen(url: 
 
 
 @pytest.mark.parametrize("change", [b"", b"\x00\x09", b"\x00\x01\xff"])
-def test_bytes_that_are_no_change_are_refused(change: bytes) -> None:
+def test_malformed_change_is_refused(change: bytes) -> None:
     with pytest.raises(Corrupt, match="a change of a consumer group cannot be read"):
         ConsumerGroupMachine.load("g", consumer_body("g"), ConsumerSettings(), 0, changes=[change])

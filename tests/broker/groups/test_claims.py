@@ -17,7 +17,7 @@ def url(request: pytest.FixtureRequest) -> str:
     return f"memory:{request.node.nodeid}"
 
 
-async def test_members_that_never_return_after_a_restart_expire(url: str) -> None:
+async def test_members_that_do_not_return_after_a_restart_expire(url: str) -> None:
     async with site(url) as before:
         await before.store("classic", "classic", classic_body("classic", 2))
         await before.store("consumer", "consumer", consumer_body("consumer"))
@@ -47,7 +47,7 @@ async def test_a_group_that_moves_to_another_broker_is_claimed_there(url: str) -
             assert len(one.coordinator) == len(names) - len(moved)
 
 
-async def test_claims_come_in_bounded_steps_and_once(url: str) -> None:
+async def test_claims_are_made_in_bounded_batches_and_once(url: str) -> None:
     async with site(url) as before:
         for number in range(GROUPS):
             name = f"g{number}"
@@ -67,7 +67,7 @@ async def test_claims_come_in_bounded_steps_and_once(url: str) -> None:
         assert len(after.kinds.loaded) == GROUPS + with_members
 
 
-async def test_many_groups_that_are_due_together_are_not_handled_in_one_turn(url: str) -> None:
+async def test_many_due_groups_are_not_handled_in_one_turn_of_the_loop(url: str) -> None:
     async with site(url) as before:
         for number in range(GROUPS):
             await before.store(f"g{number}", "classic", classic_body(f"g{number}", 1))
@@ -91,7 +91,7 @@ def batches(broker: Site) -> int:
     return sum(seat.batch is not None for seat in broker.coordinator._seats.values())
 
 
-async def test_a_log_out_of_reach_is_tried_again(url: str) -> None:
+async def test_claim_is_retried_while_the_cluster_log_is_unreachable(url: str) -> None:
     async with site(url) as before:
         await before.store("g", "classic", classic_body("g", 1))
     async with site(url) as after:
@@ -103,7 +103,7 @@ async def test_a_log_out_of_reach_is_tried_again(url: str) -> None:
         assert await after.claims.run() == 1
 
 
-async def test_a_group_that_cannot_be_decoded_is_not_claimed_again_and_again(
+async def test_undecodable_group_is_not_claimed_repeatedly(
     url: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with site(url) as before:
@@ -115,4 +115,4 @@ async def test_a_group_that_cannot_be_decoded_is_not_claimed_again_and_again(
         assert await after.claims.run() == 1
 
         assert "broken" not in after.coordinator
-        assert caplog.text.count("a group is left out of upkeep") == 1
+        assert caplog.text.count("a group is excluded from maintenance") == 1

@@ -77,7 +77,7 @@ def test_leave_in_each_state(state: str) -> None:
     assert [member.error_code for member in answer.members] == [LEAVES[state]]
 
 
-def test_leave_of_a_dead_group_is_refused_as_a_whole() -> None:
+def test_leaving_a_dead_group_is_refused_for_the_whole_request() -> None:
     driver, member_id = in_state("Dead")
     answer = driver.leave((member_id, None))
     assert (answer.error_code, answer.members) == (GONE, [])
@@ -90,7 +90,7 @@ def test_join_again_in_each_state(state: str) -> None:
     assert (answer.error_code, driver.group.state_name) == REJOINS[state]
 
 
-def test_commit_asks_for_member_generation_and_instance() -> None:
+def test_commit_checks_member_generation_and_instance() -> None:
     driver = Driver()
     token = driver.join(instance_id="one")
     member_id = driver.joined(token).member_id
@@ -107,7 +107,7 @@ def test_commit_asks_for_member_generation_and_instance() -> None:
 
 
 @pytest.mark.parametrize("version", range(10))
-def test_a_lone_member_of_any_version_gets_what_it_assigned(version: int) -> None:
+def test_single_member_of_any_version_gets_its_own_assignment(version: int) -> None:
     driver = Driver()
     if version < 4:
         token = driver.join(version=version)
@@ -127,7 +127,7 @@ def test_a_lone_member_of_any_version_gets_what_it_assigned(version: int) -> Non
     assert (driver.group.state_name, driver.group.epoch) == ("Empty", 2)
 
 
-def test_the_leader_alone_sees_all_and_everybody_gets_its_part() -> None:
+def test_leader_sees_all_members_and_each_member_gets_its_assignment() -> None:
     driver = Driver()
     one, _ = driver.come()
     two, held = driver.come(protocols={"range": b"2"})
@@ -145,7 +145,7 @@ def test_the_leader_alone_sees_all_and_everybody_gets_its_part() -> None:
     assert driver.synced(driver.sync(two, 2)).assignment == b"B"
 
 
-def test_a_member_that_the_leader_forgot_gets_an_empty_part() -> None:
+def test_member_omitted_by_the_leader_gets_an_empty_assignment() -> None:
     driver = Driver()
     one, two = driver.settle(2)
     driver.join(one)
@@ -154,7 +154,7 @@ def test_a_member_that_the_leader_forgot_gets_an_empty_part() -> None:
     assert driver.synced(driver.sync(two, generation)).assignment == b""
 
 
-def test_members_leave_in_one_request_each_with_its_own_code() -> None:
+def test_members_that_leave_in_one_request_get_separate_codes() -> None:
     driver = Driver()
     (one,) = driver.settle()
     driver.join(instance_id="a")
@@ -170,7 +170,7 @@ def test_members_leave_in_one_request_each_with_its_own_code() -> None:
     assert (answer.error_code, driver.group.state_name) == (NONE, "Empty")
 
 
-def test_a_member_that_leaves_has_its_held_requests_answered() -> None:
+def test_leaving_member_has_its_pending_requests_answered() -> None:
     driver = Driver()
     one, two = driver.settle(2)
     held = driver.join(one)
@@ -184,7 +184,7 @@ def test_a_member_that_leaves_has_its_held_requests_answered() -> None:
     assert driver.synced(held).error_code is UNKNOWN
 
 
-def test_the_last_to_leave_ends_the_generation_for_good() -> None:
+def test_last_member_to_leave_ends_the_generation_durably() -> None:
     driver = Driver()
     (one,) = driver.settle()
     kept = len(driver.persisted)
@@ -195,7 +195,7 @@ def test_the_last_to_leave_ends_the_generation_for_good() -> None:
     assert driver.group.deadline_ms is None
 
 
-def test_a_dead_group_answers_all_that_was_held() -> None:
+def test_dead_group_answers_all_pending_requests() -> None:
     driver = Driver()
     one, _ = driver.settle(2)
     held = driver.join(one)
@@ -205,7 +205,7 @@ def test_a_dead_group_answers_all_that_was_held() -> None:
     assert driver.group.deadline_ms is None
 
 
-def test_heartbeats_are_not_kept_and_do_not_move_the_deadline() -> None:
+def test_heartbeats_are_not_persisted_and_do_not_move_the_deadline() -> None:
     driver = Driver()
     (one,) = driver.settle()
     kept, due = len(driver.persisted), driver.group.deadline_ms
@@ -215,7 +215,7 @@ def test_heartbeats_are_not_kept_and_do_not_move_the_deadline() -> None:
     assert (len(driver.persisted), driver.group.deadline_ms) == (kept, due)
 
 
-def test_description_tells_protocols_of_a_stable_group_only() -> None:
+def test_description_shows_the_protocol_of_a_stable_group_only() -> None:
     driver = Driver()
     (one,) = driver.settle()
     stable = driver.group.description()
@@ -232,7 +232,7 @@ def subscription(*topics: str) -> dict[str, bytes]:
     return {"range": write_subscription(ConsumerProtocolSubscription(topics=list(topics)))}
 
 
-def test_a_stable_group_of_consumers_reads_what_they_subscribed_to() -> None:
+def test_stable_group_subscribes_to_the_topics_of_its_members() -> None:
     driver = Driver()
     assert not driver.group.subscribes("a")
     one, _ = driver.come(protocols=subscription("a", "b"))
@@ -247,7 +247,9 @@ def test_a_stable_group_of_consumers_reads_what_they_subscribed_to() -> None:
 @pytest.mark.parametrize(
     ("protocol_type", "metadata"), [("connect", b"\0\0"), ("consumer", b"?")], ids=["kind", "bytes"]
 )
-def test_what_cannot_be_told_is_taken_to_be_read(protocol_type: str, metadata: bytes) -> None:
+def test_unreadable_subscription_counts_as_subscribed_to_everything(
+    protocol_type: str, metadata: bytes
+) -> None:
     driver = Driver()
     how = {"protocol_type": protocol_type, "protocols": {"range": metadata}}
     one, _ = driver.come(**how)

@@ -12,7 +12,7 @@ NONE = ErrorCode.NONE
 UNKNOWN = ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_a_stable_group_goes_on_without_a_rebalance() -> None:
+def test_stable_group_survives_failover_without_a_rebalance() -> None:
     driver = Driver()
     one, two = driver.settle(2)
     generation, before = driver.group.epoch, driver.group.description()
@@ -28,7 +28,7 @@ def test_a_stable_group_goes_on_without_a_rebalance() -> None:
     assert (answer.generation_id, driver.group.state_name) == (generation, "Stable")
 
 
-def test_a_generation_that_was_announced_goes_on_to_its_assignment() -> None:
+def test_announced_generation_is_completed_after_failover() -> None:
     driver = Driver()
     one, two = driver.settle(2)
     driver.join(one)
@@ -42,7 +42,7 @@ def test_a_generation_that_was_announced_goes_on_to_its_assignment() -> None:
     assert driver.synced(held).assignment == b"B"
 
 
-def test_a_successor_releases_followers_whose_leader_does_not_come() -> None:
+def test_successor_releases_followers_whose_leader_does_not_return() -> None:
     driver = Driver()
     one, two = driver.settle(2)
     driver.join(one)
@@ -54,7 +54,7 @@ def test_a_successor_releases_followers_whose_leader_does_not_come() -> None:
     assert driver.beat(one, generation) is UNKNOWN
 
 
-def test_a_rebalance_that_was_not_complete_starts_again_when_members_come() -> None:
+def test_incomplete_rebalance_restarts_after_failover() -> None:
     driver = Driver()
     one, two = driver.settle(2)
     generation = driver.group.epoch
@@ -68,7 +68,7 @@ def test_a_rebalance_that_was_not_complete_starts_again_when_members_come() -> N
     assert driver.joined(held).generation_id == generation + 1
 
 
-def test_an_emptied_group_stays_empty_and_its_generations_count_on() -> None:
+def test_emptied_group_continues_its_generations_after_failover() -> None:
     driver = Driver()
     (one,) = driver.settle()
     driver.leave((one, None))
@@ -78,7 +78,7 @@ def test_an_emptied_group_stays_empty_and_its_generations_count_on() -> None:
     assert driver.joined(token).generation_id == 3
 
 
-def test_a_static_member_is_known_by_its_new_id() -> None:
+def test_replaced_static_member_is_known_by_its_new_id_after_failover() -> None:
     driver = Driver()
     old = driver.joined(driver.join(instance_id="a")).member_id
     driver.sync(old, 1, {old: b"A"}, instance_id="a")
@@ -88,7 +88,7 @@ def test_a_static_member_is_known_by_its_new_id() -> None:
     assert driver.beat(old, 1, instance_id="a") is ErrorCode.FENCED_INSTANCE_ID
 
 
-def test_each_cut_of_what_was_kept_is_refused() -> None:
+def test_truncated_state_is_refused() -> None:
     driver = Driver()
     driver.settle(2)
     body = driver.persisted[-1]
@@ -98,12 +98,12 @@ def test_each_cut_of_what_was_kept_is_refused() -> None:
 
 
 @pytest.mark.parametrize("body", [b"\x00\x01", b"\x7f\xff", b"\x00\x00\x02g\x09"])
-def test_what_is_not_a_groups_state_is_refused(body: bytes) -> None:
+def test_malformed_state_is_refused(body: bytes) -> None:
     with pytest.raises(Corrupt):
         ClassicGroupMachine.load(GROUP, body, AT_ONCE, 0)
 
 
-def test_another_groups_state_is_refused() -> None:
+def test_state_of_another_group_is_refused() -> None:
     driver = Driver()
     driver.settle()
     with pytest.raises(Corrupt, match="of group readers"):

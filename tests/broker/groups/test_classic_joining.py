@@ -36,7 +36,7 @@ def test_an_empty_group_needs_a_protocol(protocol_type: str, protocols: dict[str
     [("connect", {"range": b""}), ("consumer", {"sticky": b""}), ("consumer", {})],
     ids=["type", "protocol", "none"],
 )
-def test_a_newcomer_must_share_a_protocol(protocol_type: str, protocols: dict[str, bytes]) -> None:
+def test_new_member_must_share_a_protocol(protocol_type: str, protocols: dict[str, bytes]) -> None:
     driver = Driver()
     (member_id,) = driver.settle()
     for known in ("", member_id):
@@ -55,7 +55,9 @@ def test_a_newcomer_must_share_a_protocol(protocol_type: str, protocols: dict[st
         (["ab", "ba"], "a"),
     ],
 )
-def test_most_votes_among_what_all_understand(offers: list[str], chosen: str) -> None:
+def test_protocol_with_most_votes_among_common_ones_is_chosen(
+    offers: list[str], chosen: str
+) -> None:
     driver = Driver()
     ids = {}
     for offer in offers:
@@ -65,7 +67,7 @@ def test_most_votes_among_what_all_understand(offers: list[str], chosen: str) ->
     assert driver.joined(tokens[-1]).protocol_name == chosen
 
 
-def test_an_emptied_group_may_take_up_another_protocol() -> None:
+def test_emptied_group_can_switch_to_another_protocol() -> None:
     driver = Driver()
     (member_id,) = driver.settle()
     driver.leave((member_id, None))
@@ -74,7 +76,7 @@ def test_an_emptied_group_may_take_up_another_protocol() -> None:
     assert driver.group.description().protocol_type == "connect"
 
 
-def test_a_full_group_takes_nobody_but_its_own() -> None:
+def test_full_group_accepts_only_existing_members() -> None:
     driver = Driver(ClassicSettings(initial_rebalance_delay_ms=0, max_size=2))
     one, two = driver.settle(2)
     refused = driver.joined(driver.join(version=3))
@@ -85,7 +87,7 @@ def test_a_full_group_takes_nobody_but_its_own() -> None:
     assert driver.joined(driver.join()).error_code is ErrorCode.MEMBER_ID_REQUIRED
 
 
-def test_the_last_to_rejoin_a_group_that_became_too_large_goes() -> None:
+def test_last_member_to_rejoin_an_oversized_group_is_removed() -> None:
     driver = Driver()
     one, two = driver.settle(2)
     driver.settings = ClassicSettings(initial_rebalance_delay_ms=0, max_size=1)
@@ -97,7 +99,7 @@ def test_the_last_to_rejoin_a_group_that_became_too_large_goes() -> None:
     assert [member.member_id for member in driver.joined(first).members] == [one]
 
 
-def test_metadata_that_could_not_be_kept_is_refused() -> None:
+def test_metadata_too_large_to_persist_is_refused() -> None:
     driver = Driver(ClassicSettings(initial_rebalance_delay_ms=0, max_bytes=2_000))
     big = {"range": bytes(1_500)}
     member_id, token = driver.come(protocols=big)
@@ -107,7 +109,7 @@ def test_metadata_that_could_not_be_kept_is_refused() -> None:
     assert driver.joined(driver.join(member_id, protocols=big)).error_code is NONE
 
 
-def test_an_assignment_that_could_not_be_kept_starts_the_rebalance_again() -> None:
+def test_assignment_too_large_to_persist_restarts_the_rebalance() -> None:
     driver = Driver(ClassicSettings(initial_rebalance_delay_ms=0, max_bytes=2_000))
     one, two = driver.settle(2)
     driver.join(one)
@@ -119,7 +121,7 @@ def test_an_assignment_that_could_not_be_kept_starts_the_rebalance_again() -> No
     assert driver.group.state_name == "PreparingRebalance"
 
 
-def test_an_id_is_given_first_and_waited_for_while_its_session_lasts() -> None:
+def test_rebalance_waits_for_a_pending_member_id_until_its_session_ends() -> None:
     driver = Driver()
     one, two = driver.settle(2)
     pending = driver.joined(driver.join()).member_id
@@ -134,7 +136,7 @@ def test_an_id_is_given_first_and_waited_for_while_its_session_lasts() -> None:
     assert driver.joined(driver.join(pending)).error_code is UNKNOWN
 
 
-def test_an_id_that_was_given_may_leave_before_it_is_used() -> None:
+def test_pending_member_id_can_leave() -> None:
     driver = Driver()
     (one,) = driver.settle()
     pending = driver.joined(driver.join()).member_id
@@ -144,7 +146,7 @@ def test_an_id_that_was_given_may_leave_before_it_is_used() -> None:
     assert driver.joined(held).error_code is NONE
 
 
-def test_a_follower_that_has_not_changed_is_answered_at_once() -> None:
+def test_unchanged_follower_is_answered_immediately() -> None:
     driver = Driver()
     _, two = driver.settle(2)
     generation = driver.group.epoch
@@ -155,7 +157,7 @@ def test_a_follower_that_has_not_changed_is_answered_at_once() -> None:
     assert driver.group.state_name == "PreparingRebalance"
 
 
-def test_an_older_request_of_the_same_member_is_called_off() -> None:
+def test_older_pending_request_of_the_same_member_is_cancelled() -> None:
     driver = Driver()
     one, two = driver.settle(2)
     first = driver.join(one)
@@ -169,7 +171,7 @@ def test_an_older_request_of_the_same_member_is_called_off() -> None:
     assert second not in driver.answers
 
 
-def test_a_client_that_hung_up_does_not_lead() -> None:
+def test_disconnected_client_is_not_elected_leader() -> None:
     driver = Driver()
     one, two = driver.settle(2)
     lost = driver.join(one)
@@ -181,7 +183,7 @@ def test_a_client_that_hung_up_does_not_lead() -> None:
     assert lost not in driver.answers
 
 
-def test_a_newcomer_that_never_learnt_its_id_is_forgotten_when_it_hangs_up() -> None:
+def test_new_member_that_disconnects_before_it_gets_its_id_is_removed() -> None:
     driver = Driver()
     (one,) = driver.settle()
     lost = driver.join(version=3)
@@ -190,7 +192,7 @@ def test_a_newcomer_that_never_learnt_its_id_is_forgotten_when_it_hangs_up() -> 
     assert [member.member_id for member in answer.members] == [one]
 
 
-def test_a_held_sync_whose_client_hung_up_is_not_answered() -> None:
+def test_pending_sync_of_a_disconnected_client_is_not_answered() -> None:
     driver = Driver()
     one, two = driver.settle(2)
     driver.join(one)

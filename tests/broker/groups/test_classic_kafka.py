@@ -214,7 +214,7 @@ async def both(kafka: KafkaServer) -> AsyncIterator[Both]:
     await groups.close()
 
 
-async def test_nobody(both: Both) -> None:
+async def test_unknown_member_is_answered_like_kafka(both: Both) -> None:
     ours = both.ours
     await both.beat("nobody", 1)
     await both.ask(ours.sync("nobody", 1))
@@ -226,7 +226,7 @@ async def test_nobody(both: Both) -> None:
     await both.ask(ours.join(protocol_type=""))
 
 
-async def test_a_lone_member(both: Both) -> None:
+async def test_single_member_is_answered_like_kafka(both: Both) -> None:
     ours = both.ours
     one, sent = await both.come()
     await both.compare(sent)
@@ -251,7 +251,7 @@ async def test_a_lone_member(both: Both) -> None:
     await both.ask(ours.join(protocol_type="connect"))
 
 
-async def test_two_members(both: Both) -> None:
+async def test_two_members_are_answered_like_kafka(both: Both) -> None:
     ours = both.ours
     one, sent = await both.come()
     await both.compare(sent)
@@ -284,7 +284,9 @@ async def test_two_members(both: Both) -> None:
 
 
 @pytest.mark.parametrize("version", range(4))
-async def test_old_versions_join_without_an_id(both: Both, version: int) -> None:
+async def test_old_versions_without_a_member_id_are_answered_like_kafka(
+    both: Both, version: int
+) -> None:
     ours = both.ours
     answer = await both.ask(ours.join(version=version))
     one = answer.member_id
@@ -295,7 +297,7 @@ async def test_old_versions_join_without_an_id(both: Both, version: int) -> None
     await both.compare(held)
 
 
-async def test_votes(both: Both) -> None:
+async def test_protocol_votes_are_counted_like_kafka(both: Both) -> None:
     ours = both.ours
     like_a, like_b = {"a": b"", "b": b""}, {"b": b"", "a": b""}
     one, sent = await both.come(protocols=like_a)
@@ -309,7 +311,7 @@ async def test_votes(both: Both) -> None:
     await both.compare(third)
 
 
-async def test_static_members(both: Both) -> None:
+async def test_static_members_are_answered_like_kafka(both: Both) -> None:
     ours = both.ours
     one = (await both.ask(ours.join(instance_id="a"))).member_id
     sent = await both.hold(ours.join(instance_id="b"))
@@ -341,7 +343,7 @@ async def test_static_members(both: Both) -> None:
     await both.leave(("", "b"))
 
 
-async def test_commits(both: Both) -> None:
+async def test_commits_are_answered_like_kafka(both: Both) -> None:
     ours = both.ours
     await both.create_topic()
     assert await both.commit("", -1) is NONE

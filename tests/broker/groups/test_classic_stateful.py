@@ -416,7 +416,7 @@ class Walk:
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_long_walks(seed: int) -> None:
+def test_invariants_hold_over_long_random_walks(seed: int) -> None:
     walk = Walk(seed)
     for _ in range(150):
         walk.step()

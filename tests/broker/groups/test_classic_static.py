@@ -26,13 +26,13 @@ def settled(driver: Driver) -> tuple[str, str]:
     return one, two
 
 
-def test_a_static_member_needs_no_id_first() -> None:
+def test_static_member_joins_without_a_member_id() -> None:
     driver = Driver()
     answer = driver.joined(driver.join(instance_id="a"))
     assert (answer.error_code, answer.members[0].group_instance_id) == (NONE, "a")
 
 
-def test_a_restarted_follower_takes_its_place_without_a_rebalance() -> None:
+def test_restarted_follower_rejoins_without_a_rebalance() -> None:
     driver = Driver()
     one, two = settled(driver)
     kept = len(driver.persisted)
@@ -48,7 +48,7 @@ def test_a_restarted_follower_takes_its_place_without_a_rebalance() -> None:
     assert part.assignment == b"B"
 
 
-def test_a_restarted_leader_is_told_to_let_the_assignment_be() -> None:
+def test_restarted_leader_is_instructed_to_skip_the_assignment() -> None:
     driver = Driver()
     settled(driver)
     answer = driver.joined(driver.join(instance_id="a"))
@@ -58,7 +58,7 @@ def test_a_restarted_leader_is_told_to_let_the_assignment_be() -> None:
     assert part.assignment == b"A"
 
 
-def test_a_restarted_leader_of_an_older_version_does_not_learn_that_it_leads() -> None:
+def test_restarted_leader_of_an_older_version_does_not_learn_that_it_leads() -> None:
     driver = Driver()
     one, _ = settled(driver)
     answer = driver.joined(driver.join(instance_id="a", version=8))
@@ -66,7 +66,7 @@ def test_a_restarted_leader_of_an_older_version_does_not_learn_that_it_leads() -
     assert answer.member_id != one
 
 
-def test_the_predecessor_is_fenced_whatever_it_asks() -> None:
+def test_replaced_static_member_is_fenced_in_every_request() -> None:
     driver = Driver()
     _, old = settled(driver)
     driver.join(instance_id="b")
@@ -78,7 +78,7 @@ def test_the_predecessor_is_fenced_whatever_it_asks() -> None:
     assert driver.beat(old, 2) is UNKNOWN
 
 
-def test_held_requests_of_the_predecessor_are_fenced() -> None:
+def test_pending_requests_of_a_replaced_static_member_are_fenced() -> None:
     driver = Driver()
     one, two = settled(driver)
     driver.join(one, instance_id="a")
@@ -92,7 +92,7 @@ def test_held_requests_of_the_predecessor_are_fenced() -> None:
     assert driver.joined(join).error_code is FENCED
 
 
-def test_a_restart_that_changes_the_chosen_protocol_rebalances() -> None:
+def test_static_restart_that_changes_the_chosen_protocol_rebalances() -> None:
     driver = Driver()
     both = {"range": b"", "sticky": b""}
     one = driver.joined(driver.join(instance_id="a", protocols=both)).member_id
@@ -102,7 +102,7 @@ def test_a_restart_that_changes_the_chosen_protocol_rebalances() -> None:
     assert (answer.protocol_name, answer.generation_id) == ("sticky", 2)
 
 
-def test_a_static_member_keeps_its_place_while_its_session_lasts() -> None:
+def test_static_member_keeps_its_membership_until_its_session_ends() -> None:
     driver = Driver()
     one, two = settled(driver)
     driver.pass_time(9_999)
@@ -113,7 +113,7 @@ def test_a_static_member_keeps_its_place_while_its_session_lasts() -> None:
     assert driver.beat(one, 2, instance_id="a") is REBALANCE
 
 
-def test_a_static_member_that_misses_the_joining_is_part_of_the_generation() -> None:
+def test_static_member_that_misses_the_rebalance_stays_in_the_generation() -> None:
     driver = Driver()
     one = driver.joined(driver.join(instance_id="a", rebalance_ms=5_000)).member_id
     held = driver.join(instance_id="b", rebalance_ms=5_000)
@@ -132,7 +132,7 @@ def test_a_static_member_that_misses_the_joining_is_part_of_the_generation() -> 
     assert driver.beat(two, 3, instance_id="b") is UNKNOWN
 
 
-def test_static_members_of_whom_none_rejoins_keep_their_places() -> None:
+def test_static_members_keep_their_membership_when_none_rejoins() -> None:
     driver = Driver()
     one, two = settled(driver)
     lost = driver.join(one, instance_id="a", session_ms=200_000)
@@ -158,14 +158,14 @@ def test_a_static_member_returns_to_a_full_group() -> None:
 
 
 @pytest.mark.parametrize("instance_id", ["a", "none"])
-def test_an_instance_id_and_a_member_id_must_belong_together(instance_id: str) -> None:
+def test_instance_id_and_member_id_must_match(instance_id: str) -> None:
     driver = Driver()
     _, two = settled(driver)
     code = FENCED if instance_id == "a" else UNKNOWN
     assert driver.beat(two, 2, instance_id=instance_id) is code
 
 
-def test_an_id_given_to_a_dynamic_member_is_not_for_a_static_one() -> None:
+def test_pending_id_of_a_dynamic_member_is_refused_for_a_static_one() -> None:
     driver = Driver()
     pending = driver.joined(driver.join()).member_id
     assert driver.joined(driver.join(pending, instance_id="a")).error_code is UNKNOWN

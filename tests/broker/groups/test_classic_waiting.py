@@ -15,7 +15,7 @@ ILLEGAL = ErrorCode.ILLEGAL_GENERATION
 INCONSISTENT = ErrorCode.INCONSISTENT_GROUP_PROTOCOL
 
 
-def test_an_empty_group_waits_for_more_members_after_each_that_comes() -> None:
+def test_each_new_member_extends_the_initial_rebalance_delay() -> None:
     driver = Driver(ClassicSettings(initial_rebalance_delay_ms=100))
     _, one = driver.come()
     driver.pass_time(60)
@@ -26,7 +26,7 @@ def test_an_empty_group_waits_for_more_members_after_each_that_comes() -> None:
     assert driver.joined(one).generation_id == driver.joined(two).generation_id == 1
 
 
-def test_the_initial_delay_ends_with_the_rebalance_timeout() -> None:
+def test_initial_rebalance_delay_is_bounded_by_the_rebalance_timeout() -> None:
     driver = Driver(ClassicSettings(initial_rebalance_delay_ms=100))
     _, first = driver.come(rebalance_ms=350)
     for _ in range(3):
@@ -37,7 +37,7 @@ def test_the_initial_delay_ends_with_the_rebalance_timeout() -> None:
     assert driver.joined(first).error_code is NONE
 
 
-def test_who_does_not_rejoin_in_time_is_out() -> None:
+def test_member_that_does_not_rejoin_in_time_is_removed() -> None:
     driver = Driver()
     one, two = driver.settle(2)
     held = driver.join(one)
@@ -49,7 +49,7 @@ def test_who_does_not_rejoin_in_time_is_out() -> None:
     assert driver.beat(two, driver.group.epoch) is UNKNOWN
 
 
-def test_another_leads_if_the_leader_does_not_rejoin() -> None:
+def test_new_leader_is_chosen_if_the_leader_does_not_rejoin() -> None:
     driver = Driver()
     one, two = driver.settle(2)
     driver.leave((one, None))
@@ -58,7 +58,7 @@ def test_another_leads_if_the_leader_does_not_rejoin() -> None:
     assert [member.member_id for member in answer.members] == [two]
 
 
-def test_a_member_without_heartbeats_is_out_after_its_session() -> None:
+def test_member_without_heartbeats_is_removed_after_its_session() -> None:
     driver = Driver()
     one, two = driver.settle(2)
     generation = driver.group.epoch
@@ -71,7 +71,7 @@ def test_a_member_without_heartbeats_is_out_after_its_session() -> None:
     assert driver.beat(one, generation) is REBALANCE
 
 
-def test_a_member_that_waits_for_us_owes_no_heartbeat() -> None:
+def test_member_with_a_pending_request_needs_no_heartbeat() -> None:
     driver = Driver()
     one, two = driver.settle(2)
     held = driver.join(one)
@@ -82,7 +82,7 @@ def test_a_member_that_waits_for_us_owes_no_heartbeat() -> None:
     assert driver.joined(held).error_code is NONE
 
 
-def test_version_0_has_no_rebalance_timeout_of_its_own() -> None:
+def test_version_0_uses_the_session_timeout_as_rebalance_timeout() -> None:
     driver = Driver()
     one = driver.joined(driver.join(version=0, session_ms=7_000)).member_id
     held = driver.join(version=0, session_ms=7_000)
@@ -94,7 +94,7 @@ def test_version_0_has_no_rebalance_timeout_of_its_own() -> None:
     assert [member.member_id for member in driver.joined(held).members] != [one]
 
 
-def test_a_new_member_is_sent_away_from_a_rebalance_that_does_not_end() -> None:
+def test_new_member_is_refused_when_a_rebalance_does_not_end() -> None:
     settings = ClassicSettings(initial_rebalance_delay_ms=0, new_member_timeout_ms=20_000)
     driver = Driver(settings)
     (one,) = driver.settle()
@@ -120,7 +120,7 @@ def test_followers_are_released_if_the_leader_never_syncs() -> None:
     assert (answer.leader, answer.generation_id) == (two, generation + 1)
 
 
-def test_a_follower_that_never_syncs_is_out_though_the_group_is_stable() -> None:
+def test_follower_that_never_syncs_is_removed_from_a_stable_group() -> None:
     driver = Driver()
     one, two = driver.settle(2)
     driver.join(one)
@@ -133,7 +133,7 @@ def test_a_follower_that_never_syncs_is_out_though_the_group_is_stable() -> None
     assert driver.beat(one, generation) is REBALANCE
 
 
-def test_a_new_member_releases_those_who_wait_for_the_assignment() -> None:
+def test_new_member_releases_followers_that_wait_for_the_assignment() -> None:
     driver = Driver()
     one, two = driver.settle(2)
     driver.join(one)
@@ -156,7 +156,7 @@ def test_a_new_member_releases_those_who_wait_for_the_assignment() -> None:
         (1, (None, None), 4, NONE),
     ],
 )
-def test_what_a_sync_must_know(
+def test_sync_is_checked_for_generation_and_protocol(
     generation: int, protocol: tuple[str | None, str | None], version: int, code: ErrorCode
 ) -> None:
     driver = Driver()
@@ -165,7 +165,7 @@ def test_what_a_sync_must_know(
     assert driver.synced(token).error_code is code
 
 
-def test_a_hundred_members_meet_in_one_generation() -> None:
+def test_hundred_members_join_in_one_generation() -> None:
     driver = Driver(ClassicSettings())
     comers = [driver.come() for _ in range(100)]
     driver.pass_time(100)

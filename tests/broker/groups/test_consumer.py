@@ -35,7 +35,7 @@ def reader(group: Group, name: str, *topics: str, **wants: Any) -> Reader:
     return Reader(group, name, subscribed_topic_names=list(topics or ["t"]), **wants)
 
 
-def test_the_first_member_gets_everything_at_once(group: Group, cluster: Cluster) -> None:
+def test_first_member_gets_all_partitions_immediately(group: Group, cluster: Cluster) -> None:
     answer = group.beat(**JOIN)
     assert (answer.error_code, answer.member_id, answer.member_epoch) == (ErrorCode.NONE, "m", 1)
     assert answer.heartbeat_interval_ms == 5_000
@@ -45,7 +45,7 @@ def test_the_first_member_gets_everything_at_once(group: Group, cluster: Cluster
     assert group.persists == 1
 
 
-def test_a_heartbeat_that_says_nothing_is_told_nothing(group: Group, cluster: Cluster) -> None:
+def test_heartbeat_without_changes_gets_no_assignment(group: Group, cluster: Cluster) -> None:
     group.beat(**JOIN)
     group.beat(member_id="m", member_epoch=1, topic_partitions=as_topics(cluster.places("t")))
     answer = group.beat(member_id="m", member_epoch=1)
@@ -54,7 +54,7 @@ def test_a_heartbeat_that_says_nothing_is_told_nothing(group: Group, cluster: Cl
     assert group.persists == 1
 
 
-def test_what_a_member_may_own_is_told_until_it_says_that_it_does(
+def test_assignment_is_repeated_until_the_member_confirms_it(
     group: Group, cluster: Cluster
 ) -> None:
     group.beat(**JOIN)
@@ -67,16 +67,14 @@ def test_what_a_member_may_own_is_told_until_it_says_that_it_does(
     assert group.beat(member_id="m", member_epoch=1).assignment is None
 
 
-def test_a_member_that_never_says_what_it_owns_is_not_told_for_ever(group: Group) -> None:
+def test_assignment_is_repeated_a_bounded_number_of_times(group: Group) -> None:
     group.beat(**JOIN)
     told = [group.beat(member_id="m", member_epoch=1).assignment for _ in range(20)]
     assert None not in told[:9]
     assert set(told[9:]) == {None}
 
 
-def test_a_new_coordinator_tells_once_what_may_not_have_been_heard(
-    group: Group, cluster: Cluster
-) -> None:
+def test_new_coordinator_repeats_the_assignment_once(group: Group, cluster: Cluster) -> None:
     group.beat(**JOIN)
     group.beat(member_id="m", member_epoch=1, topic_partitions=as_topics(cluster.places("t")))
     group.fail_over()
@@ -84,7 +82,7 @@ def test_a_new_coordinator_tells_once_what_may_not_have_been_heard(
     assert group.beat(member_id="m", member_epoch=1).assignment is None
 
 
-def test_version_0_gets_its_id_from_the_server(group: Group) -> None:
+def test_version_0_gets_its_member_id_from_the_server(group: Group) -> None:
     assert group.beat(version=0, **(JOIN | {"member_id": ""})).member_id == "id-0"
     refused = group.beat(version=1, **(JOIN | {"member_id": ""}))
     assert refused.error_code is ErrorCode.INVALID_REQUEST
@@ -108,7 +106,7 @@ def test_version_0_gets_its_id_from_the_server(group: Group) -> None:
         ({"member_epoch": -1}, ErrorCode.UNKNOWN_MEMBER_ID),
     ],
 )
-def test_what_is_refused_changes_nothing(
+def test_refused_heartbeat_changes_nothing(
     group: Group, change: dict[str, Any], code: ErrorCode
 ) -> None:
     answer = group.beat(**(JOIN | change))
@@ -118,7 +116,7 @@ def test_what_is_refused_changes_nothing(
     assert group.machine.is_empty
 
 
-def test_a_full_group_takes_nobody_else(cluster: Cluster) -> None:
+def test_full_group_refuses_new_members(cluster: Cluster) -> None:
     group = Group(cluster, ConsumerSettings(max_size=1))
     assert group.beat(**JOIN).error_code is ErrorCode.NONE
     refused = group.beat(**(JOIN | {"member_id": "n"}))
@@ -126,7 +124,9 @@ def test_a_full_group_takes_nobody_else(cluster: Cluster) -> None:
     assert group.beat(**JOIN).error_code is ErrorCode.NONE
 
 
-def test_a_partition_goes_on_only_when_it_was_given_up(group: Group, cluster: Cluster) -> None:
+def test_partition_is_assigned_only_after_its_owner_revoked_it(
+    group: Group, cluster: Cluster
+) -> None:
     one, two = reader(group, "one"), reader(group, "two")
     one.beat()
     one.reconcile()
@@ -150,13 +150,13 @@ def test_a_partition_goes_on_only_when_it_was_given_up(group: Group, cluster: Cl
     assert group.machine.state_name == "Stable"
 
 
-def test_who_waits_is_told_to_ask_soon(group: Group) -> None:
+def test_member_that_waits_for_partitions_gets_a_short_heartbeat_interval(group: Group) -> None:
     settle(reader(group, "one"))
     answer = group.beat(**JOIN)
     assert answer.heartbeat_interval_ms == 500
 
 
-def test_who_does_not_give_up_in_time_is_fenced(group: Group, cluster: Cluster) -> None:
+def test_member_that_does_not_revoke_in_time_is_fenced(group: Group, cluster: Cluster) -> None:
     one, two = reader(group, "one"), reader(group, "two")
     settle(one)
     two.beat()
@@ -175,7 +175,7 @@ def test_who_does_not_give_up_in_time_is_fenced(group: Group, cluster: Cluster) 
     assert one.beat() is ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_a_silent_member_is_forgotten(group: Group, cluster: Cluster) -> None:
+def test_silent_member_is_removed(group: Group, cluster: Cluster) -> None:
     one, two = reader(group, "one"), reader(group, "two")
     settle(one, two)
     group.now_ms += 40_000
@@ -187,7 +187,7 @@ def test_a_silent_member_is_forgotten(group: Group, cluster: Cluster) -> None:
     assert two.owned == cluster.places("t")
 
 
-def test_a_member_that_missed_an_answer_may_say_the_epoch_before(group: Group) -> None:
+def test_previous_epoch_is_accepted_after_a_lost_answer(group: Group) -> None:
     one, two = reader(group, "one"), reader(group, "two")
     settle(one)
     settle(two, one)
@@ -199,7 +199,7 @@ def test_a_member_that_missed_an_answer_may_say_the_epoch_before(group: Group) -
     assert one.epoch == 3
 
 
-def test_the_epoch_before_is_fenced_if_it_owns_what_it_may_not(
+def test_previous_epoch_is_fenced_if_the_member_claims_foreign_partitions(
     group: Group, cluster: Cluster
 ) -> None:
     one, two = reader(group, "one"), reader(group, "two")
@@ -222,7 +222,7 @@ def test_any_other_epoch_is_fenced(group: Group, epoch: int) -> None:
     assert answer.error_code is ErrorCode.FENCED_MEMBER_EPOCH
 
 
-def test_who_joins_again_begins_anew_and_its_past_is_fenced(group: Group) -> None:
+def test_rejoining_member_gets_a_new_epoch_and_its_old_one_is_fenced(group: Group) -> None:
     one, two = reader(group, "one"), reader(group, "two")
     settle(one, two)
     settle(one, two)
@@ -236,7 +236,7 @@ def test_who_joins_again_begins_anew_and_its_past_is_fenced(group: Group) -> Non
     assert answer.error_code is ErrorCode.FENCED_MEMBER_EPOCH
 
 
-def test_a_lost_answer_to_a_join_does_not_count_twice(group: Group) -> None:
+def test_repeated_join_after_a_lost_answer_changes_nothing(group: Group) -> None:
     assert group.beat(**JOIN).member_epoch == 1
     again = group.beat(**JOIN)
     assert again.member_epoch == 1
@@ -244,7 +244,7 @@ def test_a_lost_answer_to_a_join_does_not_count_twice(group: Group) -> None:
     assert group.persists == 1
 
 
-def test_leaving_frees_everything(group: Group, cluster: Cluster) -> None:
+def test_leaving_member_releases_all_partitions(group: Group, cluster: Cluster) -> None:
     one, two = reader(group, "one"), reader(group, "two")
     settle(one, two)
     answer = one.leave()
@@ -256,7 +256,7 @@ def test_leaving_frees_everything(group: Group, cluster: Cluster) -> None:
     assert group.machine.deadline_ms is None
 
 
-def test_topics_that_come_grow_and_go_are_noticed(group: Group, cluster: Cluster) -> None:
+def test_created_extended_and_deleted_topics_are_noticed(group: Group, cluster: Cluster) -> None:
     one = reader(group, "one", "t", "new")
     settle(one)
     cluster.create("new", 3)
@@ -269,7 +269,7 @@ def test_topics_that_come_grow_and_go_are_noticed(group: Group, cluster: Cluster
     assert group.machine.state_name == "Stable"
 
 
-def test_a_topic_that_nobody_reads_changes_nothing(group: Group, cluster: Cluster) -> None:
+def test_topic_without_subscribers_changes_nothing(group: Group, cluster: Cluster) -> None:
     one = reader(group, "one")
     settle(one)
     persists = group.persists
@@ -278,9 +278,7 @@ def test_a_topic_that_nobody_reads_changes_nothing(group: Group, cluster: Cluste
     assert group.persists == persists
 
 
-def test_a_regular_expression_is_matched_with_what_comes_later(
-    group: Group, cluster: Cluster
-) -> None:
+def test_regular_expression_matches_topics_created_later(group: Group, cluster: Cluster) -> None:
     one = Reader(group, "one", subscribed_topic_names=[], subscribed_topic_regex="team-.*|u")
     settle(one)
     assert one.owned == cluster.places("u")
@@ -291,7 +289,7 @@ def test_a_regular_expression_is_matched_with_what_comes_later(
     assert not group.machine.subscribes("t")
 
 
-def test_a_changed_subscription_is_taken_over(group: Group, cluster: Cluster) -> None:
+def test_changed_subscription_is_applied(group: Group, cluster: Cluster) -> None:
     one = reader(group, "one")
     settle(one)
     one.wants, one.is_full = {"subscribed_topic_names": ["u"]}, True
@@ -299,7 +297,7 @@ def test_a_changed_subscription_is_taken_over(group: Group, cluster: Cluster) ->
     assert one.owned == cluster.places("u")
 
 
-def test_the_assignor_that_most_choose_is_taken(group: Group) -> None:
+def test_assignor_with_most_votes_is_used(group: Group) -> None:
     readers = [reader(group, name, server_assignor="range") for name in ("a", "b")]
     settle(*readers, reader(group, "c"))
     assert group.machine.description().assignor == "range"
@@ -307,7 +305,7 @@ def test_the_assignor_that_most_choose_is_taken(group: Group) -> None:
 
 
 class TestStatic:
-    def test_a_place_is_kept_for_a_member_that_is_away(self, group: Group) -> None:
+    def test_assignment_of_an_absent_static_member_is_reserved(self, group: Group) -> None:
         one, two = reader(group, "one", instance_id="i"), reader(group, "two")
         settle(one, two)
         had, epoch = one.owned, one.epoch
@@ -320,7 +318,9 @@ class TestStatic:
         fenced = group.beat(member_id="one", member_epoch=epoch, instance_id="i")
         assert fenced.error_code is ErrorCode.FENCED_INSTANCE_ID
 
-    def test_it_is_not_kept_forever(self, group: Group, cluster: Cluster) -> None:
+    def test_assignment_of_an_absent_member_is_released_after_its_session(
+        self, group: Group, cluster: Cluster
+    ) -> None:
         one, two = reader(group, "one", instance_id="i"), reader(group, "two")
         settle(one, two)
         one.leave(-2)
@@ -331,13 +331,13 @@ class TestStatic:
         settle(two)
         assert two.owned == cluster.places("t")
 
-    def test_one_that_is_here_cannot_be_replaced(self, group: Group) -> None:
+    def test_present_member_cannot_be_replaced(self, group: Group) -> None:
         settle(reader(group, "one", instance_id="i"))
         other = reader(group, "two", instance_id="i")
         assert other.beat() is ErrorCode.UNRELEASED_INSTANCE_ID
         assert group.beat(member_id="two", member_epoch=1).error_code is ErrorCode.UNKNOWN_MEMBER_ID
 
-    def test_a_place_that_is_away_may_not_commit(self, group: Group) -> None:
+    def test_absent_member_cannot_commit(self, group: Group) -> None:
         one = reader(group, "one", instance_id="i")
         settle(one)
         one.leave(-2)
@@ -355,7 +355,7 @@ class TestStatic:
         ("", -1, ErrorCode.UNKNOWN_MEMBER_ID),
     ],
 )
-def test_commits_are_for_members_in_their_epoch(
+def test_commit_requires_a_member_in_its_current_epoch(
     group: Group, member_id: str, epoch: int, code: ErrorCode
 ) -> None:
     assert group.machine.check_commit("", -1, None) is ErrorCode.NONE
@@ -363,7 +363,7 @@ def test_commits_are_for_members_in_their_epoch(
     assert group.machine.check_commit(member_id, epoch, None) is code
 
 
-def test_a_successor_goes_on_without_a_rebalance(group: Group) -> None:
+def test_successor_continues_without_a_rebalance(group: Group) -> None:
     one, two = reader(group, "one"), reader(group, "two", instance_id="i")
     settle(one, two)
     before, owned, persists = group.machine.description(), one.owned, group.persists
@@ -376,7 +376,7 @@ def test_a_successor_goes_on_without_a_rebalance(group: Group) -> None:
     assert (one.told, group.persists) == (owned, persists)
 
 
-def test_a_successor_notices_what_changed_meanwhile(group: Group, cluster: Cluster) -> None:
+def test_successor_notices_changed_topics(group: Group, cluster: Cluster) -> None:
     one = reader(group, "one")
     settle(one)
     group.fail_over()
@@ -385,7 +385,7 @@ def test_a_successor_notices_what_changed_meanwhile(group: Group, cluster: Clust
     assert one.owned == cluster.places("t")
 
 
-def test_a_successor_still_waits_for_what_was_to_be_given_up(group: Group) -> None:
+def test_successor_waits_for_pending_revocations(group: Group) -> None:
     one, two = reader(group, "one"), reader(group, "two")
     settle(one)
     two.beat()
@@ -399,23 +399,23 @@ def test_a_successor_still_waits_for_what_was_to_be_given_up(group: Group) -> No
     assert len(two.told) == 4
 
 
-def test_numbers_go_on_where_another_protocol_stopped(cluster: Cluster) -> None:
+def test_epochs_continue_after_those_of_another_protocol(cluster: Cluster) -> None:
     group = Group(cluster)
     group.machine = ConsumerGroupMachine.new("readers", group.settings, 41)
     assert group.beat(**JOIN).member_epoch == 42
 
 
-def test_nothing_comes_of_a_client_that_hangs_up(group: Group) -> None:
+def test_disconnected_client_causes_no_effect(group: Group) -> None:
     assert group.on(ClientGone("token")) == []
 
 
 @pytest.mark.parametrize("body", [b"", b"\x00\x00rubbish", b"\x00\x63"])
-def test_bytes_that_are_no_group_are_refused(body: bytes) -> None:
+def test_malformed_group_is_refused(body: bytes) -> None:
     with pytest.raises(Corrupt):
         ConsumerGroupMachine.load("readers", body, ConsumerSettings(), 0)
 
 
-def test_a_hundred_members_of_a_thousand_partitions(group: Group, cluster: Cluster) -> None:
+def test_hundred_members_share_a_thousand_partitions(group: Group, cluster: Cluster) -> None:
     cluster.create("large", 1_000)
     readers = [reader(group, f"reader-{at:03}", "large") for at in range(100)]
     for one in readers:

@@ -129,7 +129,7 @@ def client(plugs: None, tmp_path: Path) -> Iterator[Client]:
         yield Client(broker, "g")
 
 
-def test_group_of_a_new_kind_lives_and_is_deleted(client: Client) -> None:
+def test_group_of_a_new_kind_is_created_listed_and_deleted(client: Client) -> None:
     joined, again, second = client.beat("a", 0), client.beat("a", 1), client.beat("b", 0)
 
     assert joined.error_code is again.error_code is second.error_code is ErrorCode.NONE
@@ -213,7 +213,7 @@ def test_requests_of_other_kinds_are_refused(client: Client) -> None:
     assert client.listed() == [("g", "tally", "Stable", "tally")]
 
 
-def test_classic_group_becomes_no_group_of_a_kind_that_does_not_succeed_it(client: Client) -> None:
+def test_classic_group_is_not_converted_to_a_kind_that_cannot_replace_it(client: Client) -> None:
     member_id = client.join_classic().member_id
     assert client.beat("a", 0).error_code is ErrorCode.GROUP_ID_NOT_FOUND
     client.ask(LEAVE_GROUP, 2, LeaveGroupRequest(group_id="g", member_id=member_id))
@@ -225,7 +225,7 @@ def test_classic_group_becomes_no_group_of_a_kind_that_does_not_succeed_it(clien
 
 
 @pytest.mark.usefixtures("plugs")
-def test_another_broker_takes_a_group_of_a_new_kind_over(tmp_path: Path) -> None:
+def test_group_of_a_new_kind_fails_over_to_another_broker(tmp_path: Path) -> None:
     first = ServedBroker(tmp_path / "data", SETTINGS)
     first.start()
     try:
@@ -259,6 +259,6 @@ def test_every_kind_is_consistent() -> None:
         assert row.succeeds <= set(names) - {row.name}
 
 
-def test_unknown_kind_is_corrupt() -> None:
+def test_unknown_kind_is_reported_as_corrupt() -> None:
     with pytest.raises(Corrupt, match="of kind 'tally', which this broker does not know"):
         Kinds(GroupSettings()).load("g", "tally", b"", 0)

@@ -77,7 +77,7 @@ def shown() -> dict[str, float]:
     return {labels: float(value) for labels, value in lines}
 
 
-async def test_each_partition_has_its_lag_until_the_group_is_gone(url: str) -> None:
+async def test_lag_of_each_partition_is_exposed_until_the_group_is_deleted(url: str) -> None:
     async with site(url) as broker:
         await fill(broker, 10)
         await commit(broker, "g", 4, 0)
@@ -99,7 +99,7 @@ async def test_each_partition_has_its_lag_until_the_group_is_gone(url: str) -> N
         assert shown() == {'{group="ahead",topic="t",partition="0"}': 1}
 
 
-async def test_groups_beyond_the_limit_are_counted_and_shown_by_no_part(url: str) -> None:
+async def test_groups_beyond_the_limit_are_counted_and_not_shown_partly(url: str) -> None:
     async with site(url) as broker:
         await fill(broker, 10)
         await commit(broker, "a", 1, 1)
@@ -113,7 +113,7 @@ async def test_groups_beyond_the_limit_are_counted_and_shown_by_no_part(url: str
         assert OMITTED.value == 3
 
 
-async def test_a_refresh_yields(url: str) -> None:
+async def test_refresh_yields_to_the_event_loop(url: str) -> None:
     async with site(url) as broker:
         await fill(broker, 10)
         for number in range(60):

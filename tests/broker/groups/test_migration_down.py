@@ -26,7 +26,9 @@ from tests.broker.groups.mixing import (
 
 
 @both
-def test_when_the_last_one_leaves_the_others_rebalance_by_themselves(assignor: str) -> None:
+def test_last_consumer_member_to_leave_turns_the_group_classic_and_rebalances(
+    assignor: str,
+) -> None:
     group = six()
     new = consumer(group, "new")
     old = [ClassicReader(group, "t", assignor=assignor) for _ in range(2)]
@@ -47,7 +49,7 @@ def test_when_the_last_one_leaves_the_others_rebalance_by_themselves(assignor: s
     assert group.machine.epoch > generation
 
 
-def test_when_the_last_one_is_silent_the_others_go_down_too() -> None:
+def test_expired_last_consumer_member_turns_the_group_classic() -> None:
     group = six(session_timeout_ms=5_000)
     new, old = consumer(group, "new"), ClassicReader(group, "t")
     settle(new, old)
@@ -59,7 +61,7 @@ def test_when_the_last_one_is_silent_the_others_go_down_too() -> None:
     assert shares(group, old) == [6]
 
 
-def test_the_last_of_all_leaves_an_empty_consumer_group() -> None:
+def test_last_member_of_all_leaves_an_empty_consumer_group() -> None:
     group = six()
     new = consumer(group, "new")
     settle(new)
@@ -68,7 +70,7 @@ def test_the_last_of_all_leaves_an_empty_consumer_group() -> None:
     assert (group.kind, group.machine.state_name) == ("consumer", "Empty")
 
 
-def test_more_than_a_classic_group_may_have_stay_in_a_consumer_group() -> None:
+def test_group_too_large_for_the_classic_protocol_stays_a_consumer_group() -> None:
     one = ClassicSettings(initial_rebalance_delay_ms=0, max_size=1)
     group = Mixed(Cluster(t=6), ConsumerSettings(), one)
     new = consumer(group, "new")
@@ -83,7 +85,7 @@ def test_more_than_a_classic_group_may_have_stay_in_a_consumer_group() -> None:
     assert (group.kind, shares(group, old[1])) == ("classic", [6])
 
 
-def test_one_behind_the_others_is_sent_to_join_when_the_group_goes_down() -> None:
+def test_classic_member_in_an_old_epoch_must_rejoin_after_a_downgrade() -> None:
     group = six()
     new, old = consumer(group, "new"), ClassicReader(group, "t")
     settle(new, old)
@@ -117,7 +119,7 @@ def test_a_mixed_group_survives_its_coordinator(assignor: str) -> None:
     assert shares(group, new, *old) == [2, 2, 2]
 
 
-def test_a_group_on_its_way_down_goes_on_with_the_next_coordinator() -> None:
+def test_downgrade_continues_with_the_next_coordinator() -> None:
     group = six()
     new = consumer(group, "new")
     old = [ClassicReader(group, "t") for _ in range(2)]
@@ -132,7 +134,7 @@ def test_a_group_on_its_way_down_goes_on_with_the_next_coordinator() -> None:
     assert shares(group, *old) == [3, 3]
 
 
-def test_one_that_does_not_come_after_a_failover_is_not_waited_for_forever() -> None:
+def test_downgrade_does_not_wait_forever_for_a_member_after_failover() -> None:
     group = six()
     new = consumer(group, "new")
     old = [ClassicReader(group, "t") for _ in range(2)]
@@ -149,7 +151,7 @@ def test_one_that_does_not_come_after_a_failover_is_not_waited_for_forever() -> 
     assert shares(group, old[0]) == [6]
 
 
-def test_a_group_without_classic_members_is_kept_as_older_brokers_can_read_it() -> None:
+def test_group_without_classic_members_is_persisted_in_the_older_format() -> None:
     group = six()
     new, old = consumer(group, "new"), ClassicReader(group, "t")
     settle(new)

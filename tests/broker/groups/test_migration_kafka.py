@@ -362,7 +362,9 @@ async def asked_alike(kafka: KafkaServer, settings: ConsumerSettings) -> AsyncIt
 @pytest.mark.usefixtures("own_kafka")
 @pytest.mark.kafka
 @pytest.mark.parametrize("policy", ["disabled", "upgrade"])
-async def test_other_policies(policy: Literal["disabled", "upgrade"]) -> None:
+async def test_disabled_and_upgrade_policies_behave_like_kafka(
+    policy: Literal["disabled", "upgrade"],
+) -> None:
     properties = _AT_ONCE | {"group.consumer.migration.policy": policy}
     settings = ConsumerSettings(migration_policy=policy)
     with KafkaServer(KafkaSettings(properties=properties)) as kafka:
@@ -384,7 +386,7 @@ async def test_other_policies(policy: Literal["disabled", "upgrade"]) -> None:
 
 
 @both_assignors
-async def test_one_member_after_the_other_goes_up_and_down(both: Both, assignor: str) -> None:
+async def test_members_migrate_one_by_one_like_kafka(both: Both, assignor: str) -> None:
     old = both.classic(assignor)
     await both.step(old, rounds=6)
     assert len(old.owned) == _PARTITIONS
@@ -412,7 +414,7 @@ async def test_one_member_after_the_other_goes_up_and_down(both: Both, assignor:
     await both.follow()
 
 
-async def test_members_that_wait_for_the_others(both: Both) -> None:
+async def test_migration_of_waiting_members_matches_kafka(both: Both) -> None:
     both.deals_alike = False
     one, two = both.classic(EAGER), both.classic(EAGER)
     await both.step(one, rounds=6)
@@ -423,7 +425,7 @@ async def test_members_that_wait_for_the_others(both: Both) -> None:
     assert not two.is_waiting
 
 
-async def test_a_group_that_has_no_assignment_yet(both: Both) -> None:
+async def test_migration_without_an_assignment_matches_kafka(both: Both) -> None:
     both.deals_alike = False
     old = both.classic(EAGER)
     await both.step(old, rounds=3)
@@ -431,7 +433,7 @@ async def test_a_group_that_has_no_assignment_yet(both: Both) -> None:
     await both.step(both.consumer("new"))
 
 
-async def test_static_members(both: Both) -> None:
+async def test_migration_of_static_members_matches_kafka(both: Both) -> None:
     old = both.classic(EAGER, "one")
     await both.step(old, rounds=6)
     new = both.consumer("new", "two")
@@ -452,7 +454,7 @@ async def test_static_members(both: Both) -> None:
     assert both.ours.kind == "classic"
 
 
-async def test_codes_of_a_mixed_group(both: Both) -> None:
+async def test_codes_of_a_mixed_group_match_kafka(both: Both) -> None:
     new, old = both.consumer("new"), both.classic(EAGER)
     await both.step(old, rounds=6)
     await both.step(new, old, rounds=8)
@@ -482,7 +484,9 @@ async def test_codes_of_a_mixed_group(both: Both) -> None:
 @pytest.mark.parametrize(
     ("protocol_type", "metadata"), [("connect", b"\0\0\0\0\0\0\0\0\0\0"), ("consumer", b"")]
 )
-async def test_groups_that_cannot_go_up(both: Both, protocol_type: str, metadata: bytes) -> None:
+async def test_groups_that_cannot_be_upgraded_match_kafka(
+    both: Both, protocol_type: str, metadata: bytes
+) -> None:
     both.ours.send(
         JoinGroupRequest(
             group_id=GROUP,

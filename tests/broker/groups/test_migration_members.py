@@ -77,7 +77,7 @@ def test_codes_of_sync_heartbeat_and_leave() -> None:
 
 
 @pytest.mark.parametrize("version", range(4))
-def test_old_versions_join_without_an_id(version: int) -> None:
+def test_old_versions_join_without_a_member_id(version: int) -> None:
     group = six()
     settle(consumer(group, "new"))
     message = JoinGroupRequest(
@@ -108,7 +108,7 @@ def test_an_assignment_has_the_version_of_the_subscription(version: int) -> None
     assert answer.assignment[:2] == version.to_bytes(2, "big")
 
 
-def test_commits_and_fetches_of_members() -> None:
+def test_commits_and_offset_fetches_of_both_kinds_of_members_are_checked() -> None:
     group = six()
     new, old = consumer(group, "new"), ClassicReader(group, "t")
     settle(new, old)
@@ -141,7 +141,7 @@ def test_commits_and_fetches_of_members() -> None:
 # -- time ------------------------------------------------------------------------------------------
 
 
-def test_a_silent_classic_member_is_forgotten_after_its_own_session() -> None:
+def test_silent_classic_member_is_removed_after_its_own_session() -> None:
     group = six(session_timeout_ms=60_000)
     new, old = consumer(group, "new"), ClassicReader(group, "t")
     settle(new, old)
@@ -155,7 +155,7 @@ def test_a_silent_classic_member_is_forgotten_after_its_own_session() -> None:
     assert shares(group, new) == [6]
 
 
-def test_one_that_is_silent_from_the_beginning_is_forgotten() -> None:
+def test_member_that_is_silent_from_the_start_is_removed() -> None:
     group = six(session_timeout_ms=60_000)
     old = ClassicReader(group, "t")
     settle(old)
@@ -171,7 +171,7 @@ def test_one_that_is_silent_from_the_beginning_is_forgotten() -> None:
 
 
 @pytest.mark.parametrize("is_told", [True, False])
-def test_one_that_does_not_join_or_sync_in_time_is_forgotten(is_told: bool) -> None:
+def test_member_that_does_not_join_or_sync_in_time_is_removed(is_told: bool) -> None:
     group = six(session_timeout_ms=60_000)
     new, old = consumer(group, "new"), ClassicReader(group, "t")
     if is_told:
@@ -203,7 +203,7 @@ def test_a_member_that_joins_and_syncs_in_time_stays() -> None:
     assert old.member_id in group.consumer.group.members
 
 
-def test_classic_members_learn_of_new_partitions() -> None:
+def test_classic_members_are_notified_of_new_partitions() -> None:
     group = six(migration_policy="upgrade")
     new, old = consumer(group, "new"), ClassicReader(group, "t")
     settle(new, old)
@@ -220,7 +220,7 @@ def test_classic_members_learn_of_new_partitions() -> None:
 # -- static members --------------------------------------------------------------------------------
 
 
-def test_a_static_member_goes_up_and_down_with_its_instance_id() -> None:
+def test_static_member_migrates_up_and_down_with_its_instance_id() -> None:
     group = six()
     other = ClassicReader(group, "t", instance_id="other")
     old = ClassicReader(group, "t", instance_id="one")
@@ -248,7 +248,7 @@ def test_a_static_member_goes_up_and_down_with_its_instance_id() -> None:
     assert shares(group, other, again) == [3, 3]
 
 
-def test_members_that_were_told_of_another_protocol_than_the_group_takes_rebalance() -> None:
+def test_members_with_another_protocol_than_the_downgraded_group_rebalance() -> None:
     group = six()
     new = consumer(group, "new", instance_id="one")
     old = [
@@ -267,7 +267,7 @@ def test_members_that_were_told_of_another_protocol_than_the_group_takes_rebalan
     assert [one.protocol[1] for one in (again, *old)] == ["range"] * 3
 
 
-def test_a_classic_static_member_is_replaced_by_its_successor() -> None:
+def test_classic_static_member_is_replaced_by_a_new_instance() -> None:
     group = six()
     new, old = consumer(group, "new"), ClassicReader(group, "t", instance_id="one")
     settle(new, old)
@@ -286,7 +286,7 @@ def test_a_classic_static_member_is_replaced_by_its_successor() -> None:
     assert old.last is ErrorCode.FENCED_INSTANCE_ID
 
 
-def test_a_static_member_of_the_consumer_protocol_is_not_driven_out_by_its_like() -> None:
+def test_static_consumer_member_is_not_replaced_by_another() -> None:
     group = six()
     settle(consumer(group, "new", instance_id="one"), ClassicReader(group, "t"))
 

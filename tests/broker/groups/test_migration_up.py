@@ -45,7 +45,7 @@ from tests.broker.groups.mixing import (
 
 
 @both
-def test_members_go_up_and_down_one_by_one(assignor: str) -> None:
+def test_members_upgrade_and_downgrade_one_by_one(assignor: str) -> None:
     group = six()
     old = [ClassicReader(group, "t", assignor=assignor) for _ in range(3)]
     settle(*old)
@@ -71,7 +71,7 @@ def test_members_go_up_and_down_one_by_one(assignor: str) -> None:
     assert group.machine.state_name == "Stable"
 
 
-def test_the_group_keeps_what_its_members_had() -> None:
+def test_upgraded_group_keeps_the_assignment_of_its_members() -> None:
     group = six()
     old = [ClassicReader(group, "t") for _ in range(2)]
     settle(*old)
@@ -95,7 +95,7 @@ def test_the_group_keeps_what_its_members_had() -> None:
     assert [reader.heartbeat() for reader in old] == [REBALANCE_IN_PROGRESS] * 2
 
 
-def test_a_classic_member_joins_at_once_and_learns_by_sync_what_it_owns() -> None:
+def test_classic_member_joins_immediately_and_gets_its_assignment_by_sync() -> None:
     group = six()
     old = ClassicReader(group, "t", assignor=COOPERATIVE)
     settle(old)
@@ -116,7 +116,7 @@ def test_a_classic_member_joins_at_once_and_learns_by_sync_what_it_owns() -> Non
     assert len(new.told) == 3
 
 
-def test_who_waits_is_told_only_when_what_it_waits_for_is_free() -> None:
+def test_classic_member_rebalances_only_when_its_partitions_are_free() -> None:
     group = six()
     new = [consumer(group, f"new-{at}") for at in range(2)]
     settle(*new)
@@ -136,7 +136,7 @@ def test_who_waits_is_told_only_when_what_it_waits_for_is_free() -> None:
 
 @pytest.mark.parametrize("steps", range(1, 7))
 @both
-def test_a_group_goes_up_in_the_midst_of_a_rebalance(assignor: str, steps: int) -> None:
+def test_group_can_be_upgraded_during_a_rebalance(assignor: str, steps: int) -> None:
     group = six()
     old = [ClassicReader(group, "t", assignor=assignor) for _ in range(3)]
     settle(*old[:2])
@@ -151,7 +151,7 @@ def test_a_group_goes_up_in_the_midst_of_a_rebalance(assignor: str, steps: int) 
     assert sorted(shares(group, *old, new)) == [1, 1, 2, 2]
 
 
-def test_members_that_wait_to_join_are_told_to_join_again() -> None:
+def test_members_with_a_pending_join_must_rejoin() -> None:
     group = six()
     old = [ClassicReader(group, "t") for _ in range(2)]
     settle(old[0])
@@ -168,7 +168,7 @@ def test_members_that_wait_to_join_are_told_to_join_again() -> None:
     assert (old[1].last, old[1].member_id) == (NONE, member_id)
 
 
-def test_what_a_cooperative_member_goes_on_reading_is_not_given_away() -> None:
+def test_partitions_still_read_by_a_cooperative_member_are_not_reassigned() -> None:
     group = six()
     old = [ClassicReader(group, "t", assignor=COOPERATIVE) for _ in range(4)]
     settle(*old[:2])
@@ -190,7 +190,7 @@ def test_what_a_cooperative_member_goes_on_reading_is_not_given_away() -> None:
     assert sorted(shares(group, *old, new)) == [1, 1, 1, 1, 2]
 
 
-def test_a_partition_that_the_members_gave_to_two_has_one_owner() -> None:
+def test_partition_owned_by_two_classic_members_gets_one_owner() -> None:
     group = six()
     ids = [group.answers[join_by(group, "consumer", METADATA)].member_id]
     second = join_by(group, "consumer", METADATA)
@@ -226,9 +226,7 @@ def test_a_partition_that_the_members_gave_to_two_has_one_owner() -> None:
     assert shares(group, new) == [6]
 
 
-def test_a_classic_member_that_goes_on_by_heartbeats_of_the_other_protocol_is_one_of_those() -> (
-    None
-):
+def test_classic_member_that_sends_consumer_heartbeats_is_converted() -> None:
     group = six(session_timeout_ms=600_000)
     new, old = consumer(group, "new"), ClassicReader(group, "t")
     settle(new, old)
@@ -257,7 +255,7 @@ def test_a_classic_member_that_goes_on_by_heartbeats_of_the_other_protocol_is_on
         ("bidirectional", True, True),
     ],
 )
-def test_the_policy_decides(
+def test_migration_policy_decides_upgrade_and_downgrade(
     policy: Literal["disabled", "upgrade", "downgrade", "bidirectional"],
     goes_up: bool,
     goes_down: bool,
@@ -289,7 +287,9 @@ def test_the_policy_decides(
     ("protocol_type", "metadata"),
     [("connect", b"\0\1\0\0\0\0\0\0\0\0"), ("consumer", b""), ("consumer", b"\xff\xff")],
 )
-def test_what_is_no_group_of_consumers_stays_as_it_is(protocol_type: str, metadata: bytes) -> None:
+def test_classic_group_that_is_not_of_consumers_is_not_upgraded(
+    protocol_type: str, metadata: bytes
+) -> None:
     group = six()
     joined = group.answers[join_by(group, protocol_type, metadata)]
     kept = group.kept
@@ -303,7 +303,7 @@ def test_what_is_no_group_of_consumers_stays_as_it_is(protocol_type: str, metada
     assert group.machine.check_commit(joined.member_id, 1, None) is REBALANCE_IN_PROGRESS
 
 
-def test_only_one_that_joins_brings_a_group_up() -> None:
+def test_only_a_joining_member_upgrades_a_group() -> None:
     group = six()
     settle(ClassicReader(group, "t"))
 
@@ -313,7 +313,7 @@ def test_only_one_that_joins_brings_a_group_up() -> None:
     assert group.kind == "classic"
 
 
-def test_a_request_that_fails_leaves_the_group_as_it_is() -> None:
+def test_failed_request_does_not_upgrade_the_group() -> None:
     group = six(max_size=1)
     old = ClassicReader(group, "t")
     settle(old)
@@ -333,7 +333,7 @@ def test_a_group_too_large_for_a_consumer_group_stays_classic() -> None:
     assert consumer(group, "new").beat() is NOT_FOUND
 
 
-def test_who_may_join_a_consumer_group() -> None:
+def test_conditions_for_joining_a_consumer_group_are_checked() -> None:
     group = six(max_size=3)
     new, old = consumer(group, "new"), ClassicReader(group, "t")
     settle(new, old)
@@ -376,7 +376,7 @@ def test_classic_members_need_a_protocol_in_common() -> None:
     assert other.last is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
 
 
-def test_a_stray_heartbeat_leaves_an_empty_classic_group_what_it_is() -> None:
+def test_stray_heartbeat_does_not_convert_an_empty_classic_group() -> None:
     group = six()
     reader = ClassicReader(group, "t")
     settle(reader)

@@ -48,7 +48,7 @@ def retention(broker: Site) -> OffsetRetention:
     return OffsetRetention(broker.coordinator, broker.replica, broker.clock, DAY_MS, lambda: True)
 
 
-async def test_a_run_yields_by_time_and_decodes_each_group_once(url: str) -> None:
+async def test_expiry_run_yields_by_time_and_decodes_each_group_once(url: str) -> None:
     async with site(url, decode_ms=1) as broker:
         for number in range(GROUPS):
             await broker.store(f"g{number}", "classic", classic_body(f"g{number}", 0))
@@ -66,7 +66,7 @@ async def test_a_run_yields_by_time_and_decodes_each_group_once(url: str) -> Non
         turns.cancel()
 
 
-async def test_a_group_that_cannot_be_decoded_does_not_keep_others_from_expiring(
+async def test_undecodable_group_does_not_block_the_expiry_of_others(
     url: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with site(url) as broker:
@@ -81,10 +81,10 @@ async def test_a_group_that_cannot_be_decoded_does_not_keep_others_from_expiring
         await retention(broker).run()
 
         assert list(broker.replica.state.groups.by_id) == ["broken", "newer"]
-        assert caplog.text.count("a group is left out of upkeep") == 2
+        assert caplog.text.count("a group is excluded from maintenance") == 2
 
 
-async def test_offsets_committed_again_while_a_run_is_under_way_stay(url: str) -> None:
+async def test_offsets_committed_again_during_an_expiry_run_are_kept(url: str) -> None:
     async with site(url) as broker:
         await broker.store("g", "classic", classic_body("g", 0))
         await commit(broker, "g")
@@ -115,7 +115,7 @@ async def test_summaries_of_removed_groups_are_dropped(url: str) -> None:
         assert len(summaries._by_id) < 1_100
 
 
-def test_a_list_yields_by_time_and_decodes_each_group_once(tmp_path: Path) -> None:
+def test_group_listing_yields_by_time_and_decodes_each_group_once(tmp_path: Path) -> None:
     clock = ManualClock()
     kinds = CountingKinds(clock, decode_ms=1)
 

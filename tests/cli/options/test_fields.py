@@ -88,7 +88,7 @@ class Rookery:
     nest: Nest = part(Nest, twigs=40)
 
 
-def test_a_part_may_have_other_defaults() -> None:
+def test_nested_arguments_can_have_other_defaults() -> None:
     parser = argparse.ArgumentParser()
     add_arguments(parser, Rookery)
 

@@ -70,7 +70,7 @@ def test_the_server_gets_the_settings_and_gives_the_exit_code(
     assert levels == ["info", "debug"]
 
 
-def test_settings_are_shown_instead(capsys: pytest.CaptureFixture[str]) -> None:
+def test_settings_can_be_printed_instead_of_starting(capsys: pytest.CaptureFixture[str]) -> None:
     assert run("--print-config") == (0, [])
     shown = '[broker]\ntwigs = 7  # default\nlog-level = "info"  # default\n'
     assert capsys.readouterr().out == shown

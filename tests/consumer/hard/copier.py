@@ -17,8 +17,8 @@ import pyarrow as pa
 from rookery.client.client import Client
 from rookery.client.produce.transactions import TransactionalWriter
 from rookery.consumer.api import read
+from rookery.consumer.batchtransaction import transaction
 from rookery.consumer.output.batch import Batch
-from rookery.consumer.transaction import transaction
 from rookery.model.partition import TopicPartition
 
 BATCH_ROWS: Final = 500

@@ -13,7 +13,9 @@ MEMORY: Final = 128 * 1024
 VALUE: Final = b"x" * 100
 
 
-def test_a_laggard_under_backpressure(logs: Logs, proxy: KafkaProxy) -> None:
+def test_lagging_partition_under_backpressure_is_read_in_order(
+    logs: Logs, proxy: KafkaProxy
+) -> None:
     topic = logs.create("laggard", 2)
     ahead = rows([NOON + 10_000 + 10 * n for n in range(3000)], VALUE)
     large = packed(ahead.slice(1))

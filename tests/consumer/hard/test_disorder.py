@@ -21,7 +21,7 @@ def _topic(logs: Logs) -> str:
     return topic
 
 
-def test_offset_order_stays_and_late_rows_say_so(logs: Logs) -> None:
+def test_offset_order_is_kept_and_late_rows_are_marked(logs: Logs) -> None:
     topic = _topic(logs)
 
     with read(logs.bootstrap, topic) as stream:
@@ -34,7 +34,7 @@ def test_offset_order_stays_and_late_rows_say_so(logs: Logs) -> None:
     assert plain(table.to_batches()).equals(ordered(dump(logs.bootstrap, [topic])))
 
 
-def test_a_lateness_allowance_puts_them_right(logs: Logs) -> None:
+def test_lateness_allowance_restores_the_time_order(logs: Logs) -> None:
     topic = _topic(logs)
 
     with read(logs.bootstrap, topic, lateness=timedelta(seconds=5)) as stream:
@@ -46,7 +46,7 @@ def test_a_lateness_allowance_puts_them_right(logs: Logs) -> None:
     assert plain(table.to_batches()).equals(ordered(dump(logs.bootstrap, [topic]), 5000))
 
 
-def test_late_rows_aside(logs: Logs) -> None:
+def test_late_rows_are_put_aside(logs: Logs) -> None:
     topic = _topic(logs)
 
     with read(logs.bootstrap, topic, late="side") as stream:
@@ -57,7 +57,7 @@ def test_late_rows_aside(logs: Logs) -> None:
     assert values(aside, "offset") == [1, 2, 3, 4]
 
 
-def test_going_on_after_each_row_gives_the_same_rest(logs: Logs) -> None:
+def test_resuming_after_each_row_gives_the_same_remainder(logs: Logs) -> None:
     topic = _topic(logs)
     for lateness in (timedelta(0), timedelta(seconds=2)):
         with read(logs.bootstrap, topic, batch_rows=1, lateness=lateness) as stream:

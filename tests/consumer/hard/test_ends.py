@@ -38,7 +38,7 @@ def cleaning() -> Iterator[KafkaServer]:
         yield server
 
 
-def test_ends_that_hold_no_row(logs: Logs) -> None:
+def test_partitions_that_end_with_markers_or_open_transactions_are_read(logs: Logs) -> None:
     topic = logs.create("ends", 4)
     transact(logs.bootstrap, (topic, 0), 10, "commit")
     logs.write(topic, 1, rows([NOON + n for n in range(10)]))
@@ -59,7 +59,7 @@ def test_ends_that_hold_no_row(logs: Logs) -> None:
 
 
 @pytest.mark.kafka
-def test_a_tail_that_was_compacted_away(cleaning: KafkaServer) -> None:
+def test_compacted_tail_does_not_block_the_end(cleaning: KafkaServer) -> None:
     with Logs(cleaning.bootstrap) as logs:
         topic = logs.create("compacted", 1, config=COMPACTED)
         logs.write(topic, 0, rows([NOON + n for n in range(10)]))

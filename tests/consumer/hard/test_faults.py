@@ -39,7 +39,7 @@ def _delete(logs: Logs, topic: str, before: int) -> None:
         future.result(60)
 
 
-def test_retention_passes_the_reader(logs: Logs) -> None:
+def test_reader_overtaken_by_retention_fails(logs: Logs) -> None:
     topic = _topic(logs)
     with read(logs.bootstrap, topic, memory=64 * 1024, batch_rows=100) as stream:
         batches = [next(stream)]
@@ -56,7 +56,7 @@ def test_retention_passes_the_reader(logs: Logs) -> None:
     assert error.lost_count == KEPT - error.wanted > 0
 
 
-def test_going_on_where_the_log_begins_by_now(logs: Logs) -> None:
+def test_reader_overtaken_by_retention_can_continue_at_the_log_start(logs: Logs) -> None:
     topic = _topic(logs)
     with read(
         logs.bootstrap, topic, memory=64 * 1024, batch_rows=100, on_truncation="earliest"
@@ -76,7 +76,7 @@ def test_going_on_where_the_log_begins_by_now(logs: Logs) -> None:
     assert of_partition(seen, 1).num_rows == COUNT
 
 
-def test_brokers_that_are_out_of_reach_for_a_while(logs: Logs, proxy: KafkaProxy) -> None:
+def test_temporarily_unreachable_brokers_are_survived(logs: Logs, proxy: KafkaProxy) -> None:
     topic = _topic(logs)
     with read(proxy.bootstrap, topic, memory=256 * 1024, batch_rows=500) as stream:
         batches = [next(stream)]
@@ -92,7 +92,7 @@ def test_brokers_that_are_out_of_reach_for_a_while(logs: Logs, proxy: KafkaProxy
     assert plain(batches).equals(ordered(dump(logs.bootstrap, [topic])))
 
 
-def test_a_flipped_byte_is_never_handed_out(logs: Logs, proxy: KafkaProxy) -> None:
+def test_flipped_byte_is_never_returned(logs: Logs, proxy: KafkaProxy) -> None:
     topic = _topic(logs)
     fault = proxy.add(KafkaFault(flip, topic, 1, times=None))
     batches: list[Batch] = []
@@ -111,7 +111,7 @@ def test_a_flipped_byte_is_never_handed_out(logs: Logs, proxy: KafkaProxy) -> No
     assert plain(batches).equals(ordered(dump(logs.bootstrap, [topic])))
 
 
-def test_batches_that_are_corrupt_for_good_can_be_skipped(logs: Logs, proxy: KafkaProxy) -> None:
+def test_permanently_corrupt_batches_can_be_skipped(logs: Logs, proxy: KafkaProxy) -> None:
     topic = logs.create("corrupt", 1)
     made = rows([NOON + n for n in range(300)], VALUE)
     for start in (0, 100, 200):
@@ -136,7 +136,7 @@ def test_batches_that_are_corrupt_for_good_can_be_skipped(logs: Logs, proxy: Kaf
         fail_offsets(ErrorCode.NOT_LEADER_OR_FOLLOWER),
     ],
 )
-def test_refusals_are_tried_again(
+def test_retriable_refusals_are_retried(
     logs: Logs, proxy: KafkaProxy, change: Callable[[Row], bool]
 ) -> None:
     topic = logs.create("refused", 2)

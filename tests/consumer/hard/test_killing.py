@@ -12,7 +12,9 @@ from tests.consumer.killing import copying, ordeal
 
 
 @pytest.mark.parametrize("group", [None, "killed"])
-def test_killed_at_random_points(logs: Logs, tmp_path: Path, group: str | None) -> None:
+def test_consumer_killed_at_random_points_resumes(
+    logs: Logs, tmp_path: Path, group: str | None
+) -> None:
     topic = logs.create("killed", 8)
     fill(logs, topic, Shape(rows=20_000, partitions=8))
 
@@ -21,7 +23,7 @@ def test_killed_at_random_points(logs: Logs, tmp_path: Path, group: str | None) 
     assert twice == 0 or group is not None
 
 
-def test_killed_in_transactions(logs: Logs, tmp_path: Path) -> None:
+def test_consumer_killed_in_transactions_is_exactly_once(logs: Logs, tmp_path: Path) -> None:
     topic = logs.create("killed", 8)
     fill(logs, topic, Shape(rows=10_000, partitions=8))
 

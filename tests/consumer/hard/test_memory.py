@@ -38,7 +38,7 @@ def _zeros(times: list[int], size: int) -> pa.RecordBatch:
     return rows(times, b"\0" * size)
 
 
-def test_giants_do_not_break_the_bound(logs: Logs) -> None:
+def test_giant_batches_stay_within_the_memory_bound(logs: Logs) -> None:
     topic = logs.create("giants", 8)
     count = 0
     for partition in range(8):
@@ -61,7 +61,7 @@ def test_giants_do_not_break_the_bound(logs: Logs) -> None:
     assert found["grown"] <= MEMORY + SWOLLEN + 64 * MIB, f"{found['grown'] / MIB:.0f} MiB"
 
 
-def test_a_bomb_is_an_error_with_coordinates(logs: Logs) -> None:
+def test_decompression_bomb_is_an_error_with_its_position(logs: Logs) -> None:
     topic = logs.create("bomb", 2)
     logs.append(topic, {0: packed(rows([NOON + n for n in range(100)]))})
     logs.append(topic, {1: packed(rows([NOON + n for n in range(100)]))})
@@ -74,7 +74,7 @@ def test_a_bomb_is_an_error_with_coordinates(logs: Logs) -> None:
     assert found["grown"] <= MEMORY + MOST + 64 * MIB
 
 
-def test_heads_that_do_not_fit_are_told_with_what_is_needed(logs: Logs) -> None:
+def test_insufficient_memory_for_first_batches_is_reported_with_the_needed_size(logs: Logs) -> None:
     topic = logs.create("heads", 8)
     for partition in range(8):
         batch = _zeros([NOON + 10 * n + partition for n in range(3)], MIB)

@@ -8,7 +8,7 @@ from tests.consumer.hard.skew import Shape, fill
 from tests.consumer.hard.timings import readings
 
 
-def test_the_network_does_not_change_a_byte(many: Logs) -> None:
+def test_network_delays_do_not_change_the_result(many: Logs) -> None:
     shape = Shape(rows=20_000, partitions=64, batch_rows=200)
     topics = [many.create("skew", shape.partitions), many.create("other", 8)]
     fill(many, topics[0], shape)

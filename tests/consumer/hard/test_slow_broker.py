@@ -12,7 +12,7 @@ from tests.consumer.hard.offline import plain, values
 RTT_MS: Final = 300.0
 
 
-def test_a_slow_broker_at_the_start(many: Logs) -> None:
+def test_slow_broker_at_the_start_is_awaited(many: Logs) -> None:
     topic = many.create("slow", 12)
     fast = 0
     slow = next(n for n in range(12) if many.leader(topic, n) != many.leader(topic, fast))

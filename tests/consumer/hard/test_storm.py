@@ -6,7 +6,7 @@ from rookery.testing.kafkalogs import Logs
 from tests.consumer.storm import SEATS, storm
 
 
-def test_a_storm_of_rebalances(logs: Logs) -> None:
+def test_many_rebalances_lose_and_duplicate_nothing(logs: Logs) -> None:
     outcome = storm(logs, total=100_000, seconds=10, every=0.5, seed=4, least_stays=13)
 
     # There was a storm: members came and went, and partitions with them.
@@ -15,7 +15,7 @@ def test_a_storm_of_rebalances(logs: Logs) -> None:
     assert outcome.rows > 99_000
 
 
-def test_a_storm_in_a_classic_group(logs: Logs) -> None:
+def test_many_rebalances_of_a_classic_group_lose_and_duplicate_nothing(logs: Logs) -> None:
     outcome = storm(
         logs, total=60_000, seconds=6, every=0.5, seed=5, protocol="classic", least_stays=13
     )

@@ -90,22 +90,22 @@ def last_line(facts: Facts, place: Place) -> tuple[int, str]:
     return facts.committed[place][-1]
 
 
-def test_every_event_survives_its_line(history: list[Event]) -> None:
+def test_every_event_survives_serialisation(history: list[Event]) -> None:
     assert [parse(one.line()) for one in history] == history
     assert {one.op for one in history} >= {Op.SEND, Op.COMMIT, Op.READ, Op.FINAL, Op.FAULT}
 
 
-def test_a_true_history_has_no_fault(history: list[Event]) -> None:
+def test_correct_history_has_no_finding(history: list[Event]) -> None:
     assert check(history) == []
 
 
-def test_an_acknowledged_record_that_is_gone(history: list[Event], facts: Facts) -> None:
+def test_lost_acknowledged_record_is_found(history: list[Event], facts: Facts) -> None:
     _, _, value = plain(facts)
 
     assert kinds(without(history, value)) == {Kind.LOST}
 
 
-def test_a_committed_transaction_that_is_gone(history: list[Event], facts: Facts) -> None:
+def test_lost_committed_transaction_is_found(history: list[Event], facts: Facts) -> None:
     values = {
         value
         for (who, _), txn in facts.txns.items()
@@ -117,14 +117,14 @@ def test_a_committed_transaction_that_is_gone(history: list[Event], facts: Facts
     assert kinds(without(history, value)) == {Kind.LOST, Kind.COPY}
 
 
-def test_a_record_that_a_group_was_never_given(history: list[Event], facts: Facts) -> None:
+def test_record_never_delivered_to_a_group_is_found(history: list[Event], facts: Facts) -> None:
     _, _, value = plain(facts)
     history = [without([one], value, Op.READ)[0] if one.group == GROUP else one for one in history]
 
     assert kinds(history) == {Kind.LOST}
 
 
-def test_a_record_that_is_there_twice(history: list[Event], facts: Facts) -> None:
+def test_duplicated_record_is_found(history: list[Event], facts: Facts) -> None:
     place, _, value = plain(facts, -1)
     again = (last_line(facts, place)[0] + 1, value)
     history = [
@@ -137,7 +137,7 @@ def test_a_record_that_is_there_twice(history: list[Event], facts: Facts) -> Non
     assert kinds(history) == {Kind.DUPLICATE}
 
 
-def test_records_of_a_producer_that_changed_places(history: list[Event], facts: Facts) -> None:
+def test_reordered_records_of_a_producer_are_found(history: list[Event], facts: Facts) -> None:
     _, first, one = plain(facts, 3)
     _, second, other = plain(facts, 4)
     swapped = {one: other, other: one}
@@ -153,7 +153,7 @@ def test_records_of_a_producer_that_changed_places(history: list[Event], facts: 
     assert kinds(history) == {Kind.REORDERED}
 
 
-def test_copies_that_changed_places(history: list[Event], facts: Facts) -> None:
+def test_reordered_copies_are_found(history: list[Event], facts: Facts) -> None:
     [one, other] = [facts.sent[value] for _, value in facts.committed[Place(COPIES, 0)][:2]]
     sources = {one.value: other.source, other.value: one.source}
     history = [
@@ -166,7 +166,7 @@ def test_copies_that_changed_places(history: list[Event], facts: Facts) -> None:
     assert kinds(history) == {Kind.REORDERED}
 
 
-def test_a_reader_that_sees_an_aborted_record(history: list[Event], facts: Facts) -> None:
+def test_visible_aborted_record_is_found(history: list[Event], facts: Facts) -> None:
     value, offset = next(
         (value, offset)
         for value, offset in facts.acked.items()
@@ -189,7 +189,7 @@ def test_a_reader_that_sees_an_aborted_record(history: list[Event], facts: Facts
     assert value in findings[0].what
 
 
-def test_a_reader_that_sees_a_record_before_its_commit(history: list[Event], facts: Facts) -> None:
+def test_record_visible_before_its_commit_is_found(history: list[Event], facts: Facts) -> None:
     sent, _ = whole(facts)
     late = read_event(facts, sent.value).at + 0.0001
     mine = (sent.who, sent.txn)
@@ -203,7 +203,7 @@ def test_a_reader_that_sees_a_record_before_its_commit(history: list[Event], fac
     assert kinds(history) == {Kind.ABORTED_READ}
 
 
-def test_a_transaction_with_a_part_missing(history: list[Event], facts: Facts) -> None:
+def test_partly_lost_transaction_is_found(history: list[Event], facts: Facts) -> None:
     sent, _ = whole(facts)
     copy = next(
         one.value
@@ -219,7 +219,7 @@ def test_a_transaction_with_a_part_missing(history: list[Event], facts: Facts) -
     assert kinds(history) == {Kind.TORN}
 
 
-def test_a_reader_that_sees_a_part_of_a_transaction(history: list[Event], facts: Facts) -> None:
+def test_partly_visible_transaction_is_found(history: list[Event], facts: Facts) -> None:
     sent, _ = whole(facts, shares_partition=True)
     history = [
         without([one], sent.value, Op.READ)[0] if one.group == GROUP else one for one in history
@@ -228,21 +228,21 @@ def test_a_reader_that_sees_a_part_of_a_transaction(history: list[Event], facts:
     assert kinds(history) == {Kind.TORN}
 
 
-def test_a_groups_offset_that_went_back(history: list[Event], facts: Facts) -> None:
+def test_decreasing_group_offset_is_found(history: list[Event], facts: Facts) -> None:
     place = Place("plain", 0)
     seen = Event(END, "observer", Op.SEEN_OFFSETS, began=END, group=GROUP, offsets={place: 1})
 
     assert kinds([*history, seen]) == {Kind.REGRESS}
 
 
-def test_a_groups_offset_that_is_forgotten(history: list[Event], facts: Facts) -> None:
+def test_forgotten_group_offset_is_found(history: list[Event], facts: Facts) -> None:
     place = Place("plain", 0)
     seen = Event(END, "observer", Op.SEEN_OFFSETS, began=END, group=GROUP, offsets={place: -1})
 
     assert kinds([*history, seen]) == {Kind.REGRESS}
 
 
-def test_a_late_commit_of_which_nobody_knew_is_no_fault(history: list[Event], facts: Facts) -> None:
+def test_late_commit_with_unknown_outcome_is_accepted(history: list[Event], facts: Facts) -> None:
     what = {"group": GROUP, "offsets": {Place("plain", 0): 1}}
     unsure = Event(0.5, READER, Op.OFFSETS, State.UNKNOWN, 0.4, **what)  # type: ignore[arg-type]
     seen = Event(END, "observer", Op.SEEN_OFFSETS, State.OK, END, **what)  # type: ignore[arg-type]
@@ -250,7 +250,7 @@ def test_a_late_commit_of_which_nobody_knew_is_no_fault(history: list[Event], fa
     assert check([*history, unsure, seen]) == []
 
 
-def test_a_late_commit_of_a_killed_member_is_no_fault(history: list[Event], facts: Facts) -> None:
+def test_late_commit_of_a_killed_member_is_accepted(history: list[Event], facts: Facts) -> None:
     what = {"group": GROUP, "offsets": {Place("plain", 0): 1}}
     begun = Event(0.5, READER, Op.OFFSETS, State.INVOKED, **what)  # type: ignore[arg-type]
     seen = Event(END, "observer", Op.SEEN_OFFSETS, State.OK, END, **what)  # type: ignore[arg-type]
@@ -261,7 +261,7 @@ def test_a_late_commit_of_a_killed_member_is_no_fault(history: list[Event], fact
     assert kinds([*history, begun, refused, seen]) == {Kind.REGRESS}
 
 
-def test_a_killed_producers_commit_may_have_happened_or_not(
+def test_commit_of_a_killed_producer_may_have_either_outcome(
     history: list[Event], facts: Facts
 ) -> None:
     value = next(
@@ -288,7 +288,9 @@ def test_a_killed_producers_commit_may_have_happened_or_not(
     assert Kind.LOST not in kinds(killed)
 
 
-def test_a_member_that_begins_below_what_was_committed(history: list[Event], facts: Facts) -> None:
+def test_member_that_starts_below_the_committed_offset_is_found(
+    history: list[Event], facts: Facts
+) -> None:
     place, offset, value = plain(facts)
     given = Event(END, "reader-classic-2", Op.ASSIGNED, group=GROUP, offsets={place: -1})
     read = Event(
@@ -298,7 +300,7 @@ def test_a_member_that_begins_below_what_was_committed(history: list[Event], fac
     assert kinds([*history, given, read]) == {Kind.REGRESS}
 
 
-def test_a_member_that_reads_again(history: list[Event], facts: Facts) -> None:
+def test_member_that_reads_a_record_again_is_found(history: list[Event], facts: Facts) -> None:
     _, _, value = plain(facts)
     read = read_event(facts, value)
     later = next(
@@ -310,7 +312,7 @@ def test_a_member_that_reads_again(history: list[Event], facts: Facts) -> None:
     assert kinds([*history, replace(read, at=later.at)]) == {Kind.REGRESS}
 
 
-def test_an_offset_with_two_meanings(history: list[Event], facts: Facts) -> None:
+def test_offset_with_two_records_is_found(history: list[Event], facts: Facts) -> None:
     _, offset, value = plain(facts)
     _, _, other = plain(facts, 5)
     read = read_event(facts, value)
@@ -321,16 +323,14 @@ def test_an_offset_with_two_meanings(history: list[Event], facts: Facts) -> None
 
 
 @pytest.mark.parametrize("isolation", ["read_committed", "read_uncommitted"])
-def test_an_end_that_went_back(history: list[Event], facts: Facts, isolation: str) -> None:
+def test_decreasing_end_offset_is_found(history: list[Event], facts: Facts, isolation: str) -> None:
     place = Place("inputs", 1)
     seen = Event(END, "observer", Op.SEEN_ENDS, began=END, isolation=isolation, offsets={place: 1})
 
     assert kinds([*history, seen]) == {Kind.INCONSISTENT}
 
 
-def test_an_answer_that_was_asked_for_earlier_may_be_older(
-    history: list[Event], facts: Facts
-) -> None:
+def test_answer_to_an_earlier_request_may_be_older(history: list[Event], facts: Facts) -> None:
     place = Place("inputs", 1)
     seen = Event(
         END, "observer", Op.SEEN_ENDS, began=0.0, isolation="read_committed", offsets={place: 0}
@@ -339,7 +339,7 @@ def test_an_answer_that_was_asked_for_earlier_may_be_older(
     assert check([*history, seen]) == []
 
 
-def test_a_record_that_nobody_sent(history: list[Event], facts: Facts) -> None:
+def test_record_that_was_never_sent_is_found(history: list[Event], facts: Facts) -> None:
     place = Place("plain", 0)
     strange = (last_line(facts, place)[0] + 1, "strange")
     history = [
@@ -352,7 +352,7 @@ def test_a_record_that_nobody_sent(history: list[Event], facts: Facts) -> None:
     assert kinds(history) == {Kind.INCONSISTENT}
 
 
-def test_a_record_that_was_copied_twice(history: list[Event], facts: Facts) -> None:
+def test_record_copied_twice_is_found(history: list[Event], facts: Facts) -> None:
     place = Place(COPIES, 0)
     offset, value = last_line(facts, place)
     source = facts.sent[value].source
@@ -376,7 +376,7 @@ def test_a_record_that_was_copied_twice(history: list[Event], facts: Facts) -> N
     assert kinds([*history, *again]) == {Kind.COPY}
 
 
-def test_a_record_that_was_passed_by_without_a_copy(history: list[Event], facts: Facts) -> None:
+def test_record_skipped_by_a_copy_is_found(history: list[Event], facts: Facts) -> None:
     value = next(
         one.value for one in facts.sent.values() if one.source and one.value in facts.visible
     )
@@ -385,7 +385,7 @@ def test_a_record_that_was_passed_by_without_a_copy(history: list[Event], facts:
     assert kinds(history) == {Kind.COPY}
 
 
-def test_a_copy_of_what_is_not_there(history: list[Event], facts: Facts) -> None:
+def test_copy_of_a_missing_record_is_found(history: list[Event], facts: Facts) -> None:
     _, value = last_line(facts, Place(COPIES, 2))
     history = [
         replace(one, source=Source("inputs", 2, 100_000))

@@ -28,7 +28,7 @@ MOST_WAITED_FOR = {
 
 
 @pytest.mark.timeout(280)
-def test_no_promise_is_broken_while_things_break(tmp_path: Path) -> None:
+def test_guarantees_hold_under_faults(tmp_path: Path) -> None:
     print(f"seed {SEED}")  # noqa: T201 (to run it again)
     settings = Settings(
         seed=SEED, seconds=SECONDS, faults=FAULTS, gap=2.0, at_least=MOST_WAITED_FOR

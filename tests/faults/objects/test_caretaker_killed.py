@@ -40,7 +40,7 @@ WHEN = {"before": S3Fault.ERROR, "after": S3Fault.DELAY}
 
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("kind", [ETCD, STORE])
-def test_no_step_of_the_caretaker_is_dangerous_to_die_in(scene: Scene) -> None:
+def test_caretaker_can_be_killed_at_any_step(scene: Scene) -> None:
     steps, segment_bytes = (STEPS, 400_000) if scene.kind == ETCD else (LOG_STEPS, 1 << 28)
     hosts = scene.hosts(1, "--caretaker", "off", *PATIENT)
     create_topic(hosts.bootstrap)

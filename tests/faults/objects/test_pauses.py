@@ -22,7 +22,7 @@ IMPATIENT = {"socket_timeout_ms": 5_000, "request_timeout_ms": 4_000}
 
 @pytest.mark.timeout(240)
 @pytest.mark.parametrize("kind", [ETCD, STORE])
-def test_a_broker_that_sleeps_while_its_upload_is_swept(scene: Scene) -> None:
+def test_broker_paused_while_its_upload_is_swept_loses_nothing(scene: Scene) -> None:
     # Peer: the owner that came back overwrote what the second one had acknowledged.
     sleepy = scene.hosts(
         1, "--caretaker", "off", "--inline-bytes", "0", store=scene.proxied(timeout_ms="3000")
@@ -57,7 +57,7 @@ def test_a_broker_that_sleeps_while_its_upload_is_swept(scene: Scene) -> None:
 
 @pytest.mark.timeout(240)
 @pytest.mark.parametrize("path", [".kfs", "/objects/"])
-def test_a_caretaker_that_sleeps_while_another_works(scene: Scene, path: str) -> None:
+def test_caretaker_paused_while_another_works_does_no_damage(scene: Scene, path: str) -> None:
     hosts = scene.hosts(1, "--caretaker", "off")
     create_topic(hosts.bootstrap)
     sleeper = scene.caretaker(scene.proxied(timeout_ms="3000"))
@@ -81,7 +81,7 @@ def test_a_caretaker_that_sleeps_while_another_works(scene: Scene, path: str) ->
 
 @pytest.mark.timeout(240)
 @pytest.mark.parametrize("kind", [ETCD, STORE])
-def test_two_caretakers_at_once(scene: Scene) -> None:
+def test_two_concurrent_caretakers_do_no_damage(scene: Scene) -> None:
     hosts = scene.hosts(1, "--caretaker", "off")
     create_topic(hosts.bootstrap)
     both = [scene.caretaker(), scene.caretaker()]

@@ -16,7 +16,7 @@ LOST = {ErrorCode.CORRUPT_MESSAGE, ErrorCode.KAFKA_STORAGE_ERROR}
 
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("part", ["/objects/", ".kfs"])
-def test_what_someone_else_removed_is_named(scene: Scene, part: str) -> None:
+def test_object_removed_by_others_is_named(scene: Scene, part: str) -> None:
     is_segment = part == ".kfs"
     hosts = scene.hosts(1, "--caretaker", "process" if is_segment else "off")
     create(hosts.bootstrap, "t", partitions=2)

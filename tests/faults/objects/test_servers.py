@@ -15,7 +15,7 @@ SEED = 23
 
 @pytest.mark.timeout(240)
 @pytest.mark.parametrize("kind", [ETCD, STORE])
-def test_the_store_is_restarted(scene: Scene) -> None:
+def test_restart_of_the_store_loses_nothing(scene: Scene) -> None:
     hosts = scene.hosts(2)
     create_topic(hosts.bootstrap)
     with Load(hosts.bootstrap, TOPIC, PARTITIONS, SEED) as load:
@@ -31,7 +31,7 @@ def test_the_store_is_restarted(scene: Scene) -> None:
 
 @pytest.mark.timeout(240)
 @pytest.mark.parametrize("how", ["kill", "stop", "pause"])
-def test_the_cluster_log_is_restarted(scene: Scene, how: str) -> None:
+def test_restart_of_the_cluster_log_loses_nothing(scene: Scene, how: str) -> None:
     hosts = scene.hosts(2)
     create_topic(hosts.bootstrap)
     etcd = scene.backend.etcd

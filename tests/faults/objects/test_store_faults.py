@@ -29,7 +29,7 @@ BAD_DAY = (
 
 @pytest.mark.timeout(240)
 @pytest.mark.parametrize("kind", [ETCD, STORE])
-def test_a_bad_day_of_the_store(scene: Scene) -> None:
+def test_mixed_store_faults_lose_nothing(scene: Scene) -> None:
     hosts = scene.hosts(2, store=scene.proxied(timeout_ms="3000"))
     create_topic(hosts.bootstrap)
     with Load(hosts.bootstrap, TOPIC, PARTITIONS, SEED) as load:
@@ -69,7 +69,7 @@ def test_no_record_of_a_failed_upload_is_acknowledged(scene: Scene) -> None:
 
 
 @pytest.mark.timeout(120)
-def test_a_burst_of_failed_uploads_ends_with_its_cause(scene: Scene) -> None:
+def test_burst_of_failed_uploads_is_reported_with_its_cause(scene: Scene) -> None:
     # Peer: the whole broker refuses produce and fetch for a minute after one burst.
     hosts = scene.hosts(1, store=scene.proxied())
     create(hosts.bootstrap, "t")
@@ -96,7 +96,7 @@ def has_problem(last: list[dict[str, Any]]) -> bool:
 
 
 @pytest.mark.timeout(120)
-def test_a_caretaker_outlives_a_store_that_fails(scene: Scene) -> None:
+def test_caretaker_survives_a_failing_store(scene: Scene) -> None:
     hosts = scene.hosts(1, "--caretaker", "off")
     create_topic(hosts.bootstrap)
     caretaker = scene.caretaker(scene.proxied(timeout_ms="300", deadline_ms="500"))

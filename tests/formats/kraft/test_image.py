@@ -96,7 +96,7 @@ def broker(epoch: int = 5) -> RegisterBrokerRecord:
     )  # fmt: skip
 
 
-def test_topics_come_change_and_go() -> None:
+def test_topics_are_created_changed_and_deleted() -> None:
     world = World()
     world.say(*topic(), config("retention.ms", "5"))
     world.say(PartitionChangeRecord(partition_id=0, topic_id=ID, isr=[2], leader=2))
@@ -117,7 +117,7 @@ def test_topics_come_change_and_go() -> None:
     assert (world.image.next_offset, world.image.epoch, world.image.orphans) == (7, 3, 0)
 
 
-def test_a_topic_made_again_keeps_its_own_settings() -> None:
+def test_recreated_topic_keeps_its_own_configs() -> None:
     world = World()
     world.say(*topic(), RemoveTopicRecord(topic_id=ID), *topic("t", OTHER), config("a", "1"))
 
@@ -125,14 +125,14 @@ def test_a_topic_made_again_keeps_its_own_settings() -> None:
     assert world.image.topic_configs("t") == {"a": "1"}
 
 
-def test_records_of_nothing_are_counted() -> None:
+def test_records_of_unknown_topics_are_counted() -> None:
     world = World()
     world.say(partition(OTHER, 0), RemoveTopicRecord(topic_id=OTHER))
 
     assert world.image.orphans == 2
 
 
-def test_settings_features_quotas_brokers() -> None:
+def test_configs_features_quotas_and_brokers_are_applied() -> None:
     world = World()
     quota = [EntityData(entity_type="user", entity_name=None)]
     world.say(
@@ -158,7 +158,7 @@ def test_settings_features_quotas_brokers() -> None:
     assert not image.brokers[1].fenced
 
 
-def test_a_metadata_transaction_counts_whole_or_not_at_all() -> None:
+def test_metadata_transaction_is_atomic() -> None:
     world = World()
     world.say(BeginTransactionRecord(), *topic())
     assert world.image.is_in_transaction
@@ -170,7 +170,7 @@ def test_a_metadata_transaction_counts_whole_or_not_at_all() -> None:
     assert list(world.image.topics.by_name) == ["t"]
 
 
-def test_a_new_controller_drops_what_the_last_did_not_finish() -> None:
+def test_new_controller_drops_an_unfinished_transaction() -> None:
     world = World()
     world.say(BeginTransactionRecord(), *topic())
     voter = Voter(voter_id=1)
@@ -181,7 +181,7 @@ def test_a_new_controller_drops_what_the_last_did_not_finish() -> None:
     assert world.image.epoch == 4
 
 
-def test_unknown_records_are_skipped_by_their_frames_and_counted() -> None:
+def test_unknown_records_are_skipped_and_counted() -> None:
     world = World()
     rows = [
         Record(None, bytes([1, 0xF4, 0x03, 2]) + b"whatever it is", (), 5),
@@ -203,7 +203,7 @@ def test_a_broken_record_is_named_with_its_offset() -> None:
         list(read_batch(frame, parse(frame)))
 
 
-def test_a_snapshot_brings_everything_back() -> None:
+def test_snapshot_restores_the_whole_image() -> None:
     world = World()
     world.say(
         *topic(), config("a", "1"), broker(), ProducerIdsRecord(broker_id=1, next_producer_id=9)
@@ -229,7 +229,7 @@ def test_a_snapshot_brings_everything_back() -> None:
         assert getattr(again, part) == getattr(world.image, part)
 
 
-def test_records_are_written_in_the_version_of_their_level() -> None:
+def test_records_are_written_in_the_version_of_their_metadata_level() -> None:
     record = partition(ID, 0)
     assert [version_for(record, level) for level in (1, 16, 17, 22, 23, 30)] == [0, 0, 1, 1, 2, 2]
     assert [version_for(broker(), level) for level in (1, 7, 8, 17, 30)] == [0, 1, 2, 3, 4]
@@ -238,7 +238,7 @@ def test_records_are_written_in_the_version_of_their_level() -> None:
         version_for(Voter(voter_id=1), 30)
 
 
-def test_names_of_snapshots() -> None:
+def test_snapshot_names_are_parsed() -> None:
     name = SnapshotName(101, 7)
     assert name.text == "00000000000000000101-0000000007.checkpoint"
     assert parse_snapshot_name(name.text) == name
@@ -246,7 +246,7 @@ def test_names_of_snapshots() -> None:
     assert parse_snapshot_name("bootstrap.checkpoint") is None
 
 
-def test_the_state_of_a_quorum() -> None:
+def test_quorum_state_is_parsed() -> None:
     text = (
         '{"leaderId":1,"leaderEpoch":2,"votedId":-1,"votedDirectoryId":"AAAAAAAAAAAAAAAAAAAAAA",'
         '"data_version":1}'

@@ -39,7 +39,7 @@ def end(groups: LoggedGroups, producer_id: int, outcome: ControlRecordType) -> N
     groups.apply(data, parse(data))
 
 
-def test_the_last_commit_counts_and_a_tombstone_takes_it_back() -> None:
+def test_last_commit_counts_and_a_tombstone_removes_it() -> None:
     groups = LoggedGroups()
     feed(groups, commit("a", 5), commit("b", 1), commit("a", 7), commit("b", None))
 
@@ -47,7 +47,7 @@ def test_the_last_commit_counts_and_a_tombstone_takes_it_back() -> None:
     assert list(groups.by_name) == ["a"]
 
 
-def test_commits_in_transactions_count_by_their_marker() -> None:
+def test_transactional_commits_take_effect_with_their_marker() -> None:
     groups = LoggedGroups()
     feed(groups, commit("a", 5), producer_id=1)
     feed(groups, commit("b", 6), producer_id=2)
@@ -60,7 +60,7 @@ def test_commits_in_transactions_count_by_their_marker() -> None:
     assert "b" not in groups.by_name
 
 
-def test_what_is_left_open_is_settled() -> None:
+def test_open_transactions_are_settled_by_their_outcome() -> None:
     groups = LoggedGroups()
     feed(groups, commit("a", 5), producer_id=1)
     feed(groups, commit("b", 6), producer_id=2)
@@ -79,7 +79,7 @@ def test_unknown_records_are_skipped_and_damaged_ones_named() -> None:
     assert groups.damaged[0].startswith("offset 1: ")
 
 
-def test_transactional_ids() -> None:
+def test_transactional_ids_are_read() -> None:
     found = LoggedTransactions()
     key = TRANSACTION_STATE.write_key(TransactionLogKey(transactional_id="x"))
     value = TransactionLogValue(

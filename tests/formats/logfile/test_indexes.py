@@ -28,14 +28,14 @@ POSITIONS = [PositionEntry(1010, 4200), PositionEntry(1025, 8500)]
 TIMES = [TimeEntry(5000, 1010), TimeEntry(7000, 1024)]
 
 
-def test_entries_come_back_with_and_without_zeros_behind_them() -> None:
+def test_entries_are_read_with_and_without_trailing_zeros() -> None:
     for zeros in (0, 8, 5, 4096):
         data = pack_positions(POSITIONS, 1000) + bytes(zeros)
         assert parse_positions(data, 1000) == POSITIONS
         assert parse_times(pack_times(TIMES, 1000) + bytes(zeros), 1000) == TIMES
 
 
-def test_the_bytes_are_kafkas() -> None:
+def test_index_bytes_equal_those_of_kafka() -> None:
     assert pack_positions(POSITIONS[:1], 1000) == bytes.fromhex("0000000a 00001068")
     assert pack_times(TIMES[:1], 1000) == bytes.fromhex("0000000000001388 0000000a")
     aborted = pack_aborted([LoggedAbort(1, 3, 5, 6)])
@@ -45,12 +45,12 @@ def test_the_bytes_are_kafkas() -> None:
     )
 
 
-def test_what_does_not_rise_is_the_end() -> None:
+def test_descending_entry_ends_the_index() -> None:
     data = pack_positions([*POSITIONS, PositionEntry(1020, 9000)], 1000)
     assert parse_positions(data, 1000) == POSITIONS
 
 
-def test_aborted_transactions_are_checked() -> None:
+def test_aborted_transaction_index_is_checked() -> None:
     entries = [LoggedAbort(1, 3, 5, 6), LoggedAbort(2, 4, 9, 10)]
     assert parse_aborted(pack_aborted(entries)) == entries
     with pytest.raises(Corrupt, match="x: 33 bytes"):
@@ -61,7 +61,7 @@ def test_aborted_transactions_are_checked() -> None:
         parse_aborted(pack_aborted([LoggedAbort(1, 6, 5, 6)]), "x")
 
 
-def test_places_are_found() -> None:
+def test_positions_are_found() -> None:
     assert [position_of(POSITIONS, offset) for offset in (1000, 1009, 1010, 1024, 1025, 9999)] == [
         0, 0, 4200, 4200, 8500, 8500,
     ]  # fmt: skip

@@ -42,7 +42,7 @@ class World:
         self.offset = header.last_offset + 1
 
 
-def test_a_producer_is_known_by_its_last_batches() -> None:
+def test_producer_state_has_its_last_batches() -> None:
     world = World()
     for number in range(7):
         world.write(1, number * 2, 2, txn=False)
@@ -54,7 +54,7 @@ def test_a_producer_is_known_by_its_last_batches() -> None:
     assert world.replay.first_unstable() is None
 
 
-def test_a_new_epoch_forgets_the_batches_of_the_last() -> None:
+def test_new_epoch_removes_the_batches_of_the_old() -> None:
     world = World()
     world.write(1, 0, txn=False)
     world.write(1, 0, epoch=1, txn=False)
@@ -63,14 +63,14 @@ def test_a_new_epoch_forgets_the_batches_of_the_last() -> None:
     assert world.replay.producers[1].epoch == 1
 
 
-def test_sequences_wrap_round() -> None:
+def test_sequences_wrap_around() -> None:
     world = World()
     world.write(1, 2**31 - 1, 3, txn=False)
 
     assert world.replay.producers[1].last_sequence == 1
 
 
-def test_transactions_open_end_and_overlap() -> None:
+def test_transactions_start_end_and_overlap() -> None:
     world = World()
     world.write(1, 0)  # 0
     world.write(2, 0)  # 1
@@ -88,7 +88,7 @@ def test_transactions_open_end_and_overlap() -> None:
     assert world.replay.producers[2] == ProducerEntry(2, 0, 1, 3, 0, 60, 4, NO_OFFSET)
 
 
-def test_an_end_in_the_next_epoch_begins_sequences_anew() -> None:
+def test_marker_in_the_next_epoch_restarts_sequences() -> None:
     """Kafka 4 raises the epoch by the marker itself (KIP-890)."""
     world = World()
     world.write(1, 0, 3)
@@ -98,7 +98,7 @@ def test_an_end_in_the_next_epoch_begins_sequences_anew() -> None:
     assert 1 not in world.replay.batches
 
 
-def test_a_snapshot_is_where_it_goes_on() -> None:
+def test_replay_continues_from_a_snapshot() -> None:
     known = ProducerEntry(1, 3, 9, 19, 4, 40, 2, 15)
     world = World(known, offset=20)
     assert world.replay.open == {1: 15}

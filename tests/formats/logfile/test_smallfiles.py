@@ -26,7 +26,7 @@ from rookery.model.partition import TopicPartition
         ("09223372036854775807.snapshot", FileName((1 << 63) - 1, FileKind.PRODUCERS)),
     ],
 )
-def test_names_of_files(text: str, parsed: FileName) -> None:
+def test_file_names_are_parsed(text: str, parsed: FileName) -> None:
     assert names.parse_file_name(text) == parsed
     assert parsed.text == text
 
@@ -35,7 +35,7 @@ def test_names_of_files(text: str, parsed: FileName) -> None:
     "text", ["0.log", "0000000000000000000x.log", "99999999999999999999.log",
              "00000000000000000000.checkpoint", "partition.metadata"]
 )  # fmt: skip
-def test_other_files_are_none(text: str) -> None:
+def test_other_file_names_are_ignored(text: str) -> None:
     assert names.parse_file_name(text) is None
 
 
@@ -52,17 +52,17 @@ def test_other_files_are_none(text: str) -> None:
         ("a-0.1f-stray", FolderName(TopicPartition("a", 0), Stage.STRAY, "1f")),
     ],
 )
-def test_names_of_folders(text: str, parsed: FolderName) -> None:
+def test_folder_names_are_parsed(text: str, parsed: FolderName) -> None:
     assert names.parse_folder_name(text) == parsed
     assert parsed.text == text
 
 
 @pytest.mark.parametrize("text", ["a", "a-", "a-x", "a-99999999999", "-0", "a b-0", "a-0.1f-other"])
-def test_other_folders_are_none(text: str) -> None:
+def test_other_folder_names_are_ignored(text: str) -> None:
     assert names.parse_folder_name(text) is None
 
 
-def test_checkpoints_of_offsets() -> None:
+def test_offset_checkpoints_are_read_and_written() -> None:
     offsets = {TopicPartition("a", 0): 5, TopicPartition("b.c_d-e", 12): 1 << 62}
     text = checkpoints.format_offsets(offsets)
     assert text == f"0\n2\na 0 5\nb.c_d-e 12 {1 << 62}\n"
@@ -80,7 +80,7 @@ def test_damaged_checkpoints_are_named(text: str) -> None:
         checkpoints.parse_offsets(text, "some/file")
 
 
-def test_leader_epochs() -> None:
+def test_leader_epoch_checkpoints_are_read_and_written() -> None:
     epochs = [LoggedEpoch(0, 0), LoggedEpoch(2, 10), LoggedEpoch(5, 30)]
     assert checkpoints.parse_epochs(checkpoints.format_epochs(epochs), "x") == epochs
     assert [checkpoints.epoch_at(epochs, at) for at in (0, 9, 10, 31)] == [0, 0, 2, 5]
@@ -91,7 +91,7 @@ def test_leader_epochs() -> None:
     assert checkpoints.epoch_end(epochs[1:], 1, 50) is None
 
 
-def test_of_epochs_that_contradict_each_other_the_later_holds() -> None:
+def test_later_of_two_contradicting_epochs_applies() -> None:
     assert checkpoints.parse_epochs("0\n3\n0 0\n3 20\n1 10\n", "x") == [
         LoggedEpoch(0, 0),
         LoggedEpoch(1, 10),
@@ -123,7 +123,7 @@ def test_damaged_producers_are_named() -> None:
             producers.parse_producers(flipped, "x")
 
 
-def test_properties() -> None:
+def test_properties_are_parsed() -> None:
     text = (
         "# comment\n! too\n\n key = value \nlisteners=PLAINTEXT://:9092,\\\n   CONTROLLER://:9093\n"
         "colon: x\nblank y z\nescaped\\ key=\\u00e4\\t\\\\\nempty\n"
@@ -141,7 +141,7 @@ def test_properties() -> None:
 
 
 @given(st.dictionaries(st.text(min_size=1, max_size=8), st.text(max_size=12), max_size=4))
-def test_properties_come_back(values: dict[str, str]) -> None:
+def test_properties_survive_a_round_trip(values: dict[str, str]) -> None:
     clean = {
         key: value
         for key, value in values.items()
@@ -150,7 +150,7 @@ def test_properties_come_back(values: dict[str, str]) -> None:
     assert parse_properties(format_properties(clean, "made by hand")) == clean
 
 
-def test_meta_properties() -> None:
+def test_meta_properties_are_read_and_written() -> None:
     meta = identity.MetaProperties("ABZFBjgturVXtmgFd88tUw", 7, bytes(range(16)))
     assert identity.parse_meta(identity.format_meta(meta), "x") == meta
     old = identity.parse_meta("broker.id=3\nversion=0\ncluster.id=c\n", "x")
@@ -160,7 +160,7 @@ def test_meta_properties() -> None:
             identity.parse_meta(text, "x")
 
 
-def test_partition_metadata_in_kafkas_form_and_in_others() -> None:
+def test_partition_metadata_is_read_in_several_forms() -> None:
     topic_id = b"\xfb\xef\xbe" * 5 + b"\0"
     text = identity.format_partition_metadata(topic_id)
     assert identity.parse_partition_metadata(text, "x") == topic_id
@@ -171,7 +171,7 @@ def test_partition_metadata_in_kafkas_form_and_in_others() -> None:
             identity.parse_partition_metadata(wrong, "x")
 
 
-def test_clean_shutdown() -> None:
+def test_clean_shutdown_file_is_read_and_written() -> None:
     assert identity.parse_clean_shutdown(identity.format_clean_shutdown(96)) == 96
     assert identity.parse_clean_shutdown("") is None
     assert identity.parse_clean_shutdown("[]") is None

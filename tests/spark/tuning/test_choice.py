@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from rookery.errors import ConfigError
-from rookery.spark.session import choose_tunings, settings_for
+from rookery.spark.sparksession import choose_tunings, settings_for
 from rookery.spark.tuning.choice import (
     ALL,
     OWN,
@@ -50,7 +50,7 @@ def names(text: str, version: str = VERSION) -> list[str]:
     return [tuning.name for tuning in choose(text, version)]
 
 
-def test_nothing_is_chosen_unless_it_is_named() -> None:
+def test_only_named_tunings_are_chosen() -> None:
     assert list(tunings()) == NAMES
     assert names("") == []
     assert names("worker-daemon, rows-once") == ["rows-once", "worker-daemon"]
@@ -63,7 +63,7 @@ def test_an_unknown_name_is_refused() -> None:
         choose("rowsonce", VERSION)
 
 
-def test_a_pyspark_that_was_not_checked_is_left_alone_with_one_warning() -> None:
+def test_unchecked_pyspark_is_not_tuned_and_warns_once() -> None:
     with pytest.warns(RuntimeWarning, match=r"rows-once does nothing.* 4\.2 and 4\.3.* 5\.0\.1"):
         assert names("rows-once", "5.0.1") == []
     with warnings.catch_warnings():
@@ -71,14 +71,14 @@ def test_a_pyspark_that_was_not_checked_is_left_alone_with_one_warning() -> None
         assert names("rows-once", "5.0.1") == []
 
 
-def test_the_first_source_of_settings_decides() -> None:
+def test_first_source_of_settings_takes_precedence() -> None:
     found = choose_tunings({SETTING: ""}, {SETTING: ALL})
     assert found == ()
     [only] = choose_tunings({}, {SETTING: "rows-once"})
     assert only.name == "rows-once"
 
 
-def test_settings_are_those_of_spark_until_a_tuning_is_chosen() -> None:
+def test_settings_are_those_of_spark_without_a_tuning() -> None:
     plain, tuned = settings_for("yarn"), settings_for("yarn", choose(ALL, VERSION))
 
     assert tuned.keys() - plain.keys() == {
@@ -88,7 +88,7 @@ def test_settings_are_those_of_spark_until_a_tuning_is_chosen() -> None:
     }
 
 
-def test_only_early_connect_changes_the_path() -> None:
+def test_only_early_connect_changes_the_python_path() -> None:
     assert python_path(choose("worker-daemon,rows-once", VERSION), "/mine") == "/mine"
     assert python_path((), None) is None
     early = choose("early-connect", VERSION)
@@ -98,7 +98,7 @@ def test_only_early_connect_changes_the_path() -> None:
 
 @pytest.mark.usefixtures("own_spark")
 @pytest.mark.timeout(300)
-def test_a_session_is_as_spark_makes_it_unless_it_is_tuned(tmp_path: Path) -> None:
+def test_session_is_unchanged_without_a_tuning(tmp_path: Path) -> None:
     plain, tuned = look("", tmp_path), look(ALL, tmp_path)
 
     path = plain["own path"]

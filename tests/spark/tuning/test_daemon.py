@@ -48,7 +48,7 @@ print(os.waitstatus_to_exitcode(os.waitpid(worker, 0)[1]))
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells a child of its parent's end")
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
-def test_a_worker_that_ignores_hangups_ends_with_its_daemon(how: signal.Signals) -> None:
+def test_worker_that_ignores_hangups_ends_with_its_daemon(how: signal.Signals) -> None:
     daemon = subprocess.Popen([sys.executable, "-c", _FAMILY], stdout=subprocess.PIPE, text=True)
     assert daemon.stdout is not None
     with daemon.stdout:
@@ -63,7 +63,7 @@ def test_a_worker_that_ignores_hangups_ends_with_its_daemon(how: signal.Signals)
         os.kill(helper, signal.SIGKILL)
 
 
-def test_a_worker_whose_daemon_has_gone_already_does_not_begin() -> None:
+def test_worker_of_an_exited_daemon_does_not_start() -> None:
     done = subprocess.run(
         [sys.executable, "-c", _ORPHAN], capture_output=True, text=True, check=True
     )
@@ -84,9 +84,7 @@ def short_path() -> Iterator[Path]:
         yield Path(folder)
 
 
-def test_a_worker_without_a_reader_ends_and_prints_nothing(
-    tmp_path: Path, short_path: Path
-) -> None:
+def test_worker_without_a_reader_ends_silently(tmp_path: Path, short_path: Path) -> None:
     (tmp_path / "pyspark_cancelled.py").write_text(_WORKER)
     environ = {
         **os.environ,
@@ -113,7 +111,7 @@ def test_a_worker_without_a_reader_ends_and_prints_nothing(
     assert printed == b""
 
 
-def test_a_worker_collects_after_its_first_task_and_every_fiftieth(
+def test_worker_collects_garbage_after_its_first_and_every_fiftieth_task(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     collected: list[int] = []
@@ -127,7 +125,7 @@ def test_a_worker_collects_after_its_first_task_and_every_fiftieth(
     assert collected == [1, 50, 100, 150]
 
 
-def test_only_a_daemon_that_was_checked_is_changed() -> None:
+def test_only_a_checked_daemon_is_changed() -> None:
     assert can_change(spark_daemon, "4.3.0")
     assert not can_change(spark_daemon, "4.4.0")
     assert not can_change(ModuleType("daemon"), "4.3.0")

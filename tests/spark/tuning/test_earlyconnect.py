@@ -49,7 +49,7 @@ def runner(folder: Path, path: str) -> Iterator[tuple[socket.socket, subprocess.
                 process.kill()
 
 
-def test_a_planner_connects_first_and_loads_then(tmp_path: Path) -> None:
+def test_planner_connects_before_it_imports(tmp_path: Path) -> None:
     with runner(tmp_path, early_path(str(tmp_path))) as (server, process):
         server.settimeout(120)
         connection, _ = server.accept()
@@ -68,7 +68,7 @@ def test_a_planner_connects_first_and_loads_then(tmp_path: Path) -> None:
             assert int.from_bytes(connection.recv(4), "big") == process.pid
 
 
-def test_a_planner_whose_query_was_stopped_prints_nothing(tmp_path: Path) -> None:
+def test_planner_of_a_stopped_query_prints_nothing(tmp_path: Path) -> None:
     with runner(tmp_path, early_path(str(tmp_path))) as (server, process):
         server.settimeout(120)
         connection, _ = server.accept()
@@ -79,7 +79,7 @@ def test_a_planner_whose_query_was_stopped_prints_nothing(tmp_path: Path) -> Non
     assert printed == b""
 
 
-def test_others_of_the_same_name_still_run(tmp_path: Path) -> None:
+def test_other_modules_of_the_same_name_still_run(tmp_path: Path) -> None:
     (tmp_path / "sitecustomize.py").write_text("print('theirs')")
     done = subprocess.run(
         [sys.executable, "-c", "import sys; print(sys.path[1:])"],
@@ -94,7 +94,7 @@ def test_others_of_the_same_name_still_run(tmp_path: Path) -> None:
     assert "tuning/early" not in done.stdout
 
 
-def test_only_what_spark_starts_has_it(spark: SparkSession) -> None:
+def test_only_processes_of_spark_have_the_path(spark: SparkSession) -> None:
     assert "tuning/early" not in os.environ.get("PYTHONPATH", "")
     jvm = spark.sparkContext._jvm
     assert jvm is not None

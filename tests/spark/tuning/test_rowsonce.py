@@ -41,20 +41,20 @@ def plan_of(frame: DataFrame) -> str:
     return str(frame._jdf.queryExecution().sparkPlan().toString())
 
 
-def test_a_session_gets_it_once(tuned: SparkSession) -> None:
+def test_session_extension_is_installed_once(tuned: SparkSession) -> None:
     assert TUNING.extension is not None
     extend_planner(tuned, [TUNING.extension])
     assert tuned._jsparkSession.experimental().extraStrategies().size() == 1
 
 
-def test_the_session_plans_no_copy_of_the_rows(
+def test_session_plans_no_copy_of_the_rows(
     spark: SparkSession, tuned: SparkSession, cluster: Cluster
 ) -> None:
     assert plan_of(load(tuned, cluster)).startswith("BatchScan rookery")
     assert plan_of(load(spark, cluster)).startswith("Project")
 
 
-def test_other_projections_and_other_sources_stay(tuned: SparkSession, cluster: Cluster) -> None:
+def test_other_projections_and_sources_are_unchanged(tuned: SparkSession, cluster: Cluster) -> None:
     assert plan_of(load(tuned, cluster).select("value")).startswith("Project [value")
     assert "Range" in plan_of(tuned.range(3).selectExpr("id + 1"))
 
@@ -73,7 +73,7 @@ def test_other_projections_and_other_sources_stay(tuned: SparkSession, cluster: 
         lambda frame: frame.mapInArrow(lambda batches: batches, frame.schema),
     ],
 )
-def test_all_that_can_be_done_with_rows_gives_the_same(
+def test_all_row_operations_give_the_same_results(
     spark: SparkSession, tuned: SparkSession, cluster: Cluster, use: Any
 ) -> None:
     found = sorted(map(str, use(load(tuned, cluster)).collect()))
@@ -84,7 +84,7 @@ def test_all_that_can_be_done_with_rows_gives_the_same(
     assert found
 
 
-def test_a_stream_gives_the_same(
+def test_stream_gives_the_same_results(
     spark: SparkSession, tuned: SparkSession, cluster: Cluster, checkpoint: Path
 ) -> None:
     rows = stream(tuned, cluster, startingOffsets="earliest", maxOffsetsPerTrigger=400).load()

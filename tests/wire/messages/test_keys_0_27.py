@@ -70,7 +70,7 @@ def test_every_key_is_there_from_version_0() -> None:
 
 
 @pytest.mark.parametrize(("api", "version"), EVERY_VERSION)
-def test_a_refusal_carries_the_code_and_no_other(api: Api[Any, Any], version: int) -> None:
+def test_refusal_carries_the_given_code_only(api: Api[Any, Any], version: int) -> None:
     carried: set[ErrorCode] = set()
     for seed in SEEDS:
         answer = refused(random_message(api.request, version, seed), version)
@@ -79,7 +79,7 @@ def test_a_refusal_carries_the_code_and_no_other(api: Api[Any, Any], version: in
 
 
 @pytest.mark.parametrize(("api", "version"), EVERY_VERSION)
-def test_a_refusal_survives_the_wire(api: Api[Any, Any], version: int) -> None:
+def test_refusal_survives_a_round_trip(api: Api[Any, Any], version: int) -> None:
     for seed in SEEDS:
         request = random_message(api.request, version, seed)
         wire = encode_bytes(api.refuse(request, CODE), version)
@@ -92,7 +92,7 @@ def named(name: str, topic_id: bytes, version: int, ids_since: int) -> dict[str,
 
 
 @pytest.mark.parametrize("version", produce.PRODUCE.versions)
-def test_produce_names_each_partition(version: int) -> None:
+def test_produce_refusal_names_each_partition(version: int) -> None:
     called = named("birds", TOPIC_ID, version, ids_since=13)
     partitions = [produce.PartitionProduceData(index=index, records=b"x") for index in (4, 7)]
     topic = produce.TopicProduceData(**called, partition_data=partitions)
@@ -128,7 +128,7 @@ def fetch_of(**called: Any) -> fetch.FetchRequest:
 
 
 @pytest.mark.parametrize("version", range(13))
-def test_fetch_by_name_names_each_partition(version: int) -> None:
+def test_fetch_refusal_by_name_names_each_partition(version: int) -> None:
     answer = refused(fetch_of(topic="birds"), version)
 
     refusal = fetch.PartitionData(
@@ -151,7 +151,7 @@ def test_fetch_by_id_is_refused_as_a_whole(version: int) -> None:
     assert answer == fetch.FetchResponse(error_code=CODE, session_id=77, responses=[])
 
 
-def test_list_offsets_finds_nothing() -> None:
+def test_list_offsets_refusal_has_no_offset() -> None:
     partition = list_offsets.ListOffsetsPartition(partition_index=5, timestamp=-1)
     topic = list_offsets.ListOffsetsTopic(name="birds", partitions=[partition])
     request = list_offsets.ListOffsetsRequest(replica_id=-1, topics=[topic])
@@ -165,7 +165,7 @@ def test_list_offsets_finds_nothing() -> None:
 
 
 @pytest.mark.parametrize("version", metadata.METADATA.versions)
-def test_metadata_names_each_topic(version: int) -> None:
+def test_metadata_refusal_names_each_topic(version: int) -> None:
     topic_id = TOPIC_ID if version >= 10 else bytes(16)
     topic = metadata.MetadataRequestTopic(name="birds", topic_id=topic_id)
 
@@ -180,20 +180,20 @@ def test_metadata_names_each_topic(version: int) -> None:
 
 
 @pytest.mark.parametrize("version", range(10, 14))
-def test_metadata_by_id_has_a_name_that_every_version_can_write(version: int) -> None:
+def test_metadata_refusal_by_id_has_a_name_writable_in_every_version(version: int) -> None:
     topic = metadata.MetadataRequestTopic(name=None, topic_id=TOPIC_ID)
     [answered] = refused(metadata.MetadataRequest(topics=[topic]), version).topics
     assert (answered.name, answered.topic_id) == ("", TOPIC_ID)
 
 
 @pytest.mark.parametrize(("version", "code"), [(12, ErrorCode.NONE), (13, CODE)])
-def test_metadata_of_all_topics_has_one_place_for_the_code(version: int, code: ErrorCode) -> None:
+def test_metadata_refusal_of_all_topics_has_one_error_code(version: int, code: ErrorCode) -> None:
     answer = refused(metadata.MetadataRequest(topics=None), version)
     assert answer == metadata.MetadataResponse(error_code=code, brokers=[], topics=[])
 
 
 @pytest.mark.parametrize("version", offset_commit.OFFSET_COMMIT.versions)
-def test_offset_commit_names_each_partition(version: int) -> None:
+def test_offset_commit_refusal_names_each_partition(version: int) -> None:
     called = named("birds", TOPIC_ID, version, ids_since=10)
     partition = offset_commit.OffsetCommitRequestPartition(
         partition_index=2, committed_offset=40, committed_metadata=None
@@ -209,7 +209,7 @@ def test_offset_commit_names_each_partition(version: int) -> None:
 
 
 @pytest.mark.parametrize("version", range(8))
-def test_offset_fetch_of_one_group(version: int) -> None:
+def test_offset_fetch_refusal_of_one_group(version: int) -> None:
     topic = offset_fetch.OffsetFetchRequestTopic(name="birds", partition_indexes=[2])
 
     answer = refused(offset_fetch.OffsetFetchRequest(group_id="g", topics=[topic]), version)
@@ -224,13 +224,13 @@ def test_offset_fetch_of_one_group(version: int) -> None:
 
 
 @pytest.mark.parametrize("version", range(2, 8))
-def test_offset_fetch_of_all_topics(version: int) -> None:
+def test_offset_fetch_refusal_of_all_topics(version: int) -> None:
     answer = refused(offset_fetch.OffsetFetchRequest(group_id="g", topics=None), version)
     assert answer == offset_fetch.OffsetFetchResponse(error_code=CODE)
 
 
 @pytest.mark.parametrize("version", range(8, 11))
-def test_offset_fetch_of_several_groups(version: int) -> None:
+def test_offset_fetch_refusal_of_several_groups(version: int) -> None:
     called = named("birds", TOPIC_ID, version, ids_since=10)
     topic = offset_fetch.OffsetFetchRequestTopic(**called, partition_indexes=[2])
     groups = [
@@ -249,7 +249,7 @@ def test_offset_fetch_of_several_groups(version: int) -> None:
 
 
 @pytest.mark.parametrize("version", range(4))
-def test_find_coordinator_of_one_key(version: int) -> None:
+def test_find_coordinator_refusal_of_one_key(version: int) -> None:
     answer = refused(find_coordinator.FindCoordinatorRequest(key="g"), version)
     assert answer == find_coordinator.FindCoordinatorResponse(
         error_code=CODE,
@@ -261,7 +261,7 @@ def test_find_coordinator_of_one_key(version: int) -> None:
 
 
 @pytest.mark.parametrize("version", range(4, 7))
-def test_find_coordinator_of_several_keys(version: int) -> None:
+def test_find_coordinator_refusal_of_several_keys(version: int) -> None:
     request = find_coordinator.FindCoordinatorRequest(coordinator_keys=["g", "h"])
     answer = refused(request, version)
     assert [(c.key, c.error_code, c.node_id, c.host, c.port) for c in answer.coordinators] == [
@@ -270,7 +270,7 @@ def test_find_coordinator_of_several_keys(version: int) -> None:
     ]
 
 
-def test_join_group_gives_no_generation() -> None:
+def test_join_group_refusal_has_no_generation() -> None:
     request = join_group.JoinGroupRequest(
         group_id="g", session_timeout_ms=9, member_id="m", protocol_type="consumer", protocols=[]
     )
@@ -285,7 +285,7 @@ def test_join_group_gives_no_generation() -> None:
         )
 
 
-def test_describe_groups_names_each_group() -> None:
+def test_describe_groups_refusal_names_each_group() -> None:
     request = describe_groups.DescribeGroupsRequest(groups=["g", "h"])
     for version in describe_groups.DESCRIBE_GROUPS.versions:
         answer = refused(request, version)
@@ -295,7 +295,7 @@ def test_describe_groups_names_each_group() -> None:
         ]
 
 
-def test_api_versions_tells_in_which_version_to_ask_again() -> None:
+def test_refused_api_versions_names_the_supported_range() -> None:
     request = api_versions.ApiVersionsRequest()
     answer = refused(request, 0, ErrorCode.UNSUPPORTED_VERSION)
     own = api_versions.ApiVersion(api_key=18, min_version=0, max_version=4)
@@ -327,7 +327,7 @@ def test_create_topics_names_each_topic() -> None:
 
 
 @pytest.mark.parametrize("version", range(6))
-def test_delete_topics_by_name(version: int) -> None:
+def test_delete_topics_refusal_by_name(version: int) -> None:
     request = delete_topics.DeleteTopicsRequest(topic_names=["birds", "nests"], timeout_ms=9)
     answer = refused(request, version)
     assert [(topic.name, topic.error_code) for topic in answer.responses] == [
@@ -336,7 +336,7 @@ def test_delete_topics_by_name(version: int) -> None:
     ]
 
 
-def test_delete_topics_by_name_and_id() -> None:
+def test_delete_topics_refusal_by_name_and_id() -> None:
     topics = [
         delete_topics.DeleteTopicState(name="birds"),
         delete_topics.DeleteTopicState(name=None, topic_id=TOPIC_ID),
@@ -375,7 +375,7 @@ def test_offset_for_leader_epoch_names_each_partition() -> None:
 
 
 @pytest.mark.parametrize("version", range(4))
-def test_add_partitions_by_a_producer(version: int) -> None:
+def test_add_partitions_refusal_for_a_producer(version: int) -> None:
     topic = add_partitions_to_txn.AddPartitionsToTxnTopic(name="birds", partitions=[1, 2])
     request = add_partitions_to_txn.AddPartitionsToTxnRequest(
         v3_and_below_transactional_id="t", v3_and_below_topics=[topic]
@@ -399,7 +399,7 @@ def test_add_partitions_by_a_producer(version: int) -> None:
 
 
 @pytest.mark.parametrize("version", [4, 5])
-def test_add_partitions_by_a_broker(version: int) -> None:
+def test_add_partitions_refusal_for_a_broker(version: int) -> None:
     topic = add_partitions_to_txn.AddPartitionsToTxnTopic(name="birds", partitions=[1, 2])
     transaction = add_partitions_to_txn.AddPartitionsToTxnTransaction(
         transactional_id="t", producer_id=1, producer_epoch=1, topics=[topic]
@@ -486,7 +486,7 @@ OLD: Final = [
 ]
 
 
-def test_the_low_versions_are_among_those_compared() -> None:
+def test_lowest_versions_are_among_the_compared_ones() -> None:
     compared = {(message.KEY, version) for message, version, _ in old_classes()}
     low = {0: 3, 1: 4, 2: 1, 8: 2, 9: 1, 19: 2, 20: 1, 23: 2}
     assert compared >= {(key, version) for key, count in low.items() for version in range(count)}
@@ -494,7 +494,7 @@ def test_the_low_versions_are_among_those_compared() -> None:
 
 
 @pytest.mark.parametrize(("message", "version", "old"), OLD)
-def test_bytes_are_those_of_kafka_python(message: type[Message], version: int, old: Any) -> None:
+def test_bytes_equal_those_of_kafka_python(message: type[Message], version: int, old: Any) -> None:
     for seed in SEEDS:
         ours = random_message(message, version, seed)
         theirs = old.SCHEMA.encode(in_old_order(old.SCHEMA, ours))

@@ -83,7 +83,7 @@ def codes_in(value: object, version: int) -> Iterator[ErrorCode]:
                 yield from codes_in(getattr(value, name), version)
 
 
-def test_all_keys_are_here() -> None:
+def test_all_keys_are_tested() -> None:
     assert sorted(api.key for api in APIS.values()) == list(range(28, 61))
 
 
@@ -99,7 +99,7 @@ def test_refusal_carries_the_code_for_every_item(api: Api[Any, Any], version: in
 
 
 @pytest.mark.parametrize(("api", "version"), EVERY_VERSION)
-def test_random_messages_come_back_equal(api: Api[Any, Any], version: int) -> None:
+def test_random_messages_survive_a_round_trip(api: Api[Any, Any], version: int) -> None:
     for message in (api.request, api.response):
         for seed in range(20):
             sent = random_message(message, version, seed)
@@ -377,7 +377,9 @@ REFUSALS: list[tuple[int, Message, Message]] = [
     ("version", "request_", "answer"),
     [pytest.param(*case, id=f"{type(case[1]).__name__}-{case[0]}") for case in REFUSALS],
 )
-def test_refusal(version: int, request_: Message, answer: Message) -> None:
+def test_refusal_equals_the_expected_answer(
+    version: int, request_: Message, answer: Message
+) -> None:
     api = APIS[type(request_).__name__.removesuffix("Request")]
     sent = encode_bytes(api.refuse(request_, CODE), version)
     assert decode(api.response, version, sent) == answer
@@ -416,7 +418,7 @@ def plain(value: object, version: int) -> Any:
 
 
 @pytest.mark.parametrize(("message", "library"), DROPPED)
-def test_version_0_as_others_write_it(message: type[Message], library: Any) -> None:
+def test_version_0_equals_that_of_other_writers(message: type[Message], library: Any) -> None:
     theirs = getattr(library, f"{message.__name__}_v0")
     for seed in range(50):
         ours = random_message(message, 0, seed)

@@ -82,7 +82,9 @@ def test_every_key_has_an_api() -> None:
 
 
 @pytest.mark.parametrize(("api", "version"), EVERY_VERSION)
-def test_a_refusal_carries_the_code_for_everything_asked(api: Api[Any, Any], version: int) -> None:
+def test_refusal_carries_the_code_for_every_requested_item(
+    api: Api[Any, Any], version: int
+) -> None:
     most = 0
     for seed in range(20):
         request = random_message(api.request, version, seed)
@@ -97,7 +99,7 @@ def test_a_refusal_carries_the_code_for_everything_asked(api: Api[Any, Any], ver
 
 
 @pytest.mark.parametrize(("api", "version"), EVERY_VERSION)
-def test_a_refusal_explains_itself_where_it_can(api: Api[Any, Any], version: int) -> None:
+def test_refusal_has_a_message_where_possible(api: Api[Any, Any], version: int) -> None:
     refusal = api.refuse(random_message(api.request, version, 3), CODE)
 
     assert all(text == CODE.sentence for text in values_of(refusal, "error_message"))
@@ -217,7 +219,7 @@ def test_cordoned_directories_are_left_out_only_while_null(
     assert decode(broker_heartbeat.BrokerHeartbeatRequest, 2, wire) == request
 
 
-def test_a_voter_is_told_who_leads_in_a_tag() -> None:
+def test_voter_learns_the_leader_from_a_tag() -> None:
     leader = update_raft_voter.CurrentLeader(leader_id=3, leader_epoch=9, host="a", port=9093)
     response = update_raft_voter.UpdateRaftVoterResponse(
         error_code=ErrorCode.NOT_LEADER_OR_FOLLOWER, current_leader=leader
@@ -229,7 +231,7 @@ def test_a_voter_is_told_who_leads_in_a_tag() -> None:
     assert decode(update_raft_voter.UpdateRaftVoterResponse, 0, wire) == response
 
 
-def test_share_fetch_keeps_the_acknowledgements_own_code() -> None:
+def test_share_fetch_keeps_the_error_code_of_acknowledgements() -> None:
     shape = shape_of(
         share_fetch.PartitionData, share_fetch.PartitionData.__fields__["acknowledge_error_code"]
     )

@@ -6,7 +6,7 @@ from typing import Final
 
 from rookery.broker.call import Call, handles
 from rookery.broker.groups.requests import check_group_id
-from rookery.broker.transactions import check_id, decide, told
+from rookery.broker.transactions import check_id, convert_error, decide
 from rookery.cluster.events.txnevents import OffsetsAddedToTransaction
 from rookery.errors import ApiError, ErrorCode
 from rookery.security.access import AclResource, Operation, named
@@ -41,5 +41,5 @@ async def add_offsets_to_txn(
     try:
         await decide(call, event)
     except ApiError as error:
-        raise told(error, knows_fenced=call.version >= _KNOWS_FENCED) from error
+        raise convert_error(error, knows_fenced=call.version >= _KNOWS_FENCED) from error
     return AddOffsetsToTxnResponse(error_code=ErrorCode.NONE)

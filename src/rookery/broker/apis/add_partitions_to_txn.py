@@ -10,7 +10,7 @@ from typing import Final
 
 from rookery.broker.call import Call, handles
 from rookery.broker.groups.requests import reach_head
-from rookery.broker.transactions import check_id, decide, owned, parts, told
+from rookery.broker.transactions import check_id, convert_error, decide, owned, parts
 from rookery.cluster.events.txnevents import PartitionsAddedToTransaction, TransactionPlace
 from rookery.cluster.state.txns import TransactionOwner
 from rookery.errors import ApiError, Error, ErrorCode, code_of
@@ -76,7 +76,7 @@ async def _answer(
         codes = await (_verify(call, asked) if asked.verify_only else _add(call, asked))
     except Error as error:
         if isinstance(error, ApiError):
-            error = told(error, knows_fenced=call.version >= _KNOWS_FENCED)
+            error = convert_error(error, knows_fenced=call.version >= _KNOWS_FENCED)
         codes = dict.fromkeys(_names(asked.topics), code_of(error))
     return [
         AddPartitionsToTxnTopicResult(

@@ -17,7 +17,7 @@ from rookery.broker.config.configkeys import (
 from rookery.broker.config.configs import ALL_BROKERS, ConfigSource, Synonym
 from rookery.broker.telemetry import clientmetrics
 from rookery.broker.topics import check_name
-from rookery.cluster.state.state import (
+from rookery.cluster.resources import (
     BROKER_RESOURCE,
     CLIENT_METRICS_RESOURCE,
     GROUP_RESOURCE,

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Final
 
 from rookery.broker.call import Call, handles
-from rookery.broker.transactions import check_id, decide, told
+from rookery.broker.transactions import check_id, convert_error, decide
 from rookery.cluster.events.txnevents import TransactionEnded
 from rookery.errors import ApiError, ErrorCode
 from rookery.security.access import AclResource, Operation, named
@@ -31,7 +31,7 @@ async def end_txn(call: Call, request: EndTxnRequest) -> EndTxnResponse:
     try:
         writer = await decide(call, event)
     except ApiError as error:
-        raise told(error, knows_fenced=call.version >= _KNOWS_FENCED) from error
+        raise convert_error(error, knows_fenced=call.version >= _KNOWS_FENCED) from error
     return EndTxnResponse(
         error_code=ErrorCode.NONE, producer_id=writer.producer_id, producer_epoch=writer.epoch
     )

@@ -10,7 +10,7 @@ from rookery.broker.call import Call, handles
 from rookery.broker.config.alteration import alter
 from rookery.broker.config.configkeys import BROKER_KEYS, TOPIC_KEYS, ConfigKind, split
 from rookery.broker.config.configs import invalid
-from rookery.cluster.state.state import BROKER_RESOURCE, TOPIC_RESOURCE
+from rookery.cluster.resources import BROKER_RESOURCE, TOPIC_RESOURCE
 from rookery.errors import ApiError, ErrorCode
 from rookery.security.access import AclResource, Operation, named
 from rookery.wire.messages.incremental_alter_configs import (

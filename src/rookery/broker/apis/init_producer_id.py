@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import Final
 
 from rookery.broker.call import Call, handles
-from rookery.broker.transactions import check_id, decide, told
+from rookery.broker.transactions import check_id, convert_error, decide
 from rookery.cluster.events.txnevents import TransactionInitialised
 from rookery.errors import ApiError, Error, ErrorCode
 from rookery.security.access import AclResource, Operation, any_of, named
@@ -92,7 +92,7 @@ async def _initialise(call: Call, request: InitProducerIdRequest) -> InitProduce
     try:
         writer = await decide(call, event)
     except ApiError as error:
-        raise told(error, knows_fenced=call.version >= _KNOWS_FENCED) from error
+        raise convert_error(error, knows_fenced=call.version >= _KNOWS_FENCED) from error
     return InitProducerIdResponse(
         error_code=ErrorCode.NONE, producer_id=writer.producer_id, producer_epoch=writer.epoch
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from rookery.broker.call import Call, handles
-from rookery.cluster.state.state import (
+from rookery.cluster.resources import (
     BROKER_RESOURCE,
     CLIENT_METRICS_RESOURCE,
     GROUP_RESOURCE,

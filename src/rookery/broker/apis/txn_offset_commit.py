@@ -8,7 +8,7 @@ from typing import Final
 from rookery.broker.call import Call, handles
 from rookery.broker.groups.offsets import CommitAuthor
 from rookery.broker.groups.requests import check_group_id, reach_head
-from rookery.broker.transactions import check_id, commit_offsets, told
+from rookery.broker.transactions import check_id, commit_offsets, convert_error
 from rookery.cluster.events.groupevents import OffsetCommitted
 from rookery.cluster.events.txnevents import TransactionOffsetsCommitted
 from rookery.errors import ApiError, ErrorCode
@@ -75,7 +75,7 @@ def _told(call: Call, error: ApiError) -> ApiError:
     """Return the error as a group coordinator reports it."""
     if error.code is ErrorCode.INVALID_TXN_STATE and call.version >= _KNOWS_ABORTABLE:
         return ApiError(ErrorCode.TRANSACTION_ABORTABLE, error.text)
-    return told(error, knows_fenced=False)
+    return convert_error(error, knows_fenced=False)
 
 
 def _answer(

@@ -17,14 +17,14 @@ from rookery.broker.config.configs import (
 from rookery.broker.decisions import decide
 from rookery.broker.telemetry import clientmetrics
 from rookery.cluster.events.brokerevents import ConfigsChanged, SettingChange
-from rookery.cluster.state.state import (
+from rookery.cluster.resources import (
     BROKER_RESOURCE,
     CLIENT_METRICS_RESOURCE,
-    CONDITIONAL_CONFIGS,
     GROUP_RESOURCE,
     TOPIC_RESOURCE,
     resource_key,
 )
+from rookery.cluster.state.topicrules import CONDITIONAL_CONFIGS
 from rookery.errors import ApiError, ErrorCode
 
 _OTHERS: Final = {8: "a broker's loggers"}
@@ -55,7 +55,7 @@ class Result(NamedTuple):
 
 
 _CHANGED_MEANWHILE: Final = Result(
-    ErrorCode.INVALID_UPDATE_VERSION, "the settings were changed by others all the time; try again"
+    ErrorCode.INVALID_UPDATE_VERSION, "other requests kept changing the settings; try again"
 )
 
 
@@ -146,7 +146,7 @@ def settings_of(call: Call, resource_type: int, name: str) -> dict[str, str]:
         return topic.configs
     if resource_type == GROUP_RESOURCE:
         if not name:
-            raise ApiError(ErrorCode.INVALID_REQUEST, "settings are made for one group: name it")
+            raise ApiError(ErrorCode.INVALID_REQUEST, "group settings need the id of a group")
         return call.state.broker_configs.get(resource_key(resource_type, name), {})
     if resource_type == CLIENT_METRICS_RESOURCE:
         if not name:
@@ -164,8 +164,8 @@ def settings_of(call: Call, resource_type: int, name: str) -> dict[str, str]:
 
 def _no_own_settings() -> ApiError:
     return invalid(
-        "any broker serves any partition, so settings are made for all brokers at once: "
-        "leave the broker's id out (kafka-configs: --entity-default)"
+        "any broker serves any partition, so settings apply to all brokers: omit the broker's id "
+        "(kafka-configs: --entity-default)"
     )
 
 

@@ -107,54 +107,54 @@ TOPIC_KEYS: Final[dict[str, ConfigKey]] = {
     for key in (
         ConfigKey(
             "cleanup.policy", _LIST, "delete",
-            "What becomes of old records: 'delete' drops them by age and size, 'compact' keeps the "
-            "newest one of each key; both may be named.",
+            "How old records are removed: 'delete' removes them by age and size, 'compact' keeps "
+            "the newest record of each key; both can be combined.",
             _list_of("compact", "delete"), "log.cleanup.policy",
         ),
         ConfigKey(
             "compression.gzip.level", _I, "-1",
-            "How hard gzip tries, where the broker compresses; -1 is gzip's own choice.",
+            "The gzip level, if the broker compresses; -1 is gzip's default.",
             _gzip_level, "compression.gzip.level",
         ),
         ConfigKey(
             "compression.lz4.level", _I, "9",
-            "How hard lz4 tries, where the broker compresses.",
+            "The lz4 level, if the broker compresses.",
             _between(1, 17), "compression.lz4.level",
         ),
         ConfigKey(
             "compression.type", _S, "producer",
-            "The codec of stored batches; 'producer' leaves them as they were sent.",
+            "The codec of stored batches; 'producer' keeps that of the producer.",
             _one_of("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer"),
             "compression.type",
         ),
         ConfigKey(
             "compression.zstd.level", _I, "3",
-            "How hard zstd tries, where the broker compresses.",
+            "The zstd level, if the broker compresses.",
             _between(-131072, 22), "compression.zstd.level",
         ),
         ConfigKey(
             "delete.retention.ms", _L, "86400000",
-            "How long a compacted topic keeps the marks of deleted keys.",
+            "How long a compacted topic keeps the tombstones of deleted keys.",
             _at_least(0), "log.cleaner.delete.retention.ms",
         ),
         ConfigKey(
             "file.delete.delay.ms", _L, "60000",
-            "How long a file stays on disk after the last of its records went.",
+            "How long a file stays on disk after its last record was removed.",
             _at_least(0), "log.segment.delete.delay.ms",
         ),
         ConfigKey(
             "flush.messages", _L, str(MAX_LONG),
-            "Kept for tools; when records reach the disk is the broker's durability setting.",
+            "Kept for tools; the broker's durability setting decides when records are synced.",
             _at_least(1), "log.flush.interval.messages",
         ),
         ConfigKey(
             "flush.ms", _L, str(MAX_LONG),
-            "Kept for tools; when records reach the disk is the broker's durability setting.",
+            "Kept for tools; the broker's durability setting decides when records are synced.",
             _at_least(0), "log.flush.interval.ms",
         ),
         ConfigKey(
             "follower.replication.throttled.replicas", _LIST, "",
-            "Kept for tools; there are no followers to slow down.", _throttled,
+            "Kept for tools; there are no followers to throttle.", _throttled,
         ),
         ConfigKey(
             "index.interval.bytes", _I, "4096",
@@ -163,7 +163,7 @@ TOPIC_KEYS: Final[dict[str, ConfigKey]] = {
         ),
         ConfigKey(
             "leader.replication.throttled.replicas", _LIST, "",
-            "Kept for tools; there are no followers to slow down.", _throttled,
+            "Kept for tools; there are no followers to throttle.", _throttled,
         ),
         ConfigKey(
             "local.retention.bytes", _L, "-2",
@@ -182,22 +182,22 @@ TOPIC_KEYS: Final[dict[str, ConfigKey]] = {
         ),
         ConfigKey(
             "max.message.bytes", _I, "1048588",
-            "The largest batch that is taken, as it is sent (compressed).",
+            "The largest accepted batch, as it is sent (compressed).",
             _at_least(0), "message.max.bytes",
         ),
         ConfigKey(
             "message.timestamp.after.max.ms", _L, "3600000",
-            "How far a record's time may lie ahead of the broker's.",
+            "How far a record's timestamp can be ahead of the broker's clock.",
             _at_least(0), "log.message.timestamp.after.max.ms",
         ),
         ConfigKey(
             "message.timestamp.before.max.ms", _L, str(MAX_LONG),
-            "How far a record's time may lie behind the broker's.",
+            "How much older than the broker's clock a record's timestamp can be.",
             _at_least(0), "log.message.timestamp.before.max.ms",
         ),
         ConfigKey(
             "message.timestamp.type", _S, "CreateTime",
-            "Whose clock sets a record's time: the producer's, or the cluster's on arrival.",
+            "The clock that sets timestamps: the producer's, or the cluster's on arrival.",
             _one_of("CreateTime", "LogAppendTime"), "log.message.timestamp.type",
         ),
         ConfigKey(
@@ -207,12 +207,12 @@ TOPIC_KEYS: Final[dict[str, ConfigKey]] = {
         ),
         ConfigKey(
             "min.compaction.lag.ms", _L, "0",
-            "The time for which a record is left alone by compaction.",
+            "The minimum age of a record before it is compacted.",
             _at_least(0), "log.cleaner.min.compaction.lag.ms",
         ),
         ConfigKey(
             "min.insync.replicas", _I, "1",
-            "Kept for tools; every acknowledged record is durable, whatever this says.",
+            "Kept for tools; every acknowledged record is durable, regardless of this value.",
             _at_least(1), "min.insync.replicas",
         ),
         ConfigKey(
@@ -223,29 +223,29 @@ TOPIC_KEYS: Final[dict[str, ConfigKey]] = {
         ConfigKey("remote.log.delete.on.disable", _B, "false", "Kept for tools."),
         ConfigKey(
             "remote.storage.enable", _B, "false",
-            "Kafka's tiered storage; where the log lies is the cluster's affair here, so this "
+            "Kafka's tiered storage; here the cluster decides where the log is stored, so this "
             "stays false.",
             _one_of("false"),
         ),
         ConfigKey(
             "retention.bytes", _L, "-1",
-            "The size of a partition beyond which its oldest records go; -1 for no bound.",
+            "The size of a partition above which its oldest records are deleted; -1 for no limit.",
             None, "log.retention.bytes",
         ),
         ConfigKey(
             "retention.ms", _L, str(_WEEK_MS),
-            "The age beyond which records go; -1 for no bound.",
+            "The age above which records are deleted; -1 for no limit.",
             _at_least(-1), "log.retention.ms",
         ),
         ConfigKey(
             "rookery.validate.compressed", _B, "false",
-            "Whether compressed batches are opened when they are sent, and refused if one of their "
-            "records cannot be read; others are always checked.",
+            "Whether compressed batches are decompressed on arrival, and refused if one of their "
+            "records cannot be read; other batches are always checked.",
             None, "rookery.validate.compressed",
         ),
         ConfigKey(
             "segment.bytes", _I, "1073741824",
-            "The size of one of the log's files.",
+            "The maximum size of a segment.",
             _at_least(1048576), "log.segment.bytes",
         ),
         ConfigKey(
@@ -258,12 +258,12 @@ TOPIC_KEYS: Final[dict[str, ConfigKey]] = {
         ),
         ConfigKey(
             "segment.ms", _L, str(_WEEK_MS),
-            "The age at which one of the log's files takes no more records.",
+            "The age at which a segment takes no more records.",
             _at_least(1), "log.roll.ms",
         ),
         ConfigKey(
             "unclean.leader.election.enable", _B, "false",
-            "Kept for tools; any broker may lead, and none can miss a record.",
+            "Kept for tools; any broker can lead, and each one has all records.",
             None, "unclean.leader.election.enable",
         ),
     )
@@ -271,27 +271,27 @@ TOPIC_KEYS: Final[dict[str, ConfigKey]] = {
 """The settings of a topic by name, in order."""
 
 _OWN: Final = (
-    BrokerKey("advertised.listeners", _LIST, None, "The address that clients are told."),
-    BrokerKey("auto.create.topics.enable", _B, "true", "Whether asking for a topic makes it."),
-    BrokerKey("broker.heartbeat.interval.ms", _I, "3000", "How often a quiet broker shows itself."),
-    BrokerKey("broker.id", _I, "-1", "This broker's number."),
-    BrokerKey("broker.rack", _S, None, "Where the broker stands."),
-    BrokerKey("broker.session.timeout.ms", _I, "10000", "The silence after which it is given up."),
-    BrokerKey("default.replication.factor", _I, "1", "What a topic has whose maker does not say."),
+    BrokerKey("advertised.listeners", _LIST, None, "The address that is advertised."),
+    BrokerKey("auto.create.topics.enable", _B, "true", "Whether a request creates a topic."),
+    BrokerKey("broker.heartbeat.interval.ms", _I, "3000", "The heartbeat interval of brokers."),
+    BrokerKey("broker.id", _I, "-1", "This broker's node id."),
+    BrokerKey("broker.rack", _S, None, "The broker's rack."),
+    BrokerKey("broker.session.timeout.ms", _I, "10000", "A broker silent for longer is expired."),
+    BrokerKey("default.replication.factor", _I, "1", "The default of new topics."),
     BrokerKey("delete.topic.enable", _B, "true", "Topics can be deleted."),
-    BrokerKey("listeners", _LIST, None, "Where the broker listens."),
+    BrokerKey("listeners", _LIST, None, "The address that the broker listens on."),
     BrokerKey("log.dirs", _LIST, None, "The folder of the log."),
     BrokerKey("log.retention.hours", _I, "168", "Used if log.retention.ms is not set."),
     BrokerKey("log.roll.hours", _I, "168", "Used if log.roll.ms is not set."),
-    BrokerKey("max.connections", _I, "10000", "Clients at the same time."),
-    BrokerKey("node.id", _I, "-1", "This broker's number."),
-    BrokerKey("num.partitions", _I, "1", "What a topic has whose maker does not say."),
+    BrokerKey("max.connections", _I, "10000", "The maximum number of client connections."),
+    BrokerKey("node.id", _I, "-1", "This broker's node id."),
+    BrokerKey("num.partitions", _I, "1", "The default of new topics."),
     BrokerKey("process.roles", _LIST, "broker", "Every process is a broker; none is a controller."),
-    BrokerKey("transaction.max.timeout.ms", _I, "900000", "The longest a transaction may be open."),
+    BrokerKey("transaction.max.timeout.ms", _I, "900000", "The longest transaction timeout."),
     BrokerKey(
-        "transactional.id.expiration.ms", _I, "604800000", "After so long an idle id is forgotten."
+        "transactional.id.expiration.ms", _I, "604800000", "An id idle for longer is removed."
     ),
-    BrokerKey("queued.max.request.bytes", _L, None, "Memory for requests not answered yet."),
+    BrokerKey("queued.max.request.bytes", _L, None, "Memory for unanswered requests."),
 )
 
 # In Kafka the default is on the variant in hours. Here only milliseconds are supported.
@@ -334,7 +334,7 @@ BROKER_KEYS: Final[dict[str, BrokerKey]] = {
                     key.synonym,
                     key.kind,
                     None if key.synonym in _NO_DEFAULT else key.default,
-                    f"What topics have whose {key.name} is not set. {key.doc}",
+                    f"The value for topics without their own {key.name}. {key.doc}",
                     key.synonym not in _NOT_INHERITED,
                     key,
                 )

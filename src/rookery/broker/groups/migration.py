@@ -2,7 +2,7 @@
 
     classic ──the first member of the consumer protocol joins──► consumer, and mixed at first
        ▲                                                              │
-       └──────the last one goes, and classic members are left─────────┘
+       └──────the last one leaves, and classic members remain─────────┘
 
 On an upgrade, all members keep their partitions. The classic generation becomes the epoch of all
 members, and their assignments become both their current partitions and their target. On a
@@ -116,7 +116,7 @@ def downgrade(before: ConsumerGroup, now_ms: int) -> ClassicGroupMachine:
 
 def _downgraded(member: GroupMember, ids: dict[str, bytes]) -> RosterMember:
     if member.classic is None:
-        raise ProtocolError(f"member {member.member_id!r} does not speak the classic protocol")
+        raise ProtocolError(f"member {member.member_id!r} does not use the classic protocol")
     terms = member.classic
     parts = by_name(member.holding.all_places, ids)
     return RosterMember(

@@ -61,7 +61,7 @@ def commit_gate(seat: GroupSeat) -> CommitGate:
 async def commit(
     groups: GroupCoordinator,
     replica: Replica,
-    who: CommitAuthor,
+    author: CommitAuthor,
     offsets: Sequence[OffsetCommitted],
 ) -> list[ErrorCode]:
     """Commit offsets; return the result of each.
@@ -72,20 +72,20 @@ async def commit(
 
     def propose(seat: GroupSeat) -> Proposals:
         code = commit_gate(seat).check_commit(
-            who.member_id, who.generation, who.instance_id, version=who.version
+            author.member_id, author.generation, author.instance_id, version=author.version
         )
         if not seat.epoch:
             code = ErrorCode.ILLEGAL_GENERATION  # the group does not exist, so it has no generation
         if code is not ErrorCode.NONE:
-            raise ApiError(code, f"a commit for group {who.group_id!r}")
+            raise ApiError(code, f"a commit for group {author.group_id!r}")
         return [
             replica.propose(
-                [OffsetsCommitted(group_id=who.group_id, epoch=seat.epoch, offsets=part)]
+                [OffsetsCommitted(group_id=author.group_id, epoch=seat.epoch, offsets=part)]
             )
             for part in offset_parts(offsets)
         ]
 
-    proposals = await groups.run(who.group_id, propose, creates=not who.is_member)
+    proposals = await groups.run(author.group_id, propose, creates=not author.is_member)
     codes: list[ErrorCode] = []
     for outcome in await outcomes_of(proposals):
         codes += outcome.value

@@ -10,7 +10,7 @@ from rookery.broker.call import Call
 from rookery.broker.coordination.machine import MachineRequest
 from rookery.broker.coordination.seats import HeldRequest
 from rookery.broker.groups.machine import GroupMachine
-from rookery.cluster.replica import IncarnationFenced
+from rookery.cluster.proposal import IncarnationFenced
 from rookery.errors import ApiError, Error, ErrorCode
 from rookery.wire.message import Api, Message
 

@@ -56,7 +56,7 @@ class Summaries:
             return summarize(self._load(group))
         except Exception:
             UNREADABLE.inc()
-            log.exception("a group is left out of upkeep", extra={"group": group.id})
+            log.exception("a group is excluded from maintenance", extra={"group": group.id})
             return None
 
 

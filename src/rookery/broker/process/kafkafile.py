@@ -126,12 +126,12 @@ def _translated(values: Mapping[str, str], path: Path) -> Iterator[tuple[str, st
     listener = _listener(values, path)
     if listener is not None:
         host, _, port = listener.address.rpartition(":")
-        yield "listen", f"{host or '0.0.0.0'}:{port}", "listeners"  # noqa: S104 (as the file says)
-        told = _advertised(values, listener) or (
+        yield "listen", f"{host or '0.0.0.0'}:{port}", "listeners"  # noqa: S104 (as in the file)
+        advertised = _advertised(values, listener) or (
             f"{socket.gethostname()}:{port}" if not host else ""
         )
-        if told:
-            yield "advertise", told, "advertised.listeners"
+        if advertised:
+            yield "advertise", advertised, "advertised.listeners"
     for key, (name, factor) in _SETTINGS.items():
         if key in values:
             yield name, str(int(values[key]) * factor) if factor else values[key], key
@@ -169,14 +169,14 @@ def _listener(values: Mapping[str, str], path: Path) -> _Listener | None:
         names = ", ".join(one.name for one in offered)
         raise ConfigError(
             f"{path}: listeners: {names}: only PLAINTEXT can be served; add such a listener, on an "
-            "address that strangers do not reach"
+            "address that untrusted clients cannot reach"
         )
     return None
 
 
 def _advertised(values: Mapping[str, str], listener: _Listener) -> str:
-    told = _listeners(values.get("advertised.listeners", ""))
-    return next((one.address for one in told if one.name == listener.name), "")
+    advertised = _listeners(values.get("advertised.listeners", ""))
+    return next((one.address for one in advertised if one.name == listener.name), "")
 
 
 def _defaults(values: Mapping[str, str]) -> Iterator[tuple[str, str]]:
@@ -206,8 +206,8 @@ def _warnings(values: Mapping[str, str], path: Path) -> Iterator[str]:
         else:
             (unused if key.startswith(_UNUSED) else unknown).append(key)
     if guards:
-        yield f"{path}: nobody is asked who they are: without effect are {', '.join(guards)}"
+        yield f"{path}: there is no authentication; these keys have no effect: {', '.join(guards)}"
     if unused:
-        yield f"{path}: without meaning for a broker that is alone: {', '.join(unused)}"
+        yield f"{path}: these keys have no meaning for a single broker: {', '.join(unused)}"
     if unknown:
-        yield f"{path}: not known here: {', '.join(unknown)}"
+        yield f"{path}: unknown keys: {', '.join(unknown)}"

@@ -108,7 +108,7 @@ class NodeIdentity:
         """Lock the node id of this broker."""
         # A suspended process of this host can still hold the lock of a node id that it has lost.
         if not self._lock.hold(node_id):
-            log.debug("the lock of node id %d is held", node_id)
+            log.debug("another process holds the lock of node id %d", node_id)
 
     def _choose(self) -> int:
         """Return the node id last used at our address, if none is configured.

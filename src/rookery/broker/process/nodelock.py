@@ -34,7 +34,7 @@ class NodeLock:
         Args:
             path: the file; None if brokers of this host share nothing.
             boot_id: distinguishes files that can have the same number on another host.
-            random: makes the mark where there is no file.
+            random: creates the mark if there is no file.
         """
         self._file = -1 if path is None or _SET_LOCK is None else _open(path)
         # Only temporary files must be removed.

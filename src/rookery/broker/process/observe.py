@@ -26,29 +26,33 @@ MAX_LAG: Final = 1_000
 """The lag behind the cluster log, in entries, above which a broker is not ready."""
 _PATIENCE: Final = 2.0
 
-_WAITING: Final = metrics.gauge("rookery_broker_fetches_waiting", "Partitions waited for.")
+_WAITING: Final = metrics.gauge(
+    "rookery_broker_fetches_waiting", "Partitions that fetches wait for."
+)
 _TOPICS: Final = metrics.gauge("rookery_broker_topics_known", "Topics of the cluster.")
 _BROKERS: Final = metrics.gauge("rookery_broker_brokers_live", "Live brokers of the cluster.")
 _FAILING: Final = metrics.gauge(
-    "rookery_broker_chores_failing", "Tasks of upkeep that failed the last time."
+    "rookery_broker_chores_failing", "Periodic tasks whose last run failed."
 )
 _TAIL_HITS: Final = metrics.counter("rookery_log_tail_hits_total", "Reads served from the tail.")
 _TAIL_MISSES: Final = metrics.counter(
-    "rookery_log_tail_misses_total", "Reads of what the tail did not hold."
+    "rookery_log_tail_misses_total", "Reads that the tail could not serve."
 )
-_TAIL_BYTES: Final = metrics.gauge("rookery_log_tail_bytes", "Memory held by the tail.")
-_CACHE_HITS: Final = metrics.counter("rookery_log_cache_hits_total", "Blocks found in memory.")
+_TAIL_BYTES: Final = metrics.gauge("rookery_log_tail_bytes", "Memory that the tail uses.")
+_CACHE_HITS: Final = metrics.counter(
+    "rookery_log_cache_hits_total", "Blocks that were in the cache."
+)
 _CACHE_MISSES: Final = metrics.counter("rookery_log_cache_misses_total", "Blocks read from disk.")
 _CACHE_JOINED: Final = metrics.counter(
-    "rookery_log_cache_joined_total", "Blocks that were just being read when asked for."
+    "rookery_log_cache_joined_total", "Blocks that another read was already fetching."
 )
 _CACHE_AHEAD: Final = metrics.counter(
-    "rookery_log_cache_ahead_total", "Blocks read before they were asked for."
+    "rookery_log_cache_ahead_total", "Blocks fetched by read-ahead."
 )
 _CACHE_EVICTED: Final = metrics.counter(
-    "rookery_log_cache_evicted_total", "Blocks pushed out for want of room."
+    "rookery_log_cache_evicted_total", "Blocks evicted from the cache."
 )
-_CACHE_BYTES: Final = metrics.gauge("rookery_log_cache_bytes", "Memory held by the block cache.")
+_CACHE_BYTES: Final = metrics.gauge("rookery_log_cache_bytes", "Memory that the block cache uses.")
 _JOURNAL_BYTES: Final = metrics.counter(
     "rookery_log_journal_bytes_total", "Bytes written to journals."
 )
@@ -56,42 +60,42 @@ _JOURNAL_APPENDS: Final = metrics.counter(
     "rookery_log_journal_appends_total", "Appends to journals."
 )
 _JOURNAL_GROUPS: Final = metrics.counter(
-    "rookery_log_journal_writes_total", "Writes (and syncs) that these appends took."
+    "rookery_log_journal_writes_total", "Writes (and syncs) of these appends."
 )
 _JOURNAL_PENDING: Final = metrics.gauge(
-    "rookery_log_journal_pending_bytes", "Bytes on their way to the disk."
+    "rookery_log_journal_pending_bytes", "Bytes that are being written to disk."
 )
 _JOURNAL_ABANDONED: Final = metrics.counter(
-    "rookery_log_journal_abandoned_total", "Journal files given up after a failed write or sync."
+    "rookery_log_journal_abandoned_total", "Journal files abandoned after a failed write or sync."
 )
 _WRITE_FAILING: Final = metrics.gauge(
     "rookery_log_write_failing",
     "1 while the last write to the disk or the store failed, as on a full disk; else 0.",
 )
 _CARE_ROUNDS: Final = metrics.counter(
-    "rookery_caretaker_rounds_total", "Rounds of upkeep by caretakers of this broker."
+    "rookery_caretaker_rounds_total", "Maintenance rounds of the caretakers of this broker."
 )
 _CARE_DEATHS: Final = metrics.counter(
     "rookery_caretaker_deaths_total", "Caretakers of this broker that died and were replaced."
 )
 _CARE_FAILURES: Final = metrics.counter(
-    "rookery_caretaker_failures_total", "Pieces of upkeep that failed, each time they were tried."
+    "rookery_caretaker_failures_total", "Maintenance tasks that failed, counted at each attempt."
 )
 _CARE_QUARANTINED: Final = metrics.gauge(
     "rookery_caretaker_quarantined",
-    "Partitions, rows, objects and steps that upkeep cannot process and skips; see /health/ready.",
+    "Partitions, rows, objects and steps that maintenance skips; see /health/ready.",
 )
 _CARE_COST: Final = metrics.gauge(
-    "rookery_caretaker_store_cost_dollars", "What the requests of this broker's caretaker cost."
+    "rookery_caretaker_store_cost_dollars", "The cost of the caretaker's requests to the store."
 )
 _CARE_REQUESTS: Final = metrics.counters(
     "rookery_caretaker_store_requests_total", "Requests of the caretaker, by kind.", ("kind",)
 )
 _REWRITE_LAG_BYTES: Final = metrics.gauge(
-    "rookery_rewriter_lag_bytes", "Bytes that wait to be merged or to become segments."
+    "rookery_rewriter_lag_bytes", "Bytes that wait to be merged or moved into segments."
 )
 _REWRITE_LAG_SECONDS: Final = metrics.gauge(
-    "rookery_rewriter_lag_seconds", "How long the oldest of them has waited beyond its time."
+    "rookery_rewriter_lag_seconds", "How long the oldest of these bytes is overdue."
 )
 _APPLIED: Final = metrics.gauge(
     "rookery_cluster_applied_entry", "Number of the last cluster log entry applied here."

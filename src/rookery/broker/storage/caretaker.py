@@ -53,7 +53,7 @@ def main() -> int:
     try:
         return run_loop(_work(settings))
     except Error as error:
-        log.error("the caretaker cannot go on: %s", error)  # noqa: TRY400 (it says what to do)
+        log.error("the caretaker stops: %s", error)  # noqa: TRY400 (the message is complete)
         return FAILED
 
 
@@ -121,7 +121,7 @@ async def _round(caretaker: Caretaker, stop: asyncio.Event) -> bool:
         done = await _unless(stop, caretaker.round())
     except Unavailable as error:
         # Objects of the aborted round are unreferenced and will be swept. The state is unchanged.
-        log.warning("a round of upkeep was given up and is made again: %s", error)
+        log.warning("a maintenance round was abandoned and is repeated: %s", error)
         await asyncio.sleep(_LOOK_SECONDS)
         return True
     if done is not None:

@@ -82,7 +82,9 @@ class CaretakerKeeper:
             return f"the caretaker died {self._deaths_in_a_row} times without finishing a round"
         count = self.report.get("quarantined", 0)
         problems = "; ".join(self.report.get("problems", ()))
-        return f"upkeep skips {count} things that it cannot process: {problems}" if count else ""
+        return (
+            f"maintenance skips {count} items that it cannot process: {problems}" if count else ""
+        )
 
     def take(self, report: dict[str, Any]) -> None:
         """Store the report of a finished round."""
@@ -153,7 +155,7 @@ class CaretakerKeeper:
             while not listening.done() and self._is_wanted():
                 await asyncio.wait([listening], timeout=_LOOK_SECONDS)
                 if loop_seconds() - self._heard > _SILENCE_SECONDS:
-                    log.error("the caretaker has said nothing for %.0f s", _SILENCE_SECONDS)
+                    log.error("the caretaker has not reported for %.0f s", _SILENCE_SECONDS)
                     break
             await self._dismiss()
         finally:

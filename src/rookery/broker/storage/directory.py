@@ -64,8 +64,8 @@ class DirectoryBacking:
         """
         if settings.store or settings.cluster or settings.workers > 1:
             raise ConfigError(
-                "log-dir: a directory of Kafka's has one broker of one process to itself; leave "
-                "out --store, --cluster and --workers"
+                "log-dir: a Kafka data directory is served by exactly one broker process; omit "
+                "--store, --cluster and --workers"
             )
         paths = [Path(part.strip()).absolute() for part in settings.log_dir.split(",")]
         defaults = configs.parse_defaults(settings.defaults)
@@ -111,10 +111,10 @@ class DirectoryBacking:
         if not self._service.options.is_retention_confirmed:
             log.warning(
                 "retention is held: topics that were in the directory keep their records%s, and "
-                "groups their offsets; start with --confirm-retention, or set log.retention.ms or "
-                "log.retention.bytes in server.properties to other than Kafka's default, and "
-                "retention deletes them",
-                f", of which {describe(overdue)} are past it" if overdue else "",
+                "groups keep their offsets; to let retention delete them, start with "
+                "--confirm-retention, or set log.retention.ms or log.retention.bytes in "
+                "server.properties to a value other than Kafka's default",
+                f", of which {describe(overdue)} have expired" if overdue else "",
             )
         elif overdue:
             log.warning(
@@ -143,7 +143,7 @@ class DirectoryBacking:
         await self.replica.open()
         if not self.replica.state.cluster_id:
             raise ConfigError(
-                f"log-dir: {self._service.loaded.directory.paths[0]} names no cluster; restore "
+                f"log-dir: {self._service.loaded.directory.paths[0]} has no cluster id; restore "
                 "cluster.id in its meta.properties"
             )
 

@@ -140,7 +140,7 @@ class ObjectLogBacking:
     async def _survey(self, files: JournalFiles) -> None:
         survey = JournalSurvey(self.replica, files, self.handles.origin.folder / "boot-id")
         if survey.is_due:
-            log.warning("the machine was started anew: all journals are checked")
+            log.warning("the machine was restarted: all journals are checked")
             self.lost_records = await survey.run()
         survey.remember()
 

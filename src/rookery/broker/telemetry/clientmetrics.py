@@ -8,7 +8,8 @@ from typing import Final, NamedTuple
 
 from rookery.broker.call import Call
 from rookery.broker.config.configkeys import ConfigKey, ConfigKind, split
-from rookery.cluster.state.state import CLIENT_METRICS_RESOURCE, State, configured, resource_key
+from rookery.cluster.resources import CLIENT_METRICS_RESOURCE, configured, resource_key
+from rookery.cluster.state.state import State
 from rookery.errors import ApiError, ErrorCode
 from rookery.model.uuid import uuid_text
 from rookery.records.crc import checksum
@@ -26,9 +27,7 @@ KEYS: Final = {
         ConfigKey(
             _INTERVAL, ConfigKind.INT, str(DEFAULT_INTERVAL_MS), "How often clients push metrics."
         ),
-        ConfigKey(
-            _MATCH, ConfigKind.LIST, "", "Patterns that a client's properties have to match."
-        ),
+        ConfigKey(_MATCH, ConfigKind.LIST, "", "Patterns that a client's properties must match."),
         ConfigKey(_METRICS, ConfigKind.LIST, "", "Prefixes of the metrics' names; * for all."),
     )
 }

@@ -48,7 +48,7 @@ _PUSHED: Final = metrics.counter(
     "rookery_client_pushed_points_total", "Numbers in the metrics that clients have pushed."
 )
 _DROPPED: Final = metrics.counter(
-    "rookery_client_dropped_points_total", "Numbers that were not kept, for want of room."
+    "rookery_client_dropped_points_total", "Numbers that were dropped because a limit was reached."
 )
 
 Series = tuple[str, str, str, str]
@@ -139,7 +139,7 @@ class Telemetry:
         if client.is_terminating:
             raise ApiError(
                 ErrorCode.INVALID_REQUEST,
-                f"client {uuid_text(instance_id)} has said that its last push was the last",
+                f"client {uuid_text(instance_id)} has already sent its final push",
             )
         if not client.may_push(now_ms) and not is_last:
             raise _too_early()

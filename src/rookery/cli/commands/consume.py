@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class ConsumeTopic(CommandArguments):
-    """What to read, and how to print it."""
+    """The records to read, and the form to print them in."""
 
     topic: str = positional("TOPIC", "what to read")
     start: str = option(
@@ -37,7 +37,7 @@ class ConsumeTopic(CommandArguments):
     )
     follow: bool = switch("-F", "--follow", help="wait for records to come")
     max: int | None = option(
-        "-n", "--max", type=values.count, metavar="N", help="stop after so many records"
+        "-n", "--max", type=values.count, metavar="N", help="stop after N records"
     )
     partitions: tuple[int, ...] | None = option(
         "-p",
@@ -113,7 +113,7 @@ async def _print_all(
                 if printer.is_done:
                     return True
     except Unavailable:
-        # Who follows a topic wants to see it through a restart of its brokers.
+        # A command that follows a topic continues through a restart of its brokers.
         if ends is not None:
             raise
         return False

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class ExportLog(CommandArguments):
-    """What to write, and for which broker."""
+    """The topics to export, and the settings of the Kafka broker that gets them."""
 
     directory: str = positional("DIR", "the directory to make; must not be there")
     topic: tuple[str, ...] = repeated(

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class ImportDirectory(CommandArguments):
-    """What to import, and where to."""
+    """The data to import, and its destination."""
 
     directory: tuple[str, ...] = positional(
         "DIR",

@@ -1,4 +1,4 @@
-"""`rookery inspect`: what is in a Kafka broker's data directory."""
+"""`rookery inspect`: show the contents of a Kafka broker's data directory."""
 
 from __future__ import annotations
 

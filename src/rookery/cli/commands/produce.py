@@ -20,13 +20,13 @@ if TYPE_CHECKING:
     from rookery.client.produce.producer import Producer
     from rookery.records.recordcodec import Record
 
-# What an interrupt leaves for records that are on their way.
+# After an interrupt, the time left to records that are on their way.
 _LAST_CHANCE_MS: Final = 5_000
 
 
 @dataclass(frozen=True, kw_only=True)
 class ProduceLines(CommandArguments):
-    """What to send, and where to."""
+    """The records to send, and the topic that gets them."""
 
     topic: str = positional("TOPIC", "where to")
     file: str = option(
@@ -43,7 +43,7 @@ class ProduceLines(CommandArguments):
         "-k",
         "--key-separator",
         metavar="TEXT",
-        help="what is before it in a line is the key; \\t is a tab",
+        help="separates the key from the value in a line; \\t is a tab",
     )
     header: tuple[tuple[str, str], ...] = repeated(
         "-H",

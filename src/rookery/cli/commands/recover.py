@@ -20,11 +20,11 @@ class RecoverLog(CommandArguments):
     """Which log, and how far to go."""
 
     log: LogAddress = part(LogAddress, STORAGE_TITLE, STORAGE_HELP)
-    dry_run: bool = switch("--dry-run", help="tell what would be done, and write nothing")
-    yes: bool = switch("--yes", help="do it: all brokers are stopped, which nobody can check")
+    dry_run: bool = switch("--dry-run", help="report what would be done, and write nothing")
+    yes: bool = switch("--yes", help="do it; stop all brokers first: this is not checked")
     append_unplaced: bool = switch(
         "--append-unplaced",
-        help="batches whose offsets nothing tells get new ones, at the end of their partitions, "
+        help="batches whose offsets are unknown get new ones, at the end of their partitions, "
         "in the order of their objects; otherwise they are set aside",
     )
     quiet: bool = switch("--quiet", help="show no progress")
@@ -38,7 +38,7 @@ def run(args: RecoverLog) -> int:
     if not args.yes and not args.dry_run:
         raise ConfigError(
             "stop all brokers first: one that still runs would write to a log that is no more; "
-            "then say so with --yes. --dry-run tells what would be done"
+            "then confirm with --yes. --dry-run reports what would be done"
         )
     made, placed = run_loop(_recover(args, args.log.load_settings()))
     if args.json:
@@ -80,6 +80,6 @@ async def _recover(
 COMMAND = Command(
     arguments=RecoverLog,
     run=run,
-    summary="Rebuild a cluster log that was lost, from what lies in the store.",
+    summary="Rebuild a cluster log that was lost, from the objects in the store.",
     example="rookery recover --store s3://bucket/log --cluster etcd://10.0.0.5:2379 --dry-run",
 )

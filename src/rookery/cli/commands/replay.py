@@ -123,7 +123,7 @@ class ReplayForm:
 
 @dataclass(frozen=True, kw_only=True)
 class ReplayTopics(CommandArguments):
-    """What to read, in which order, and what to make of it."""
+    """The records to read, their order, and the form of the output."""
 
     topics: tuple[str, ...] = positional(
         "TOPIC", "of equal times, the first named comes first", nargs="+"
@@ -159,7 +159,7 @@ def run(args: ReplayTopics) -> int:
 
 
 def _report(args: ReplayTopics, sink: RowWriter) -> None:
-    # Whoever wants JSON and has the rows in a file gets the figures.
+    # With --json and the rows in a file, standard output gets the figures.
     if args.json and args.form.output:
         print_json({"rows": sink.rows, "late": sink.late, "file": args.form.output})
     elif not args.form.quiet:

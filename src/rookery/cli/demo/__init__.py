@@ -1,1 +1,1 @@
-"""What `rookery demo` runs: a killed broker, a killed pipeline, and the count of what is left."""
+"""The steps of `rookery demo`: kill a broker, kill a pipeline, and count the records afterwards."""

@@ -15,7 +15,7 @@ _NUMBER: Final = 9
 
 @dataclass(slots=True)
 class Sent:
-    """What was sent to a partition: how many records, and the checksum over all of them."""
+    """The number of records sent to a partition, and the checksum over all of them."""
 
     count: int = 0
     checksum: int = 0
@@ -30,7 +30,7 @@ class Sent:
 
 @dataclass(slots=True)
 class ReceivedRecords:
-    """What came back from a partition, in the order of its offsets."""
+    """The records read back from a partition, in the order of offsets."""
 
     count: int = 0
     checksum: int = 0

@@ -74,7 +74,7 @@ location = "lake/dead"
 
 @dataclass(frozen=True)
 class Counts:
-    """What was written, and what each reader found of it."""
+    """The number of records produced, and how many of them each reader found."""
 
     produced: int
     broken: int
@@ -201,7 +201,7 @@ def _count(folder: Path, records: int, broken: int) -> Counts:
     import duckdb
     import pyarrow as pa
 
-    from rookery.spark.session import session
+    from rookery.spark.sparksession import session
     from rookery.tables.open import open_table
     from rookery.tables.port import TableSpec
 
@@ -229,7 +229,7 @@ def _count(folder: Path, records: int, broken: int) -> Counts:
 
 @contextmanager
 def _hushed() -> Iterator[None]:
-    """Let nobody hear what Java and Spark say at their start; errors are raised all the same."""
+    """Discard what Java and Spark print at their start; errors are still raised."""
     sys.stderr.flush()
     kept = os.dup(2)
     nowhere = os.open(os.devnull, os.O_WRONLY)

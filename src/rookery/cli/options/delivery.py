@@ -29,7 +29,7 @@ class DeliveryOptions:
         "--acks",
         choices=tuple(ACKS),
         default="all",
-        help="who must have a record before it counts (default: %(default)s)",
+        help="which replicas must have a record before it counts (default: %(default)s)",
     )
     no_idempotence: bool = switch(
         "--no-idempotence",

@@ -1,4 +1,4 @@
-"""What every job takes, and what every job takes that fills topics."""
+"""Options of all jobs, and options of all jobs that fill topics."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class FillArguments(JobArguments):
         type=size,
         default=_SLICE_BYTES,
         metavar="SIZE",
-        help="what is committed at once (default: 512MiB)",
+        help="size of one commit (default: 512MiB)",
     )
 
     def check(self) -> None:

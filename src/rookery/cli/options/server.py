@@ -1,4 +1,4 @@
-"""What every command takes that runs a server: its settings, and where they come from."""
+"""Options of every command that runs a server: its settings and their sources."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class ServerSettings(Protocol):
-    """What the settings of every server have."""
+    """The part that the settings of all servers share."""
 
     __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
 

@@ -1,1 +1,1 @@
-"""What commands print: tables, figures, lines of records, bars; imported only when they run."""
+"""Output of commands: tables, figures, lines of records, bars; imported only when they run."""

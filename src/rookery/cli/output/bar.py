@@ -16,13 +16,13 @@ from rich.progress import (
 
 
 class ByteBar:
-    """Shows how much of a work of known size is done; nothing, where nobody looks."""
+    """Shows how much of a task of known size is done, if the output is a terminal."""
 
     def __init__(self, verb: str, total: int, *, shown: bool = True) -> None:
         """Begin at nothing.
 
         Args:
-            verb: what is done, as in `imported`.
+            verb: the participle to show, as in `imported`.
             total: how many bytes there are.
             shown: whether to show anything; only ever done on a terminal.
         """

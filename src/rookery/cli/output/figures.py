@@ -18,7 +18,7 @@ _BLOCKS: Final = "▁▂▃▄▅▆▇█"
 
 @dataclass(frozen=True, slots=True)
 class Speed:
-    """So many records and bytes in so many seconds."""
+    """A number of records and bytes, and the seconds they took."""
 
     records: int
     bytes: int
@@ -87,7 +87,7 @@ class LiveMeter:
         """Begin now.
 
         Args:
-            verb: what is done to the records, as in `produced`.
+            verb: the participle to show, as in `produced`.
             shown: whether to show anything; only ever done on a terminal.
         """
         self._verb = verb

@@ -1,4 +1,4 @@
-"""What `rookery job` shows: a bar while it works, then what it did; or lines of JSON."""
+"""Output of `rookery job`: a bar while it works, then a report; or lines of JSON."""
 
 from __future__ import annotations
 

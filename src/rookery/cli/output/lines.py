@@ -1,7 +1,7 @@
 """Lines of records, as `consume` writes and `produce` reads them.
 
-A JSON line looks like this; keys, values and header values that are not UTF-8 have `_base64` behind
-their names:
+A JSON line looks like this; keys, values and header values that are not UTF-8 have `_base64`
+appended to their names:
 
     {"topic": "birds", "partition": 0, "offset": 7, "timestamp": 1767225600000,
      "key": "corvus", "value_base64": "/w==", "headers": [{"name": "seen", "value": "today"}]}

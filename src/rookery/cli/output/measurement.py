@@ -11,12 +11,12 @@ from rookery.cli.output.tables import open_console
 
 @dataclass(slots=True)
 class Measurement:
-    """What a measurement found; times are in milliseconds."""
+    """The result of a measurement; times are in milliseconds."""
 
     what: str
     speed: Speed
     timed: str
-    """What the times are of."""
+    """The operation that was timed."""
     times: list[float] = field(default_factory=list)
 
     def show(self, *, as_json: bool) -> None:

@@ -1,4 +1,4 @@
-"""What `rookery recover` has rebuilt: for scripts and for people."""
+"""The report of `rookery recover`, as text or as JSON."""
 
 from __future__ import annotations
 

@@ -86,7 +86,7 @@ class ClientRetrier:
         """Call `attempt` until it succeeds, fails permanently, or the deadline expires.
 
         Args:
-            what: what is being tried, for the message.
+            what: the action, for the message.
             deadline: when to give up.
             attempt: one try; it is cancelled at the deadline.
             on_error: called with each error that will be retried.

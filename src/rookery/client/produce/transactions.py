@@ -12,7 +12,7 @@ transactional id it is only idempotent: no row is written twice, but rows are vi
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, NamedTuple
 
 import pyarrow as pa
@@ -20,7 +20,11 @@ import pyarrow as pa
 from rookery.client.client import Client
 from rookery.client.connect.connections import Link
 from rookery.client.connect.metadata import PartitionLeader
-from rookery.client.connect.router import TRANSACTION
+from rookery.client.produce.transactioncalls import (
+    ProducerIdentity,
+    TransactionCalls,
+    TransactionOffsets,
+)
 from rookery.errors import ApiError, ConfigError, ErrorCode
 from rookery.model.offset import CommittedOffset
 from rookery.model.partition import TopicPartition
@@ -28,32 +32,13 @@ from rookery.records.batches import HEADER_SIZE, parse, stamp_into
 from rookery.records.columns import encode
 from rookery.records.compression import NONE, Codec
 from rookery.records.writing import WriteSettings
-from rookery.wire.messages.add_offsets_to_txn import ADD_OFFSETS_TO_TXN, AddOffsetsToTxnRequest
-from rookery.wire.messages.add_partitions_to_txn import (
-    ADD_PARTITIONS_TO_TXN,
-    AddPartitionsToTxnRequest,
-    AddPartitionsToTxnTopic,
-)
-from rookery.wire.messages.end_txn import END_TXN, EndTxnRequest
-from rookery.wire.messages.init_producer_id import INIT_PRODUCER_ID, InitProducerIdRequest
 from rookery.wire.messages.produce import (
     PRODUCE,
     PartitionProduceData,
     ProduceRequest,
     TopicProduceData,
 )
-from rookery.wire.messages.txn_offset_commit import (
-    TXN_OFFSET_COMMIT,
-    TxnOffsetCommitRequest,
-    TxnOffsetCommitRequestPartition,
-    TxnOffsetCommitRequestTopic,
-)
 
-# Up to these versions, groups and partitions are added by a request, and epochs stay as they are.
-_ADD_VERSION: Final = 3
-_OFFSETS_VERSION: Final = 4
-_OFFSETS_OF_MEMBERS: Final = 3
-_END_VERSION: Final = 4
 _PRODUCE_VERSION: Final = 11
 _PRODUCE_LOWEST: Final = 7
 _SEQUENCES: Final = 1 << 31
@@ -61,11 +46,9 @@ _TOO_LARGE: Final = frozenset({ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIS
 # Before compression; a broker closes the connection on a request of more than 100 MiB.
 _MAX_RECORD_BYTES: Final = 64 * 1024 * 1024
 
-_Ask = Callable[[Link, int], Awaitable[None]]
-
 
 class StoredBatch(NamedTuple):
-    """A stored batch."""
+    """The position of a batch that the broker has acknowledged."""
 
     base_offset: int
     records: int
@@ -102,11 +85,11 @@ class TransactionalWriter:
                 limit is lower, batches become smaller.
         """
         self._router = client.router
-        self._id = transactional_id
+        self._calls = TransactionCalls(client.router)
+        self._producer = ProducerIdentity(transactional_id)
         self._timeout_ms = timeout_ms
         self._codec = codec
         self._max_batch_bytes = max_batch_bytes
-        self._producer_id = self._epoch = -1
         self._sequences: dict[TopicPartition, int] = {}
         self._limits: dict[TopicPartition, int] = {}
         self._is_open = False
@@ -118,24 +101,9 @@ class TransactionalWriter:
             ApiError: the cluster rejects the request.
             Unavailable: the cluster cannot be reached.
         """
-        request = InitProducerIdRequest(
-            transactional_id=self._id, transaction_timeout_ms=self._timeout_ms
+        self._producer = await self._calls.initialise(
+            self._producer.transactional_id, self._timeout_ms
         )
-
-        async def ask(link: Link, timeout_ms: int) -> tuple[int, int]:
-            version = link.versions.choose(INIT_PRODUCER_ID, highest=_END_VERSION)
-            answer = await link.call(INIT_PRODUCER_ID, version, request, timeout_ms)
-            _check(answer.error_code, f"broker {link.name} gave no producer id")
-            return answer.producer_id, answer.producer_epoch
-
-        deadline = self._router.retrier.deadline()
-        if self._id is None:
-            found = await self._router.ask_any("get a producer id", ask, deadline)
-        else:
-            found = await self._router.ask_coordinator(
-                "get a producer id", self._id, ask, deadline, TRANSACTION
-            )
-        self._producer_id, self._epoch = found
         self._sequences.clear()
         self._is_open = False
 
@@ -146,25 +114,10 @@ class TransactionalWriter:
             ApiError: another writer has taken over our id, or access is denied.
             Unavailable: the cluster cannot be reached.
         """
-        if self._id is None:
+        if self._producer.transactional_id is None:
             return
-        request = AddPartitionsToTxnRequest(
-            v3_and_below_transactional_id=self._id,
-            v3_and_below_producer_id=self._producer_id,
-            v3_and_below_producer_epoch=self._epoch,
-            v3_and_below_topics=_by_topic(places),
-        )
-
-        async def ask(link: Link, timeout_ms: int) -> None:
-            version = link.versions.choose(ADD_PARTITIONS_TO_TXN, highest=_ADD_VERSION)
-            answer = await link.call(ADD_PARTITIONS_TO_TXN, version, request, timeout_ms)
-            for topic in answer.results_by_topic_v3_and_below:
-                for row in topic.results_by_partition:
-                    what = f"{topic.name}-{row.partition_index} is not in the transaction"
-                    _check(row.partition_error_code, what)
-
         self._is_open = True
-        await self._ask_coordinator("begin a transaction", ask)
+        await self._calls.add_partitions(self._producer, places)
 
     async def write(
         self, place: TopicPartition, rows: pa.RecordBatch | pa.Table
@@ -211,10 +164,10 @@ class TransactionalWriter:
             codec=self._codec,
             max_batch_bytes=self._limit(place),
             max_record_bytes=_MAX_RECORD_BYTES,
-            producer_id=self._producer_id,
-            producer_epoch=self._epoch,
+            producer_id=self._producer.producer_id,
+            producer_epoch=self._producer.epoch,
             base_sequence=self._sequences.get(place, 0),
-            transactional=self._id is not None,
+            transactional=self._producer.transactional_id is not None,
         )
 
     async def send_offsets(
@@ -234,69 +187,10 @@ class TransactionalWriter:
             ApiError: the offsets are rejected; abort the transaction.
             Unavailable: it is not known whether the offsets were accepted; likewise.
         """
-        if self._id is None:
+        if self._producer.transactional_id is None:
             raise ConfigError("transactional_id: offsets can be sent in a transaction only")
         self._is_open = True
-        joining = AddOffsetsToTxnRequest(
-            transactional_id=self._id,
-            producer_id=self._producer_id,
-            producer_epoch=self._epoch,
-            group_id=group,
-        )
-
-        async def join(link: Link, timeout_ms: int) -> None:
-            version = link.versions.choose(ADD_OFFSETS_TO_TXN)
-            answer = await link.call(ADD_OFFSETS_TO_TXN, version, joining, timeout_ms)
-            _check(answer.error_code, f"group {group!r} is not in the transaction")
-
-        await self._ask_coordinator("add offsets to a transaction", join)
-        request = self._offsets_request(group, offsets, member)
-
-        async def ask(link: Link, timeout_ms: int) -> None:
-            lowest = 0 if member is None else _OFFSETS_OF_MEMBERS
-            version = link.versions.choose(
-                TXN_OFFSET_COMMIT, lowest=lowest, highest=_OFFSETS_VERSION
-            )
-            answer = await link.call(TXN_OFFSET_COMMIT, version, request, timeout_ms)
-            for topic in answer.topics:
-                for row in topic.partitions:
-                    what = f"offset of {topic.name}-{row.partition_index} for group {group!r}"
-                    _check(row.error_code, what)
-
-        deadline = self._router.retrier.deadline()
-        what = f"send offsets of group {group!r}"
-        await self._router.ask_coordinator(what, group, ask, deadline)
-
-    def _offsets_request(
-        self,
-        group: str,
-        offsets: Mapping[TopicPartition, CommittedOffset | int],
-        member: tuple[str, int] | None,
-    ) -> TxnOffsetCommitRequest:
-        member_id, epoch = member or ("", -1)
-        topics: dict[str, list[TxnOffsetCommitRequestPartition]] = {}
-        for place, value in sorted(offsets.items()):
-            one = value if isinstance(value, CommittedOffset) else CommittedOffset(value)
-            topics.setdefault(place.topic, []).append(
-                TxnOffsetCommitRequestPartition(
-                    partition_index=place.partition,
-                    committed_offset=one.offset,
-                    committed_leader_epoch=one.leader_epoch,
-                    committed_metadata=one.metadata,
-                )
-            )
-        return TxnOffsetCommitRequest(
-            transactional_id=self._id or "",
-            group_id=group,
-            producer_id=self._producer_id,
-            producer_epoch=self._epoch,
-            generation_id=epoch,
-            member_id=member_id,
-            topics=[
-                TxnOffsetCommitRequestTopic(name=name, partitions=rows)
-                for name, rows in topics.items()
-            ],
-        )
+        await self._calls.send_offsets(self._producer, TransactionOffsets(group, offsets, member))
 
     async def commit(self) -> None:
         """Commit everything that was written since `begin`.
@@ -314,26 +208,10 @@ class TransactionalWriter:
             await self._end(is_committed=False)
 
     async def _end(self, *, is_committed: bool) -> None:
-        if self._id is None:
+        if self._producer.transactional_id is None:
             return
-        request = EndTxnRequest(
-            transactional_id=self._id,
-            producer_id=self._producer_id,
-            producer_epoch=self._epoch,
-            committed=is_committed,
-        )
-
-        async def ask(link: Link, timeout_ms: int) -> None:
-            version = link.versions.choose(END_TXN, highest=_END_VERSION)
-            answer = await link.call(END_TXN, version, request, timeout_ms)
-            _check(answer.error_code, "the transaction cannot be ended")
-
-        await self._ask_coordinator("end a transaction", ask)
+        await self._calls.end(self._producer, is_committed=is_committed)
         self._is_open = False
-
-    async def _ask_coordinator(self, what: str, ask: _Ask) -> None:
-        deadline = self._router.retrier.deadline()
-        await self._router.ask_coordinator(what, self._id or "", ask, deadline, TRANSACTION)
 
     async def _send(self, place: TopicPartition, batch: bytes) -> int:
         """Send a batch until it is stored exactly once; return its offset."""
@@ -347,7 +225,7 @@ class TransactionalWriter:
             )
             data = PartitionProduceData(index=place.partition, records=batch)
             request = ProduceRequest(
-                transactional_id=self._id,
+                transactional_id=self._producer.transactional_id,
                 acks=-1,
                 timeout_ms=timeout_ms,
                 topic_data=[TopicProduceData(name=place.topic, partition_data=[data])],
@@ -377,18 +255,3 @@ def _encoded(
             raise
         text = f"a record has more than the {writing.max_record_bytes} bytes that are sent at once"
         raise TooLarge(row, text) from error
-
-
-def _by_topic(places: Iterable[TopicPartition]) -> list[AddPartitionsToTxnTopic]:
-    found: dict[str, list[int]] = {}
-    for place in places:
-        found.setdefault(place.topic, []).append(place.partition)
-    return [
-        AddPartitionsToTxnTopic(name=name, partitions=sorted(set(many)))
-        for name, many in found.items()
-    ]
-
-
-def _check(code: ErrorCode, what: str) -> None:
-    if code is not ErrorCode.NONE:
-        raise ApiError(code, f"{what}: {code.sentence}")

@@ -12,7 +12,7 @@ class TopicCreated(Message, key=20, versions=range(1), flexible=0):
     topic_id: TopicId
     name: TopicName
     partitions: i32
-    replication_factor: i16  # what was asked for; durability is the store's
+    replication_factor: i16  # as requested; durability is the store's
     configs: list[SettingChange]
 
 

@@ -148,7 +148,7 @@ class LocalAppender:
     def _work(self) -> None:
         try:
             self._start()
-        except Exception as error:  # noqa: BLE001 (a thread's root: whoever opens shall see it)
+        except Exception as error:  # noqa: BLE001 (a thread's root: the opener receives it)
             self._failure = self._explained(error)
         self._opened.set()
         if self._failure is None:
@@ -196,7 +196,7 @@ class LocalAppender:
         self._turnstile.close()
         self._ringer.close()
         if self._given_up:
-            self._bell.close()  # Nobody else has it.
+            self._bell.close()  # No other thread uses it.
 
     def _turn(self, first: _Job | None) -> bool:
         """Execute the queued jobs under the lock; return whether to continue."""
@@ -213,7 +213,7 @@ class LocalAppender:
             # The lock cannot be acquired; all other errors are caught inside.
             self._take(first)
             answers, head, go_on = [(first, None, self._explained(error))], 0, True
-        with suppress(RuntimeError):  # The loop is closed: nobody waits any more.
+        with suppress(RuntimeError):  # The loop is closed: no caller waits any more.
             self._loop.call_soon_threadsafe(self._settle, answers, head)
         if head:
             self._ring(head)
@@ -243,7 +243,7 @@ class LocalAppender:
         datas = [job.work for job in jobs if isinstance(job.work, bytes)]
         try:
             head = self._database.append(datas)
-        except Exception as error:  # noqa: BLE001 (whoever appended shall see it)
+        except Exception as error:  # noqa: BLE001 (the proposer receives it)
             self._reconnect()
             return [(job, None, self._explained(error)) for job in jobs], 0
         numbers = range(head - len(jobs) + 1, head + 1)
@@ -252,7 +252,7 @@ class LocalAppender:
     def _call(self, job: _Job, function: Callable[[Database], object]) -> _Answer:
         try:
             return job, function(self._database), None
-        except Exception as error:  # noqa: BLE001 (whoever called shall see it)
+        except Exception as error:  # noqa: BLE001 (the caller receives it)
             return job, None, self._explained(error)
 
     def _explained(self, error: Exception) -> Exception:

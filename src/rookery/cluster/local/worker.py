@@ -51,7 +51,7 @@ class Worker:
         while (job := self._jobs.get()) is not None:
             future, function = job
             result, error = self._try(function)
-            with suppress(RuntimeError):  # The loop is closed: nobody waits any more.
+            with suppress(RuntimeError):  # The loop is closed: no caller waits any more.
                 self._loop.call_soon_threadsafe(settle, future, result, error)
         if self._database is not None:
             self._database.close()
@@ -63,7 +63,7 @@ class Worker:
             return function(self._database), None
         except (sqlite3.Error, OSError) as error:
             return None, translated(error, self._path)
-        except Exception as error:  # noqa: BLE001 (a thread's root: whoever called shall see it)
+        except Exception as error:  # noqa: BLE001 (a thread's root: the caller receives it)
             return None, error
 
 

@@ -43,7 +43,7 @@ class End:
             start = max(self.known, await self._floor.confirm())
             met, number = await self._search(start)
             if await self._floor.confirm() > number:
-                continue  # What was absent had been deleted: look again from the floor on.
+                continue  # The absent entry had been deleted: look again from the floor on.
             if number == 0 and not self._is_new:
                 await self._entries.check_empty()
                 self._is_new = True

@@ -84,7 +84,7 @@ class Waiters:
                 if loop_seconds() - failing_since >= self._patience:
                     self.fail(error)
                     return
-            except Exception as error:  # noqa: BLE001 (a task's root: whoever waits shall see it)
+            except Exception as error:  # noqa: BLE001 (a task's root: the waiters receive it)
                 self.fail(error)
                 return
 

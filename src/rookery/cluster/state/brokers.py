@@ -27,7 +27,7 @@ class BrokerEndpoint(NamedTuple):
 
 
 class LiveBroker(NamedTuple):
-    """A live broker."""
+    """A broker that is registered and has neither left nor expired."""
 
     node_id: int
     incarnation: int

@@ -2,7 +2,7 @@
 
 Every entry carries its writer's digest, so that replicas detect when they differ. The input of the
 digest depends only on the feature level: at a given level, all programs must compute the same
-digest (docs/designs/0011-digests-and-upgrades.md).
+digest (docs/designs/0010-digests-and-upgrades.md).
 """
 
 from __future__ import annotations

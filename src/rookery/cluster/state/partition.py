@@ -40,7 +40,7 @@ class RowKind(IntFlag):
     """The form of a row's bytes; none of these flags: as producers sent them."""
 
     APPEND_TIME = 1
-    """Readers are told the row's time in place of the producers'."""
+    """Readers receive the row's time in place of the producers'."""
     FINAL = 2
     """The bytes contain the final offsets, epochs and times."""
     SEGMENT = 4
@@ -64,7 +64,7 @@ class Row(NamedTuple):
 
     @property
     def is_append_time(self) -> bool:
-        """Whether readers are told the row's time in place of the producers'."""
+        """Whether readers receive the row's time in place of the producers'."""
         return bool(self.kind & RowKind.APPEND_TIME)
 
     @property

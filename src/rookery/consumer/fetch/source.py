@@ -49,18 +49,8 @@ class PartitionAnswer:
     """The end of the log, if it was truncated below the read position."""
 
 
-class RowSource(Protocol):
-    """Reads partitions. All calls are made on one event loop."""
-
-    async def topics(
-        self, names: Sequence[str], pattern: re.Pattern[str] | None
-    ) -> dict[str, list[int]]:
-        """Return the partitions of topics, by name in the given order or by pattern.
-
-        Raises:
-            ApiError: a named topic does not exist.
-            Unavailable: the source cannot be reached.
-        """
+class FetchSource(Protocol):
+    """Reads partitions, as the feed does. All calls are made on one event loop."""
 
     async def find(
         self, specs: Mapping[TopicPartition, int], *, is_committed: bool = False
@@ -70,14 +60,6 @@ class RowSource(Protocol):
         The offset is -1 if no record is that recent. With `is_committed`, LATEST is the last stable
         offset.
         """
-
-    async def committed(
-        self, group: str, places: Iterable[TopicPartition]
-    ) -> dict[TopicPartition, PartitionMark]:
-        """Return a group's committed positions; partitions without one are left out."""
-
-    async def commit(self, group: str, checkpoint: Checkpoint) -> None:
-        """Commit a group's positions."""
 
     async def locate(self, places: Sequence[TopicPartition]) -> dict[TopicPartition, Hashable]:
         """Return the lane of each partition, as far as it is known.
@@ -101,6 +83,32 @@ class RowSource(Protocol):
 
         Raises:
             Unavailable, ApiError: the lane cannot be read; locate its partitions again.
+        """
+
+
+class GroupPositions(Protocol):
+    """Keeps the positions that groups have committed."""
+
+    async def committed(
+        self, group: str, places: Iterable[TopicPartition]
+    ) -> dict[TopicPartition, PartitionMark]:
+        """Return a group's committed positions; partitions without one are left out."""
+
+    async def commit(self, group: str, checkpoint: Checkpoint) -> None:
+        """Commit a group's positions."""
+
+
+class RowSource(FetchSource, GroupPositions, Protocol):
+    """The whole source of a stream. All calls are made on one event loop."""
+
+    async def topics(
+        self, names: Sequence[str], pattern: re.Pattern[str] | None
+    ) -> dict[str, list[int]]:
+        """Return the partitions of topics, by name in the given order or by pattern.
+
+        Raises:
+            ApiError: a named topic does not exist.
+            Unavailable: the source cannot be reached.
         """
 
     async def close(self) -> None:

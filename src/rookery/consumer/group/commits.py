@@ -8,7 +8,7 @@ from functools import partial
 
 from rookery.consumer.background import Background
 from rookery.consumer.checkpoint import Checkpoint
-from rookery.consumer.fetch.source import RowSource
+from rookery.consumer.fetch.source import GroupPositions
 from rookery.consumer.group.classicmember import ClassicGroupMember
 from rookery.consumer.group.member import ConsumerMember
 from rookery.errors import ApiError, ConfigError, ErrorCode
@@ -19,7 +19,7 @@ from rookery.model.partition import TopicPartition
 class Commits:
     """Stores the positions of a group."""
 
-    def __init__(self, group: str | None, source: RowSource, background: Background) -> None:
+    def __init__(self, group: str | None, source: GroupPositions, background: Background) -> None:
         self.group = group
         self._source = source
         self._background = background
@@ -65,7 +65,7 @@ class Commits:
         """
         if not all(mark.has_room for mark in checkpoint.partitions.values()):
             raise ConfigError(
-                "lateness: too many rows have gone out of their order to be told in a commit; "
+                "lateness: a commit cannot describe this many rows out of order; "
                 "allow for less, or keep the checkpoint with the rows"
             )
         # Read the epoch first: if a partition is revoked after the check below, the group rejects

@@ -15,7 +15,7 @@ from rookery.consumer.order.ready import OrderedRows, ReadyRows
 from rookery.consumer.output.arrow import Flags, Numbers, column
 from rookery.consumer.output.pace import ReplayPace
 from rookery.consumer.output.shape import BatchShape
-from rookery.consumer.settings import StreamSettings
+from rookery.consumer.settings import StreamSettings, ms
 from rookery.model.partition import TopicPartition
 
 # Arrow's binary columns have 31-bit offsets, and one more record must fit.
@@ -50,6 +50,7 @@ class Outlet:
         self._pace = ReplayPace(settings.speed, clock)
         self._left_rows = settings.max_rows
         self._left_bytes = settings.max_bytes
+        self._ready_since: int | None = None
         self.ready = ReadyRows()
         """The rows that are ready to be returned."""
         self.bytes = 0
@@ -60,8 +61,24 @@ class Outlet:
         """Whether the requested number of rows or bytes was returned."""
         return self._left_rows == 0 or (self._left_bytes is not None and self._left_bytes <= 0)
 
-    def may_go(self) -> bool:
-        """Return whether rows are ready and due."""
+    def is_due(self, now: int, *, is_last: bool, has_moved: bool) -> bool:
+        """Return whether a batch must be returned now.
+
+        Args:
+            now: the time in monotonic milliseconds.
+            is_last: whether waiting is of no use, since no rows or no room can come.
+            has_moved: whether more rows have just become ready.
+        """
+        if not self._may_go():
+            self._ready_since = None
+            return False
+        if self._ready_since is None:
+            self._ready_since = now
+        is_late = now - self._ready_since >= ms(self._settings.batch_wait)
+        is_full = self.ready.size >= self._settings.batch_rows
+        return is_full or is_last or (not has_moved and is_late)
+
+    def _may_go(self) -> bool:
         return self.ready.size > 0 and not self.is_spent and self._pace.may_go(self.ready)
 
     def next(self, most: int | None = None) -> RowsInHand:
@@ -96,7 +113,8 @@ class Outlet:
         return RowsInHand(rows, is_late, data, side, rejected)
 
     def count(self, rows: OrderedRows) -> None:
-        """Count rows that are returned."""
+        """Count rows that are returned; the others begin to wait."""
+        self._ready_since = None
         size = rows.total()
         self.bytes += size
         if self._left_rows is not None:

@@ -73,7 +73,7 @@ def partition_table(engine: StreamEngine) -> pa.Table:
     """Return the state of every partition."""
     rows = []
     for shelf in engine.shelf_of:
-        clock = int(engine.clocks[shelf.index])
+        clock = int(engine.states.clocks[shelf.index])
         rows.append(
             {
                 "topic": shelf.place.topic,
@@ -81,11 +81,11 @@ def partition_table(engine: StreamEngine) -> pa.Table:
                 "start": shelf.start,
                 "end": shelf.replay_end,
                 "position": shelf.position,
-                "released": engine.released(shelf),
+                "released": engine.states.released(shelf),
                 "high_watermark": shelf.high_watermark,
-                "buffered_rows": engine.pending_rows(shelf.index),
+                "buffered_rows": engine.states.pending_rows(shelf.index),
                 "buffered_bytes": shelf.held,
-                "state": engine.state(shelf).value,
+                "state": engine.states.state(shelf).value,
                 "max_time": clock if clock >= 0 else None,
                 "late": shelf.late,
                 "lost": shelf.lost,

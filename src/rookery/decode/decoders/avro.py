@@ -84,7 +84,7 @@ def open(settings: DecoderSettings) -> Decoder:  # noqa: A001 (the plug's interf
     if given is not None:
         return _Registered(avroschema.parse(given), registry)
     if settings.subject is None:
-        raise ConfigError("decoder avro: set subject (or schema) to say what readers shall see")
+        raise ConfigError("decoder avro: set subject (or schema) to choose the readers' schema")
     try:
         found = registry.latest(settings.subject, settings.version)
     except UnknownSchema as error:

@@ -127,8 +127,10 @@ class MetadataImage:
                 yield cluster.ConfigRecord(
                     resource_type=type_, resource_name=resource, name=name, value=value
                 )
-        for who, rates in self.quotas.items():
-            entity = [cluster.EntityData(entity_type=kind, entity_name=name) for kind, name in who]
+        for entity_key, rates in self.quotas.items():
+            entity = [
+                cluster.EntityData(entity_type=kind, entity_name=name) for kind, name in entity_key
+            ]
             for key, rate in rates.items():
                 yield cluster.ClientQuotaRecord(entity=entity, key=key, value=rate, remove=False)
 
@@ -166,14 +168,14 @@ class MetadataImage:
             self.features.pop(record.name, None)
 
     def _quota(self, record: cluster.ClientQuotaRecord) -> None:
-        who = tuple(sorted((part.entity_type, part.entity_name) for part in record.entity))
-        rates = self.quotas.setdefault(who, {})
+        entity_key = tuple(sorted((part.entity_type, part.entity_name) for part in record.entity))
+        rates = self.quotas.setdefault(entity_key, {})
         if record.remove:
             rates.pop(record.key, None)
         else:
             rates[record.key] = record.value
         if not rates:
-            del self.quotas[who]
+            del self.quotas[entity_key]
 
     def _producer_ids(self, record: cluster.ProducerIdsRecord) -> None:
         self.next_producer_id = record.next_producer_id

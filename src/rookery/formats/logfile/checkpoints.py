@@ -95,7 +95,7 @@ def _rows(text: str, name: str, columns: int) -> list[list[str]]:
         reason = f"does not have the {count} lines of {columns} words that it claims"
         raise Corrupt(reason, name=name)
     if any(line for line in lines[2 + count :]):
-        raise Corrupt(f"goes on behind the {count} lines that it claims", name=name)
+        raise Corrupt(f"continues after the {count} lines that it declares", name=name)
     return rows
 
 

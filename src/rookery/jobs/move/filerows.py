@@ -110,7 +110,7 @@ def _table(spark: SparkSession, paths: list[str], files: ImportFiles) -> DataFra
             table = reader.parquet(*paths)
             table.columns  # noqa: B018 (over Connect, nothing is looked at before)
     except (PySparkException, Py4JError) as error:  # the text includes a Java stack trace
-        raise ConfigError(f"import: {paths[0]} or one behind it {_trouble(str(error))}") from error
+        raise ConfigError(f"import: {paths[0]} or a later file {_trouble(str(error))}") from error
     return table
 
 
@@ -119,7 +119,7 @@ def _trouble(text: str) -> str:
     if "CANNOT_MERGE" in text:
         return "has a column of another type than the others; import them one by one"
     if "irectory structures" in text or "artition column" in text:
-        return "lies in folders of other names (name=value) than the others; import them one by one"
+        return "is in folders with other names (name=value) than the rest; import them one by one"
     return "is no Parquet file; if these are JSON lines, say so (--format json)"
 
 

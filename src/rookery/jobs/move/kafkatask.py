@@ -23,7 +23,6 @@ from rookery.direct.blockinglog import shared
 from rookery.direct.layout import named_codec
 from rookery.direct.offsets import check_reached, end_of
 from rookery.direct.place import ClusterAddress, check_host
-from rookery.direct.plan import OffsetRange
 from rookery.errors import ApiError, Error, Unavailable
 from rookery.jobs.move.kafkaprogress import (
     CopiedRun,
@@ -35,6 +34,7 @@ from rookery.jobs.move.kafkaprogress import (
 )
 from rookery.jobs.move.rangereads import plan_ranges, read
 from rookery.jobs.proof import Proof, prove
+from rookery.log.read.rangeplan import OffsetRange
 from rookery.model.partition import TopicPartition
 from rookery.records.reading import HEADERS
 from rookery.records.recordcodec import Record

@@ -14,16 +14,16 @@ import pyarrow as pa
 
 from rookery.cluster.state.sinks import SinkBatch
 from rookery.direct.blockinglog import shared
+from rookery.direct.blockingreader import plan_again
 from rookery.direct.layout import PackSettings
-from rookery.direct.ordered import Reached, SpanShare, ordered
+from rookery.direct.ordered import Reached, SpanShare, read_in_order
 from rookery.direct.place import ClusterAddress, check_host
-from rookery.direct.plan import PlannedRange
-from rookery.direct.read import plan_again
 from rookery.direct.rowstager import RowStager
 from rookery.jobs.move.offsetmap import packed, piece
 from rookery.jobs.move.rangereads import read, refuse
 from rookery.jobs.move.route import TopicRoute
 from rookery.jobs.proof import COLUMNS, Proof, prove
+from rookery.log.read.rangeplan import PlannedRange
 
 READ_COLUMNS: Final = ("topic", "partition", "offset", *COLUMNS)
 
@@ -126,4 +126,4 @@ def rows_of(
     def read_one(one: PlannedRange, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
         return read(place, [one], tuple(names))
 
-    return ordered(share, READ_COLUMNS, read_one, again, reached)
+    return read_in_order(share, READ_COLUMNS, read_one, again, reached)

@@ -8,10 +8,10 @@ from typing import Final
 import pyarrow as pa
 
 from rookery.direct.blockinglog import shared
+from rookery.direct.blockingreader import reader
 from rookery.direct.place import ClusterAddress
-from rookery.direct.plan import Gap, OffsetRange, PlannedRange, ReadPlanner
-from rookery.direct.read import reader
 from rookery.errors import ConfigError, Gone
+from rookery.log.read.rangeplan import Gap, OffsetRange, PlannedRange, ReadPlanner
 from rookery.records.reading import ReadSettings
 
 _BATCH_BYTES: Final = 16 * 1024 * 1024

@@ -10,10 +10,10 @@ from rookery.cluster.state.topics import Topic
 from rookery.direct.blockinglog import BlockingLog
 from rookery.direct.offsets import check_reached, end_of
 from rookery.direct.ordered import SpanShare, span_shares
-from rookery.direct.plan import OffsetRange, PlannedRange, ReadPlanner, TaskSize
 from rookery.errors import ConfigError, Conflict
 from rookery.jobs.move.rangereads import refuse
 from rookery.jobs.move.transfer import Offsets, TransferSlice
+from rookery.log.read.rangeplan import OffsetRange, PlannedRange, ReadPlanner, TaskSize
 from rookery.model.uuid import uuid_text
 
 SLICE_BYTES: Final = 512 * 1024 * 1024

@@ -1,7 +1,7 @@
 """Moves records between topics in slices, each committed atomically and exactly once.
 
     place in the cluster log ──► next slice ──► tasks stage it ──► one commit: its records and the
-           ▲                                                       place behind it
+           ▲                                                       place after it
            └────────────────── map written, records read back and compared ◄──┘
 
 Tasks are in offset order (or time order), and so are the objects of a commit. So the records of
@@ -20,7 +20,6 @@ from rookery.direct.commit import Commit
 from rookery.direct.layout import PackSettings
 from rookery.direct.ordered import SpanShare
 from rookery.direct.place import ClusterAddress, check_host, host_mark
-from rookery.direct.plan import OffsetRange, PlannedRange
 from rookery.errors import ConfigError, Conflict
 from rookery.jobs.move.movetask import Move, MoveResult, move
 from rookery.jobs.move.offsetmap import OffsetMapFolder, mapped, slice_name
@@ -31,6 +30,7 @@ from rookery.jobs.progress import Ledger
 from rookery.jobs.proof import COLUMNS, Proof, prove
 from rookery.jobs.report import JobReport, JobRun, JobStep
 from rookery.jobs.tasks import run_tasks
+from rookery.log.read.rangeplan import OffsetRange, PlannedRange
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -176,8 +176,8 @@ class Transfer:
             if self.log.run(self.ledger.read()).batch_id != batch_id:
                 raise Conflict(_ANOTHER_RUN)
             raise Conflict(
-                f"somebody else has written to {', '.join(self._targets)} since this job fills it: "
-                "the order and the offset map would be wrong; stop them and begin with a new topic"
+                f"another producer has written to {', '.join(self._targets)} since this job began: "
+                "the order and the offset map would be wrong; stop it and begin with a new topic"
             )
         found = {"bases": bases, "first": was.get("first", 0) if was else batch_id}
         return found if self.offset_map is None else {**found, "map": self.offset_map.where}
@@ -205,8 +205,8 @@ class Transfer:
             name = state.topics.by_id[one.topic_id].name
             if one.base_offset != position["bases"][name][str(one.partition)]:
                 raise Conflict(
-                    f"somebody else writes to {name}-{one.partition} while it is being filled: "
-                    "the offset map would be wrong; stop them and begin with a new topic"
+                    f"another producer writes to {name}-{one.partition} while it is being filled: "
+                    "the offset map would be wrong; stop it and begin with a new topic"
                 )
 
     # The map.
@@ -247,7 +247,7 @@ class Transfer:
         if not rows == position["slice_rows"] == _grown(position["bases"], self._bases()):
             raise Conflict(
                 f"the offset map of slice {number} is missing and cannot be made: its records are "
-                "gone from the source, or somebody else has written to the target; begin with a "
+                "gone from the source, or another producer has written to the target; begin with a "
                 "new topic"
             )
         self._write_map(number, position, done)

@@ -29,7 +29,7 @@ from rookery.log.check.rows import RowTable
 from rookery.log.check.sources import Sources
 from rookery.log.check.unnamed import UnnamedObject, unnamed_journals, unnamed_keys
 from rookery.log.maintain import snapshots
-from rookery.store.port import NotFound, Store
+from rookery.store.port import NotFound, ReadableStore
 
 _ROUNDS: Final = 5
 _OURS: Final = "_rookery/"
@@ -108,7 +108,7 @@ class _Check:
             *await store.list(_OURS),
             *await store.list(f"{self._sources.namespace}/"),
         ]
-        journals = await files.found() if files else []
+        journals = await files.find() if files else []
         return dict(listed), dict(journals)
 
     def _count(self, rows: RowTable) -> None:
@@ -145,7 +145,7 @@ class _Check:
     async def _still_unnamed(self, unnamed: list[UnnamedObject]) -> list[LogFault]:
         """Exclude objects that were committed or deleted since."""
         objects = self._replica.state.objects
-        found, told = [], 0
+        found, without_batches = [], 0
         for object_id, fault in unnamed:
             if object_id in objects.rows or object_id in objects.condemned:
                 continue
@@ -153,23 +153,23 @@ class _Check:
                 continue
             extents = await _count_extents(self._sources.store, fault.key)
             if extents == 0:
-                told += 1
+                without_batches += 1
                 continue
             text = f"{fault.text}; it holds {extents} batches" if extents else fault.text
             found.append(replace(fault, text=text))
-        if told:
-            text = f"{told:,} objects only tell the offsets of those before them"
-            found.append(LogFault(FaultKind.TOLD, OBJECTS, text))
+        if without_batches:
+            text = f"{without_batches:,} objects only record the offsets of earlier objects"
+            found.append(LogFault(FaultKind.RECORD, OBJECTS, text))
         return found
 
     async def _is_there(self, object_id: int, fault: LogFault) -> bool:
         if object_id and fault.key == journal_name(object_id):
             files = self._sources.files
-            return files is not None and object_id in dict(await files.found())
+            return files is not None and object_id in dict(await files.find())
         return await self._sources.store.size(fault.key) is not None
 
 
-async def _count_extents(store: Store, key: str) -> int | None:
+async def _count_extents(store: ReadableStore, key: str) -> int | None:
     """Return the number of batches in a shared object; None if it is not one or unreadable."""
     if parse_object_key(key) is None:
         return None

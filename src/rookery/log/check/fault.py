@@ -31,11 +31,11 @@ class FaultKind(StrEnum):
     """Records that are known to be lost; readers skip their offsets."""
     IN_FLIGHT = "in flight"
     """A live process may be about to commit it."""
-    TOLD = "told"
+    RECORD = "told"  # the value is part of the output for scripts
     """It holds no batches; it only records the offsets of batches in other objects."""
 
 
-NOTES: Final = frozenset((FaultKind.LOST, FaultKind.IN_FLIGHT, FaultKind.TOLD))
+NOTES: Final = frozenset((FaultKind.LOST, FaultKind.IN_FLIGHT, FaultKind.RECORD))
 """Findings that are reported but are not faults."""
 
 _REMEDIES: Final = {
@@ -44,14 +44,14 @@ _REMEDIES: Final = {
     FaultKind.CORRUPT: "restore it from a copy; until then, readers get an error at these offsets",
     FaultKind.OFFSETS: "stop the brokers, keep a copy of everything, and report it as a bug",
     FaultKind.ORPHANED: "the caretaker deletes it; nothing needs to be done while a broker runs",
-    FaultKind.STRAY: "someone else has put it there; remove it if nobody needs it",
+    FaultKind.STRAY: "another program created it; remove it if it is not needed",
     FaultKind.SNAPSHOT: "delete it; brokers use the one before it, and write a new one",
     FaultKind.LOG: (
         "stop the brokers and restore the cluster log, or empty it and run `rookery recover`"
     ),
-    FaultKind.LOST: "nothing; it was told when it happened",
-    FaultKind.IN_FLIGHT: "nothing; look again later",
-    FaultKind.TOLD: "nothing; the caretaker deletes what is told elsewhere by now",
+    FaultKind.LOST: "nothing; the loss was reported when it happened",
+    FaultKind.IN_FLIGHT: "nothing; check again later",
+    FaultKind.RECORD: "nothing; the caretaker deletes records that other objects repeat",
 }
 
 
@@ -94,7 +94,7 @@ class LogFault:
         return {**found, "remedy": self.advice}
 
 
-def joined(faults: list[LogFault]) -> Iterator[LogFault]:
+def join_adjacent(faults: list[LogFault]) -> Iterator[LogFault]:
     """Join faults that differ only in their offsets, where these are consecutive."""
     last: LogFault | None = None
     for fault in faults:

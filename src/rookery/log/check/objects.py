@@ -134,7 +134,7 @@ class ObjectCheck:
             return size
         if is_stored(object_id):
             return await self._sources.store.size(key)
-        found = await self._sources.files.found() if self._sources.files else []
+        found = await self._sources.files.find() if self._sources.files else []
         return next((one.size for one in found if one.object_id == object_id), None)
 
     def _check_overlaps(self, key: str, rows: list[PlacedRow]) -> None:

@@ -43,7 +43,7 @@ def check_partition(state: State, topic: Topic, partition: Partition) -> Iterato
         yield _hole(name, Where(topic.name, partition.index, begin, partition.next_offset))
     if begin > partition.next_offset:
         where = Where(topic.name, partition.index, partition.next_offset, begin)
-        yield LogFault(FaultKind.OFFSETS, name, "the log begins behind its end", where)
+        yield LogFault(FaultKind.OFFSETS, name, "the log begins after its end", where)
 
 
 def _hole(name: str, where: Where) -> LogFault:
@@ -59,7 +59,7 @@ def _contradiction(state: State, topic: Topic, partition: Partition, row: Row) -
     if row.size <= 0 or row.position < 0:
         return f"a row cannot have {row.size} bytes from {row.position} on"
     if row.object_id in state.objects.condemned:
-        return f"it lies in object {row.object_id}, which is condemned"
+        return f"it is in object {row.object_id}, which is condemned"
     segment = state.objects.segments.get(row.object_id)
     expected = (topic.name, partition.index, row.base_offset) if row.is_segment else None
     if (segment[:3] if segment else None) != expected:
@@ -74,5 +74,5 @@ def _check_counts(state: State, counted: Counter[int]) -> Iterator[LogFault]:
             yield LogFault(
                 FaultKind.OFFSETS,
                 f"object {object_id}",
-                f"{counted[object_id]} rows lie in it, but {known.get(object_id, 0)} are counted",
+                f"{counted[object_id]} rows are in it, but {known.get(object_id, 0)} are counted",
             )

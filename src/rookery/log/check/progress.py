@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
-from rookery.log.check.fault import LogFault, joined
+from rookery.log.check.fault import LogFault, join_adjacent
 
 MAX_FAULTS: Final = 10_000
 """Further faults are counted but not kept."""
@@ -39,7 +39,7 @@ class CheckReport:
 
     def add(self, faults: list[LogFault]) -> None:
         """Add faults and notes; those of adjacent rows are joined."""
-        for fault in joined(faults):
+        for fault in join_adjacent(faults):
             kept = self.notes if fault.is_note else self.faults
             if len(kept) < MAX_FAULTS:
                 kept.append(fault)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar, Final
 
 from rookery.clock import Clock, Random, SystemRandom
-from rookery.cluster.replica import IncarnationFenced
+from rookery.cluster.proposal import IncarnationFenced
 from rookery.cluster.state.partition import Partition, Row
 from rookery.cluster.state.topics import Topic
 from rookery.errors import Error, Unavailable
@@ -140,7 +140,7 @@ class Compactor:
             return None
         except (IncarnationFenced, Unavailable):
             raise
-        except Exception as error:  # noqa: BLE001 (whatever it is, it must not stop the others)
+        except Exception as error:  # noqa: BLE001 (one failure must not stop the others)
             self.quarantine.add(
                 _case(dirt.topic, dirt.partition), _subject(dirt.topic, dirt.partition), error
             )

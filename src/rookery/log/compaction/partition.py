@@ -27,8 +27,8 @@ from rookery.log.compaction.plan import Dirt
 from rookery.log.compaction.sift import Sieve, SiftedBatches, note, spread
 from rookery.log.compaction.source import STRETCH_BYTES, pieces, stretch
 from rookery.log.maintain.newobjects import CapturedRange
-from rookery.log.maintain.plan import range_of
 from rookery.log.maintain.refine import Read, RefinedRow
+from rookery.log.maintain.rewritejob import range_of
 from rookery.records.sieve import SLOT_BYTES, OffsetMap
 
 log = logging.getLogger(__name__)

@@ -53,7 +53,7 @@ class ObjectBin:
         self._clock = clock or SystemClock()
         self._probes: dict[str, int] = {}
 
-    async def found(self) -> list[int]:
+    async def find(self) -> list[int]:
         """Return the ids of all journals and shared objects that exist."""
         await self._remove_probes()
         names = await asyncio.to_thread(_names, self._journals) if self._journals else []

@@ -14,7 +14,8 @@ from typing import ClassVar, Protocol
 
 from rookery.clock import Clock
 from rookery.cluster.port import ClusterLog
-from rookery.cluster.replica import IncarnationFenced, Replica
+from rookery.cluster.proposal import IncarnationFenced
+from rookery.cluster.replica import Replica
 from rookery.log.maintain import snapshots
 from rookery.log.maintain.plan import Lag
 from rookery.log.maintain.quarantine import Quarantine

@@ -30,8 +30,8 @@ from rookery.formats.keys import index_key, split_object_id, times_key
 from rookery.formats.manifest import Manifest, ManifestExtent, ManifestTopic, write_head
 from rookery.formats.segmentwriter import FinishedSegment, SegmentWriter
 from rookery.formats.times import SegmentAbort, SegmentEpoch, SegmentOrigin
-from rookery.log.maintain.plan import RowRange
 from rookery.log.maintain.refine import RefinedRow
+from rookery.log.maintain.rewritejob import RowRange
 from rookery.log.read.objects import key_of
 from rookery.log.read.runs import MOST_OFFSETS
 from rookery.log.settings import RewriteSettings
@@ -71,7 +71,7 @@ class NewObject(NamedTuple):
     ranges: list[ReplacedRange]
 
 
-def captured(state: State, ranges: Iterable[RowRange]) -> list[CapturedRange]:
+def capture(state: State, ranges: Iterable[RowRange]) -> list[CapturedRange]:
     """Copy the rows of the ranges that are still as planned."""
     found = []
     for one in ranges:
@@ -84,7 +84,7 @@ def captured(state: State, ranges: Iterable[RowRange]) -> list[CapturedRange]:
     return found
 
 
-def merged(birth: Birth, sources: Sequence[CapturedRange], row_bytes: int) -> NewObject:
+def merge(birth: Birth, sources: Sequence[CapturedRange], row_bytes: int) -> NewObject:
     """Put final rows of many partitions after a manifest; each is at most `row_bytes` long."""
     joined = [list(_joined(source.rows, row_bytes)) for source in sources]
     head = _head(birth, sources, joined)

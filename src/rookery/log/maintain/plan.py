@@ -11,8 +11,7 @@ partitions therefore costs a few requests for each MiB, not a few for each parti
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
-from typing import ClassVar, Final, NamedTuple, Protocol, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 from rookery.clock import SystemClock
 from rookery.cluster.state.partition import Partition, RowKind
@@ -33,6 +32,13 @@ from rookery.log.maintain.census import (
     may_grow,
 )
 from rookery.log.maintain.quarantine import Quarantine
+from rookery.log.maintain.rewritejob import (
+    MergeJob,
+    RewriteJob,
+    RowRange,
+    SegmentJob,
+    range_of,
+)
 from rookery.log.settings import RewriteSettings
 
 _FINAL: Final = int(RowKind.FINAL)
@@ -42,60 +48,6 @@ _BUSY_PART: Final = 4
 _FAN: Final = 8
 _FAN_BITS: Final = 3
 _SMALLEST_TIER: Final = 64 * 1024
-
-
-class RowRange(NamedTuple):
-    """Whole rows of one partition, as of the time when the job was planned."""
-
-    topic_id: bytes
-    partition: int
-    base_offset: int
-    end_offset: int
-    fingerprint: int
-    size: int
-
-    @property
-    def owner(self) -> tuple[bytes, int]:
-        """The topic's id and the partition."""
-        return self.topic_id, self.partition
-
-
-class RewriteJob(Protocol):
-    """A job that rewrites rows."""
-
-    @property
-    def kind(self) -> str:
-        """The kind of job, for the metrics."""
-
-    @property
-    def size(self) -> int:
-        """Bytes that are read."""
-
-
-@dataclass(frozen=True, slots=True)
-class MergeJob:
-    """Merges rows of many partitions into one shared object."""
-
-    kind: ClassVar[str] = "merge"
-    ranges: tuple[RowRange, ...]
-
-    @property
-    def size(self) -> int:
-        """Bytes that are read."""
-        return sum(one.size for one in self.ranges)
-
-
-@dataclass(frozen=True, slots=True)
-class SegmentJob:
-    """Turns rows of one partition into a segment."""
-
-    kind: ClassVar[str] = "segment"
-    range: RowRange
-
-    @property
-    def size(self) -> int:
-        """Bytes that are read."""
-        return self.range.size
 
 
 class Lag(NamedTuple):
@@ -390,18 +342,6 @@ def _chosen(job: _Bounds, limits: Mapping[int, int], loose: list[_Loose]) -> lis
     return ranges
 
 
-def range_of(topic: Topic, partition: Partition, rows: range) -> RowRange:
-    """Return the range that identifies some rows of a partition."""
-    return RowRange(
-        topic.id,
-        partition.index,
-        partition.base_offsets[rows.start],
-        partition.row(rows.stop - 1).end_offset,
-        partition.fingerprint(rows),
-        sum(partition.sizes[rows.start : rows.stop]),
-    )
-
-
 def closing_jobs(topic: Topic, partition: Partition, settings: RewriteSettings) -> list[SegmentJob]:
     """Plan segments of all rows of a partition that can be in one now, of any size and age."""
     jobs = []
@@ -413,21 +353,6 @@ def closing_jobs(topic: Topic, partition: Partition, settings: RewriteSettings) 
             jobs.append(SegmentJob(range_of(topic, partition, range(first, after))))
             first = after
     return jobs
-
-
-def divided(state: State, job: MergeJob) -> list[MergeJob]:
-    """Split a merge into halves: by ranges, or by the rows of its only range."""
-    middle = len(job.ranges) // 2
-    if middle:
-        return [MergeJob(job.ranges[:middle]), MergeJob(job.ranges[middle:])]
-    [one] = job.ranges
-    partition = state.topics.partition(*one.owner)
-    span = partition.span(one.base_offset, one.end_offset) if partition else None
-    if partition is None or span is None or len(span) == 1:
-        return []
-    topic, middle = state.topics.by_id[one.topic_id], len(span) // 2
-    halves = (span[:middle], span[middle:])
-    return [MergeJob((range_of(topic, partition, half),)) for half in halves]
 
 
 def _tier(size: int) -> int:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
 from rookery.clock import Clock
-from rookery.cluster.replica import IncarnationFenced
+from rookery.cluster.proposal import IncarnationFenced
 from rookery.errors import Error, Unavailable
 
 log = logging.getLogger(__name__)
@@ -110,7 +110,7 @@ class Quarantine:
             yield
         except passes:
             raise
-        except Exception as error:  # noqa: BLE001 (whatever it is, it must not stop the others)
+        except Exception as error:  # noqa: BLE001 (one failure must not stop the others)
             self.add(key, subject, error)
         else:
             self.release(key)

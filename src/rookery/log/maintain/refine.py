@@ -204,7 +204,7 @@ def _made(partition: Partition, row: Row) -> bytes | bytearray:
     """Generate the bytes of a row that has no object."""
     if not row.is_marker:
         return _gap(partition, row)
-    return markers.stamped(partition, row)
+    return markers.stamp_marker(partition, row)
 
 
 def _gap(partition: Partition, row: Row) -> bytes:

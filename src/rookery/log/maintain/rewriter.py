@@ -1,7 +1,7 @@
 """Rewrites batches into better objects: small flushes into merged objects, then segments.
 
     plan ──► read, check, stamp ──► write a new object ──► Replaced ──► the rows point to it
-                                                              └─ void: someone was faster; condemn
+                                                              └─ void: rows have moved; condemn
 
 The new object is complete and durable before an event references it. Until then the old rows are
 valid. A crash at any point leaves at worst an object that no row references. Nothing is deleted
@@ -22,7 +22,7 @@ from rookery.cluster.events.logevents import (
     ReplacedRange,
     RowsReplaced,
 )
-from rookery.cluster.replica import IncarnationFenced
+from rookery.cluster.proposal import IncarnationFenced
 from rookery.cluster.state.topics import Topic
 from rookery.errors import Error, Unavailable
 from rookery.formats.keys import object_key
@@ -30,13 +30,14 @@ from rookery.log.maintain.newobjects import (
     CapturedRange,
     Proposer,
     Publisher,
-    captured,
-    merged,
+    capture,
+    merge,
     segment,
 )
-from rookery.log.maintain.plan import Lag, MergeJob, RewritePlanner, RowRange, SegmentJob, divided
+from rookery.log.maintain.plan import Lag, RewritePlanner
 from rookery.log.maintain.quarantine import Key, Quarantine
 from rookery.log.maintain.refine import Read, RefinedRow, refine
+from rookery.log.maintain.rewritejob import MergeJob, RowRange, SegmentJob, divided
 from rookery.log.settings import RewriteSettings
 from rookery.store.port import Store
 
@@ -216,7 +217,7 @@ class Rewriter:
         if not sources:
             return 0
         birth = self._publisher.birth()
-        made = merged(birth, sources, self.settings.row_bytes)
+        made = merge(birth, sources, self.settings.row_bytes)
         self._publisher.doubt(birth.object_id)
         await self.store.create(object_key(birth.object_id), made.parts)
         done = await self._replace(birth.object_id, made.ranges, sources)
@@ -239,7 +240,7 @@ class Rewriter:
 
     async def _sources(self, ranges: Sequence[RowRange]) -> list[CapturedRange]:
         """Read ranges that are still as planned; skip those with an unreadable row."""
-        sources = captured(self.replica.state, ranges)
+        sources = capture(self.replica.state, ranges)
         rows = [one for source in sources for one in source.rows]
         await refine(rows, self.read)
         failed = [one for one in rows if one.error]
@@ -253,7 +254,7 @@ class Rewriter:
         state = self.replica.state
         unreachable: list[Error] = []
         for source in sources:
-            is_there = bool(captured(state, [source.range]))
+            is_there = bool(capture(state, [source.range]))
             for one in source.rows:
                 if one.error and is_there:
                     self._report_row(source, one, one.error)

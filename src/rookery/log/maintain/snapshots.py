@@ -15,7 +15,7 @@ from rookery.cluster.state.images.image import read_head, read_image, write_imag
 from rookery.cluster.state.state import State
 from rookery.errors import Conflict, Corrupt, Unavailable
 from rookery.formats.keys import NEWEST_SNAPSHOT, SNAPSHOTS, parse_snapshot_key, snapshot_key
-from rookery.store.port import NotFound, Store
+from rookery.store.port import NotFound, ReadableStore, Store
 
 KEPT: Final = 2
 _LISTS: Final = 5
@@ -58,7 +58,7 @@ async def point(store: Store, number: int) -> None:
         return
 
 
-async def agrees(store: Store, number: int, digest: int | None) -> bool:
+async def agrees(store: ReadableStore, number: int, digest: int | None) -> bool:
     """Read a snapshot of another process; return whether it is intact and matches our state.
 
     Args:
@@ -73,7 +73,7 @@ async def agrees(store: Store, number: int, digest: int | None) -> bool:
     return head.applied == number and digest in (None, head.digest)
 
 
-async def load(store: Store, at_least: int = 0) -> State | None:
+async def load(store: ReadableStore, at_least: int = 0) -> State | None:
     """Return the newest state that can be read; None if there is none.
 
     Args:
@@ -90,7 +90,7 @@ async def load(store: Store, at_least: int = 0) -> State | None:
     return await _load_listed(store)
 
 
-async def _load_listed(store: Store) -> State | None:
+async def _load_listed(store: ReadableStore) -> State | None:
     for _ in range(_LISTS):
         is_outdated = False
         for number in sorted(await _numbers(store), reverse=True):
@@ -117,6 +117,6 @@ def _parsed(data: bytes) -> int | None:
     return int(data) if _NUMBER.fullmatch(data) else None
 
 
-async def _numbers(store: Store) -> list[int]:
+async def _numbers(store: ReadableStore) -> list[int]:
     keys = [item.key for item in await store.list(SNAPSHOTS)]
     return [number for key in keys if (number := parse_snapshot_key(key)) is not None]

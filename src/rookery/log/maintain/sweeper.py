@@ -1,6 +1,6 @@
 """Deletes objects without live data: they are condemned, then deleted, then dropped.
 
-    nothing lives in it ──(delay)──► ObjectsCondemned ──(delay, and a snapshot)──► delete
+    no row points into it ──(delay)──► ObjectsCondemned ──(delay, and a snapshot)──► delete
                                                                    ──► ObjectsDropped
 
 The first delay lets slow fetches finish. The second delay and the snapshot ensure that a cluster
@@ -18,7 +18,8 @@ from typing import Final, NamedTuple, Protocol
 from rookery.clock import Clock
 from rookery.cluster.events.logevents import ObjectsCondemned, ObjectsDropped
 from rookery.cluster.events.sinkevents import SinkAborted
-from rookery.cluster.replica import IncarnationFenced, Replica
+from rookery.cluster.proposal import IncarnationFenced
+from rookery.cluster.replica import Replica
 from rookery.errors import Unavailable
 from rookery.formats.keys import is_stored, split_object_id
 from rookery.log.maintain.quarantine import Quarantine
@@ -32,7 +33,7 @@ _DELETES: Final = 32
 class Bin(Protocol):
     """Finds and deletes objects: journal files, objects in a store, or both."""
 
-    async def found(self) -> list[int]:
+    async def find(self) -> list[int]:
         """Return the ids of all journals and shared objects that exist."""
 
     async def delete(self, object_id: int) -> None:
@@ -113,7 +114,7 @@ class Sweeper:
         now = self._clock.monotonic_ms()
         if self._listed_at is not None and now - self._listed_at < self._orphans_ms:
             return
-        found = await self._objects.found()
+        found = await self._objects.find()
         # After the listing: an object that was committed meanwhile is not an orphan.
         await self._replica.barrier()
         rows = self._replica.state.objects.rows

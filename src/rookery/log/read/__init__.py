@@ -1,1 +1,1 @@
-"""The read path: rows of the state to checked batches, from memory, journals and objects."""
+"""The read path: rows of the state, or planned ranges of them, to checked batches."""

@@ -161,7 +161,7 @@ class JournalFiles:
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._threads, self._read, object_id, position, size)
 
-    async def found(self) -> list[FoundJournal]:
+    async def find(self) -> list[FoundJournal]:
         """List the journal files by object id; other files in the folder are ignored."""
         return await asyncio.get_running_loop().run_in_executor(self._threads, self._found)
 

@@ -15,7 +15,7 @@ from typing import Final
 
 from rookery import metrics
 from rookery.cluster.entry import read_entry
-from rookery.cluster.port import ClusterLog, EntriesTrimmed
+from rookery.cluster.port import EntriesTrimmed, ReadableLog
 from rookery.cluster.state.state import State
 from rookery.errors import Conflict, Corrupt, Unavailable
 from rookery.formats.keys import (
@@ -29,7 +29,7 @@ from rookery.formats.keys import (
     times_key,
 )
 from rookery.log.read.files import JournalFiles, MissingJournal
-from rookery.store.port import Buffer, NotFound, Store
+from rookery.store.port import Buffer, NotFound, ReadableStore
 from rookery.store.wrappers import full_key
 
 Read = Callable[[int, int, int], Awaitable[Buffer]]
@@ -53,7 +53,7 @@ class RemovedObject(MissingJournal):
     def __init__(self, object_id: int, error: NotFound) -> None:
         Conflict.__init__(
             self,
-            f"{error}; if the cluster log still names it, someone else has deleted it: "
+            f"{error}; if the cluster log still names it, another program has deleted it: "
             "run rookery fsck",
         )
         self.object_id = object_id
@@ -83,7 +83,7 @@ class Places:
     def __init__(
         self,
         files: JournalFiles | None,
-        store: Store | None,
+        store: ReadableStore | None,
         state: Callable[[], State],
         namespace: str,
     ) -> None:
@@ -146,7 +146,7 @@ class Places:
     async def _stored(self, object_id: int, key: str, position: int, size: int) -> Buffer:
         if self._store is None:
             name = full_key(self._namespace, key)
-            raise Unavailable(f"object {name} lies in a store, and this process has none")
+            raise Unavailable(f"object {name} is in a store, but this process has no store")
         try:
             return await self._store.view(key, position, size)
         except NotFound as error:
@@ -170,7 +170,7 @@ class TrimmedEntry(MissingJournal):
 class EntryPayloads:
     """Payloads of cluster log entries, read several at a time, because readers move forward."""
 
-    def __init__(self, cluster_log: ClusterLog) -> None:
+    def __init__(self, cluster_log: ReadableLog) -> None:
         self._log = cluster_log
         self._kept: OrderedDict[int, memoryview] = OrderedDict()
         self._kept_bytes = 0
@@ -203,7 +203,7 @@ class EntryPayloads:
                 wanted = payload
             self._keep(found, payload)
         if wanted is None:
-            raise Corrupt(f"entry {number} of the cluster log is gone, and batches in it with it")
+            raise Corrupt(f"entry {number} of the cluster log is missing, with the batches in it")
         return wanted
 
     def _keep(self, number: int, payload: memoryview) -> None:
@@ -218,7 +218,7 @@ class EntryPayloads:
 class EntryReader:
     """Reads the bytes of any row: payloads of entries itself, other objects by another reader."""
 
-    def __init__(self, cluster_log: ClusterLog, objects: Read) -> None:
+    def __init__(self, cluster_log: ReadableLog, objects: Read) -> None:
         """Set the sources.
 
         Args:

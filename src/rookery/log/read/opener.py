@@ -1,7 +1,7 @@
 """Turns runs into batches: reads their bytes, checks them, and adds what they were stored without.
 
 - `Opener` reads and checks the bytes of a run.
-- `stamped` gives batches their offsets, leader epochs and append times.
+- `stamp` gives batches their offsets, leader epochs and append times.
 - `ReadAhead` serves sequential readers. It follows the rows of the partition and not the bytes of
   the object: the bytes after a row of a shared object belong to another partition, and the batches
   after a segment are in another object.
@@ -15,7 +15,7 @@ from itertools import repeat
 from typing import Final, NamedTuple, Protocol
 
 from rookery.clock import loop_seconds
-from rookery.cluster.port import ClusterLog
+from rookery.cluster.port import ReadableLog
 from rookery.cluster.state.partition import Partition, Row
 from rookery.errors import Corrupt, Unavailable
 from rookery.formats.keys import is_stored
@@ -138,7 +138,7 @@ class Opener:
 
     def __init__(
         self,
-        cluster_log: ClusterLog,
+        cluster_log: ReadableLog,
         objects: BlockSource,
         direct: Direct | None,
         layouts: Layouts | None,
@@ -152,7 +152,9 @@ class Opener:
     async def layout(self, row: Row) -> SegmentLayout:
         """Return the index of a segment."""
         if self._layouts is None:
-            raise Unavailable(f"object {row.object_id} lies in a store, and this process has none")
+            raise Unavailable(
+                f"object {row.object_id} is in a store, but this process has no store"
+            )
         return await self._layouts.get(row)
 
     async def open(self, key: Key, partition: Partition, run: ReadRun, offset: int) -> OpenedRun:
@@ -263,7 +265,7 @@ def _joined(views: list[memoryview]) -> Buffer:
 _COPY_BELOW: Final = 16 * 1024
 
 
-def stamped(
+def stamp(
     partition: Partition, run: ReadRun, data: Buffer, headers: list[BatchHeader]
 ) -> list[Buffer]:
     """Write offsets into the batches of a run: in place if the bytes are ours, else around views.

@@ -19,14 +19,14 @@ from collections.abc import Awaitable
 from typing import Final, NamedTuple
 
 from rookery import metrics
-from rookery.cluster.port import ClusterLog
+from rookery.cluster.port import ReadableLog
 from rookery.cluster.replica import Replica
 from rookery.cluster.state.partition import Partition, Row
 from rookery.errors import Corrupt, Error
 from rookery.formats.keys import is_stored
 from rookery.formats.layout import SegmentLayout
 from rookery.log.read.files import MissingJournal
-from rookery.log.read.opener import BlockSource, Direct, OpenedRun, Opener, ReadAhead, stamped
+from rookery.log.read.opener import BlockSource, Direct, OpenedRun, Opener, ReadAhead, stamp
 from rookery.log.read.runs import FAR, MOST_OFFSETS, ReadMark, ReadRun, body, gap, name, plan
 from rookery.log.read.segmentindex import Layouts
 from rookery.log.read.tail import Key, Tail, TailSlice
@@ -42,7 +42,7 @@ class LogReader:
 
     def __init__(
         self,
-        cluster_log: ClusterLog,
+        cluster_log: ReadableLog,
         objects: BlockSource,
         tail: Tail,
         direct: Direct | None = None,
@@ -243,7 +243,7 @@ class _Read:
         if run.is_final:
             self.parts.append(memoryview(opened.data)[begin:end])
         else:
-            self.parts += stamped(self._partition, run, opened.data, taken)
+            self.parts += stamp(self._partition, run, opened.data, taken)
         self.size += end - begin
         self.end = taken[-1].last_offset + 1
         position = opened.position + end
@@ -325,5 +325,5 @@ class SureReader:
         name = topic.name if topic is not None else key[0].hex()
         return (
             f"topic {name} partition {key[1]} offset {offset}: {self._reader.describe(error)}; "
-            "rookery fsck tells what else is missing"
+            "run rookery fsck to find what else is missing"
         )

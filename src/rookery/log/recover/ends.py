@@ -22,7 +22,7 @@ Key = tuple[bytes, int]
 """Topic id and partition."""
 
 
-class Told(NamedTuple):
+class RecordedEnd(NamedTuple):
     """A transaction end, and the ids of the topics that it refers to by index."""
 
     end: TransactionEnd
@@ -36,28 +36,31 @@ class Told(NamedTuple):
                 yield (self.topics[one.topic], one.partition), one
 
 
-def told_ends(survey: StoreSurvey) -> list[Told]:
+def find_ends(survey: StoreSurvey) -> list[RecordedEnd]:
     """Return the ends that the snapshot does not contain, in the order of the cluster log."""
     since = survey.snapshot.applied if survey.snapshot is not None else -1
     found = [
-        ((end.entry, object_id, number), Told(end, [one.topic_id for one in manifest.topics]))
+        (
+            (end.entry, object_id, number),
+            RecordedEnd(end, [one.topic_id for one in manifest.topics]),
+        )
         for object_id, (manifest, _, _) in survey.objects.items()
         for number, end in enumerate(manifest.ends)
         if end.entry > since
     ]
-    return [told for _, told in sorted(found, key=lambda one: one[0])]
+    return [end for _, end in sorted(found, key=lambda one: one[0])]
 
 
-def marker_rows(ends: Iterable[Told]) -> dict[Key, list[Candidate]]:
+def marker_rows(ends: Iterable[RecordedEnd]) -> dict[Key, list[Candidate]]:
     """Return the rows of the markers."""
     rows: dict[Key, list[Candidate]] = defaultdict(list)
-    for told in ends:
-        for key, marker in told.markers:
-            rows[key].append(_row(told.end, marker))
+    for recorded in ends:
+        for key, marker in recorded.markers:
+            rows[key].append(_row(recorded.end, marker))
     return rows
 
 
-def move_offsets(state: State, ends: Iterable[Told]) -> None:
+def move_offsets(state: State, ends: Iterable[RecordedEnd]) -> None:
     """Apply the group offsets of committed transactions."""
     for end, topics in ends:
         for one in end.offsets if end.is_commit else ():

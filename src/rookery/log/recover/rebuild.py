@@ -24,7 +24,7 @@ from rookery.log.check.fault import Where
 from rookery.log.read.objects import key_of
 from rookery.log.recover.catalog import Catalog, restore_topics
 from rookery.log.recover.chain import Candidate, choose
-from rookery.log.recover.ends import Told, marker_rows, told_ends
+from rookery.log.recover.ends import RecordedEnd, find_ends, marker_rows
 from rookery.log.recover.survey import SharedObject, StoreSurvey
 
 # Entries, producer ids and leader epochs were issued that have left no trace in the store. None may
@@ -60,7 +60,7 @@ class Rebuilt:
 
     state: State
     number: int
-    """The entry after which the state stands: above every entry seen."""
+    """The entry that the state is as of: above every entry seen."""
     catalog: Catalog
     unplaced: list[UnplacedObject] = field(default_factory=list)
     lost: list[Where] = field(default_factory=list)
@@ -69,7 +69,7 @@ class Rebuilt:
     """The end offset of each partition in the snapshot."""
     fresh: set[tuple[int, int]] = field(default_factory=set)
     """Final rows that the snapshot does not contain: object ids and positions."""
-    ends: list[Told] = field(default_factory=list)
+    ends: list[RecordedEnd] = field(default_factory=list)
     """Transactions that ended after the snapshot, as recorded by their brokers."""
 
 
@@ -82,9 +82,9 @@ def rebuild(survey: StoreSurvey, namespace: str) -> Rebuilt:
         (topic.id, one.index): one.next_offset for topic in state.topics for one in topic.partitions
     }
     catalog = restore_topics(state, survey)
-    told = _told(survey)
-    candidates = _candidates(survey, told)
-    txn_ends = told_ends(survey)
+    assigned = _find_assigned(survey)
+    candidates = _candidates(survey, assigned)
+    txn_ends = find_ends(survey)
     for more in (known, marker_rows(txn_ends)):
         for key, rows in more.items():
             candidates[key] += rows
@@ -95,7 +95,7 @@ def rebuild(survey: StoreSurvey, namespace: str) -> Rebuilt:
         known_ends=ends,
         ends=txn_ends,
     )
-    rebuilt.unplaced = list(_unplaced(survey, state, told))
+    rebuilt.unplaced = list(_unplaced(survey, state, assigned))
     for topic in state.topics:
         for partition in topic.partitions:
             rows = candidates.get((topic.id, partition.index), [])
@@ -140,8 +140,8 @@ def _is_there(
     return length >= position + size and (object_id, position) not in survey.damaged_rows
 
 
-def _told(survey: StoreSurvey) -> dict[int, EarlierObject]:
-    """Return the offsets that the batches of each object were given, as its writer noted later."""
+def _find_assigned(survey: StoreSurvey) -> dict[int, EarlierObject]:
+    """Return the offsets assigned to the batches of each object, as its writer recorded later."""
     return {
         earlier.object_id: earlier
         for headed in survey.objects.values()
@@ -149,12 +149,12 @@ def _told(survey: StoreSurvey) -> dict[int, EarlierObject]:
     }
 
 
-def _candidates(survey: StoreSurvey, told: dict[int, EarlierObject]) -> _Candidates:
+def _candidates(survey: StoreSurvey, assigned: dict[int, EarlierObject]) -> _Candidates:
     condemned = survey.snapshot.objects.condemned if survey.snapshot is not None else {}
     found: _Candidates = defaultdict(list)
     for object_id, headed in survey.objects.items():
         if object_id not in condemned:
-            _from_object(found, object_id, headed, told.get(object_id))
+            _from_object(found, object_id, headed, assigned.get(object_id))
     for object_id, segment in survey.segments.items():
         if object_id in condemned:
             continue
@@ -168,14 +168,14 @@ def _candidates(survey: StoreSurvey, told: dict[int, EarlierObject]) -> _Candida
 
 
 def _from_object(
-    found: _Candidates, object_id: int, headed: SharedObject, told: EarlierObject | None
+    found: _Candidates, object_id: int, headed: SharedObject, assigned: EarlierObject | None
 ) -> None:
     """Add the rows of a shared object; final rows contain their offsets, others have noted ones."""
     manifest, position = headed.manifest, headed.begin
     for index, extent in enumerate(manifest.extents):
         base, time_ms, kind = extent.base_offset, extent.max_timestamp, extent.kind
-        if base < 0 and told is not None and index < len(told.base_offsets):
-            base, append_time = told.base_offsets[index], told.append_times[index]
+        if base < 0 and assigned is not None and index < len(assigned.base_offsets):
+            base, append_time = assigned.base_offsets[index], assigned.append_times[index]
             if append_time >= 0:
                 time_ms, kind = append_time, int(RowKind.APPEND_TIME)
             elif time_ms < 0:
@@ -190,14 +190,14 @@ def _from_object(
 
 
 def _unplaced(
-    survey: StoreSurvey, state: State, told: dict[int, EarlierObject]
+    survey: StoreSurvey, state: State, assigned: dict[int, EarlierObject]
 ) -> Iterator[UnplacedObject]:
     """Find the objects that neither the snapshot nor a later object records."""
     for object_id, headed in sorted(survey.objects.items()):
         manifest = headed.manifest
         sent = [extent for extent in manifest.extents if extent.base_offset < 0]
         is_known = object_id in state.objects.rows or object_id in state.objects.condemned
-        if not sent or is_known or object_id in told:
+        if not sent or is_known or object_id in assigned:
             continue
         parts = _counted(headed, sent)
         if parts:
@@ -309,11 +309,11 @@ def _restore_sinks(state: State, survey: StoreSurvey) -> None:
     sinks = Sinks()
     sinks.by_id = state.sinks.by_id
     for headed in survey.objects.values():
-        for told in headed.manifest.sinks:
-            known = sinks.by_id.get(told.sink_id)
-            if known is None or known.entry < told.entry:
-                sinks.by_id[told.sink_id] = SinkState(
-                    told.query_id, told.batch_id, told.source_offsets, told.entry, told.stamp_ms
+        for sink in headed.manifest.sinks:
+            known = sinks.by_id.get(sink.sink_id)
+            if known is None or known.entry < sink.entry:
+                sinks.by_id[sink.sink_id] = SinkState(
+                    sink.query_id, sink.batch_id, sink.source_offsets, sink.entry, sink.stamp_ms
                 )
     state.sinks = sinks
 

@@ -59,10 +59,10 @@ class StateReplay:
         self._now_ms = now_ms
         self._progress = progress
         self._faults: list[LogFault] = []
-        self._told: dict[Key, dict[int, EndMarker]] = defaultdict(dict)
-        for told in rebuilt.ends:
-            for key, marker in told.markers:
-                self._told[key][marker.offset] = marker
+        self._recorded: dict[Key, dict[int, EndMarker]] = defaultdict(dict)
+        for recorded in rebuilt.ends:
+            for key, marker in recorded.markers:
+                self._recorded[key][marker.offset] = marker
         self._spans: dict[Key, Spans] = {}
 
     async def run(self) -> list[LogFault]:
@@ -84,7 +84,7 @@ class StateReplay:
     async def _partition(self, topic: Topic, partition: Partition) -> None:
         key = (topic.id, partition.index)
         known = self._rebuilt.known_ends.get(key, 0)
-        spans = self._spans[key] = Spans(partition, self._told[key])
+        spans = self._spans[key] = Spans(partition, self._recorded[key])
         for index in range(len(partition.base_offsets)):
             row = partition.row(index)
             if row.is_lost:

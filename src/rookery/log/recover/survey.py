@@ -33,7 +33,7 @@ from rookery.log.check.objects import ObjectCheck
 from rookery.log.check.progress import Progress
 from rookery.log.check.rows import RowTable
 from rookery.log.check.sources import Sources
-from rookery.store.port import NotFound, Store, StoredObject
+from rookery.store.port import NotFound, ReadableStore, StoredObject
 
 _AT_ONCE: Final = 16
 _HEAD_READ_BYTES: Final = 64 * 1024
@@ -95,13 +95,13 @@ async def survey(sources: Sources, progress: Progress) -> StoreSurvey:
     await _read_objects(found, sources.store, progress)
     await _read_segments(found, sources, progress)
     if sources.files is not None:
-        found.journals = dict(await sources.files.found())
+        found.journals = dict(await sources.files.find())
         found.see(0, *(split_object_id(one)[0] for one in found.journals))
         await _check_journals(found, sources, progress)
     return found
 
 
-async def _read_snapshots(found: StoreSurvey, store: Store) -> None:
+async def _read_snapshots(found: StoreSurvey, store: ReadableStore) -> None:
     """Use the newest snapshot that can be read; unreadable ones contribute their numbers."""
     keys = {parse_snapshot_key(item.key): item.key for item in await store.list(SNAPSHOTS)}
     numbers = sorted((number for number in keys if number is not None), reverse=True)
@@ -119,7 +119,7 @@ async def _read_snapshots(found: StoreSurvey, store: Store) -> None:
         return
 
 
-async def _read_objects(found: StoreSurvey, store: Store, progress: Progress) -> None:
+async def _read_objects(found: StoreSurvey, store: ReadableStore, progress: Progress) -> None:
     async def read(item: StoredObject) -> None:
         identity = parse_object_key(item.key)
         if identity is None:
@@ -142,7 +142,7 @@ async def _read_objects(found: StoreSurvey, store: Store, progress: Progress) ->
     await _each(await store.list(OBJECTS), read)
 
 
-async def _head(store: Store, item: StoredObject) -> SharedObject:
+async def _head(store: ReadableStore, item: StoredObject) -> SharedObject:
     data = await store.read(item.key, 0, _HEAD_READ_BYTES)
     length = manifest_length(data[:HEAD_BYTES])
     if length > len(data):
@@ -177,7 +177,9 @@ async def _read_segments(found: StoreSurvey, sources: Sources, progress: Progres
     await _each([key for key in listed if key.endswith(TIMES_ENDING)], read)
 
 
-async def _segment(store: Store, key: str, listed: dict[str, int]) -> tuple[int, FoundSegment]:
+async def _segment(
+    store: ReadableStore, key: str, listed: dict[str, int]
+) -> tuple[int, FoundSegment]:
     times = parse_times(await store.read(key), "the times file")
     whole = key.removesuffix(TIMES_ENDING) + SEGMENT_ENDING
     times.check_key(whole)

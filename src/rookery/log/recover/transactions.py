@@ -21,7 +21,7 @@ from rookery.cluster.state.topics import Topic
 from rookery.cluster.state.txns import Transactions
 from rookery.formats.manifest import EndMarker
 from rookery.log.check.fault import FaultKind, LogFault, Where
-from rookery.log.recover.ends import Key, Told, move_offsets
+from rookery.log.recover.ends import Key, RecordedEnd, move_offsets
 from rookery.model.control import ControlRecordType
 from rookery.records import recordcodec
 from rookery.records.batches import BatchHeader
@@ -42,17 +42,17 @@ class _Span(NamedTuple):
 class Spans:
     """The transactions of one partition; rows and batches arrive in the order of offsets."""
 
-    def __init__(self, partition: Partition, told: dict[int, EndMarker]) -> None:
+    def __init__(self, partition: Partition, recorded: dict[int, EndMarker]) -> None:
         """Start with the open transactions.
 
         Args:
             partition: the partition to update.
-            told: the markers that brokers have recorded, by offset.
+            recorded: the markers that brokers have recorded, by offset.
         """
         self.torn: set[int] = set()
         """Recorded markers whose transactions have lost some records."""
         self._partition = partition
-        self._told = told
+        self._recorded = recorded
         self._spans: list[_Span] = []
         self._lost: list[Row] = []
         # Open transactions that may have had records in lost offsets, by producer. The value is the
@@ -85,8 +85,8 @@ class Spans:
     def marker(self, row: Row) -> None:
         """Record a marker that a broker has recorded."""
         producer_id, _ = row.producer
-        told = self._told.get(row.base_offset)
-        if told is not None and not self._is_whole(producer_id, told):
+        marker = self._recorded.get(row.base_offset)
+        if marker is not None and not self._is_whole(producer_id, marker):
             self.torn.add(row.base_offset)
         self._end(producer_id, row.base_offset, is_abort=not row.kind & RowKind.COMMIT)
 
@@ -106,12 +106,12 @@ class Spans:
         partition.kinds[index] &= ~RowKind.COMMIT
         return True
 
-    def _is_whole(self, producer_id: int, told: EndMarker) -> bool:
+    def _is_whole(self, producer_id: int, marker: EndMarker) -> bool:
         """Whether all records exist, from the first to the one with the last sequence."""
-        first = self._partition.ongoing.get(producer_id, told.offset)
-        if self._has_lost(told.first_offset, first):
+        first = self._partition.ongoing.get(producer_id, marker.offset)
+        if self._has_lost(marker.first_offset, first):
             return False
-        following = _next(told.last_sequence)
+        following = _next(marker.last_sequence)
         return self._suspects.get(producer_id, following) == following
 
     def _has_lost(self, begin: int, end: int) -> bool:
@@ -131,34 +131,34 @@ class Spans:
         return producers.describe(window).last_sequence if window is not None else -1
 
 
-def settle(state: State, ends: list[Told], spans: dict[Key, Spans]) -> list[LogFault]:
+def settle(state: State, ends: list[RecordedEnd], spans: dict[Key, Spans]) -> list[LogFault]:
     """Apply the transaction ends recorded by brokers; return those torn by lost records."""
-    whole: list[Told] = []
-    torn: list[Told] = []
-    for told in ends:
-        is_torn = told.end.is_commit and any(
-            key in spans and marker.offset in spans[key].torn for key, marker in told.markers
+    whole: list[RecordedEnd] = []
+    torn: list[RecordedEnd] = []
+    for recorded in ends:
+        is_torn = recorded.end.is_commit and any(
+            key in spans and marker.offset in spans[key].torn for key, marker in recorded.markers
         )
-        (torn if is_torn else whole).append(told)
+        (torn if is_torn else whole).append(recorded)
     to_abort: dict[Key, set[int]] = defaultdict(set)
-    for told in torn:
-        for key, marker in told.markers:
+    for recorded in torn:
+        for key, marker in recorded.markers:
             to_abort[key].add(marker.offset)
     for key, one in spans.items():
         one.close(to_abort[key])
     move_offsets(state, whole)
-    return [fault for told in torn for fault in _torn(state, told)]
+    return [fault for recorded in torn for fault in _torn(state, recorded)]
 
 
-def _torn(state: State, told: Told) -> Iterator[LogFault]:
-    for (topic_id, index), marker in told.markers:
+def _torn(state: State, recorded: RecordedEnd) -> Iterator[LogFault]:
+    for (topic_id, index), marker in recorded.markers:
         topic = state.topics.by_id.get(topic_id)
         if topic is not None:
             yield LogFault(
                 FaultKind.LOST,
                 f"{topic.name}-{index}",
-                f"a transaction of producer {told.end.producer_id} was committed, but some of its "
-                "records are lost: it is aborted",
+                f"a transaction of producer {recorded.end.producer_id} was committed, but some of "
+                "its records are lost: it is aborted",
                 Where(topic.name, index, marker.first_offset, marker.offset + 1),
             )
 

@@ -299,7 +299,7 @@ class JournalAppender:
         path = error.filename or self._folder / journal_name(self._last())
         self.failure = (
             f"cannot write journal file {path}: {error.strerror or error};"
-            f" {remedy}; writing goes on by itself once the disk takes it"
+            f" {remedy}; writing resumes once the disk accepts it"
         )
         self._retry_at_ms = self._clock.monotonic_ms() + self._settings.retry_ms
         failed = Unavailable(self.failure)

@@ -32,11 +32,11 @@ def keep(tail: Tail, key: Key, partition: Partition) -> None:
         row = partition.row(index)
         if not row.is_marker or row.base_offset != end:
             return
-        tail.add(key, row.base_offset, row.end_offset, memoryview(stamped(partition, row)))
+        tail.add(key, row.base_offset, row.end_offset, memoryview(stamp_marker(partition, row)))
         end = row.end_offset
 
 
-def stamped(partition: Partition, row: Row) -> bytearray:
+def stamp_marker(partition: Partition, row: Row) -> bytearray:
     """Return a marker as readers get it, with its leader epoch and timestamp type."""
     data = bytearray(marker(row))
     epoch = partition.epoch_at(row.base_offset)

@@ -55,7 +55,7 @@ class Uploads:
         self._earlier: list[EarlierObject] = []
         self._ends = TransactionEnds()
         self._failed: list[int] = []
-        self._untold_ms = 0
+        self._unrecorded_ms = 0
         self.failure: str | None = None
         """Why the last upload failed; None while uploading works."""
         replica.listen(self._applied)
@@ -94,7 +94,7 @@ class Uploads:
             # No row references it. A snapshot contains its manifest's facts before it is deleted.
             self._failed.append(identity)
         times = [one.append_time_ms for one in outcomes]
-        self._note_untold()
+        self._note_unrecorded()
         self._earlier.append(
             EarlierObject(object_id=identity, base_offsets=bases, append_times=times)
         )
@@ -109,12 +109,12 @@ class Uploads:
         if failed := self._failed[:_AT_ONCE]:
             await self._replica.propose([ObjectsCondemned(object_ids=failed)])
             del self._failed[: len(failed)]  # only now: the log may be out of reach
-        if self._clock.monotonic_ms() - self._untold_ms >= _QUIET_MS:
+        if self._clock.monotonic_ms() - self._unrecorded_ms >= _QUIET_MS:
             await self.finish()
 
     async def finish(self) -> None:
         """Write an object with offsets and ends that no object records yet, if there are any."""
-        while self._has_untold:
+        while self._has_unrecorded:
             written = await self.write([])
             # The sweeper deletes it as soon as a snapshot contains these facts, and not before.
             await self._replica.propose([ObjectsCondemned(object_ids=[written.object_id])])
@@ -124,18 +124,18 @@ class Uploads:
         self._replica.unlisten(self._applied)
 
     @property
-    def _has_untold(self) -> bool:
+    def _has_unrecorded(self) -> bool:
         return bool(self._earlier or self._ends)
 
-    def _note_untold(self) -> None:
+    def _note_unrecorded(self) -> None:
         """Record the time of the first pending fact."""
-        if not self._has_untold:
-            self._untold_ms = self._clock.monotonic_ms()
+        if not self._has_unrecorded:
+            self._unrecorded_ms = self._clock.monotonic_ms()
 
     def _applied(self, applied: EntryOutcome, entry: Entry) -> None:
         """Keep the transaction ends of this incarnation; other brokers record their own."""
         if applied.ended and entry.incarnation == self._numbers.incarnation:
-            self._note_untold()
+            self._note_unrecorded()
             for ended in applied.ended:
                 self._ends.add(applied.number, ended)
 
@@ -153,7 +153,7 @@ class Uploads:
             return places.setdefault(topic_id, len(places))
 
         extents = [_extent(number_of(batch.topic_id), batch) for batch in batches]
-        told = [end.message(number_of) for end in ends]
+        messages = [end.message(number_of) for end in ends]
         return Manifest(
             object_id=identity,
             created_ms=self._clock.now_ms(),
@@ -161,7 +161,7 @@ class Uploads:
             topics=[_topic(state, topic_id) for topic_id in places],
             extents=extents,
             earlier=earlier,
-            ends=told,
+            ends=messages,
         )
 
 

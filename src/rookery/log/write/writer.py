@@ -179,7 +179,7 @@ class LogWriter:
             write.written = await self._medium.write(
                 [batch for work in write.works for batch in work.batches]
             )
-        except Exception as error:  # noqa: BLE001 (whatever it is, nothing was acknowledged)
+        except Exception as error:  # noqa: BLE001 (nothing was acknowledged)
             write.error = error
         write.is_done = True
         self._commit_written()

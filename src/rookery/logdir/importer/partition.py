@@ -24,7 +24,7 @@ from rookery.formats.logfile.replay import PartitionReplay
 from rookery.formats.segmentwriter import FinishedSegment
 from rookery.formats.times import SegmentOrigin
 from rookery.log.maintain.newobjects import Birth, Publisher
-from rookery.log.maintain.plan import RowRange
+from rookery.log.maintain.rewritejob import RowRange
 from rookery.logdir.importer.report import ImportReport, Progress
 from rookery.logdir.importer.segments import SegmentBatches, SegmentCutter, end_in
 from rookery.logdir.importer.target import ImportSettings, ImportTarget, happen

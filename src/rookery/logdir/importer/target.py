@@ -70,7 +70,7 @@ async def happen(target: ImportTarget, events: Sequence[Message], what: str) -> 
     for outcome in outcomes:
         if outcome.error is ErrorCode.OFFSET_OUT_OF_RANGE:
             raise Conflict(
-                f"{what}: somebody else has written to it, so that its offsets are taken; delete "
+                f"{what}: another producer has written to it, so its offsets are taken; delete "
                 "the topic, keep writers away, and import it again"
             )
         if outcome.error is not ErrorCode.NONE:

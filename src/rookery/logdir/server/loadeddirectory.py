@@ -15,10 +15,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import partial
 
+from rookery.cluster.resources import resource_key
 from rookery.cluster.state import aborted, producers
 from rookery.cluster.state.aborted import AbortedTransaction
 from rookery.cluster.state.partition import Partition
-from rookery.cluster.state.state import FEATURE_LEVEL, State, resource_key
+from rookery.cluster.state.state import FEATURE_LEVEL, State
 from rookery.cluster.state.topics import Topic
 from rookery.formats.kraft.image import BROKER, CLIENT_METRICS, GROUP
 from rookery.formats.kraft.topics import MetadataPartition

@@ -2,7 +2,7 @@
 
     append ──► fits the segment? ──no──► roll: complete its indexes, snapshot of the producers
                   │ yes                                                    │
-                  └──► behind the last batch ◄── a new segment ◄───────────┘
+                  └──► after the last batch ◄─── a new segment ◄───────────┘
 
 The batches already contain their offsets. A failed write can be repeated over the same bytes until
 `append` returns.

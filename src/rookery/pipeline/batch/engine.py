@@ -34,7 +34,7 @@ from rookery.pipeline.metrics import BatchMetrics, Figures, quantile
 from rookery.pipeline.reprocess.migration import has_own_columns, migrations, restaged
 from rookery.spark.failures import own_errors
 from rookery.tables.open import open_table
-from rookery.tables.port import BatchName, DataFile, Run, Table, here
+from rookery.tables.port import BatchName, BatchTarget, DataFile, Run, here
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -163,7 +163,7 @@ class BatchEngine:
 
     @property
     def pipeline(self) -> Pipeline:
-        """The pipeline."""
+        """The definition that this engine runs."""
         return self.plan.pipeline
 
     def recover(self) -> None:
@@ -312,7 +312,7 @@ class BatchEngine:
         self.hook("done")
         return is_new
 
-    def _commit_records(self, table: Table, manifest: BatchManifest, key: str) -> bool:
+    def _commit_records(self, table: BatchTarget, manifest: BatchManifest, key: str) -> bool:
         """Commit to a topic; if the staged records have expired, read and stage them again."""
         name, staged = batch_name(self.identity, manifest), manifest.sinks[key]
         try:

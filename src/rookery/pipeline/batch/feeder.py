@@ -67,7 +67,7 @@ class Feeder:
     def _run(self) -> None:
         try:
             self._files = self._stage(self._rows())
-        except BaseException as error:  # noqa: BLE001 (whoever feeds raises it)
+        except BaseException as error:  # noqa: BLE001 (the feeding thread raises it)
             self._error = error
 
     def _rows(self) -> Iterator[pa.RecordBatch]:

@@ -15,7 +15,7 @@ from rookery.pipeline.declaration.names import renames
 from rookery.pipeline.declaration.spec import Pipeline, Sink
 from rookery.pipeline.manifests import StagedFiles
 from rookery.tables.open import open_table
-from rookery.tables.port import BatchName, Table
+from rookery.tables.port import BatchName, BatchTarget, TableContents
 
 log = logging.getLogger(__name__)
 
@@ -81,7 +81,7 @@ def migrations(pipeline: Pipeline, sinks: Mapping[int, pa.Schema]) -> Iterator[M
             yield Migration(sink, columns)
 
 
-def rename_former(table: Table, schema: pa.Schema) -> None:
+def rename_former(table: TableContents, schema: pa.Schema) -> None:
     """Rename columns that have former names, as in gold tables that select all of silver.
 
     Some formats rewrite all files for this, which costs no more than computing gold again.
@@ -96,7 +96,9 @@ def has_own_columns(sink: Sink) -> bool:
     return sink.layer in ("silver", "late") and sink.format != "topic"
 
 
-def restaged(table: Table, name: BatchName, staged: StagedFiles, wanted: pa.Schema) -> StagedFiles:
+def restaged(
+    table: BatchTarget, name: BatchName, staged: StagedFiles, wanted: pa.Schema
+) -> StagedFiles:
     """Return a batch's files for a table, staged again if they have the former names."""
     schema = staged.arrow_schema()
     columns = renames(schema.names, wanted.names)

@@ -50,7 +50,7 @@ def partitions(
     for row in range(rows):
         begin, end = places[first + row], places[first + row + 1]
         if not 0 <= begin <= end <= len(view):
-            raise ValueError(f"key {row} lies at {begin} to {end} of {len(view)} bytes")
+            raise ValueError(f"key {row} is at {begin} to {end} of {len(view)} bytes")
         found[row] = (murmur2(view[begin:end]) & _POSITIVE) % count
     return bytearray(found.tobytes())
 

@@ -24,7 +24,7 @@ _BAD_LENGTH = "its length does not fit into the batch"
 _BAD_FIELD = "its key or value does not fit into it"
 _BAD_OFFSET = "its offset is out of order"
 _BAD_TIMESTAMP = "its timestamp is out of range"
-_LEFT_OVER = "bytes are left over behind it"
+_LEFT_OVER = "bytes are left over after it"
 
 
 class _Frame(NamedTuple):

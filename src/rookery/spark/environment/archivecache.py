@@ -37,10 +37,10 @@ def cache_folder(environ: Mapping[str, str]) -> Path:
 class ArchiveCache:
     """A folder of archives, named by fingerprint."""
 
-    def __init__(self, folder: Path, tell: Callable[[str], None], kept: int = KEPT) -> None:
-        """Use a folder; `tell` receives messages for the user."""
+    def __init__(self, folder: Path, report: Callable[[str], None], kept: int = KEPT) -> None:
+        """Use a folder; `report` receives messages for the user."""
         self._folder = folder
-        self._tell = tell
+        self._report = report
         self._kept = kept
 
     def get(self, fingerprint: str, write: Callable[[Path], object]) -> Path:
@@ -77,7 +77,7 @@ class ArchiveCache:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
-                self._tell("another process packs an environment: waiting for it")
+                self._report("another process packs an environment: waiting for it")
                 fcntl.flock(file, fcntl.LOCK_EX)
             yield
 

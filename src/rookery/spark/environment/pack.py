@@ -8,7 +8,7 @@ archive contains
 
     lib/          the packages, with their compiled modules
     bin/python    starts this host's Python of the same version with them
-    python/       that Python itself, if it was asked for
+    python/       that Python itself, if it is requested
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ STAGE_PREFIX: Final = ".packing-"
 _COMPRESSION: Final = 6
 # All other imports on a worker depend on these.
 _TRIED: Final = (
-    "obstore, pyarrow.parquet, pyarrow.dataset, rookery.records.columns, rookery.spark.session"
+    "obstore, pyarrow.parquet, pyarrow.dataset, rookery.records.columns, rookery.spark.sparksession"
 )
 _VERSION: Final = f"{sys.version_info.major}.{sys.version_info.minor}"
 _LAUNCHER: Final = f"""#!/bin/sh
@@ -89,7 +89,7 @@ def pack(target: Path, contents: ArchiveContents, *, with_python: bool = False) 
         ConfigError: a package cannot be packed, or the name has another ending.
     """
     if not target.name.endswith((".tar.gz", ".tgz")):
-        raise ConfigError(f"{target}: Spark unpacks only what is called .tar.gz or .tgz")
+        raise ConfigError(f"{target}: Spark unpacks only files named .tar.gz or .tgz")
     with tempfile.TemporaryDirectory(prefix=STAGE_PREFIX, dir=target.absolute().parent) as folder:
         stage, whole = Path(folder) / FOLDER, Path(folder) / target.name
         _stage_packages(stage / "lib", contents)

@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import Final
 
 from rookery.errors import ConfigError
-from rookery.spark.checkpoint import exported
+from rookery.spark.checkpoint import export_master
 from rookery.spark.environment.drivercopy import unpack_for_driver
 from rookery.spark.environment.pack import FOLDER, PYTHON
 from rookery.spark.java import find_java
-from rookery.spark.session import choose_tunings, settings_for
+from rookery.spark.sparksession import choose_tunings, settings_for
 from rookery.spark.tuning.choice import python_path
 
 DEFAULT_FILE: Final = "rookery.toml"
@@ -69,7 +69,7 @@ class Submission:
             made["PYTHONPATH"] = path
         if self.config:
             made["ROOKERY_CONFIG"] = str(self.config.absolute())
-        return {**made, **exported(self.master, self.settings)}
+        return {**made, **export_master(self.master, self.settings)}
 
     def recipe(self, environ: Mapping[str, str]) -> str:
         """Return the equivalent shell commands for the given environment."""

@@ -11,18 +11,18 @@ from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 
 from rookery.direct import latest, ordered
 from rookery.direct.blockinglog import BlockingLog
+from rookery.direct.blockingreader import plan_again, reader
 from rookery.direct.latest import KeyShare
 from rookery.direct.log import DirectLog
 from rookery.direct.offsets import SubscribedPartition
 from rookery.direct.ordered import SpanShare
 from rookery.direct.pins import Pins
 from rookery.direct.place import check_host, host_mark
-from rookery.direct.plan import OffsetRange, PlannedRange, ReadPlanner, TaskSize
-from rookery.direct.read import plan_again, reader
 from rookery.errors import ConfigError
+from rookery.log.read.rangeplan import OffsetRange, PlannedRange, ReadPlanner, TaskSize
 from rookery.records.reading import ReadSettings
 from rookery.spark import schema
-from rookery.spark.gcfreeze import settle, settled
+from rookery.spark.gcfreeze import settle, settle_after
 from rookery.spark.read.filters import FilterBounds
 from rookery.spark.read.gaps import handle_gaps
 from rookery.spark.read.options import ReadOptions
@@ -66,7 +66,7 @@ class BatchReader(DataSourceReader):
         if not isinstance(partition, Share):
             return iter(())  # Spark calls it once even if there are no partitions
         check_host(self._options.place, partition.host)
-        return settled(self._rows(partition))
+        return settle_after(self._rows(partition))
 
     def _rows(self, share: Share) -> Iterator[pa.RecordBatch]:
         if share.keys is not None:
@@ -82,7 +82,7 @@ class BatchReader(DataSourceReader):
         await self._pin(log, wanted)
         ranges = await planner.plan(wanted, self._bounds.time_ms)
         handle_gaps(options, planner.gaps)
-        cut = cutting(options)
+        cut = choose_task_size(options)
         if options.is_latest_per_key:
             found = latest.shares(ranges, cut.tasks(sum(one.size for one in ranges)))
             return [Share(many, keys=keys) for many, keys in found]
@@ -146,7 +146,7 @@ def batch_reader(options: ReadOptions) -> BatchReader:
 
 def read_ranges(options: ReadOptions, ranges: Sequence[PlannedRange]) -> Iterator[pa.RecordBatch]:
     """Yield the records of planned ranges in Spark's column types."""
-    decoded = _decoded(options, ranges, schema.reading(options.columns))
+    decoded = _decoded(options, ranges, schema.choose_settings(options.columns))
     return schema.to_spark(decoded, options.columns)
 
 
@@ -154,7 +154,7 @@ def read_latest(
     options: ReadOptions, ranges: Sequence[PlannedRange], keys: KeyShare
 ) -> Iterator[pa.RecordBatch]:
     """Yield the last record of every key, partition by partition."""
-    reading = schema.reading(dict.fromkeys((*options.columns, "key", "value")))
+    reading = schema.choose_settings(dict.fromkeys((*options.columns, "key", "value")))
     for one in ranges:
         kept = latest.latest(_decoded(options, [one], reading), keys)
         yield from schema.to_spark(kept, options.columns)
@@ -162,7 +162,7 @@ def read_latest(
 
 def read_ordered(options: ReadOptions, share: SpanShare) -> Iterator[pa.RecordBatch]:
     """Yield the records of a span of time in order."""
-    reading = schema.reading(options.columns)
+    reading = schema.choose_settings(options.columns)
 
     def read(one: PlannedRange, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
         return _decoded(options, [one], replace(reading, columns=tuple(names)))
@@ -172,7 +172,7 @@ def read_ordered(options: ReadOptions, share: SpanShare) -> Iterator[pa.RecordBa
             options.place, one, begin, lambda gaps: handle_gaps(options, gaps), end=end
         )
 
-    found = ordered.ordered(share, reading.columns, read, again)
+    found = ordered.read_in_order(share, reading.columns, read, again)
     return schema.to_spark(found, options.columns)
 
 
@@ -182,7 +182,7 @@ def _decoded(
     return reader(options.place).columns(ranges, reading, lambda gaps: handle_gaps(options, gaps))
 
 
-def cutting(options: ReadOptions) -> TaskSize:
+def choose_task_size(options: ReadOptions) -> TaskSize:
     """Return how much one task reads.
 
     The planner knows only this host's cores, not the cluster's; minPartitions sets the number of

@@ -23,7 +23,7 @@ from pyspark.sql.datasource import (
 )
 
 from rookery.direct.offsets import SubscribedPartition
-from rookery.direct.plan import OffsetRange
+from rookery.log.read.rangeplan import OffsetRange
 
 
 @dataclass(frozen=True, slots=True)

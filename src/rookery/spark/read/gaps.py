@@ -13,8 +13,8 @@ from contextlib import suppress
 from typing import Final
 
 from rookery.direct.blockinglog import LoopThread
-from rookery.direct.plan import Gap
 from rookery.errors import ConfigError, Conflict
+from rookery.log.read.rangeplan import Gap
 from rookery.spark.read.options import ReadOptions
 from rookery.store.open import open_store, store_traits
 

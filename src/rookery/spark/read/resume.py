@@ -28,7 +28,7 @@ async def resume_offset(log: DirectLog, sink_id: str) -> StreamOffset:
     found = _offsets(sink.source_offsets)
     if len(found) != 1:
         raise ConfigError(
-            f"resumeFrom={sink_id!r}: its last batch (number {sink.batch_id}) tells of "
+            f"resumeFrom={sink_id!r}: its last batch (number {sink.batch_id}) names "
             f"{len(found)} sources of this kind, and exactly one is needed; the checkpoint must "
             "have been a folder of the driver's host, and the query must read one log"
         )

@@ -12,10 +12,10 @@ from rookery.direct.grouped import publish_offsets
 from rookery.direct.log import DirectLog
 from rookery.direct.offsets import SubscribedPartition, check_reached, end_of
 from rookery.direct.pins import Pins, compacted_since
-from rookery.direct.plan import Gap, OffsetRange, PlannedRange, ReadPlanner
 from rookery.errors import Error
+from rookery.log.read.rangeplan import Gap, OffsetRange, PlannedRange, ReadPlanner
 from rookery.model.uuid import uuid_text
-from rookery.spark.read.batchread import cutting
+from rookery.spark.read.batchread import choose_task_size
 from rookery.spark.read.gaps import handle_gaps
 from rookery.spark.read.offset import Key, StreamOffset
 from rookery.spark.read.options import ReadOptions
@@ -124,7 +124,7 @@ class StreamPlan:
         planner = ReadPlanner(self._log, is_committed=self._options.is_committed)
         ranges = await planner.plan(wanted)
         handle_gaps(self._options, [*planner.gaps, *self._compacted(wanted, end)])
-        return await planner.tasks(ranges, cutting(self._options))
+        return await planner.tasks(ranges, choose_task_size(self._options))
 
     def _compacted(self, wanted: list[OffsetRange], end: StreamOffset) -> list[Gap]:
         """Return the gaps caused by compaction since the batch was first planned."""

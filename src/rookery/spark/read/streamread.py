@@ -20,7 +20,7 @@ from pyspark.sql.streaming.datasource import (
 
 from rookery.direct.blockinglog import BlockingLog
 from rookery.direct.place import check_host, host_mark
-from rookery.spark.gcfreeze import settled
+from rookery.spark.gcfreeze import settle_after
 from rookery.spark.read.batchread import Share, read_ranges
 from rookery.spark.read.offset import StreamOffset
 from rookery.spark.read.options import ReadOptions
@@ -82,7 +82,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if not isinstance(partition, Share):
             return iter(())
         check_host(self._options.place, partition.host)
-        return settled(read_ranges(self._options, partition.ranges))
+        return settle_after(read_ranges(self._options, partition.ranges))
 
     def commit(self, end: dict[str, Any]) -> None:
         """Do nothing: Spark calls it late for the last batch, or never."""

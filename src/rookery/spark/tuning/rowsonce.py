@@ -2,7 +2,7 @@
 
 Changes: adds `RowsOnce.java` to `experimental.extraStrategies` of the session. Spark's own compiler
 compiles it in the driver. It plans the scans of all Python sources, not only Rookery's. Checked
-with pyspark 4.2 and 4.3; docs/designs/0010-spark-planner.md describes how Spark plans these scans.
+with pyspark 4.2 and 4.3; docs/designs/0009-spark-planner.md describes how Spark plans these scans.
 """
 
 from __future__ import annotations

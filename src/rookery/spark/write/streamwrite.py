@@ -63,7 +63,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
         stream = taskoutput.streaming_batch()
         if stream is None:
             raise Conflict(
-                "Spark does not tell this task which batch it is part of "
+                "this task did not get the number of its batch from Spark "
                 f"({taskoutput.QUERY_PROPERTY} and {taskoutput.BATCH_PROPERTY} are not set), "
                 "so rows could be written twice: this "
                 "Spark is not supported"

@@ -129,8 +129,8 @@ def streaming_batch() -> tuple[str, int] | None:
         return None
     if not query or not batch:
         raise Conflict(
-            f"Spark tells this task {QUERY_PROPERTY}={query} and {BATCH_PROPERTY}={batch}; without "
-            "both, a batch cannot be told from the one before: this Spark is not supported"
+            f"Spark gives this task {QUERY_PROPERTY}={query} and {BATCH_PROPERTY}={batch}; without "
+            "both, a batch cannot be distinguished from the one before: this Spark is not supported"
         )
     return query, int(batch)
 
@@ -183,7 +183,7 @@ def commit_all(
         return None
     batches = {one.batch for one in written}
     if len(batches) > 1:
-        raise Conflict(f"tasks of one write were told different batches: {sorted(batches)}")
+        raise Conflict(f"tasks of one write have different batches: {sorted(batches)}")
     log = shared(options.place)
     objects = [staged.object_id for one in written for staged in one.objects]
     return log.run(

@@ -96,7 +96,7 @@ class WriteOptions:
         if self.batch_id is not None and not self.sink_id:
             raise ConfigError("batchId needs sinkId: numbers are counted under its name")
         if self.takes_over and not self.sink_id:
-            raise ConfigError("takeOver needs sinkId: it says what is taken over")
+            raise ConfigError("takeOver needs sinkId, which names the sink to take over")
         check_batch(SinkBatch(self.sink_id, "", self.batch_id or 0))
 
 

@@ -12,24 +12,14 @@ Options:
 
 from __future__ import annotations
 
-import re
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
-from functools import cached_property
 from itertools import chain
 from typing import Final
 
 import pyarrow as pa
-from pyiceberg.catalog import Catalog, load_catalog
-from pyiceberg.exceptions import (
-    CommitFailedException,
-    CommitStateUnknownException,
-    NamespaceAlreadyExistsError,
-    NoSuchTableError,
-    TableAlreadyExistsError,
-)
+from pyiceberg.exceptions import CommitFailedException, CommitStateUnknownException
 from pyiceberg.io.pyarrow import (
     UnsupportedPyArrowTypeException,
     _pyarrow_to_schema_without_ids,
@@ -39,20 +29,17 @@ from pyiceberg.manifest import DataFile as IcebergFile
 from pyiceberg.schema import assign_fresh_schema_ids
 from pyiceberg.table import Table as IcebergHandle
 from pyiceberg.table import TableProperties, Transaction
-from sqlalchemy.exc import OperationalError, SQLAlchemyError
+from sqlalchemy.exc import OperationalError
 
 from rookery.clock import Time
-from rookery.errors import ConfigError, Conflict, Unavailable
-from rookery.model.location import Location
-from rookery.store.address import parse
-from rookery.store.open import as_url
+from rookery.errors import ConfigError, Conflict
 from rookery.tables import batchorder, filerewrite, icebergexpiry, latest, parquetfiles
 from rookery.tables.copyonwrite import Swap
 from rookery.tables.folder import TableFolder
+from rookery.tables.icebergcatalog import CatalogEntry, restore_retries
 from rookery.tables.icebergfiles import IcebergFiles, columns_of, detached
 from rookery.tables.icebergparts import FilePartitioner, PartitionFile, data_file
 from rookery.tables.icebergtransaction import OneLook
-from rookery.tables.identity import iceberg_catalog, iceberg_name
 from rookery.tables.port import (
     BatchName,
     DataFile,
@@ -73,27 +60,6 @@ _FOOTERS_AT_ONCE: Final = 8
 _COMMIT: Final = "rookery.commit."
 # SQLite raises the last one if other processes write for a long time.
 _AGAIN: Final = (CommitFailedException, CommitStateUnknownException, OperationalError)
-_PROPERTIES: Final = {
-    "commit.manifest-merge.enabled": "true",
-    "commit.manifest.min-count-to-merge": "16",
-    # Otherwise the metadata folder grows with every commit.
-    "write.metadata.delete-after-commit.enabled": "true",
-    "write.metadata.previous-versions-max": "20",
-}
-_FOLDER: Final = "rookery.folder"
-"""The property with the location of Rookery's files."""
-_LAYOUT: Final = "rookery.layout"
-"""The property with the version of Rookery's properties in a table."""
-_OWN_RETRIES: Final = "2"
-"""From this layout on, the number of retries is not changed; before, it was 0 for all writers."""
-_SAME_SCHEMES: Final = re.compile(r"^(?:s3[an]?://|file:/+)")
-_S3: Final = {
-    "endpoint": "s3.endpoint",
-    "region": "s3.region",
-    "access_key_id": "s3.access-key-id",
-    "secret_access_key": "s3.secret-access-key",
-    "session_token": "s3.session-token",
-}
 
 
 def open(spec: TableSpec) -> Table:  # noqa: A001 (a format's interface)
@@ -106,14 +72,8 @@ class IcebergTable:
 
     def __init__(self, spec: TableSpec) -> None:
         self._folder = TableFolder(spec.location)
-        self._chosen = iceberg_catalog(spec)
-        self._is_beside = not spec.options.get("catalog")
-        if "%" in self._folder.name:
-            raise ConfigError(
-                f"table {spec.location!r}: pyiceberg takes addresses as they are; use letters,"
-                " digits and -_./ only"
-            )
-        self._name = iceberg_name(spec)
+        self._entry = CatalogEntry(spec, self._folder)
+        self._name = self._entry.name
 
     def stage(
         self, name: BatchName, batches: Iterable[pa.RecordBatch], schema: pa.Schema, attempt: str
@@ -152,7 +112,7 @@ class IcebergTable:
 
     def last_commit(self, pipeline: str) -> BatchName | None:
         """Return the last batch of a pipeline."""
-        table = self._load()
+        table = self._entry.load()
         return None if table is None else _last(table, pipeline)
 
     def check(self, schema: pa.Schema) -> None:
@@ -165,12 +125,12 @@ class IcebergTable:
 
     def schema(self) -> pa.Schema | None:
         """Return the table's columns."""
-        table = self._load()
+        table = self._entry.load()
         return None if table is None else columns_of(table)
 
     def rename(self, columns: Mapping[str, str]) -> None:
         """Rename columns; they keep their ids, by which files are read."""
-        table = self._load()
+        table = self._entry.load()
         if table is None:
             return
         try:
@@ -184,7 +144,7 @@ class IcebergTable:
 
     def snapshot(self) -> TableSnapshot | None:
         """Return the newest snapshot; it can be read without the catalog."""
-        table = self._load()
+        table = self._entry.load()
         if table is None:
             return None
         there = self._files(detached(table))
@@ -201,7 +161,7 @@ class IcebergTable:
 
     def upkeep(self, policy: UpkeepPolicy, now: Time) -> Upkept:
         """Compact, expire snapshots, and delete the files that only they reference."""
-        done, table = Upkept(), self._load()
+        done, table = Upkept(), self._entry.load()
         if table is None:
             return done
         there = self._files(table)
@@ -217,57 +177,6 @@ class IcebergTable:
         parquetfiles.sweep(self._folder, known, policy, now, done)
         return done
 
-    @cached_property
-    def _catalog(self) -> Catalog:
-        chosen = self._chosen
-        if chosen.startswith("name:"):
-            return load_catalog(chosen.removeprefix("name:"))
-        if not chosen:
-            raise ConfigError(
-                f"table {self._name!r}: say `catalog`, such as sqlite:////var/lib/catalog.db"
-                " or name:NAME for one of pyiceberg's configuration; there is no folder beside it"
-            )
-        if self._is_beside and self._folder.path is not None:
-            self._folder.path.parent.mkdir(parents=True, exist_ok=True)
-        uri = Location(chosen).reveal()
-        return load_catalog("rookery", type="sql", uri=uri, **self._file_options())
-
-    def _file_options(self) -> dict[str, str]:
-        if self._folder.path is not None:
-            return {}
-        options = parse(self._folder.url).options
-        return {_S3[name]: value for name, value in options.items() if name in _S3}
-
-    def _load(self) -> IcebergHandle | None:
-        try:
-            table = self._catalog.load_table(self._name)
-        except NoSuchTableError:
-            return None
-        except (OSError, SQLAlchemyError) as error:
-            raise Unavailable(f"table {self._name!r} or its catalog: {error}") from error
-        # A catalog can store its files at another location than requested; Rookery's files do not
-        # move.
-        place = table.properties.get(_FOLDER) or as_url(table.location())
-        if _plain(place) != _plain(self._folder.name):
-            raise ConfigError(
-                f"table {self._name!r}: the catalog has one of that name at {place},"
-                f" and this one is at {self._folder.name}: give it another `name` or `namespace`"
-            )
-        return table
-
-    def _created(self, schema: pa.Schema) -> IcebergHandle:
-        with suppress(NamespaceAlreadyExistsError):
-            self._catalog.create_namespace(self._name.split(".", maxsplit=1)[0])
-        try:
-            return self._catalog.create_table(
-                self._name,
-                schema,
-                location=self._folder.name,
-                properties={**_PROPERTIES, _FOLDER: self._folder.name, _LAYOUT: _OWN_RETRIES},
-            )
-        except TableAlreadyExistsError:
-            return self._catalog.load_table(self._name)
-
     def _commit(
         self,
         name: BatchName,
@@ -277,7 +186,7 @@ class IcebergTable:
     ) -> bool:
         partitioner = FilePartitioner(self._folder, run)
         for _ in range(_ATTEMPTS):
-            table = self._load() or self._created(merged(self._name, None, schema))
+            table = self._entry.load() or self._entry.create(merged(self._name, None, schema))
             if not batchorder.is_new(self._name, _last(table, name.pipeline), name):
                 return False
             columns = merged(self._name, columns_of(table), schema)
@@ -295,7 +204,7 @@ class IcebergTable:
         with _quiet():
             transaction = OneLook(table)
             _keep_names(transaction)
-            _restore_retries(transaction, table)
+            restore_retries(transaction, table)
             transaction.set_properties({_COMMIT + name.pipeline: batchorder.written(name)})
             if swap.removed:
                 self._overwrite(table, transaction, swap, partitioner)
@@ -346,7 +255,7 @@ class IcebergTable:
     def _swapped(self, swap: Swap, marks: dict[str, set[str]]) -> bool:
         partitioner = FilePartitioner(self._folder, here)
         for _ in range(_ATTEMPTS):
-            table = self._catalog.load_table(self._name)
+            table = self._entry.reload()
             there = self._files(table)
             live = {file.path for file in there.live()}
             is_there = live.issuperset(file.path for file in swap.removed)
@@ -379,15 +288,6 @@ def _last(table: IcebergHandle, pipeline: str) -> BatchName | None:
     return batchorder.read(pipeline, text) if text else None
 
 
-def _restore_retries(transaction: Transaction, table: IcebergHandle) -> None:
-    """Restore the retries of other writers, which an earlier release disabled."""
-    if _LAYOUT in table.properties:
-        return
-    transaction.set_properties({_LAYOUT: _OWN_RETRIES})
-    if table.properties.get(TableProperties.COMMIT_NUM_RETRIES) == "0":
-        transaction.remove_properties(TableProperties.COMMIT_NUM_RETRIES)
-
-
 def _keep_names(transaction: Transaction) -> None:
     """Ensure that the table has a name mapping: Rookery's files have no ids and are read by name.
 
@@ -398,11 +298,6 @@ def _keep_names(transaction: Transaction) -> None:
     if metadata.name_mapping() is None:
         mapping = metadata.schema().name_mapping.model_dump_json()
         transaction.set_properties({TableProperties.DEFAULT_NAME_MAPPING: mapping})
-
-
-def _plain(address: str) -> str:
-    """Normalise an address, which catalogs write in several ways."""
-    return _SAME_SCHEMES.sub(lambda found: f"{found[0][:2]}:/", address).rstrip("/")
 
 
 def _kept(name: str, columns: pa.Schema) -> pa.Schema:

@@ -6,7 +6,7 @@ from rookery.wire.message import GroupId, MemberId, Message, field, i32, i64
 
 
 class GroupMetadataKey(Message, key=2, versions=range(1), flexible=None):
-    """A group."""
+    """The group that the value describes."""
 
     group: GroupId
 

@@ -1,7 +1,7 @@
 """Consumer groups of the new protocol (KIP-848) in `__consumer_offsets`.
 
 A group is spread over many records, so that a change of one member is one small write: the group's
-epoch, each member as it described itself, what each shall own (the target) and what each owns now.
+epoch, each member as it described itself, the target assignment of each and what each owns now.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from rookery.wire.message import (
 
 
 class ConsumerGroupMetadataKey(Message, key=3, versions=range(1), flexible=None):
-    """A group."""
+    """The group that the value describes."""
 
     group_id: GroupId
 
@@ -69,7 +69,7 @@ class ConsumerGroupMemberMetadataKey(Message, key=5, versions=range(1), flexible
 
 
 class ClassicMemberMetadata(Message):
-    """What a member of the classic protocol said when it joined a group of the new one."""
+    """The JoinGroup data of a classic member in a group of the new protocol."""
 
     session_timeout_ms: i32 = 0
     supported_protocols: list[ClassicProtocol] = field(factory=list)
@@ -101,7 +101,7 @@ class ConsumerGroupMemberMetadataValue(Message, key=5, versions=range(1), flexib
 
 
 class ConsumerGroupTargetAssignmentMetadataKey(Message, key=6, versions=range(1), flexible=None):
-    """A group."""
+    """The group that the value describes."""
 
     group_id: GroupId
 
@@ -121,13 +121,13 @@ class ConsumerGroupTargetAssignmentMemberKey(Message, key=7, versions=range(1), 
 
 
 class ConsumerGroupTargetAssignmentMemberValue(Message, key=7, versions=range(1), flexible=0):
-    """What the member shall own."""
+    """The target assignment of the member."""
 
     topic_partitions: list[TargetPartitions]
 
 
 class TargetPartitions(Message):
-    """Partitions of one topic that a member shall own."""
+    """Partitions of one topic in a member's target assignment."""
 
     topic_id: TopicId
     partitions: list[PartitionId]
@@ -141,7 +141,7 @@ class ConsumerGroupCurrentMemberAssignmentKey(Message, key=8, versions=range(1),
 
 
 class ConsumerGroupCurrentMemberAssignmentValue(Message, key=8, versions=range(1), flexible=0):
-    """What the member owns, and what it has been asked to give back."""
+    """The partitions that the member owns, and those it has been asked to revoke."""
 
     member_epoch: i32
     previous_member_epoch: i32

@@ -1,6 +1,6 @@
 """How a coordinator's records are framed: a number before the key, a version before the value.
 
-The number before a key tells the type of the record, and thereby what its value is; a key has no
+The number before a key is the type of the record and determines its value; a key has no
 other versions. A record without a value is a tombstone: what the key names is gone.
 """
 

@@ -33,7 +33,7 @@ class ShareGroupMemberMetadataValue(Message, key=10, versions=range(1), flexible
 
 
 class ShareGroupMetadataKey(Message, key=11, versions=range(1), flexible=None):
-    """A group."""
+    """The group that the value describes."""
 
     group_id: GroupId
 
@@ -46,7 +46,7 @@ class ShareGroupMetadataValue(Message, key=11, versions=range(1), flexible=0):
 
 
 class ShareGroupTargetAssignmentMetadataKey(Message, key=12, versions=range(1), flexible=None):
-    """A group."""
+    """The group that the value describes."""
 
     group_id: GroupId
 
@@ -66,7 +66,7 @@ class ShareGroupTargetAssignmentMemberKey(Message, key=13, versions=range(1), fl
 
 
 class ShareGroupTargetAssignmentMemberValue(Message, key=13, versions=range(1), flexible=0):
-    """What the member shall read."""
+    """The target assignment of the member."""
 
     topic_partitions: list[TopicPartitions]
 
@@ -86,7 +86,7 @@ class ShareGroupCurrentMemberAssignmentKey(Message, key=14, versions=range(1), f
 
 
 class ShareGroupCurrentMemberAssignmentValue(Message, key=14, versions=range(1), flexible=0):
-    """What the member reads."""
+    """The partitions that the member reads."""
 
     member_epoch: i32
     previous_member_epoch: i32
@@ -95,7 +95,7 @@ class ShareGroupCurrentMemberAssignmentValue(Message, key=14, versions=range(1),
 
 
 class ShareGroupStatePartitionMetadataKey(Message, key=15, versions=range(1), flexible=None):
-    """A group."""
+    """The group that the value describes."""
 
     group_id: GroupId
 

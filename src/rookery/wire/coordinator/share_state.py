@@ -1,4 +1,4 @@
-"""What share groups have done with partitions, in `__share_group_state` (KIP-932).
+"""The progress of share groups in partitions, in `__share_group_state` (KIP-932).
 
 Small updates follow a snapshot, until the next snapshot takes their place.
 """
@@ -50,7 +50,7 @@ class ShareUpdateKey(Message, key=1, versions=range(1), flexible=None):
 
 
 class ShareUpdateValue(Message, key=1, versions=range(1), flexible=0):
-    """What has changed since the snapshot of this epoch."""
+    """The changes since the snapshot of this epoch."""
 
     snapshot_epoch: i32
     leader_epoch: LeaderEpoch

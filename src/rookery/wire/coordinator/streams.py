@@ -18,7 +18,7 @@ from rookery.wire.message import (
 
 
 class StreamsGroupMetadataKey(Message, key=17, versions=range(1), flexible=None):
-    """A group."""
+    """The group that the value describes."""
 
     group_id: GroupId
 
@@ -76,7 +76,7 @@ class KeyValue(Message):
 
 
 class StreamsGroupTargetAssignmentMetadataKey(Message, key=20, versions=range(1), flexible=None):
-    """A group."""
+    """The group that the value describes."""
 
     group_id: GroupId
 
@@ -96,7 +96,7 @@ class StreamsGroupTargetAssignmentMemberKey(Message, key=21, versions=range(1), 
 
 
 class StreamsGroupTargetAssignmentMemberValue(Message, key=21, versions=range(1), flexible=0):
-    """The tasks that the member shall run."""
+    """The tasks in the member's target assignment."""
 
     active_tasks: list[TargetTasks]
     standby_tasks: list[TargetTasks]
@@ -104,7 +104,7 @@ class StreamsGroupTargetAssignmentMemberValue(Message, key=21, versions=range(1)
 
 
 class TargetTasks(Message):
-    """Tasks of one subtopology that a member shall run: one for each partition of its input."""
+    """Target tasks of one subtopology: one for each partition of its input."""
 
     subtopology_id: str
     partitions: list[PartitionId]
@@ -141,7 +141,7 @@ class OwnedTasks(Message):
 
 
 class StreamsGroupTopologyKey(Message, key=23, versions=range(1), flexible=None):
-    """A group."""
+    """The group that the value describes."""
 
     group_id: GroupId
 

@@ -10,9 +10,9 @@ class RegisterBrokerRecord(Message, key=0, versions=range(5), flexible=0):
 
     Versions:
         1 knows brokers that are shutting down in good order.
-        2 tells whether the broker is moving from ZooKeeper.
+        2 adds whether the broker is moving from ZooKeeper.
         3 adds the ids of its log directories (KIP-858).
-        4 adds those directories that shall get no new partitions (KIP-1066).
+        4 adds those directories that must get no new partitions (KIP-1066).
     """
 
     broker_id: BrokerId
@@ -67,12 +67,12 @@ class UnfenceBrokerRecord(Message, key=8, versions=range(1), flexible=0):
 
 
 class BrokerRegistrationChangeRecord(Message, key=17, versions=range(4), flexible=0):
-    """What has changed in a broker's registration.
+    """The changed fields of a broker's registration.
 
     Versions:
         1 knows brokers that are shutting down in good order.
         2 adds the ids of the log directories (KIP-858).
-        3 adds those directories that shall get no new partitions (KIP-1066).
+        3 adds those directories that must get no new partitions (KIP-1066).
     """
 
     broker_id: BrokerId

@@ -1,4 +1,4 @@
-"""What concerns the cluster as a whole in the metadata log: settings, features, quotas, ids."""
+"""Records of the metadata log about the cluster as a whole: settings, features, quotas, ids."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class EntityData(Message):
     """One part of whom a quota concerns: a user, a client id, an address."""
 
     entity_type: str  # user, client-id, ip
-    entity_name: str | None  # null: everybody who has no quota of his own
+    entity_name: str | None  # null: every entity without a quota of its own
 
 
 class ProducerIdsRecord(Message, key=15, versions=range(1), flexible=0):

@@ -6,7 +6,7 @@ from rookery.wire.message import Message, Uuid, i8, i32, i64
 
 
 class AccessControlEntryRecord(Message, key=18, versions=range(1), flexible=0):
-    """A rule was added: who may (or may not) do what to what, from where.
+    """A rule was added: it allows or denies a principal on a host an operation on a resource.
 
     The numbers are those of CreateAcls.
     """

@@ -16,7 +16,7 @@ from rookery.wire.message import (
 )
 
 NO_CHANGE = -2
-"""The leader of a PartitionChangeRecord that leaves the leader alone; -1 means nobody leads."""
+"""The leader of a PartitionChangeRecord that leaves the leader alone; -1 means none."""
 
 
 class TopicRecord(Message, key=2, versions=range(1), flexible=0):
@@ -40,7 +40,7 @@ class PartitionRecord(Message, key=3, versions=range(3), flexible=0):
     isr: list[BrokerId]
     removing_replicas: list[BrokerId]
     adding_replicas: list[BrokerId]
-    leader: BrokerId = -1  # -1: nobody
+    leader: BrokerId = -1  # -1: none
     leader_recovery_state: i8 = field(tag=0, default=0)  # 1: after an unclean election
     leader_epoch: LeaderEpoch = -1
     partition_epoch: i32 = -1  # goes up with every change of the partition
@@ -50,7 +50,7 @@ class PartitionRecord(Message, key=3, versions=range(3), flexible=0):
 
 
 class PartitionChangeRecord(Message, key=5, versions=range(3), flexible=0):
-    """What has changed in a partition; null fields have not.
+    """The changed fields of a partition; null fields are unchanged.
 
     Versions:
         1 adds the log directory of each replica (KIP-858).

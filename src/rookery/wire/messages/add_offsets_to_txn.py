@@ -5,7 +5,7 @@ themselves follow in TxnOffsetCommit, to the group's coordinator.
 
 Versions:
     1 a throttled client is answered at once and waits by itself (KIP-219).
-    2 a fenced producer is told PRODUCER_FENCED (KIP-588).
+    2 a fenced producer gets PRODUCER_FENCED (KIP-588).
     3 flexible.
     4 the client knows TRANSACTION_ABORTABLE (KIP-890).
 """

@@ -5,7 +5,7 @@ they ask for many producers at once, and may just want to know whether a transac
 
 Versions:
     1 a throttled client is answered at once and waits by itself (KIP-219).
-    2 a fenced producer is told PRODUCER_FENCED (KIP-588).
+    2 a fenced producer gets PRODUCER_FENCED (KIP-588).
     3 flexible.
     4 between brokers: several transactions, and a check without adding (KIP-890).
     5 TRANSACTION_ABORTABLE may be answered (KIP-890).
@@ -29,7 +29,7 @@ from rookery.wire.message import (
 
 
 class AddPartitionsToTxnRequest(Message):
-    """What to add: to one transaction up to version 3, to any number from version 4."""
+    """The partitions to add: to one transaction up to version 3, to any number from version 4."""
 
     transactions: list[AddPartitionsToTxnTransaction] = field(since=4, factory=list)
     v3_and_below_transactional_id: TransactionalId = field(until=3, default="")
@@ -39,7 +39,7 @@ class AddPartitionsToTxnRequest(Message):
 
 
 class AddPartitionsToTxnTransaction(Message):
-    """What to add to one transaction."""
+    """The partitions to add to one transaction."""
 
     transactional_id: TransactionalId
     producer_id: ProducerId
@@ -56,7 +56,7 @@ class AddPartitionsToTxnTopic(Message):
 
 
 class AddPartitionsToTxnResponse(Message):
-    """What was added: to one transaction up to version 3, to each from version 4."""
+    """The partitions added: to one transaction up to version 3, to each from version 4."""
 
     throttle_time_ms: i32 = 0
     error_code: ErrorCode = field(since=4, default=ErrorCode.NONE)
@@ -67,14 +67,14 @@ class AddPartitionsToTxnResponse(Message):
 
 
 class AddPartitionsToTxnResult(Message):
-    """What was added to one transaction."""
+    """The partitions added to one transaction."""
 
     transactional_id: TransactionalId
     topic_results: list[AddPartitionsToTxnTopicResult]
 
 
 class AddPartitionsToTxnTopicResult(Message):
-    """What was added of one topic."""
+    """The partitions of one topic that were added."""
 
     name: TopicName
     results_by_partition: list[AddPartitionsToTxnPartitionResult]

@@ -26,7 +26,7 @@ class AddRaftVoterRequest(Message):
     cluster_id: ClusterId | None
     timeout_ms: i32
     voter_id: BrokerId  # controllers and brokers share one space of node ids
-    voter_directory_id: Uuid  # tells a controller with a new disk from its old self
+    voter_directory_id: Uuid  # differs for a controller with a new disk
     listeners: list[Listener]
     ack_when_committed: bool = field(since=1, default=True)
 

@@ -17,7 +17,7 @@ class AllocateProducerIdsRequest(Message):
 
 
 class AllocateProducerIdsResponse(Message):
-    """A block of ids that nobody else has."""
+    """A block of ids that no other broker has."""
 
     throttle_time_ms: i32 = 0
     error_code: ErrorCode

@@ -1,6 +1,6 @@
 """AlterConfigs (key 33): replace all settings of a resource by the ones given.
 
-Whatever is not named goes back to its default, so two people who change different settings undo
+Whatever is not named goes back to its default, so two users who change different settings undo
 each other's work: IncrementalAlterConfigs has taken its place.
 
 Versions:
@@ -24,7 +24,7 @@ class AlterConfigsRequest(Message):
 
 
 class AlterConfigsResource(Message):
-    """One resource (numbered as in DescribeConfigs) with all settings that it shall have."""
+    """One resource (numbered as in DescribeConfigs) with all its new settings."""
 
     resource_type: i8
     resource_name: ConfigResourceName

@@ -1,11 +1,11 @@
-"""AlterPartition (key 56): a leader asks the controller to change who is in sync (KIP-497).
+"""AlterPartition (key 56): a leader asks the controller to change the in-sync replicas (KIP-497).
 
 Each change names the partition epoch that it starts from, so that a leader with an old view cannot
 overwrite a newer one.
 
 Versions:
-    2: tells topics by their ids (KIP-841); 0 and 1, which used names, are gone.
-    3: tells the broker epoch of each replica, to keep one that has just restarted out (KIP-903).
+    2: identifies topics by their ids (KIP-841); 0 and 1, which used names, are gone.
+    3: adds the broker epoch of each replica, to keep one that has just restarted out (KIP-903).
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class AlterPartitionTopic(Message):
 
 
 class AlterPartitionPartition(Message):
-    """The set of in-sync replicas that one partition shall have."""
+    """The new set of in-sync replicas of one partition."""
 
     partition_index: PartitionId
     leader_epoch: LeaderEpoch
@@ -59,7 +59,7 @@ class BrokerState(Message):
 
 
 class AlterPartitionResponse(Message):
-    """What the controller has made of it."""
+    """The partitions' states after the request, or the error."""
 
     throttle_time_ms: i32 = 0
     error_code: ErrorCode

@@ -12,7 +12,7 @@ from rookery.wire.message import Api, BrokerId, Message, PartitionId, TopicName,
 
 
 class AlterPartitionReassignmentsRequest(Message):
-    """Where partitions shall live from now on."""
+    """The new replicas of partitions."""
 
     timeout_ms: i32 = 60000
     allow_replication_factor_change: bool = field(since=1, default=True)
@@ -34,7 +34,7 @@ class ReassignablePartition(Message):
 
 
 class AlterPartitionReassignmentsResponse(Message):
-    """Which moves have begun; ListPartitionReassignments tells how they go on."""
+    """The moves that have begun; ListPartitionReassignments reports their progress."""
 
     throttle_time_ms: i32 = 0
     allow_replication_factor_change: bool = field(since=1, default=True)

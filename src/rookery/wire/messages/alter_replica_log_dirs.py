@@ -15,20 +15,20 @@ from rookery.wire.message import Api, Message, PartitionId, TopicName, i32
 
 
 class AlterReplicaLogDirsRequest(Message):
-    """The directories of one broker, and what shall move into them."""
+    """The directories of one broker, and the replicas to move into them."""
 
     dirs: list[AlterReplicaLogDir]
 
 
 class AlterReplicaLogDir(Message):
-    """A directory, by its absolute path, and the replicas it shall hold."""
+    """A directory, by its absolute path, and the replicas to move into it."""
 
     path: str
     topics: list[AlterReplicaLogDirTopic]
 
 
 class AlterReplicaLogDirTopic(Message):
-    """The partitions of one topic that shall move."""
+    """The partitions of one topic to move."""
 
     name: TopicName
     partitions: list[PartitionId]

@@ -21,7 +21,7 @@ from rookery.wire.message import (
 
 
 class AlterShareGroupOffsetsRequest(Message):
-    """Where the group shall start."""
+    """The offsets at which the group starts."""
 
     group_id: GroupId
     topics: list[TopicRequest]

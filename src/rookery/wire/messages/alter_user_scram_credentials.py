@@ -18,7 +18,7 @@ class AlterUserScramCredentialsRequest(Message):
 
 
 class ScramCredentialDeletion(Message):
-    """A user who shall no longer log in by this mechanism."""
+    """A user that may no longer log in by this mechanism."""
 
     name: User
     mechanism: i8  # 1 SCRAM-SHA-256, 2 SCRAM-SHA-512

@@ -7,7 +7,7 @@ It is read before either side knows what the other can read, so two rules are it
   (35). That answer lists ApiVersions itself, and the client asks again in a version from there.
 
 Versions:
-    1 the response tells the throttle time.
+    1 the response has the throttle time.
     2 a throttled client is answered at once and waits by itself (KIP-219).
     3 flexible; the client's software names itself (KIP-511); the cluster's features (KIP-584).
     4 features whose lowest level is 0 are listed too, which older clients would stumble over.
@@ -28,7 +28,7 @@ class ApiVersionsRequest(Message):
 
 
 class ApiVersionsResponse(Message):
-    """What the broker serves, and which features the cluster has switched on."""
+    """The APIs that the broker serves, and the features that the cluster has enabled."""
 
     error_code: ErrorCode
     api_keys: list[ApiVersion]

@@ -1,4 +1,4 @@
-"""AssignReplicasToDirs (key 73): a broker tells the controller which disk each replica lies on.
+"""AssignReplicasToDirs (key 73): a broker reports the log directory of each replica.
 
 When a log directory fails, the controller then knows which partitions it took down (KIP-858).
 """

@@ -1,4 +1,4 @@
-"""BeginQuorumEpoch (key 53): a new leader of the metadata log tells the voters (KIP-595).
+"""BeginQuorumEpoch (key 53): a new leader of the metadata log notifies the voters (KIP-595).
 
 Versions:
     1: flexible; names log directories and endpoints, as voters may come and go (KIP-853).
@@ -27,7 +27,7 @@ class BeginQuorumEpochRequest(Message):
     """The leader introduces itself."""
 
     cluster_id: ClusterId | None = None
-    voter_id: BrokerId = field(since=1, default=-1)  # who is told; -1: unknown
+    voter_id: BrokerId = field(since=1, default=-1)  # the receiver; -1: unknown
     topics: list[BeginQuorumEpochTopic]
     leader_endpoints: list[LeaderEndpoint] = field(since=1, factory=list)
 
@@ -57,7 +57,7 @@ class LeaderEndpoint(Message):
 
 
 class BeginQuorumEpochResponse(Message):
-    """What the voter says."""
+    """The voter's answer."""
 
     error_code: ErrorCode
     topics: list[BeginQuorumEpochTopicResult]

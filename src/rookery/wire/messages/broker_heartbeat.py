@@ -1,11 +1,11 @@
-"""BrokerHeartbeat (key 63): a broker tells the KRaft controller that it lives, and what it wants.
+"""BrokerHeartbeat (key 63): a broker reports to the KRaft controller that it lives.
 
 The controller fences a broker that falls silent, unfences one that has caught up with the metadata
 log, and decides when a broker that wants to stop may do so.
 
 Versions:
     1 names log directories that failed (KIP-858).
-    2 names log directories that shall get no new partitions (KIP-1066).
+    2 names log directories that must get no new partitions (KIP-1066).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """BrokerRegistration (key 62): a starting broker introduces itself to the KRaft controller.
 
-The controller answers with a broker epoch, which the broker then shows in every heartbeat; an old
-incarnation of the same broker is told apart by it.
+The controller answers with a broker epoch, which the broker then sends in every heartbeat. It
+distinguishes an old incarnation of the same broker.
 
 Versions:
     1 says whether the broker is moving from ZooKeeper (never true in Kafka 4).
@@ -30,7 +30,7 @@ from rookery.wire.message import (
 
 
 class BrokerRegistrationRequest(Message):
-    """Who the broker is, where it listens, and what it can do."""
+    """The broker's identity, its listeners and its features."""
 
     broker_id: BrokerId
     cluster_id: ClusterId

@@ -3,7 +3,7 @@
 It must go to each group's coordinator. Classic groups are shown by DescribeGroups.
 
 Versions:
-    1 tells which members still speak the classic protocol (KIP-1099).
+    1 adds which members still use the classic protocol (KIP-1099).
 """
 
 from __future__ import annotations
@@ -54,12 +54,12 @@ class DescribedGroup(Message):
     assignment_epoch: i32
     assignor_name: str
     members: list[Member]
-    # A bit for each operation that the caller may do; the default says that nobody asked.
+    # A bit for each operation that the caller may do; the default: not requested.
     authorized_operations: i32 = -2147483648
 
 
 class Member(Message):
-    """One consumer: who it is, what it has, and what it shall have."""
+    """One consumer: its identity, its current and its target assignment."""
 
     member_id: MemberId
     instance_id: InstanceId | None = None

@@ -1,7 +1,7 @@
 """ConsumerGroupHeartbeat (key 68): a consumer joins, stays in and leaves a group (KIP-848).
 
 One call does what JoinGroup, SyncGroup, Heartbeat and LeaveGroup do in the classic protocol: the
-member says what it subscribes to and owns, the coordinator answers with what it shall own. Fields
+member sends what it subscribes to and owns, the coordinator answers with its assignment. Fields
 that have not changed since the last heartbeat may be null.
 
 Versions:
@@ -50,7 +50,7 @@ class TopicPartitions(Message):
 
 
 class ConsumerGroupHeartbeatResponse(Message):
-    """The member's epoch, and what it shall own."""
+    """The member's epoch and its assignment."""
 
     throttle_time_ms: i32 = 0
     error_code: ErrorCode

@@ -10,7 +10,7 @@ from rookery.wire.message import Api, BrokerId, Host, Message, ShortPort, Uuid, 
 
 
 class ControllerRegistrationRequest(Message):
-    """Who the controller is, where it listens, and what it can do."""
+    """The controller's identity, its listeners and its features."""
 
     controller_id: BrokerId  # controllers and brokers share one space of node ids
     incarnation_id: Uuid  # drawn anew at every start of the process

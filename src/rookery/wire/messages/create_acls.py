@@ -23,7 +23,7 @@ class CreateAclsRequest(Message):
 
 
 class AclCreation(Message):
-    """One rule: who, from where, may or may not do what to which resource."""
+    """One rule: it allows or denies a principal on a host an operation on a resource."""
 
     resource_type: i8
     resource_name: CreatedAclResourceName
@@ -42,7 +42,7 @@ class CreateAclsResponse(Message):
 
 
 class AclCreationResult(Message):
-    """Whether one rule is in force; the place in the list tells which."""
+    """Whether one rule is in force; results are in the order of the request."""
 
     error_code: ErrorCode
     error_message: str | None = None

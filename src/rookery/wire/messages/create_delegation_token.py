@@ -1,7 +1,7 @@
 """CreateDelegationToken (key 38): get a token that stands for a user for some time (KIP-48).
 
-A job hands the token to its workers, who log in with it by SCRAM: its id is the user name, its HMAC
-the password. No worker ever sees the user's own credentials.
+A job hands the token to its workers, which log in with it by SCRAM: its id is the user name, its
+HMAC the password. No worker ever sees the user's own credentials.
 
 Versions:
     1: the broker answers at once and the client does the waiting, when throttled (KIP-219).
@@ -15,16 +15,16 @@ from rookery.errors import ErrorCode
 from rookery.wire.message import Api, Message, TokenId, field, i32, i64
 from rookery.wire.resources import OwnerName, PrincipalName, RequesterName
 
-# Kafka's own name for nobody, and what its broker answers when it makes no token.
+# Kafka's name for an unauthenticated user; its broker answers so when it makes no token.
 _NOBODY_TYPE, _NOBODY_NAME = "User", "ANONYMOUS"
 
 
 class CreateDelegationTokenRequest(Message):
-    """Who shall own the token, who may renew it, and how long it can live at most."""
+    """The token's owner, the users that may renew it, and its longest lifetime."""
 
-    owner_principal_type: str | None = field(since=3, default=None)  # null: the one who asks
+    owner_principal_type: str | None = field(since=3, default=None)  # null: the requester
     owner_principal_name: OwnerName | None = field(since=3, default=None)
-    renewers: list[CreatableRenewers]  # beside the owner, who always may
+    renewers: list[CreatableRenewers]  # beside the owner, which always may
     max_lifetime_ms: i64 = -1  # -1: as long as the broker allows
 
 
@@ -52,7 +52,7 @@ class CreateDelegationTokenResponse(Message):
 
 
 def refuse(request: CreateDelegationTokenRequest, code: ErrorCode) -> CreateDelegationTokenResponse:
-    """Answer with the code and an empty token that belongs to nobody."""
+    """Answer with the code and an empty token of the anonymous user."""
     return CreateDelegationTokenResponse(
         error_code=code,
         principal_type=_NOBODY_TYPE,

@@ -14,7 +14,7 @@ from rookery.wire.message import Api, BrokerId, Message, PartitionCount, TopicNa
 
 
 class CreatePartitionsRequest(Message):
-    """The topics that shall grow."""
+    """The topics to extend."""
 
     topics: list[CreatePartitionsTopic]
     timeout_ms: i32
@@ -22,7 +22,7 @@ class CreatePartitionsRequest(Message):
 
 
 class CreatePartitionsTopic(Message):
-    """One topic and how many partitions it shall have."""
+    """One topic and its new number of partitions."""
 
     name: TopicName
     count: PartitionCount  # in all, not in addition
@@ -30,7 +30,7 @@ class CreatePartitionsTopic(Message):
 
 
 class CreatePartitionsAssignment(Message):
-    """Where one new partition shall live; its preferred leader comes first."""
+    """The replicas of one new partition; its preferred leader comes first."""
 
     broker_ids: list[BrokerId]
 

@@ -2,12 +2,12 @@
 
 Versions:
     1 a dry run; a failure comes with a message.
-    2 the response tells the throttle time; Kafka 4's oldest.
+    2 the response has the throttle time; Kafka 4's oldest.
     3 a throttled client is answered at once and waits by itself (KIP-219).
     4 partitions and replication factor may be left to the broker (KIP-464).
     5 flexible; the answer shows the new topic's settings (KIP-525).
     6 the client knows THROTTLING_QUOTA_EXCEEDED (KIP-599).
-    7 the answer tells the new topic's id (KIP-516).
+    7 the answer has the new topic's id (KIP-516).
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class CreateTopicsRequest(Message):
 
 
 class CreatableTopic(Message):
-    """What one topic shall be like."""
+    """One topic's partitions, replicas and settings."""
 
     name: TopicName
     # Both -1: the broker's defaults (from version 4), or as the assignments below say.
@@ -50,7 +50,7 @@ class CreatableTopic(Message):
 
 
 class CreatableReplicaAssignment(Message):
-    """The brokers that shall hold one partition, the preferred leader first."""
+    """The replicas of one partition, the preferred leader first."""
 
     partition_index: PartitionId
     broker_ids: list[BrokerId]
@@ -71,7 +71,7 @@ class CreateTopicsResponse(Message):
 
 
 class CreatableTopicResult(Message):
-    """What one topic has become, or why it was not created."""
+    """One created topic, or the reason why it was not created."""
 
     name: TopicName
     topic_id: TopicId = field(since=7, default=ZERO_UUID)

@@ -42,7 +42,7 @@ class DeleteAclsResponse(Message):
 
 
 class DeleteAclsFilterResult(Message):
-    """What one filter matched."""
+    """The rules that one filter matched."""
 
     error_code: ErrorCode
     error_message: str | None = None

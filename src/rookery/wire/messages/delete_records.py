@@ -13,7 +13,7 @@ from rookery.wire.message import Api, Message, Offset, PartitionId, TopicName, i
 
 
 class DeleteRecordsRequest(Message):
-    """From where on the logs shall begin; sent to the partitions' leader."""
+    """The new start offsets of logs; sent to the partitions' leader."""
 
     topics: list[DeleteRecordsTopic]
     timeout_ms: i32  # how long to wait until all replicas have done it
@@ -27,7 +27,7 @@ class DeleteRecordsTopic(Message):
 
 
 class DeleteRecordsPartition(Message):
-    """Where one partition shall begin."""
+    """The new start offset of one partition."""
 
     partition_index: PartitionId
     offset: Offset  # the first to keep; -1 keeps none below the high watermark
@@ -41,7 +41,7 @@ class DeleteRecordsResponse(Message):
 
 
 class DeleteRecordsTopicResult(Message):
-    """What became of one topic's partitions."""
+    """The results for one topic's partitions."""
 
     name: TopicName
     partitions: list[DeleteRecordsPartitionResult]

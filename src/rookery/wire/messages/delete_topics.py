@@ -1,7 +1,7 @@
 """DeleteTopics (key 20): an administrator deletes topics (KIP-4).
 
 Versions:
-    1 the response tells the throttle time; Kafka 4's oldest.
+    1 the response has the throttle time; Kafka 4's oldest.
     2 a throttled client is answered at once and waits by itself (KIP-219).
     3 the client knows TOPIC_DELETION_DISABLED.
     4 flexible.

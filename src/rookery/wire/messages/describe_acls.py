@@ -57,7 +57,7 @@ class DescribeAclsResource(Message):
 
 
 class AclDescription(Message):
-    """One rule: who, from where, may or may not do what."""
+    """One rule: it allows or denies a principal on a host an operation."""
 
     principal: Principal
     host: ClientHost  # the client's address or "*": never a broker's, so not of the kind `Host`

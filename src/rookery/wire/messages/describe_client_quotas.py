@@ -22,7 +22,7 @@ class DescribeClientQuotasRequest(Message):
 
 
 class ComponentData(Message):
-    """What one part of an entity must be."""
+    """The condition for one part of an entity."""
 
     entity_type: str  # "user", "client-id" or "ip"
     match_type: i8  # 0 this name, 1 the default, 2 any name

@@ -25,7 +25,7 @@ from rookery.wire.message import (
 
 
 class DescribeClusterRequest(Message):
-    """What to tell of the cluster."""
+    """The kind of nodes to list, and whether to add permitted operations."""
 
     include_cluster_authorized_operations: bool = False
     endpoint_type: i8 = field(since=1, default=1)  # 1 brokers, 2 controllers
@@ -42,7 +42,7 @@ class DescribeClusterResponse(Message):
     cluster_id: ClusterId
     controller_id: BrokerId = -1  # -1: none
     brokers: list[DescribeClusterBroker]
-    # A bit for each operation of an access rule; the smallest number if nobody asked.
+    # A bit for each operation of an access rule; the smallest number: not requested.
     cluster_authorized_operations: i32 = -2147483648
 
 

@@ -3,7 +3,7 @@
 Versions:
     1: the broker answers at once and the client does the waiting, when throttled (KIP-219).
     2: flexible.
-    3: adds who asked for a token, as that need not be its owner (KIP-373).
+    3: adds the requester of a token, which need not be its owner (KIP-373).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """DescribeGroups (key 15): the state and the members of classic groups, for tools.
 
 Versions:
-    1 the response tells the throttle time.
+    1 the response has the throttle time.
     2 a throttled client is answered at once and waits by itself (KIP-219).
     3 what the client may do with each group (KIP-430).
     4 static members (KIP-345).
@@ -34,7 +34,7 @@ class DescribeGroupsRequest(Message):
 
 
 class DescribeGroupsResponse(Message):
-    """The groups described."""
+    """The described groups, each with its own error."""
 
     throttle_time_ms: i32 = field(since=1, default=0)
     groups: list[DescribedGroup]
@@ -51,7 +51,7 @@ class DescribedGroup(Message):
     protocol_type: str
     protocol_data: str  # the assignor in use; empty while there is none
     members: list[DescribedGroupMember]
-    # A bit for each permitted operation; the lowest number of all says that nobody asked.
+    # A bit for each permitted operation; the lowest number of all: not requested.
     authorized_operations: i32 = field(since=3, default=-2147483648)
 
 

@@ -37,7 +37,7 @@ class DescribeLogDirsResponse(Message):
 
 
 class DescribeLogDirsResult(Message):
-    """One directory and what lies in it."""
+    """One directory and the replicas in it."""
 
     error_code: ErrorCode  # KAFKA_STORAGE_ERROR: the disk is out of order
     log_dir: str
@@ -59,13 +59,13 @@ class DescribeLogDirsPartition(Message):
 
     partition_index: PartitionId
     partition_size: i64  # bytes
-    # How many offsets it is behind the high watermark; a future replica: behind the current one.
+    # Offsets that it lags behind the high watermark, or a future replica the current one.
     offset_lag: i64
     is_future_key: bool  # the copy of a move that goes on (AlterReplicaLogDirs)
 
 
 def refuse(request: DescribeLogDirsRequest, code: ErrorCode) -> DescribeLogDirsResponse:
-    """Answer with the code and no directories; below version 3 the emptiness alone tells it."""
+    """Answer with the code and no directories; below version 3 only the empty list shows it."""
     return DescribeLogDirsResponse(error_code=code, results=[])
 
 

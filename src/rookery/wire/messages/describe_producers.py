@@ -49,7 +49,7 @@ class TopicResponse(Message):
 
 
 class PartitionResponse(Message):
-    """What one partition's leader knows, or why it does not say."""
+    """The producers that one partition's leader knows, or its error."""
 
     partition_index: PartitionId
     error_code: ErrorCode

@@ -1,4 +1,4 @@
-"""DescribeQuorum (key 55): who leads the metadata log, who votes, and who is how far (KIP-595).
+"""DescribeQuorum (key 55): the metadata log's leader, voters and their progress (KIP-595).
 
 Versions:
     1: adds when each replica last fetched and last had caught up (KIP-836).

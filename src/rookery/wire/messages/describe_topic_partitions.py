@@ -1,6 +1,6 @@
 """DescribeTopicPartitions (key 75): show topics page by page, with their eligible leaders.
 
-Unlike Metadata it never creates a topic, limits the size of its answer, and tells which replicas
+Unlike Metadata it never creates a topic, limits the size of its answer, and reports which replicas
 may lead though they are not in sync (KIP-966).
 """
 
@@ -63,11 +63,11 @@ class TopicResponse(Message):
 
 
 class PartitionResponse(Message):
-    """One partition: who leads it, and who could."""
+    """One partition: its leader, and the replicas that are eligible."""
 
     error_code: ErrorCode
     partition_index: PartitionId
-    leader_id: BrokerId  # -1: nobody
+    leader_id: BrokerId  # -1: none
     leader_epoch: LeaderEpoch = -1
     replica_nodes: list[BrokerId]
     isr_nodes: list[BrokerId]

@@ -1,6 +1,6 @@
 """DescribeUserScramCredentials (key 50): which users can log in by SCRAM, and how (KIP-554).
 
-Salts and keys are never told.
+Salts and keys are never returned.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class UserName(Message):
 
 
 class DescribeUserScramCredentialsResponse(Message):
-    """What is known of each user."""
+    """The credentials of each user."""
 
     throttle_time_ms: i32 = 0
     error_code: ErrorCode

@@ -1,7 +1,7 @@
 """ElectLeaders (key 43): make partitions choose their leaders anew.
 
 The usual election brings back the preferred leader, the first in the list of replicas. An unclean
-one makes a leader of whoever is alive, at the price of the records it has missed.
+one makes any live replica the leader; the records that it has missed are lost.
 
 Versions:
     0: preferred leaders only (KIP-183).

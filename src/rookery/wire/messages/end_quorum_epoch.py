@@ -38,7 +38,7 @@ class EndQuorumEpochTopic(Message):
 
 
 class EndQuorumEpochPartition(Message):
-    """The leader that goes, its epoch, and who should stand for election, the best first."""
+    """The resigning leader, its epoch, and the preferred candidates, the best first."""
 
     partition_index: PartitionId
     leader_id: BrokerId
@@ -63,7 +63,7 @@ class LeaderEndpoint(Message):
 
 
 class EndQuorumEpochResponse(Message):
-    """What the voter says."""
+    """The voter's answer."""
 
     error_code: ErrorCode
     topics: list[EndQuorumEpochTopicResult]

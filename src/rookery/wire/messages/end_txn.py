@@ -2,10 +2,10 @@
 
 Versions:
     1 a throttled client is answered at once and waits by itself (KIP-219).
-    2 a fenced producer is told PRODUCER_FENCED (KIP-588).
+    2 a fenced producer gets PRODUCER_FENCED (KIP-588).
     3 flexible.
     4 the client knows TRANSACTION_ABORTABLE (KIP-890).
-    5 each transaction gets an epoch of its own: the answer tells the next one (KIP-890).
+    5 each transaction gets an epoch of its own: the answer has the next one (KIP-890).
 """
 
 from __future__ import annotations

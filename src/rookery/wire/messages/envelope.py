@@ -1,7 +1,7 @@
 """Envelope (key 58): a broker passes a client's request on to the controller (KIP-590).
 
-The broker vouches for who asks and from where; the controller answers as if it had been asked
-directly, and the broker unwraps the answer for the client.
+The broker vouches for the client's identity and address. The controller answers as if it had been
+asked directly, and the broker unwraps the answer for the client.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from rookery.wire.message import Api, Message, i32, i64
 
 
 class ExpireDelegationTokenRequest(Message):
-    """The token, told by its HMAC, and how long it shall still live."""
+    """The token, identified by its HMAC, and its remaining lifetime."""
 
     hmac: bytes
     expiry_time_period_ms: i64 = -1  # negative: at once

@@ -1,7 +1,7 @@
 """Fetch (key 1): consumers read records with it, and followers copy their leader's log.
 
 Versions:
-    1 the response tells the throttle time.
+    1 the response has the throttle time.
     2 records may carry timestamps (KIP-32).
     3 a limit for the whole response; the first batch comes whole even if it is larger (KIP-74).
     4 isolation level, last stable offset and aborted transactions (KIP-98); Kafka 4's oldest.
@@ -12,9 +12,9 @@ Versions:
     9 the reader's leader epoch, so that an old leader or reader is found out (KIP-320).
     10 batches may be packed with zstd (KIP-110).
     11 the reader's rack, and a nearer replica to read from (KIP-392).
-    12 flexible; the answer tells where logs diverge, and who leads (KIP-595).
+    12 flexible; the answer reports where logs diverge, and the leader (KIP-595).
     13 topics by id, no longer by name (KIP-516).
-    14 a follower may learn that its offset now lies in remote storage only (KIP-405).
+    14 a follower may learn that its offset is now in remote storage only (KIP-405).
     15 a follower's broker epoch (KIP-903).
     16 new leaders come with their addresses (KIP-951).
     17 a follower's log directory (KIP-853).
@@ -78,7 +78,7 @@ class ReplicaState(Message):
 
 
 class FetchTopic(Message):
-    """What to read of one topic."""
+    """The partitions of one topic to read."""
 
     topic: TopicName = field(until=12, default="")
     topic_id: TopicId = field(since=13, default=ZERO_UUID)
@@ -96,7 +96,7 @@ class FetchPartition(Message):
     log_start_offset: Offset = field(since=5, default=-1)  # a follower's own
     partition_max_bytes: i32
     replica_directory_id: Uuid = field(since=17, tag=0, default=ZERO_UUID)
-    # A follower's own; the default says that it does not want to be told of a new one.
+    # A follower's own; with the default it is not notified of a new one.
     high_watermark: Offset = field(since=18, tag=1, default=9223372036854775807)
 
 
@@ -120,7 +120,7 @@ class FetchResponse(Message):
 
 
 class FetchableTopicResponse(Message):
-    """What was found in one topic."""
+    """The data read from one topic."""
 
     topic: TopicName = field(until=12, default="")
     topic_id: TopicId = field(since=13, default=ZERO_UUID)
@@ -128,7 +128,7 @@ class FetchableTopicResponse(Message):
 
 
 class PartitionData(Message):
-    """What was found in one partition, and how far its log has come."""
+    """The records read from one partition, and the offsets of its log."""
 
     partition_index: PartitionId
     error_code: ErrorCode
@@ -139,7 +139,7 @@ class PartitionData(Message):
     diverging_epoch: EpochEndOffset | None = field(since=12, tag=0, default=None)
     current_leader: LeaderIdAndEpoch | None = field(since=12, tag=1, default=None)
     snapshot_id: SnapshotId | None = field(since=12, tag=2, default=None)
-    # Only for a reader of committed records, who leaves out what these producers wrote.
+    # Only for a reader of committed records, which leaves out what these producers wrote.
     aborted_transactions: list[AbortedTransaction] | None = field(since=4, default=None)
     preferred_read_replica: BrokerId = field(since=11, default=-1)  # -1: go on reading here
     # Whole batches, of which the first may begin below the offset asked for.
@@ -154,7 +154,7 @@ class EpochEndOffset(Message):
 
 
 class LeaderIdAndEpoch(Message):
-    """Who leads the partition now."""
+    """The current leader of the partition."""
 
     leader_id: BrokerId = -1
     leader_epoch: LeaderEpoch = -1

@@ -31,7 +31,7 @@ from rookery.wire.message import (
 
 
 class FetchSnapshotRequest(Message):
-    """Who asks, and for which pieces."""
+    """The replica that asks, and the pieces that it asks for."""
 
     cluster_id: ClusterId | None = field(tag=0, default=None)
     replica_id: BrokerId = -1
@@ -57,7 +57,7 @@ class PartitionSnapshot(Message):
 
 
 class SnapshotId(Message):
-    """What a snapshot reaches: the offset after its last record, and that record's epoch."""
+    """The end of a snapshot: the offset after its last record, and that record's epoch."""
 
     end_offset: Offset
     epoch: LeaderEpoch

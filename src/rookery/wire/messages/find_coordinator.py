@@ -22,7 +22,7 @@ class FindCoordinatorRequest(Message):
     """Whose coordinator to find: one key's up to version 3, any number's from version 4."""
 
     key: AskedCoordinatorKey = field(until=3, default="")
-    # What the keys are: 0 group ids, 1 transactional ids, 2 shares ("group:topic id:partition").
+    # The kind of keys: 0 group ids, 1 transactional ids, 2 shares ("group:topic id:partition").
     key_type: i8 = field(since=1, default=0)
     coordinator_keys: list[AskedCoordinatorKey] = field(since=4, factory=list)
 

@@ -16,7 +16,7 @@ class GetTelemetrySubscriptionsRequest(Message):
 
 
 class GetTelemetrySubscriptionsResponse(Message):
-    """What to measure and how to send it."""
+    """The metrics to send, the interval and the accepted compression."""
 
     throttle_time_ms: i32 = 0
     error_code: ErrorCode

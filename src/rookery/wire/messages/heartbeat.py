@@ -1,7 +1,7 @@
 """Heartbeat (key 12): a member of a classic group shows that it is alive, and learns of rebalances.
 
 Versions:
-    1 the response tells the throttle time.
+    1 the response has the throttle time.
     2 a throttled client is answered at once and waits by itself (KIP-219).
     3 static members (KIP-345).
     4 flexible.

@@ -7,7 +7,7 @@ Versions:
     1 a throttled client is answered at once and waits by itself (KIP-219).
     2 flexible.
     3 a producer may name the id it has, to get over an error with a new epoch (KIP-360).
-    4 a fenced producer is told PRODUCER_FENCED (KIP-588).
+    4 a fenced producer gets PRODUCER_FENCED (KIP-588).
     5 the client knows TRANSACTION_ABORTABLE (KIP-890).
     6 two-phase commit: a prepared transaction can be kept (KIP-939).
 """

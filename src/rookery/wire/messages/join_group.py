@@ -2,18 +2,18 @@
 
 The coordinator holds all answers back until every member has joined or run out of time, then
 answers with a new generation. One member is made leader: it alone learns of the others, decides
-who gets what, and tells with SyncGroup.
+the assignment, and sends it with SyncGroup.
 
 Versions:
     1 the time to rejoin in is named apart from the session timeout (KIP-62).
-    2 the response tells the throttle time.
+    2 the response has the throttle time.
     3 a throttled client is answered at once and waits by itself (KIP-219).
     4 a newcomer gets MEMBER_ID_REQUIRED with its id first, and joins again with that (KIP-394).
     5 static members (KIP-345).
     6 flexible.
     7 the answer repeats the protocol type (KIP-559).
     8 why the member joins, for the log (KIP-800).
-    9 a returning leader may be told to let the assignment be (KIP-814).
+    9 the broker may ask a returning leader to keep the assignment (KIP-814).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from rookery.wire.message import Api, GroupId, InstanceId, MemberId, Message, fi
 
 
 class JoinGroupRequest(Message):
-    """Who wants to be in the group, and which assignors it understands."""
+    """The member that joins, and the assignors that it supports."""
 
     group_id: GroupId
     session_timeout_ms: i32

@@ -1,7 +1,7 @@
 """LeaveGroup (key 13): members go, so that their partitions need not wait for a session timeout.
 
 Versions:
-    1 the response tells the throttle time.
+    1 the response has the throttle time.
     2 a throttled client is answered at once and waits by itself (KIP-219).
     3 several members at once, static ones too, so that a tool can remove them (KIP-345).
     4 flexible.
@@ -16,7 +16,7 @@ from rookery.wire.message import Api, GroupId, InstanceId, MemberId, Message, fi
 
 
 class LeaveGroupRequest(Message):
-    """Who leaves: one member up to version 2, any number from version 3."""
+    """The members that leave: one up to version 2, any number from version 3."""
 
     group_id: GroupId
     member_id: MemberId = field(until=2, default="")
@@ -32,7 +32,7 @@ class MemberIdentity(Message):
 
 
 class LeaveGroupResponse(Message):
-    """Who has left."""
+    """The members that have left."""
 
     throttle_time_ms: i32 = field(since=1, default=0)
     error_code: ErrorCode

@@ -1,7 +1,7 @@
 """ListGroups (key 16): the groups that one broker coordinates; a tool must ask every broker.
 
 Versions:
-    1 the response tells the throttle time.
+    1 the response has the throttle time.
     2 a throttled client is answered at once and waits by itself (KIP-219).
     3 flexible.
     4 only groups in certain states (KIP-518).

@@ -44,14 +44,14 @@ class ListOffsetsRequest(Message):
 
 
 class ListOffsetsTopic(Message):
-    """What to find in one topic."""
+    """The partitions of one topic to search."""
 
     name: TopicName
     partitions: list[ListOffsetsPartition]
 
 
 class ListOffsetsPartition(Message):
-    """What to find in one partition."""
+    """The time, or special value, to search one partition for."""
 
     partition_index: PartitionId
     current_leader_epoch: LeaderEpoch = field(since=4, default=-1)  # -1: do not check
@@ -67,14 +67,14 @@ class ListOffsetsResponse(Message):
 
 
 class ListOffsetsTopicResponse(Message):
-    """What was found in one topic."""
+    """The offsets found in one topic."""
 
     name: TopicName
     partitions: list[ListOffsetsPartitionResponse]
 
 
 class ListOffsetsPartitionResponse(Message):
-    """What was found in one partition; offset -1 if no record is that young."""
+    """The offset found in one partition; -1 if no record is that young."""
 
     partition_index: PartitionId
     error_code: ErrorCode

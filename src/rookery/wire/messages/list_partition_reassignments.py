@@ -38,7 +38,7 @@ class OngoingTopicReassignment(Message):
 
 
 class OngoingPartitionReassignment(Message):
-    """One partition: who has it now, who is catching up, and who will let it go at the end."""
+    """One partition: its replicas, those being added, and those to be removed at the end."""
 
     partition_index: PartitionId
     replicas: list[BrokerId]

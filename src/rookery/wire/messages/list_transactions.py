@@ -23,7 +23,7 @@ from rookery.wire.message import (
 
 
 class ListTransactionsRequest(Message):
-    """What to list; an empty filter lets everything through."""
+    """The filters of the list; an empty filter lets everything through."""
 
     state_filters: list[str]
     producer_id_filters: list[ProducerId]

@@ -6,7 +6,7 @@ Versions:
     0 an empty list of topics means all of them.
     1 null means all, an empty list none; controller, racks, internal topics.
     2 the cluster's id (KIP-78).
-    3 the response tells the throttle time.
+    3 the response has the throttle time.
     4 the client says whether asking may create a topic.
     5 replicas whose broker or disk is down (KIP-112).
     6 a throttled client is answered at once and waits by itself (KIP-219).
@@ -65,7 +65,7 @@ class MetadataResponse(Message):
     cluster_id: ClusterId | None = field(since=2, default=None)
     controller_id: BrokerId = field(since=1, default=-1)
     topics: list[MetadataResponseTopic]
-    # A bit for each permitted operation; the lowest number of all says that nobody asked.
+    # A bit for each permitted operation; the lowest number of all: not requested.
     cluster_authorized_operations: i32 = field(since=8, until=10, default=-2147483648)
     error_code: ErrorCode = field(since=13, default=ErrorCode.NONE)
 
@@ -91,7 +91,7 @@ class MetadataResponseTopic(Message):
 
 
 class MetadataResponsePartition(Message):
-    """Who leads a partition, and who holds copies of it."""
+    """A partition's leader and its replicas."""
 
     error_code: ErrorCode
     partition_index: PartitionId

@@ -2,9 +2,9 @@
 
 Versions:
     0 the group and its offsets alone (kept in ZooKeeper, once).
-    1 who commits, and a time for each partition from which the offset ages.
+    1 the committing member, and a time for each partition from which the offset ages.
     2 one retention time for all instead; Kafka 4's oldest.
-    3 the response tells the throttle time.
+    3 the response has the throttle time.
     4 a throttled client is answered at once and waits by itself (KIP-219).
     5 no retention time: offsets live as long as their group does (KIP-211).
     6 the leader epoch of the last record read (KIP-320).
@@ -37,7 +37,7 @@ from rookery.wire.message import (
 
 
 class OffsetCommitRequest(Message):
-    """The offsets to store, and who vouches for them."""
+    """The offsets to store, and the member that commits them."""
 
     group_id: GroupId
     # -1, with an empty member id: the committer picks its partitions without the group's help.
@@ -74,7 +74,7 @@ class OffsetCommitResponse(Message):
 
 
 class OffsetCommitResponseTopic(Message):
-    """What became of one topic's offsets."""
+    """The results for one topic's offsets."""
 
     name: TopicName = field(until=9, default="")
     topic_id: TopicId = field(since=10, default=ZERO_UUID)

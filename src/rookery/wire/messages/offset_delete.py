@@ -11,7 +11,7 @@ from rookery.wire.message import Api, GroupId, Message, PartitionId, TopicName, 
 
 
 class OffsetDeleteRequest(Message):
-    """The group, and the partitions whose offsets shall go."""
+    """The group, and the partitions whose offsets to delete."""
 
     group_id: GroupId
     topics: list[OffsetDeleteRequestTopic]
@@ -31,7 +31,7 @@ class OffsetDeleteRequestPartition(Message):
 
 
 class OffsetDeleteResponse(Message):
-    """What became of the group's offsets; with an error of its own, it names no topics."""
+    """The results for the group's offsets; with an error for the group, it names no topics."""
 
     error_code: ErrorCode
     throttle_time_ms: i32 = 0

@@ -4,7 +4,7 @@ Versions:
     0 offsets kept in ZooKeeper, once.
     1 offsets kept by the coordinator; Kafka 4's oldest.
     2 null instead of topics asks for all; a code for the whole answer (KIP-88).
-    3 the response tells the throttle time.
+    3 the response has the throttle time.
     4 a throttled client is answered at once and waits by itself (KIP-219).
     5 leader epochs (KIP-320).
     6 flexible.

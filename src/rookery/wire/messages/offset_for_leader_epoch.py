@@ -6,7 +6,7 @@ so a follower knows where to cut, and a consumer whether records it has read wer
 Versions:
     1 the answer names the epoch that it found, which may be an older one (KIP-279).
     2 the reader's view of the leader is checked (KIP-320); Kafka 4's oldest.
-    3 who asks is told: consumers may, and are shown nothing beyond the high watermark.
+    3 the request has the replica id: consumers may ask, and see nothing beyond the high watermark.
     4 flexible.
 """
 
@@ -35,14 +35,14 @@ class OffsetForLeaderEpochRequest(Message):
 
 
 class OffsetForLeaderTopic(Message):
-    """What to find in one topic."""
+    """The partitions of one topic to search."""
 
     topic: TopicName
     partitions: list[OffsetForLeaderPartition]
 
 
 class OffsetForLeaderPartition(Message):
-    """What to find in one partition."""
+    """The epoch whose end to find in one partition."""
 
     partition: PartitionId
     current_leader_epoch: LeaderEpoch = field(since=2, default=-1)  # -1: do not check
@@ -57,7 +57,7 @@ class OffsetForLeaderEpochResponse(Message):
 
 
 class OffsetForLeaderTopicResult(Message):
-    """What was found in one topic."""
+    """The end offsets found in one topic."""
 
     topic: TopicName
     partitions: list[EpochEndOffset]

@@ -1,11 +1,11 @@
 """Produce (key 0): a producer hands record batches to the leaders of their partitions.
 
 Versions:
-    1 the response tells the throttle time.
-    2 it tells the time of appending as well; records may carry timestamps (KIP-32).
+    1 the response has the throttle time.
+    2 it has the time of appending as well; records may carry timestamps (KIP-32).
     3 transactions, idempotence and the record batch of magic 2 (KIP-98); Kafka 4's oldest.
     4 the client knows KAFKA_STORAGE_ERROR (KIP-112).
-    5 the response tells where the log starts.
+    5 the response has the log's start offset.
     6 a throttled client is answered at once and waits by itself (KIP-219).
     7 batches may be packed with zstd (KIP-110).
     8 the response says which records were bad, and why (KIP-467).
@@ -61,14 +61,14 @@ class TopicProduceData(Message):
 
 
 class PartitionProduceData(Message):
-    """What to append to one partition: since version 3, exactly one batch."""
+    """The records to append to one partition: since version 3, exactly one batch."""
 
     index: PartitionId
     records: Records | None
 
 
 class ProduceResponse(Message):
-    """What became of each partition's batch."""
+    """The result for each partition's batch."""
 
     responses: list[TopicProduceResponse]
     throttle_time_ms: i32 = field(since=1, default=0)
@@ -77,7 +77,7 @@ class ProduceResponse(Message):
 
 
 class TopicProduceResponse(Message):
-    """What became of one topic's batches."""
+    """The results for one topic's batches."""
 
     name: TopicName = field(until=12, default="")
     topic_id: TopicId = field(since=13, default=ZERO_UUID)
@@ -106,7 +106,7 @@ class BatchIndexAndErrorMessage(Message):
 
 
 class LeaderIdAndEpoch(Message):
-    """Who leads the partition now."""
+    """The current leader of the partition."""
 
     leader_id: BrokerId = -1
     leader_epoch: LeaderEpoch = -1

@@ -1,6 +1,7 @@
 """ReadShareGroupStateSummary (key 87): ask how far a share group has come, without the details.
 
-The group coordinator asks the share coordinator when somebody wants the group's offsets (KIP-932).
+The group coordinator sends it to the share coordinator when a client asks for the group's offsets
+(KIP-932).
 
 Versions:
     1 adds how many records past the start offset are done with, for the lag (KIP-1226).

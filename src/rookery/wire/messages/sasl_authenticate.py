@@ -15,13 +15,13 @@ from rookery.wire.message import Api, Message, field, i64
 
 
 class SaslAuthenticateRequest(Message):
-    """What the client says."""
+    """A token of the mechanism from the client."""
 
     auth_bytes: bytes
 
 
 class SaslAuthenticateResponse(Message):
-    """What the server says."""
+    """A token of the mechanism from the server, or the error."""
 
     error_code: ErrorCode
     error_message: str | None = None

@@ -2,7 +2,7 @@
 
 Versions:
     0 the mechanism's own tokens follow as bare frames, without Kafka's headers.
-    1 the tokens follow inside SaslAuthenticate, so that a failure can be told (KIP-152).
+    1 the tokens follow inside SaslAuthenticate, so that a failure can be reported (KIP-152).
 """
 
 from __future__ import annotations

@@ -91,7 +91,7 @@ class PartitionData(Message):
 
 
 class LeaderIdAndEpoch(Message):
-    """Who leads the partition now, if the wrong broker was asked."""
+    """The current leader of the partition, if the wrong broker was asked."""
 
     leader_id: BrokerId
     leader_epoch: LeaderEpoch

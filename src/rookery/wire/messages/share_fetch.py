@@ -35,7 +35,7 @@ from rookery.wire.message import (
 
 
 class ShareFetchRequest(Message):
-    """What to fetch, how much, and what became of earlier records."""
+    """The partitions to fetch, the limits, and acknowledgements of earlier records."""
 
     group_id: GroupId | None = None
     member_id: MemberId | None
@@ -113,7 +113,7 @@ class PartitionData(Message):
 
 
 class LeaderIdAndEpoch(Message):
-    """Who leads the partition now, if the wrong broker was asked."""
+    """The current leader of the partition, if the wrong broker was asked."""
 
     leader_id: BrokerId
     leader_epoch: LeaderEpoch

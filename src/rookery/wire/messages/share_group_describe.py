@@ -50,12 +50,12 @@ class DescribedGroup(Message):
     assignment_epoch: i32
     assignor_name: str
     members: list[Member]
-    # A bit for each operation that the caller may do; the default says that nobody asked.
+    # A bit for each operation that the caller may do; the default: not requested.
     authorized_operations: i32 = -2147483648
 
 
 class Member(Message):
-    """One consumer: who it is, and what it reads."""
+    """One consumer: its identity and its assignment."""
 
     member_id: MemberId
     rack_id: RackId | None = None

@@ -34,7 +34,7 @@ class ShareGroupHeartbeatRequest(Message):
 
 
 class ShareGroupHeartbeatResponse(Message):
-    """The member's epoch, and the partitions that it shall read."""
+    """The member's epoch and its assignment."""
 
     throttle_time_ms: i32 = 0
     error_code: ErrorCode
@@ -46,7 +46,7 @@ class ShareGroupHeartbeatResponse(Message):
 
 
 class Assignment(Message):
-    """Everything that the member shall read from now on."""
+    """All partitions that the member reads from now on."""
 
     topic_partitions: list[TopicPartitions]
 

@@ -51,7 +51,7 @@ class DescribedGroup(Message):
     assignment_epoch: i32
     topology: Topology | None = None  # null: no member has described it yet
     members: list[Member]
-    # A bit for each operation that the caller may do; the default says that nobody asked.
+    # A bit for each operation that the caller may do; the default: not requested.
     authorized_operations: i32 = -2147483648
 
 
@@ -89,7 +89,7 @@ class KeyValue(Message):
 
 
 class Member(Message):
-    """One process of the application: who it is, what it runs, and what it shall run."""
+    """One process of the application: its identity, its current and its target tasks."""
 
     member_id: MemberId
     member_epoch: i32

@@ -69,7 +69,7 @@ class Subtopology(Message):
 
 
 class TopicInfo(Message):
-    """An internal topic that the coordinator shall make."""
+    """An internal topic for the coordinator to create."""
 
     name: TopicName
     partitions: PartitionCount  # how many; 0: as many as its sources have
@@ -115,7 +115,7 @@ class TaskOffset(Message):
 
 
 class StreamsGroupHeartbeatResponse(Message):
-    """The member's epoch, and the tasks that it shall run."""
+    """The member's epoch and its tasks."""
 
     throttle_time_ms: i32 = 0
     error_code: ErrorCode

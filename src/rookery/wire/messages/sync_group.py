@@ -3,7 +3,7 @@
 The coordinator holds the members' answers back until the leader's request has come.
 
 Versions:
-    1 the response tells the throttle time.
+    1 the response has the throttle time.
     2 a throttled client is answered at once and waits by itself (KIP-219).
     3 static members (KIP-345).
     4 flexible.

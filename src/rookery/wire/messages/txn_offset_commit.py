@@ -64,7 +64,7 @@ class TxnOffsetCommitRequestPartition(Message):
 
 
 class TxnOffsetCommitResponse(Message):
-    """What became of each offset."""
+    """The result for each offset."""
 
     throttle_time_ms: i32 = 0
     topics: list[TxnOffsetCommitResponseTopic]

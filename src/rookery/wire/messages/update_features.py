@@ -1,7 +1,7 @@
 """UpdateFeatures (key 57): switch the whole cluster to another level of a feature (KIP-584).
 
 Versions:
-    1: tells safe from unsafe downgrades, and can check only (KIP-778).
+    1: distinguishes safe from unsafe downgrades, and can check only (KIP-778).
     2: all features are changed or none, so the results of single ones are gone (KIP-1022).
 """
 

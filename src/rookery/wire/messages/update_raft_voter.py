@@ -1,4 +1,4 @@
-"""UpdateRaftVoter (key 82): a voter tells the quorum's leader its new addresses or abilities.
+"""UpdateRaftVoter (key 82): a voter sends the quorum's leader its new addresses or features.
 
 A controller sends it for itself, after a restart with another configuration (KIP-853).
 """
@@ -49,7 +49,7 @@ class KRaftVersionFeature(Message):
 
 
 class UpdateRaftVoterResponse(Message):
-    """Whether the voter was updated, or who leads instead."""
+    """Whether the voter was updated, or else the current leader."""
 
     throttle_time_ms: i32 = 0
     error_code: ErrorCode

@@ -29,7 +29,7 @@ class VoteRequest(Message):
     """A candidate stands for election."""
 
     cluster_id: ClusterId | None = None
-    voter_id: BrokerId = field(since=1, default=-1)  # who is asked; -1: unknown
+    voter_id: BrokerId = field(since=1, default=-1)  # the receiver; -1: unknown
     topics: list[VoteTopic]
 
 
@@ -54,7 +54,7 @@ class VotePartition(Message):
 
 
 class VoteResponse(Message):
-    """What the voter says."""
+    """The voter's answer."""
 
     error_code: ErrorCode
     topics: list[VoteTopicResult]

@@ -1,7 +1,7 @@
 """WriteTxnMarkers (key 27): a coordinator has the end of transactions written into partitions.
 
-It goes from broker to broker: each leader appends a control batch, commit or abort, that tells
-readers what became of the producer's records (KIP-98).
+It goes from broker to broker: each leader appends a control batch, commit or abort, that shows
+readers the outcome of the transaction (KIP-98).
 
 Versions:
     1 flexible; Kafka 4's oldest.
@@ -56,14 +56,14 @@ class WriteTxnMarkersResponse(Message):
 
 
 class WritableTxnMarkerResult(Message):
-    """What became of one transaction's markers."""
+    """The results for one transaction's markers."""
 
     producer_id: ProducerId
     topics: list[WritableTxnMarkerTopicResult]
 
 
 class WritableTxnMarkerTopicResult(Message):
-    """What became of them in one topic."""
+    """The results for its markers in one topic."""
 
     name: TopicName
     partitions: list[WritableTxnMarkerPartitionResult]

@@ -2,8 +2,8 @@
 
     Empty ──join──► PreparingRebalance ──all joined, or time is up──► CompletingRebalance
       ▲               │      ▲     ▲                                     │         │
-      └─nobody is left┘      │     └──join, leave, expiry, nobody syncs──┘         │ leader syncs
-                             └─────join, leave, expiry, nobody syncs──── Stable ◄──┘
+      └no member left─┘      │     └──join, leave, expiry, sync timeout──┘         │ leader syncs
+                             └─────join, leave, expiry, sync timeout──── Stable ◄──┘
 
 | request   | Empty   | PreparingRebalance    | CompletingRebalance   | Stable                   |
 |-----------|---------|-----------------------|-----------------------|--------------------------|
@@ -22,9 +22,10 @@
 Dead answers COORDINATOR_NOT_AVAILABLE to all. From version 4 on, a new member that is not static
 first gets an id (KIP-394). The group waits for it during its session timeout.
 
-The following is persisted before any response is sent: a generation's number and members when
-joining is complete; its assignment when the leader syncs; that the group is empty; a static
-member's new id; and that it was a consumer group whose rebalance a successor must continue. So a
+Five things are persisted before any response is sent. They are a generation's number and members
+when joining is complete, its assignment when the leader syncs, and the fact that the group is
+empty. The others are a static member's new id, and the fact that the group was a consumer group
+whose rebalance a successor must continue. So a
 successor can continue in the middle of a rebalance, and no generation ever has two memberships.
 
 Differences from Kafka: Kafka drops a held request whose member has left or asked again; here each
@@ -115,7 +116,9 @@ class ClassicGroupMachine:
         """
         group = persistence.restore(body, settings, now_ms)
         if group.group_id != group_id:
-            raise Corrupt(f"what was kept for group {group_id} is of group {group.group_id}")
+            raise Corrupt(
+                f"the persisted state of group {group_id} is that of group {group.group_id}"
+            )
         return cls(group)
 
     @property
@@ -263,7 +266,7 @@ class ClassicGroupMachine:
             case LeaveGroupRequest() as message:
                 leave(self._group, request, message, now_ms)
             case message:
-                raise TypeError(f"a classic group has no answer to a {type(message).__name__}")
+                raise TypeError(f"a classic group cannot answer a {type(message).__name__}")
 
     def _on_gone(self, gone: ClientGone, now_ms: int) -> None:
         """Drop a held request; its member has its session timeout to ask again."""

@@ -100,7 +100,7 @@ def _read(body: bytes) -> ClassicGroupBody:
     ids: set[str | None] = {member.member_id for member in group.members}
     if group.phase not in _STATES or group.leader not in (ids or {None}):
         raise Corrupt(
-            f"group {group.group_id} was kept in phase {group.phase} with leader {group.leader}"
+            f"group {group.group_id} is persisted in phase {group.phase} with leader {group.leader}"
         )
     return group
 

@@ -30,7 +30,7 @@ def find_or_admit(
     elif len(group.members) >= group.settings.max_size:
         raise ApiError(
             ErrorCode.GROUP_MAX_SIZE_REACHED,
-            f"group {group.group_id!r} has {len(group.members)} members and takes no more",
+            f"group {group.group_id!r} has {len(group.members)} members, which is the limit",
         )
     member = GroupMember(member_id, instance_id=message.instance_id)
     group.add(member)

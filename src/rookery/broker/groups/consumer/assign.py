@@ -9,6 +9,7 @@ Both start from the current target assignment and change as little of it as poss
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from heapq import heapify, heapreplace
 from itertools import chain
@@ -231,3 +232,10 @@ def _cut(count: int, members: list[str]) -> list[tuple[str, range]]:
 
 ASSIGNORS: Final[dict[str, Assignor]] = {"uniform": uniform, "range": ranges}
 """The assignors by name; the first is the default."""
+
+
+def choose_assignor(preferences: Iterable[str | None]) -> str:
+    """Return the assignor that most members prefer, or the default one."""
+    votes = Counter(name for name in preferences if name in ASSIGNORS)
+    default = next(iter(ASSIGNORS))
+    return max(ASSIGNORS, key=lambda name: (votes[name], name == default))

@@ -55,7 +55,7 @@ class KeptStep(Message):
 class _MemberState(NamedTuple):
     """The persisted fields of a member, in a form that is fast to compare."""
 
-    said: tuple[object, ...]
+    parameters: tuple[object, ...]
     holding: MemberHolding
     previous_epoch: int
     target: Places
@@ -111,7 +111,7 @@ class KeptState:
             if now == before:
                 continue
             self._members[key] = now
-            if before is None or before.said != now.said:
+            if before is None or before.parameters != now.parameters:
                 change.members.append(from_member(member, target))
             else:
                 change.steps.append(_step(key, before, now))
@@ -141,7 +141,7 @@ def merge(body: ConsumerGroupBody, changes: Iterable[bytes]) -> None:
 def _take(members: dict[str, KeptMember], step: KeptStep) -> None:
     member = members.get(step.member_id)
     if member is None:
-        raise Corrupt(f"a change of a consumer group names a member {step.member_id!r} it has not")
+        raise Corrupt(f"a change of a consumer group names an unknown member {step.member_id!r}")
     member.epoch, member.previous_epoch = step.epoch, step.previous_epoch
     member.is_waiting = step.is_waiting
     member.assigned = member.assigned if step.assigned is None else step.assigned
@@ -161,11 +161,11 @@ def _state(member: GroupMember, target: Places) -> _MemberState:
     terms = member.classic
     # Their order is the member's order of preference.
     speaks = terms and (terms.session_timeout_ms, *terms.protocols.items())
-    said = (
+    parameters = (
         member.instance_id, member.rack_id, member.client_id, member.client_host,
         member.rebalance_timeout_ms, member.names, member.regex, member.assignor, speaks,
     )  # fmt: skip
-    return _MemberState(said, member.holding, member.previous_epoch, target)
+    return _MemberState(parameters, member.holding, member.previous_epoch, target)
 
 
 def _step(member_id: str, before: _MemberState, now: _MemberState) -> KeptStep:

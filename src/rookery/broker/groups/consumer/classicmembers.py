@@ -52,7 +52,7 @@ def answer(group: ConsumerGroup, request: MachineRequest, now_ms: int) -> Messag
         case LeaveGroupRequest() as message:
             return _leave(group, request, message)
         case message:
-            raise TypeError(f"a consumer group has no answer to a {type(message).__name__}")
+            raise TypeError(f"a consumer group cannot answer a {type(message).__name__}")
 
 
 def _join(
@@ -70,7 +70,7 @@ def _heartbeat(
     group: ConsumerGroup, request: MachineRequest, message: HeartbeatRequest, now_ms: int
 ) -> ErrorCode:
     try:
-        member = _speaker(group, message.member_id, message.group_instance_id)
+        member = _classic_member(group, message.member_id, message.group_instance_id)
         _check_generation(member, message.generation_id)
     except ApiError as error:
         return error.code
@@ -92,7 +92,7 @@ def _has_next_step(group: ConsumerGroup, member: GroupMember) -> bool:
 
 def _sync(group: ConsumerGroup, message: SyncGroupRequest, now_ms: int) -> SyncGroupResponse:
     try:
-        member = _speaker(group, message.member_id, message.group_instance_id)
+        member = _classic_member(group, message.member_id, message.group_instance_id)
         _check_generation(member, message.generation_id)
         assigned = _part(group, member, message, now_ms)
     except ApiError as error:
@@ -109,7 +109,7 @@ def _part(
     group: ConsumerGroup, member: GroupMember, message: SyncGroupRequest, now_ms: int
 ) -> bytes:
     """Return the member's assignment, unless it must rejoin first."""
-    assert member.classic is not None  # noqa: S101 (`_speaker` saw to it)
+    assert member.classic is not None  # noqa: S101 (`_classic_member` checks it)
     protocol = member.classic.protocol
     is_type = message.protocol_type in (None, CONSUMER)
     if not is_type or message.protocol_name not in (None, protocol):
@@ -149,12 +149,12 @@ def _leave_one(group: ConsumerGroup, identity: MemberIdentity) -> MemberResponse
     return response
 
 
-def _speaker(group: ConsumerGroup, member_id: str, instance_id: str | None) -> GroupMember:
+def _classic_member(group: ConsumerGroup, member_id: str, instance_id: str | None) -> GroupMember:
     """Return the member if it uses the classic protocol."""
     member = group.identify(member_id, instance_id)
     if member.classic is None:
         raise ApiError(
-            ErrorCode.UNKNOWN_MEMBER_ID, f"member {member_id!r} speaks the consumer protocol"
+            ErrorCode.UNKNOWN_MEMBER_ID, f"member {member_id!r} uses the consumer protocol"
         )
     return member
 

@@ -7,11 +7,16 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Iterator
 
 from rookery.broker.coordination.machine import TopicInfo, TopicLookup
-from rookery.broker.groups.consumer.assign import ASSIGNORS, AssignedMember, Place, Places
+from rookery.broker.groups.consumer.assign import (
+    ASSIGNORS,
+    AssignedMember,
+    Place,
+    Places,
+    choose_assignor,
+)
 from rookery.broker.groups.consumer.change import GroupChange, GroupParts, KeptState, merge
 from rookery.broker.groups.consumer.member import AWAY, GroupMember
 from rookery.broker.groups.consumer.persistence import (
@@ -225,7 +230,7 @@ class ConsumerGroup:
             self._assign()
 
     def _assign(self) -> None:
-        self.assignor = self._chosen_assignor()
+        self.assignor = choose_assignor(member.assignor for member in self.members.values())
         subscriptions = self.subscriptions
         self.target = ASSIGNORS[self.assignor](
             {topic.id: topic.partitions for topic in subscriptions.topics.values()},
@@ -236,12 +241,6 @@ class ConsumerGroup:
         )
         self.target_epoch = self.epoch
         self.is_dirty = True
-
-    def _chosen_assignor(self) -> str:
-        """Return the assignor that most members choose, or the default one."""
-        votes = Counter(one.assignor for one in self.members.values() if one.assignor in ASSIGNORS)
-        default = next(iter(ASSIGNORS))
-        return max(ASSIGNORS, key=lambda name: (votes[name], name == default))
 
     def reconcile(self, member: GroupMember, owned: Places | None, now_ms: int) -> bool:
         """Take a member's next step; return whether its assignment changed."""

@@ -3,9 +3,9 @@
 Every change (a member, a subscription, a topic) creates a new group epoch and a target assignment.
 Each member moves to the target independently, by its own heartbeats, without stopping the others:
 
-    Empty ──join──► Assigning ──target──► Reconciling ──all are there──► Stable
+    Empty ──join──► Assigning ──target──► Reconciling ──all reach it───► Stable
       ▲                 ▲ (with the next heartbeat)  │                     │
-      └──the last goes──┴─────────── change ─────────┴─────────────────────┘
+      └─the last leaves─┴─────────── change ─────────┴─────────────────────┘
 
 | heartbeat's epoch | what it does                                                               |
 |-------------------|----------------------------------------------------------------------------|

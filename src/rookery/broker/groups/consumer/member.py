@@ -119,12 +119,12 @@ class GroupMember:
         return self.names, self.regex, self.assignor
 
     def _described(self) -> tuple[object, ...]:
-        who = self.instance_id, self.rack_id, self.client_id, self.client_host
+        identity = self.instance_id, self.rack_id, self.client_id, self.client_host
         terms = self.classic
         # Their order is the member's order of preference.
         protocols = None if terms is None else list(terms.protocols.items())
-        speaks = None if terms is None else terms.session_timeout_ms, protocols
-        return *who, self.rebalance_timeout_ms, self.subscription, speaks
+        classic = None if terms is None else terms.session_timeout_ms, protocols
+        return *identity, self.rebalance_timeout_ms, self.subscription, classic
 
     def succeed(self, member_id: str) -> GroupMember:
         """Return a static member that replaces this one under another id."""

@@ -66,7 +66,7 @@ def _check(group: ConsumerGroup, message: JoinGroupRequest, terms: ClassicTerms)
     if len(group.members) >= group.settings.max_size and not _is_known(group, message):
         raise ApiError(
             ErrorCode.GROUP_MAX_SIZE_REACHED,
-            f"group {group.group_id!r} has {len(group.members)} members and takes no more",
+            f"group {group.group_id!r} has {len(group.members)} members, which is the limit",
         )
     others = group.classic_members
     if message.protocol_type != CONSUMER or not _is_understood(terms, others):
@@ -104,7 +104,7 @@ def _read(terms: ClassicTerms) -> ConsumerProtocolSubscription:
     try:
         return read_subscription(terms.protocols[terms.protocol])
     except ProtocolError as error:
-        text = f"what protocol {terms.protocol!r} is told of the member is no subscription: {error}"
+        text = f"the metadata for protocol {terms.protocol!r} is not a subscription: {error}"
         raise ApiError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, text) from error
 
 

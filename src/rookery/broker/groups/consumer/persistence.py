@@ -25,7 +25,7 @@ class ConsumerGroupBody(Message, versions=range(2), flexible=0):
     """The last persisted state of a consumer group.
 
     Versions:
-        1 has members that speak the classic protocol.
+        1 has members that use the classic protocol.
     """
 
     group_id: GroupId

@@ -1,9 +1,9 @@
 """Moves a member from its current partitions to its target (KIP-848). Pure.
 
-    has all it shall have ──new target──► nothing to give up ──► gets what is free ──► has all
-                              │                    ▲                      │
-                              └──► must give up ───┘                      └──► waits for the rest
-                                   (stays in its epoch until it says so)      (asks again each beat)
+    has its target ──new target──► nothing to revoke ──► gets free partitions ──► has its target
+                        │                   ▲                      │
+                        └──► must revoke ───┘                      └──► waits for the others
+                             (keeps its epoch until it reports it)      (retries at each heartbeat)
 
 A partition belongs to its member until the member reports that it has revoked it, or is fenced. No
 other member gets it before.

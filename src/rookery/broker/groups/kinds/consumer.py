@@ -88,7 +88,7 @@ def _upgrade(
 def _refuse(request: MachineRequest, message: ConsumerGroupHeartbeatRequest, reason: str) -> Reply:
     """Refuse a member of the consumer protocol, since the group stays a classic one."""
     response = CONSUMER_GROUP_HEARTBEAT.refuse(message, KIND.mismatch)
-    response.error_message = f"group {message.group_id!r} is no consumer group: {reason}"
+    response.error_message = f"group {message.group_id!r} is not a consumer group: {reason}"
     return Reply(request.token, response)
 
 

@@ -38,7 +38,7 @@ class ResetGroup(CommandArguments):
         "group has read)",
     )
     to_earliest: bool = switch("--to-earliest", one_of="target", help="to the first record")
-    to_latest: bool = switch("--to-latest", one_of="target", help="behind the last record")
+    to_latest: bool = switch("--to-latest", one_of="target", help="after the last record")
     to_offset: int | None = option(
         "--to-offset", one_of="target", type=values.count_or_none, metavar="N", help="to an offset"
     )
@@ -52,21 +52,21 @@ class ResetGroup(CommandArguments):
         "--by-duration",
         one_of="target",
         metavar="SPAN",
-        help="the same, so long before now: 30s, 15m, 2h, 7d or PT1H30M",
+        help="the same, for the time this long before now: 30s, 15m, 2h, 7d or PT1H30M",
     )
     shift_by: int | None = option(
         "--shift-by",
         one_of="target",
         type=int,
         metavar="N",
-        help="so many records on, or back if below 0",
+        help="N records forward, or back if N is below 0",
     )
     execute: bool = switch("--execute", help="do it")
     address: ClusterOptions = part(ClusterOptions, "connection")
 
     @property
     def position(self) -> str:
-        """What the options ask for, in the words of `rookery consume --from`.
+        """Return the target of the options in the syntax of `rookery consume --from`.
 
         Raises:
             ConfigError: a time or a span cannot be read.

@@ -17,7 +17,7 @@ class ExpireRecords(JobArguments):
 
 
 def run(args: ExpireRecords) -> int:
-    """Let go of records beyond their topic's retention."""
+    """Delete records beyond their topic's retention."""
     from rookery import jobs
     from rookery.cli.jobs import run_job
 
@@ -29,6 +29,6 @@ def run(args: ExpireRecords) -> int:
 COMMAND = Command(
     arguments=ExpireRecords,
     run=run,
-    summary="Let go of records beyond their topic's retention.",
+    summary="Delete records beyond their topic's retention.",
     example="rookery job expire --store s3://bucket/log",
 )

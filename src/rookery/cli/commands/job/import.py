@@ -28,7 +28,7 @@ class ImportRows(FillArguments):
         type=int,
         default=0,
         metavar="N",
-        help="make the topic, with so many, if it is not there",
+        help="create the topic with N partitions if it does not exist",
     )
     name: str = option("--name", default="", metavar="TEXT", help="of the job")
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class MeasureConsume(CommandArguments):
-    """What to read."""
+    """The records to read and measure."""
 
     topic: str = positional("TOPIC", "created if it is not there")
     sample: SampleSize = part(SampleSize)

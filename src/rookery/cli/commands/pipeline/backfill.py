@@ -12,7 +12,7 @@ from rookery.cli.options.spark import SparkOptions
 
 @dataclass(frozen=True, kw_only=True)
 class BackfillPipeline(CommandArguments):
-    """What to fill."""
+    """The pipeline to fill, and whether to compute its tables anew."""
 
     file: str = positional("FILE", "the pipeline's declaration, in TOML")
     rebuild: bool = switch(

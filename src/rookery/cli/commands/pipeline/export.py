@@ -11,7 +11,7 @@ from rookery.cli.options.fields import option, positional
 
 @dataclass(frozen=True, kw_only=True)
 class ExportPipeline(CommandArguments):
-    """What to export, and where to."""
+    """The pipeline to export, and its destination."""
 
     file: str = positional("FILE", "the pipeline's declaration, in TOML")
     to: str = option("--to", required=True, metavar="FOLDER", help="empty or absent")

@@ -12,7 +12,7 @@ from rookery.cli.options.spark import SparkOptions
 
 @dataclass(frozen=True, kw_only=True)
 class PlanPipeline(CommandArguments):
-    """What to check."""
+    """The pipeline to check."""
 
     file: str = positional("FILE", "the pipeline's declaration, in TOML")
     spark: SparkOptions = part(SparkOptions, "Spark")

@@ -22,14 +22,14 @@ def run(args: ReportPipeline) -> int:
     from rookery.cli.pipelines import metrics_path
     from rookery.pipeline.declaration.load import load
     from rookery.pipeline.metrics import read_metrics
-    from rookery.pipeline.report import html, summary, told
+    from rookery.pipeline.report import render_report, summarize_batches, told
 
     pipeline = load(Path(args.file))
     batches = list(read_metrics(metrics_path(pipeline)))
     if args.html:
-        Path(args.html).write_text(html(pipeline.name, batches))
+        Path(args.html).write_text(render_report(pipeline.name, batches))
     if args.json:
-        print_json({**summary(batches), "html": args.html})
+        print_json({**summarize_batches(batches), "html": args.html})
         return 0
     for name, text in [*told(batches), *([("written", args.html)] if args.html else [])]:
         print(f"{name}: {text}")

@@ -13,7 +13,7 @@ from rookery.cli.options.values import seconds
 
 @dataclass(frozen=True, kw_only=True)
 class RunPipeline(CommandArguments):
-    """What to run, and how often a batch begins."""
+    """The pipeline to run, and the interval between batches."""
 
     file: str = positional("FILE", "the pipeline's declaration, in TOML")
     available_now: bool = switch("--available-now", help="read what there is, then end")

@@ -48,7 +48,7 @@ class ClosedSegment:
 
 @dataclass(slots=True)
 class ClosedPartition:
-    """What became of a partition."""
+    """The outcome for one partition."""
 
     topic: str
     partition: int

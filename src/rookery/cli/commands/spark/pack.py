@@ -12,7 +12,7 @@ from rookery.cli.options.values import names
 
 @dataclass(frozen=True, kw_only=True)
 class PackEnvironment(CommandArguments):
-    """What is packed, and where to."""
+    """The files to pack, and the archive to write."""
 
     output: Path = option(
         "-o",

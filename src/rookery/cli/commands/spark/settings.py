@@ -25,7 +25,7 @@ class ShowSparkSettings(CommandArguments):
 
 def run(args: ShowSparkSettings) -> int:
     """Print settings as a properties file, or as JSON."""
-    from rookery.spark.session import choose_tunings, settings_for
+    from rookery.spark.sparksession import choose_tunings, settings_for
     from rookery.spark.tuning.choice import SETTING
 
     settings = settings_for(args.master, choose_tunings({SETTING: args.tuning}))

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class AlterTopic(CommandArguments):
-    """What becomes of a topic."""
+    """The changes to a topic."""
 
     topic: str = positional("TOPIC", "its name")
     partitions: int | None = option(

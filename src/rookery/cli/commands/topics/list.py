@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class ListTopics(CommandArguments):
-    """What to list."""
+    """The topics to list."""
 
     internal: bool = switch("--internal", help="the cluster's own topics, too")
     address: ClusterOptions = part(ClusterOptions, "connection")

@@ -7,7 +7,7 @@ from rookery.wire.message import GroupId, Message, PartitionId, TopicId, field, 
 
 
 class GroupImage(Message):
-    """A group."""
+    """A group with its coordinator, its members' state and its offsets."""
 
     group_id: GroupId
     coordinator: i64
@@ -50,7 +50,7 @@ def group_image(group: Group) -> GroupImage:
 
 
 def read_group(image: GroupImage) -> Group:
-    """Read a group."""
+    """Restore a group from its image."""
     group = Group(image.group_id)
     group.coordinator = image.coordinator
     group.epoch = image.epoch

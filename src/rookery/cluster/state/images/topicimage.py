@@ -29,7 +29,7 @@ from rookery.wire.message import (
 
 
 class TopicImage(Message):
-    """A topic."""
+    """A topic with its settings and partitions."""
 
     topic_id: TopicId
     name: TopicName

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from rookery.cluster.events import brokerevents, topicevents
-from rookery.cluster.state.state import TOPIC_RESOURCE, resource_name
+from rookery.cluster.resources import TOPIC_RESOURCE, resource_name
 from rookery.formats.kraft.entries import (
     CLUSTER_METADATA,
     METADATA_FOLDER,

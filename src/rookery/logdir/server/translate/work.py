@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from rookery.logdir.server.translate.job import Key
 from rookery.logdir.writer.segmentfile import NewBatch
 from rookery.records.recordcodec import Record
 from rookery.wire.message import Message
+
+EventWriters = Mapping[type[Message], Callable[..., None]]
+"""For each type of event, the function that adds its writes to a `Work`. It is called with the
+work, the event and its outcome."""
 
 
 class Work:

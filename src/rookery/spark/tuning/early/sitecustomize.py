@@ -69,7 +69,7 @@ def _is_runner(words: list[str]) -> bool:
 
 
 if __name__ == "sitecustomize":
-    _path = os.environ.get(_VARIABLE)  # noqa: TID251 (Spark's own way to tell)
+    _path = os.environ.get(_VARIABLE)  # noqa: TID251 (Spark sets it)
     if _path and _is_runner(sys.orig_argv):
         sys.excepthook = _end_quietly
         _answer(_path)

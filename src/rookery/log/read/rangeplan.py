@@ -12,15 +12,15 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
 from rookery.cluster.state import aborted
 from rookery.cluster.state.objects import SegmentName
 from rookery.cluster.state.partition import Partition, Row
 from rookery.cluster.state.state import State
-from rookery.direct.log import DirectLog
 from rookery.formats.layout import SegmentBlock
 from rookery.log.read.runs import body
+from rookery.log.read.segmentindex import Layouts
 from rookery.model.uuid import uuid_text
 
 MIB: Final = 1024 * 1024
@@ -132,10 +132,22 @@ class TaskSize:
         return max(count, self.min_tasks, 1)
 
 
+class PlannableLog(Protocol):
+    """The parts of an open log that a plan needs."""
+
+    @property
+    def state(self) -> State:
+        """The state as of now; a later barrier may replace it."""
+
+    @property
+    def layouts(self) -> Layouts:
+        """The indexes of segments."""
+
+
 class ReadPlanner:
     """Plans reads from a log's state."""
 
-    def __init__(self, log: DirectLog, *, is_committed: bool = True) -> None:
+    def __init__(self, log: PlannableLog, *, is_committed: bool = True) -> None:
         """Plan for readers of committed records, or of all records."""
         self._log = log
         self._is_committed = is_committed

@@ -23,7 +23,7 @@ from rookery.spark.checkpoint import (
     is_local,
 )
 from rookery.spark.read.options import ReadOptions
-from rookery.spark.session import local_cores, own_tuning, session, settings_for
+from rookery.spark.sparksession import local_cores, own_tuning, session, settings_for
 from rookery.spark.write.batchwrite import BatchWriter
 from rookery.spark.write.taskoutput import TaskOutput, stage
 from rookery.spark.write.writeoptions import WriteOptions
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-def test_python_tasks_run_under_sparks_own_daemon(spark: SparkSession) -> None:
+def test_python_tasks_run_under_the_daemon_of_spark(spark: SparkSession) -> None:
     def look(_: Iterable[int]) -> Iterator[tuple[str, bool, bool]]:
         import gc  # noqa: PLC0415
         import socket  # noqa: PLC0415
@@ -49,7 +49,7 @@ def test_python_tasks_run_under_sparks_own_daemon(spark: SparkSession) -> None:
     assert spark.conf.get("spark.python.daemon.module", None) is None
 
 
-def test_planner_and_arrow_are_as_spark_has_them(spark: SparkSession) -> None:
+def test_planner_and_arrow_settings_are_those_of_spark(spark: SparkSession) -> None:
     jvm = spark.sparkContext._jvm
     assert jvm is not None
     assert spark._jsparkSession.experimental().extraStrategies().isEmpty()
@@ -57,14 +57,14 @@ def test_planner_and_arrow_are_as_spark_has_them(spark: SparkSession) -> None:
         assert jvm.System.getProperty(name) is None
 
 
-def test_it_has_all_settings(spark: SparkSession) -> None:
+def test_session_has_all_settings(spark: SparkSession) -> None:
     wanted = settings_for("local[2]")
 
     assert {name: spark.conf.get(name) for name in wanted} == wanted
     assert wanted["spark.sql.shuffle.partitions"] == "2"
 
 
-def test_a_running_session_is_returned_with_a_word_about_what_it_lacks(
+def test_running_session_is_returned_with_a_warning_about_missing_settings(
     spark: SparkSession,
 ) -> None:
     with pytest.warns(RuntimeWarning, match=r"already runs .* --conf spark\.driver\.memory=3g"):
@@ -73,25 +73,25 @@ def test_a_running_session_is_returned_with_a_word_about_what_it_lacks(
     assert again.sparkContext is spark.sparkContext
 
 
-def test_a_spark_that_another_program_started_is_not_tuned(spark: SparkSession) -> None:
+def test_spark_started_by_another_program_is_not_tuned(spark: SparkSession) -> None:
     assert own_tuning() == ""
 
 
-def test_the_package_offers_it() -> None:
+def test_package_exports_session() -> None:
     assert rookery.spark.session is session
 
 
-def test_a_master_and_a_server_are_one_too_many() -> None:
+def test_master_and_server_exclude_each_other() -> None:
     with pytest.raises(ConfigError, match=r"master=local and remote=sc://h: give only one"):
         session(master="local", remote="sc://h")
 
 
-def test_an_archive_is_not_for_a_server() -> None:
+def test_archive_is_refused_with_a_server() -> None:
     with pytest.raises(ConfigError, match=r"archive=a\.tar\.gz and remote=sc://h: give only one"):
         session(remote="sc://h", archive="a.tar.gz")
 
 
-def test_an_archive_must_be_there() -> None:
+def test_missing_archive_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"a\.tar\.gz: no such file; `rookery spark pack`"):
         session(master="spark://h:1", archive="a.tar.gz")
 
@@ -108,14 +108,14 @@ def test_an_archive_must_be_there() -> None:
         ("yarn", None),
     ],
 )
-def test_cores_of_a_master(master: str, cores: int | None) -> None:
+def test_cores_are_read_from_the_master(master: str, cores: int | None) -> None:
     assert local_cores(master) == cores
     is_told = "spark.sql.shuffle.partitions" in settings_for(master)
     assert is_told is (cores is not None)
     assert is_local(master) is master.startswith("local")
 
 
-def test_without_pyspark_it_says_what_to_install() -> None:
+def test_missing_pyspark_names_the_package_to_install() -> None:
     program = (
         "import sys; sys.modules['pyspark'] = None\n"
         "from rookery.spark import session\n"
@@ -137,7 +137,7 @@ def test_importing_the_package_does_not_import_pyspark() -> None:
 
 
 @pytest.mark.parametrize("location", ["/srv/checkpoint", "file:/srv/checkpoint", "checkpoint"])
-def test_a_folder_of_one_host_is_no_checkpoint_for_many(location: str) -> None:
+def test_local_checkpoint_is_refused_on_several_hosts(location: str) -> None:
     with pytest.raises(ConfigError, match=r"folder of one host.*spark\.rookery\.checkpoint"):
         check_checkpoint(location, master="spark://h:7077")
     check_checkpoint(location, master="spark://h:7077", is_shared=True)
@@ -145,7 +145,7 @@ def test_a_folder_of_one_host_is_no_checkpoint_for_many(location: str) -> None:
 
 
 @pytest.mark.parametrize("location", ["/srv/silver", "file:///srv/silver", "silver"])
-def test_a_folder_of_one_host_is_no_table_for_many(location: str) -> None:
+def test_local_table_is_refused_on_several_hosts(location: str) -> None:
     locations = ["s3://bucket/bronze", location]
     with pytest.raises(ConfigError, match=f"^{location}: a table in a folder of one host"):
         check_tables(locations, master="spark://h:7077")
@@ -155,15 +155,15 @@ def test_a_folder_of_one_host_is_no_table_for_many(location: str) -> None:
 
 
 @pytest.mark.parametrize("location", ["s3a://bucket/checkpoint", "hdfs://h/checkpoint"])
-def test_a_place_that_all_hosts_see_is_fine(location: str) -> None:
+def test_shared_location_is_accepted(location: str) -> None:
     check_checkpoint(location, master="yarn")
 
 
-def test_a_local_session_may_keep_it_in_a_folder(spark: SparkSession, tmp_path: Path) -> None:
+def test_local_session_can_use_a_folder(spark: SparkSession, tmp_path: Path) -> None:
     check_session_checkpoint(spark, str(tmp_path))
 
 
-def test_a_folder_of_one_host_is_no_log_for_many(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_local_log_is_refused_on_several_hosts(monkeypatch: pytest.MonkeyPatch) -> None:
     options = {"data": "/var/lib/rookery", "subscribe": "birds"}
     assert ReadOptions.of(options).place.data == options["data"]
     monkeypatch.setenv("ROOKERY_SPARK_MASTER", "spark://elsewhere:7077")
@@ -174,7 +174,7 @@ def test_a_folder_of_one_host_is_no_log_for_many(monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.mark.parametrize("target", ["/srv/gaps", "file:/srv/gaps", "gaps"])
-def test_a_folder_of_one_host_is_no_place_for_gaps(
+def test_local_gaps_folder_is_refused_on_several_hosts(
     target: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     options = {"store": "s3://bucket", "subscribe": "birds", "onDataLoss": "report"}

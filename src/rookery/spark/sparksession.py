@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from rookery.errors import ConfigError
-from rookery.spark.checkpoint import check_session_checkpoint, exported
+from rookery.spark.checkpoint import check_session_checkpoint, export_master
 from rookery.spark.environment.drivercopy import check_archive, unpack_for_driver
 from rookery.spark.environment.pack import PYTHON
 from rookery.spark.environment.shipment import archive_setting, shipment
@@ -183,7 +183,7 @@ def _start(
     sent = packed.settings(settings) if packed and is_elsewhere else {}
     if given is None:
         master = master or "local[*]"
-        _prepare_environment(exported(master, settings))
+        _prepare_environment(export_master(master, settings))
     tunings = choose_tunings(settings, given or {})
     ours = settings_for(master or (given or {}).get("spark.master", "local[*]"), tunings)
     made = {name: value for name, value in ours.items() if name not in (given or {})}
@@ -256,7 +256,7 @@ def _is_sql(name: str) -> bool:
 
 def _submitted_settings() -> dict[str, str] | None:
     """Return the settings given to spark-submit, if it started this program."""
-    if _SUBMITTED not in os.environ:  # noqa: TID251 (Spark's own way to tell)
+    if _SUBMITTED not in os.environ:  # noqa: TID251 (Spark sets it)
         return None
     from pyspark import SparkConf  # noqa: PLC0415
 

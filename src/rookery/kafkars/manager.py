@@ -1,41 +1,12 @@
-"""The interface of kafkars (now kafkarrow), implemented on Rookery's ordered stream.
-
-    manager = ConsumerManager(
-        {"bootstrap.servers": "localhost:9092"},
-        [SourceTopic.from_relative_time("orders", 3_600_000)],
-        batch_size=10_000,
-    )
-    while not manager.is_live():
-        table = manager.poll(timeout_ms=100)
-
-The public names and the positions of arguments are those of kafkarrow. `cutoff_ms`, which kafkars
-took as the third positional argument, is keyword-only.
-
-This implementation keeps guarantees that kafkars documented but did not keep. Up to the end that
-each partition had at the start, rows are ordered by time across all partitions, even if one broker
-is slow. Memory is bounded in bytes as well as in rows. `is_live` becomes true when all rows have
-been returned, not when they have been seen. The manager never joins a group and never commits.
-
-A partition that has reached its end does not hold back the others. Rows that arrive later are
-therefore returned immediately, in order of arrival.
-
-Edge cases:
-
-- a partition without a commit is read from its beginning (`from_committed`);
-- a time after the last record starts at the end, so the partition is live immediately;
-- an unknown topic, a topic that is named twice, and an empty topic list raise immediately;
-- a topic without records is live immediately;
-- a record without a timestamp has Kafka's -1, and is ordered after the record before it.
-"""
+"""The consumer of kafkars: one batch per `poll`, and the state of partitions."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
-from importlib.metadata import version
+from datetime import datetime, timedelta
 from types import TracebackType
-from typing import Any, Final, Literal, Protocol, Self
+from typing import Any, Final, Literal, Self
 
 import pyarrow as pa
 
@@ -46,135 +17,20 @@ from rookery.consumer.api import replay
 from rookery.consumer.positions import Offsets, Position
 from rookery.direct.blockinglog import LoopThread
 from rookery.errors import ConfigError
+from rookery.kafkars.schemas import (
+    MESSAGE_COLUMNS,
+    MESSAGE_SCHEMA,
+    NO_TIME,
+    PARTITION_STATE_SCHEMA,
+)
+from rookery.kafkars.sourcetopic import AnySourceTopic, SourceTopic, check_topics, source_topic
 from rookery.model.partition import TopicPartition
 
-__all__ = [
-    "MESSAGE_SCHEMA",
-    "PARTITION_STATE_SCHEMA",
-    "ConsumerManager",
-    "PartitionInfo",
-    "SourceTopic",
-    "__version__",
-    "get_message_schema",
-    "get_partition_state_schema",
-    "validate_source_topic",
-]
-
-__version__: Final = version("rookery")
 BATCH_SIZE: Final = 10_000
 MAX_BATCH_SIZE: Final = 100_000_000
 HELD_BATCHES: Final = 5
 """The maximum number of batches of rows held in memory. More are held if one Kafka batch of each
 partition exceeds this, because ordering requires it."""
-
-_TIME: Final = pa.timestamp("ms", tz="UTC")
-_MESSAGE: Final[dict[str, tuple[pa.DataType, bool]]] = {
-    "key": (pa.binary(), True),
-    "value": (pa.binary(), True),
-    "topic": (pa.string(), False),
-    "partition": (pa.int32(), False),
-    "offset": (pa.int64(), False),
-    "timestamp": (_TIME, False),
-}
-_STATE: Final[dict[str, tuple[pa.DataType, bool]]] = {
-    "topic": (pa.string(), False),
-    "partition": (pa.int32(), False),
-    "replay_start_offset": (pa.int64(), False),
-    "replay_end_offset": (pa.int64(), False),
-    "consumed_offset": (pa.int64(), False),
-    "released_offset": (pa.int64(), False),
-    "last_consumed_timestamp": (_TIME, True),
-    "is_live": (pa.bool_(), False),
-    "is_paused": (pa.bool_(), False),
-}
-MESSAGE_SCHEMA: Final = pa.schema([pa.field(name, *how) for name, how in _MESSAGE.items()])
-"""The schema of the batches that `poll` returns."""
-PARTITION_STATE_SCHEMA: Final = pa.schema([pa.field(name, *how) for name, how in _STATE.items()])
-"""The schema of the batch that `partition_state` returns."""
-_NO_TIME: Final = pa.scalar(-1, pa.int64()).cast(_TIME)
-
-
-@dataclass(frozen=True, slots=True)
-class SourceTopic:
-    """A topic and its start position."""
-
-    name: str
-    policy: str = "latest"
-    """earliest, latest, committed, relative_time or absolute_time."""
-    time_ms: int | None = None
-    """The age in milliseconds (relative_time), or milliseconds since 1970 (absolute_time)."""
-
-    def __post_init__(self) -> None:
-        if self.policy not in _POLICIES:
-            raise ConfigError(
-                f"{self.name}: policy {self.policy!r}: choose from {', '.join(_POLICIES)}"
-            )
-        if (self.time_ms is None) == self.policy.endswith("_time"):
-            raise ConfigError(
-                f"{self.name}: time_ms={self.time_ms}: for the policies relative_time and "
-                f"absolute_time, and not for {self.policy}"
-            )
-        if self.time_ms is not None and self.time_ms < 0:
-            raise ConfigError(f"{self.name}: time_ms={self.time_ms}: must be 0 or more")
-
-    @staticmethod
-    def from_earliest(name: str) -> SourceTopic:
-        """Start at the log start offset."""
-        return SourceTopic(name, "earliest")
-
-    @staticmethod
-    def from_latest(name: str) -> SourceTopic:
-        """Start at the current log end."""
-        return SourceTopic(name, "latest")
-
-    @staticmethod
-    def from_committed(name: str) -> SourceTopic:
-        """Start at the committed offset of the group `group.id`, or at the log start if none."""
-        return SourceTopic(name, "committed")
-
-    @staticmethod
-    def from_relative_time(name: str, time_ms: int) -> SourceTopic:
-        """Start at the first record that is at most the given number of milliseconds old."""
-        return SourceTopic(name, "relative_time", time_ms)
-
-    @staticmethod
-    def from_absolute_time(name: str, time_ms: int) -> SourceTopic:
-        """Start at the first record that is not older than a time in milliseconds since 1970."""
-        return SourceTopic(name, "absolute_time", time_ms)
-
-    def position(self) -> Position:
-        """Return the start position in the form that the stream accepts."""
-        time_ms = self.time_ms or 0
-        match self.policy:
-            case "earliest":
-                return "earliest"
-            case "committed":
-                return "committed"
-            case "relative_time":
-                return timedelta(milliseconds=time_ms)
-            case "absolute_time":
-                return datetime.fromtimestamp(0, UTC) + timedelta(milliseconds=time_ms)
-            case _:
-                return "latest"
-
-
-_POLICIES: Final = ("earliest", "latest", "committed", "relative_time", "absolute_time")
-
-
-class AnySourceTopic(Protocol):
-    """A source topic of any library that has these attributes, such as kafkarrow's."""
-
-    @property
-    def name(self) -> str:
-        """The topic's name."""
-
-    @property
-    def policy(self) -> str:
-        """The start policy."""
-
-    @property
-    def time_ms(self) -> int | None:
-        """The time, for policies that need one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,8 +88,8 @@ class ConsumerManager:
                 f"batch_size={batch_size}: must be 1 to {MAX_BATCH_SIZE}; a time is given as "
                 "cutoff_ms="
             )
-        sources = [_source(topic) for topic in topics]
-        _check(sources)
+        sources = [source_topic(topic) for topic in topics]
+        check_topics(sources)
         config = config_text(config)
         settings = client_settings(config)
         starts = {source.name: source.position() for source in sources}
@@ -245,7 +101,7 @@ class ConsumerManager:
             [source.name for source in sources],
             start=starts,
             then="live",
-            columns=list(_MESSAGE),
+            columns=list(MESSAGE_COLUMNS),
             exact_start=False,
             isolation=_isolation(config),
             batch_rows=batch_size,
@@ -265,9 +121,9 @@ class ConsumerManager:
         batch = self._stream.poll(timeout_ms)
         if batch is None:
             return pa.RecordBatch.from_pylist([], MESSAGE_SCHEMA)
-        columns = [batch.data.column(name) for name in _MESSAGE]
+        columns = [batch.data.column(name) for name in MESSAGE_COLUMNS]
         columns[2] = columns[2].cast(pa.string())
-        columns[5] = columns[5].fill_null(_NO_TIME)
+        columns[5] = columns[5].fill_null(NO_TIME)
         return pa.RecordBatch.from_arrays(columns, schema=MESSAGE_SCHEMA)
 
     def is_live(self) -> bool:
@@ -354,52 +210,6 @@ class ConsumerManager:
             is_paused=row["state"] == "held",
             is_live=is_caught_up or self._has_passed_cutoff,
         )
-
-
-def get_message_schema() -> pa.Schema:
-    """Return the schema of the batches that `poll` returns."""
-    return MESSAGE_SCHEMA
-
-
-def get_partition_state_schema() -> pa.Schema:
-    """Return the schema of the batch that `partition_state` returns."""
-    return PARTITION_STATE_SCHEMA
-
-
-def validate_source_topic(topic: AnySourceTopic | Mapping[str, Any]) -> None:
-    """Check a source topic.
-
-    Raises:
-        ValueError: its policy is unknown, or its time does not fit the policy.
-    """
-    try:
-        _source(topic)
-    except ConfigError as error:
-        raise ValueError(str(error)) from error
-
-
-def _source(topic: AnySourceTopic | Mapping[str, Any]) -> SourceTopic:
-    """Convert to our type; like kafkarrow, ignore a time that the policy does not use."""
-    if isinstance(topic, SourceTopic):
-        return topic
-    if isinstance(topic, Mapping):
-        unknown = sorted(topic.keys() - {"name", "policy", "time_ms"})
-        if unknown or "name" not in topic:
-            raise ConfigError(f"topics: {dict(topic)}: use the keys name, policy and time_ms")
-        name, policy = topic["name"], topic.get("policy", "latest")
-        time_ms = topic.get("time_ms")
-    else:
-        name, policy, time_ms = topic.name, topic.policy, topic.time_ms
-    return SourceTopic(name, policy, time_ms if policy.endswith("_time") else None)
-
-
-def _check(sources: Sequence[SourceTopic]) -> None:
-    if not sources:
-        raise ConfigError("topics: name one at least")
-    names = [source.name for source in sources]
-    twice = sorted({name for name in names if names.count(name) > 1})
-    if twice:
-        raise ConfigError(f"topics: {', '.join(twice)} is named twice")
 
 
 def _commits(

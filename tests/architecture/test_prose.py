@@ -1,0 +1,164 @@
+"""`scripts/prose` catches each construction that it lists, and the repository is clean."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from importlib.machinery import SourceFileLoader
+from importlib.util import module_from_spec, spec_from_loader
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+
+def load_script() -> Any:
+    """Import the script, whose name has no suffix."""
+    loader = SourceFileLoader("prose", str(ROOT / "scripts" / "prose"))
+    spec = spec_from_loader("prose", loader)
+    assert spec is not None
+    module = module_from_spec(spec)
+    # Without a `__pycache__` beside the scripts.
+    before, sys.dont_write_bytecode = sys.dont_write_bytecode, True
+    loader.exec_module(module)
+    sys.dont_write_bytecode = before
+    return module
+
+
+PROSE = load_script()
+
+
+def findings(root: Path) -> list[Any]:
+    checks = (PROSE.source_findings, PROSE.page_findings, PROSE.test_name_findings)
+    return [finding for check in checks for finding in check(root)]
+
+
+def write(root: Path, path: str, text: str) -> None:
+    (root / path).parent.mkdir(parents=True, exist_ok=True)
+    (root / path).write_text(text, "utf-8")
+
+
+PARTS = ("*", "rookery/[a-c]*/**", "rookery/[d-s]*/**", "rookery/[t-z]*/**", "pyspark*/**")
+"""All folders of `src`: a test has five seconds, and the whole takes three on an idle machine."""
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_no_package_has_more_findings_than_are_left(part: str) -> None:
+    found = Counter(PROSE.package_of(finding) for finding in PROSE.source_findings(ROOT, part))
+
+    assert found <= Counter(PROSE.LEFT)
+
+
+def test_pages_and_names_of_tests_are_clean() -> None:
+    assert not list(PROSE.page_findings(ROOT))
+    assert len(list(PROSE.test_name_findings(ROOT))) <= PROSE.TEST_NAMES_LEFT
+    assert len(PROSE.ALLOWED) <= 10
+
+
+def test_the_parts_cover_all_sources() -> None:
+    files = {path for part in PARTS for path in (ROOT / "src").glob(f"{part}/*.py*")}
+
+    assert files == set((ROOT / "src").rglob("*.py*")) - set((ROOT / "src").glob("*.py*"))
+
+
+@pytest.mark.parametrize("rule", PROSE.RULES, ids=lambda rule: rule.example)
+def test_each_rule_catches_its_example_everywhere(rule: Any, tmp_path: Path) -> None:
+    name = "_".join(rule.example.rstrip(".").lower().split(". ")[-1].split())
+    write(tmp_path, "src/rookery/a.py", f'"""{rule.example}"""\n')
+    write(tmp_path, "src/rookery/b.py", f"x = 1  # {rule.example}\n")
+    write(tmp_path, "src/rookery/c.py", f'def f(): raise ValueError(f"{rule.example} {{1}}")\n')
+    write(tmp_path, "src/rookery/d.pyx", f"cdef int x  # {rule.example}\n")
+    write(tmp_path, "docs/page.md", f"# Page\n\n- {rule.example}\n")
+    write(tmp_path, "tests/test_a.py", f"def test_{name}(): ...\n")
+
+    found = {finding.path for finding in findings(tmp_path) if finding.advice == rule.advice}
+
+    assert found == {
+        "src/rookery/a.py",
+        "src/rookery/b.py",
+        "src/rookery/c.py",
+        "src/rookery/d.pyx",
+        "docs/page.md",
+        "tests/test_a.py",
+    }
+
+
+def test_a_finding_names_file_line_phrase_and_advice(tmp_path: Path) -> None:
+    write(tmp_path, "docs/page.md", "# Page\n\nThe broker reads it and\nis\ntold the offset.\n")
+
+    (finding,) = findings(tmp_path)
+
+    assert str(finding).startswith("docs/page.md:4: 'is told': write \"learns\"")
+
+
+def test_a_phrase_may_span_lines_of_a_comment(tmp_path: Path) -> None:
+    write(tmp_path, "src/rookery/a.py", "x = 1\n# One must let\n# go of it.\n")
+
+    assert [(one.line, one.phrase) for one in findings(tmp_path)] == [(2, "let go")]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "The replica lags behind the leader.",
+        "The broker lists clients who logged in.",
+        "What is a pin?",
+        "Call `nobody` with ``shall``.",
+        "```\nNobody is told.\n```",
+    ],
+)
+def test_plain_english_and_code_pass(text: str, tmp_path: Path) -> None:
+    write(tmp_path, "docs/page.md", f"{text}\n")
+
+    assert not findings(tmp_path)
+
+
+def test_the_changelog_is_not_read(tmp_path: Path) -> None:
+    write(tmp_path, "CHANGELOG.md", "Nobody is told.\n")
+
+    assert not findings(tmp_path)
+
+
+def test_a_long_sentence_is_found_in_docstrings_alone(tmp_path: Path) -> None:
+    sentence = "word " * 41
+    write(tmp_path, "src/rookery/a.py", f'"""{sentence}"""\n')
+    write(tmp_path, "docs/page.md", sentence)
+
+    assert [one.advice for one in findings(tmp_path)] == [PROSE.TOO_LONG]
+
+
+@pytest.mark.parametrize(
+    ("code", "is_found"),
+    [
+        ('def close(): "Close it."', True),
+        ('class GroupId: "A group id."', True),
+        ('limit = 1\n"The limit."', True),
+        ('def close(): "Release the lease."', False),
+        ('limit = 1\n"In bytes."', False),
+    ],
+)
+def test_a_docstring_that_repeats_its_name_is_found(
+    code: str, is_found: bool, tmp_path: Path
+) -> None:
+    write(tmp_path, "src/rookery/a.py", f"{code}\n")
+
+    assert [one.advice for one in findings(tmp_path)] == [PROSE.REPEATS_NAME] * is_found
+
+
+def test_an_allowed_text_passes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(tmp_path, "docs/page.md", "Nobody is\ntold.\n")
+    monkeypatch.setitem(PROSE.ALLOWED, "Nobody is told.", "a quotation")
+
+    assert not findings(tmp_path)
+
+
+@pytest.mark.parametrize(("left", "passes"), [(1, True), (2, True), (0, False)])
+def test_findings_up_to_the_limit_pass(
+    left: int, passes: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(tmp_path, "src/rookery/log/a.py", '"""Nobody reads it."""\n')
+    monkeypatch.setitem(PROSE.LEFT, "log", left)
+
+    assert (PROSE.report(tmp_path) == []) is passes
