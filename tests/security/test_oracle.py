@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from base64 import b64encode
 
 import pytest
 
@@ -10,6 +11,7 @@ from rookery.security.acl import AclBinding, format_host
 from rookery.security.aclrules import AclRules
 from rookery.testing.java import Java
 from tests.security.aclcases import GRID, POOL, SUPER_USER
+from tests.security.dercases import INVALID_RULES, NAMES, RULES, name
 from tests.security.oracle import SecurityOracle
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(180)]
@@ -82,3 +84,25 @@ def test_addresses_equal_those_of_java(oracle: SecurityOracle) -> None:
     (answers,) = oracle.ask([{"kind": "hosts", "hosts": hosts}])
 
     assert [format_host(host) for host in hosts] == answers
+
+
+def test_names_of_certificates_equal_those_of_java(oracle: SecurityOracle) -> None:
+    encoded = [b64encode(name(parts)).decode() for parts, _ in NAMES]
+
+    (answers,) = oracle.ask([{"kind": "names", "names": encoded}])
+
+    assert answers == [text for _, text in NAMES]
+
+
+def test_mapping_rules_equal_those_of_kafka(oracle: SecurityOracle) -> None:
+    questions = [{"kind": "rules", "rules": rules, "names": [text]} for rules, text, _ in RULES]
+
+    answers = oracle.ask(questions)
+
+    assert [answer for (answer,) in answers] == [expected for *_, expected in RULES]
+
+
+def test_kafka_refuses_the_same_rules(oracle: SecurityOracle) -> None:
+    questions = [{"kind": "rules", "rules": rules, "names": []} for rules in INVALID_RULES]
+
+    assert oracle.ask(questions) == [["invalid"]] * len(questions)
