@@ -37,4 +37,4 @@ class SecurityOracle:
             check=False,
         )
         assert done.returncode == 0, done.stderr[-3000:]
-        return [json.loads(line) for line in done.stdout.splitlines()]
+        return [json.loads(line) for line in done.stdout.split("\n")[:-1]]

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import random
+from base64 import b64encode
 
 import pytest
 
 from rookery.security.acl import AclBinding, format_host
 from rookery.security.aclrules import AclRules
+from rookery.security.quotameter import RateMeter, TokenBucket
 from rookery.testing.java import Java
 from tests.security.aclcases import GRID, POOL, SUPER_USER
+from tests.security.dercases import INVALID_RULES, NAMES, RULES, name
 from tests.security.oracle import SecurityOracle
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(180)]
@@ -82,3 +85,69 @@ def test_addresses_equal_those_of_java(oracle: SecurityOracle) -> None:
     (answers,) = oracle.ask([{"kind": "hosts", "hosts": hosts}])
 
     assert [format_host(host) for host in hosts] == answers
+
+
+def test_names_of_certificates_equal_those_of_java(oracle: SecurityOracle) -> None:
+    encoded = [b64encode(name(parts)).decode() for parts, _ in NAMES]
+
+    (answers,) = oracle.ask([{"kind": "names", "names": encoded}])
+
+    assert answers == [text for _, text in NAMES]
+
+
+def test_mapping_rules_equal_those_of_kafka(oracle: SecurityOracle) -> None:
+    questions = [{"kind": "rules", "rules": rules, "names": [text]} for rules, text, _ in RULES]
+
+    answers = oracle.ask(questions)
+
+    assert [answer for (answer,) in answers] == [expected for *_, expected in RULES]
+
+
+def test_kafka_refuses_the_same_rules(oracle: SecurityOracle) -> None:
+    questions = [{"kind": "rules", "rules": rules, "names": []} for rules in INVALID_RULES]
+
+    assert oracle.ask(questions) == [["invalid"]] * len(questions)
+
+
+def _events(chance: random.Random) -> list[list[float]]:
+    """Make amounts at times that lie close together, a second apart, or far apart."""
+    now = 1_700_000_000_000 + chance.randrange(2_000)
+    events: list[list[float]] = []
+    for _ in range(60):
+        now += chance.choice([0, 1, 17, 250, 999, 1_000, 1_001, 3_000, 11_000, 60_000])
+        events.append([now, chance.choice([0.0, 1.0, 10.0, 500.0, 1e6, 0.25, -1.0])])
+    return events
+
+
+LIMITS = (0.5, 1.0, 7.0, 100.0, 1e6)
+
+
+def test_throttle_times_equal_those_of_kafkas_rate(oracle: SecurityOracle) -> None:
+    chance = random.Random(7)
+    cases = [(chance.choice(LIMITS), _events(chance)) for _ in range(300)]
+
+    answers = oracle.ask(
+        [{"kind": "rate", "limit": limit, "events": events} for limit, events in cases]
+    )
+
+    for (limit, events), expected in zip(cases, answers, strict=True):
+        meter = RateMeter()
+        assert [meter.record(amount, int(now), limit) for now, amount in events] == expected
+
+
+@pytest.mark.parametrize("strict", [False, True])
+def test_throttle_times_equal_those_of_kafkas_bucket(oracle: SecurityOracle, strict: bool) -> None:
+    chance = random.Random(8)
+    cases = [(chance.choice(LIMITS), _events(chance)) for _ in range(300)]
+
+    answers = oracle.ask(
+        [
+            {"kind": "bucket", "limit": limit, "events": events, "strict": strict}
+            for limit, events in cases
+        ]
+    )
+
+    for (limit, events), expected in zip(cases, answers, strict=True):
+        bucket = TokenBucket()
+        record = bucket.record_strictly if strict else bucket.record
+        assert [record(amount, int(now), limit) for now, amount in events] == expected

@@ -1,1 +1,1 @@
-"""Authentication and access control: TLS contexts, SASL and access rules."""
+"""Authentication and access control: TLS, SASL, principals, access rules and quotas."""

@@ -106,7 +106,11 @@ public class SecurityOracle {
 
     private static void names(JsonNode question, ArrayNode answers) {
         for (JsonNode der : question.get("names")) {
-            answers.add(new X500Principal(Base64.getDecoder().decode(der.asText())).getName());
+            try {
+                answers.add(new X500Principal(Base64.getDecoder().decode(der.asText())).getName());
+            } catch (IllegalArgumentException error) {
+                answers.addNull();
+            }
         }
     }
 

@@ -45,6 +45,7 @@ class _Library:
 _LIBRARIES = (
     _Library("cramjam", "cramjam", "snappy compression"),
     _Library("crc32c", "crc32c", "checksums of batches"),
+    _Library("cryptography", "cryptography", "certificates"),
     _Library("h11", "h11", "HTTP: metrics and health"),
     _Library("isal", "isal", "fast gzip; else Python's own"),
     _Library("lz4", "lz4", "lz4 compression"),
