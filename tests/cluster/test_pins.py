@@ -14,7 +14,7 @@ from rookery.cluster.events.logevents import (
 from rookery.cluster.events.pinevents import PinStart, TopicPinned, TopicUnpinned
 from rookery.cluster.events.topicevents import TopicCreated
 from rookery.cluster.state.images.image import read_image, write_image
-from rookery.cluster.state.pinrules import MAX_PIN_MS
+from rookery.cluster.state.rules.pinrules import MAX_PIN_MS
 from rookery.cluster.state.state import EntryOutcome, State
 from rookery.wire.message import Message
 

@@ -22,10 +22,10 @@ from rookery.cluster.events.sinkevents import (
 from rookery.cluster.events.topicevents import TopicCreated, TopicDeleted
 from rookery.cluster.open import open_log
 from rookery.cluster.replica import Replica
-from rookery.cluster.state import sinkrules
 from rookery.cluster.state.images.image import read_image, write_image
 from rookery.cluster.state.partition import Partition
-from rookery.cluster.state.sinkrules import MAX_STAGED_MS
+from rookery.cluster.state.rules import sinkrules
+from rookery.cluster.state.rules.sinkrules import MAX_STAGED_MS
 from rookery.cluster.state.state import EntryOutcome, State
 from rookery.errors import ErrorCode
 from rookery.log.check.offsets import check_state

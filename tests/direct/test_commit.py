@@ -13,8 +13,8 @@ from rookery.clock import SystemClock, SystemRandom
 from rookery.cluster.events.brokerevents import BrokerExpired
 from rookery.cluster.events.sinkevents import SinkCommitted
 from rookery.cluster.events.topicevents import TopicDeleted
-from rookery.cluster.state import sinkrules
 from rookery.cluster.state.outcome import Outcome
+from rookery.cluster.state.rules import sinkrules
 from rookery.cluster.state.sinks import SinkBatch
 from rookery.direct import commit as commits
 from rookery.direct.commit import commit, forget, last_commit

@@ -13,7 +13,7 @@ import pytest
 
 from rookery import jobs
 from rookery.cli.main import main
-from rookery.cluster.state import sinkrules
+from rookery.cluster.state.rules import sinkrules
 from rookery.direct.blockinglog import BlockingLog
 from rookery.direct.commit import Commit
 from rookery.direct.layout import PackSettings

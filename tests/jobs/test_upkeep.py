@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from rookery import jobs
-from rookery.cluster.state.sinkrules import MAX_SOURCE_OFFSETS
+from rookery.cluster.state.rules.sinkrules import MAX_SOURCE_OFFSETS
 from rookery.direct.place import ClusterAddress
 from rookery.errors import ConfigError, Unavailable
 from rookery.formats.keys import object_key

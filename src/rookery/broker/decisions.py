@@ -15,7 +15,7 @@ from rookery.cluster.events.brokerevents import ConfigsChanged
 from rookery.cluster.events.topicevents import PartitionsAdded, TopicCreated, TopicDeleted
 from rookery.cluster.proposal import divide
 from rookery.cluster.resources import TOPIC_RESOURCE
-from rookery.cluster.state.securityrules import SECURITY
+from rookery.cluster.state.rules.securityrules import SECURITY
 from rookery.cluster.state.state import Outcome, State
 from rookery.errors import ApiError, ErrorCode
 from rookery.wire.message import Message

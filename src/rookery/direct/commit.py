@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 from rookery.cluster.events.logevents import ObjectsCondemned
 from rookery.cluster.events.sinkevents import SinkCommitted, SinkForgotten
 from rookery.cluster.state.outcome import Outcome
-from rookery.cluster.state.sinkrules import (
+from rookery.cluster.state.rules.sinkrules import (
     MAX_ID,
     MAX_OBJECTS,
     MAX_SOURCE_OFFSETS,

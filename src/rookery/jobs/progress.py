@@ -14,7 +14,7 @@ from base64 import b85decode, b85encode
 from collections.abc import Iterable
 from typing import Any, Final, NamedTuple
 
-from rookery.cluster.state.sinkrules import MAX_SOURCE_OFFSETS
+from rookery.cluster.state.rules.sinkrules import MAX_SOURCE_OFFSETS
 from rookery.cluster.state.sinks import SinkBatch
 from rookery.direct.commit import Commit, commit, forget, last_commit
 from rookery.direct.log import DirectLog

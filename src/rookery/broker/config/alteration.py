@@ -24,7 +24,7 @@ from rookery.cluster.resources import (
     TOPIC_RESOURCE,
     resource_key,
 )
-from rookery.cluster.state.topicrules import CONDITIONAL_CONFIGS
+from rookery.cluster.state.rules.topicrules import CONDITIONAL_CONFIGS
 from rookery.errors import ApiError, ErrorCode
 
 _OTHERS: Final = {8: "a broker's loggers"}

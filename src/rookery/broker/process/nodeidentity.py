@@ -10,7 +10,7 @@ from rookery.broker.settings import BrokerSettings
 from rookery.clock import Clock
 from rookery.cluster.events.brokerevents import BrokerRegistered, EndpointRow
 from rookery.cluster.replica import Replica
-from rookery.cluster.state.securityrules import SECURITY
+from rookery.cluster.state.rules.securityrules import SECURITY
 from rookery.errors import ConfigError
 from rookery.model.address import Address
 

@@ -19,7 +19,15 @@ from typing import Final
 
 from rookery.cluster.entry import Entry
 from rookery.cluster.events import brokerevents
-from rookery.cluster.state import (
+from rookery.cluster.state.brokers import Brokers
+from rookery.cluster.state.digest import advance
+from rookery.cluster.state.groups import Groups
+from rookery.cluster.state.objects import Objects
+from rookery.cluster.state.outcome import OK
+from rookery.cluster.state.outcome import AppendOutcome as AppendOutcome  # noqa: PLC0414 (offered here, too)
+from rookery.cluster.state.outcome import EntryOutcome as EntryOutcome  # noqa: PLC0414
+from rookery.cluster.state.outcome import Outcome as Outcome  # noqa: PLC0414
+from rookery.cluster.state.rules import (
     grouprules,
     importrules,
     logrules,
@@ -29,14 +37,6 @@ from rookery.cluster.state import (
     topicrules,
     txnrules,
 )
-from rookery.cluster.state.brokers import Brokers
-from rookery.cluster.state.digest import advance
-from rookery.cluster.state.groups import Groups
-from rookery.cluster.state.objects import Objects
-from rookery.cluster.state.outcome import OK
-from rookery.cluster.state.outcome import AppendOutcome as AppendOutcome  # noqa: PLC0414 (offered here, too)
-from rookery.cluster.state.outcome import EntryOutcome as EntryOutcome  # noqa: PLC0414
-from rookery.cluster.state.outcome import Outcome as Outcome  # noqa: PLC0414
 from rookery.cluster.state.security import Security
 from rookery.cluster.state.sinks import Sinks
 from rookery.cluster.state.topics import Topics

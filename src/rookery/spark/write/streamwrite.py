@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
 
-from rookery.cluster.state.sinkrules import MAX_SOURCE_OFFSETS
+from rookery.cluster.state.rules.sinkrules import MAX_SOURCE_OFFSETS
 from rookery.cluster.state.sinks import SinkBatch
 from rookery.direct.place import host_mark
 from rookery.errors import ConfigError, Conflict

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from rookery.cluster.events.securityevents import AclRow, QuotaEntityPart
+from rookery.cluster.state.rules.securityrules import binding_of
 from rookery.cluster.state.security import Security, StoredScram
-from rookery.cluster.state.securityrules import binding_of
 from rookery.wire.message import Message, User, f64, i8, i32
 
 

@@ -11,12 +11,13 @@ from typing import Final, Protocol
 
 from rookery.cluster.entry import Entry
 from rookery.cluster.events import logevents
-from rookery.cluster.state import aborted, producers, txnrules
+from rookery.cluster.state import aborted, producers
 from rookery.cluster.state.objects import Objects, SegmentName
 from rookery.cluster.state.outcome import OK, AppendOutcome, EntryOutcome, Outcome
 from rookery.cluster.state.partition import BatchPosition, Partition, Row
+from rookery.cluster.state.rules import txnrules
+from rookery.cluster.state.rules.txnends import Moment
 from rookery.cluster.state.topics import Topics
-from rookery.cluster.state.txnends import Moment
 from rookery.cluster.state.txns import Transactions
 from rookery.errors import ErrorCode
 from rookery.records.batches import TRANSACTIONAL

@@ -12,7 +12,7 @@ from rookery.cluster.state import producers
 from rookery.cluster.state.groups import pack
 from rookery.cluster.state.outcome import OK, EndedTransaction, EntryOutcome, Outcome
 from rookery.cluster.state.partition import Partition
-from rookery.cluster.state.txnends import (
+from rookery.cluster.state.rules.txnends import (
     Moment,
     TransactionContext,
     close,
