@@ -12,7 +12,7 @@ from rookery.cluster.replica import IncarnationFenced
 from rookery.errors import ErrorCode, ProtocolError, code_of
 from rookery.net.connection import Connection
 from rookery.net.outbox import Answer
-from rookery.service.access.verdict import Verdict
+from rookery.service.access.verdict import AccessVerdict
 from rookery.service.meter import ApiMeter, RequestMetrics
 from rookery.wire.codec import (
     API_VERSIONS_KEY,
@@ -89,7 +89,7 @@ class _Work:
             raise
         return self.finish(result)
 
-    def serve_partly(self, verdict: Verdict) -> Answer | Awaitable[Answer]:
+    def serve_partly(self, verdict: AccessVerdict) -> Answer | Awaitable[Answer]:
         """Serve the part of the request that the guard lets through, and complete its answer."""
         if verdict.refused and self.route.api.is_one_way(self.request):
             return self._serve_one_way(verdict)
@@ -106,7 +106,7 @@ class _Work:
             return self.refuse(error)
 
     async def _complete(
-        self, verdict: Verdict, answer: Awaitable[Message | None] | Message | None
+        self, verdict: AccessVerdict, answer: Awaitable[Message | None] | Message | None
     ) -> Message | None:
         if answer is not None and not isinstance(answer, Message):
             try:
@@ -115,7 +115,7 @@ class _Work:
                 answer = self.refuse(error)
         return None if answer is None else verdict.complete(answer)
 
-    async def _serve_one_way(self, verdict: Verdict) -> Answer:
+    async def _serve_one_way(self, verdict: AccessVerdict) -> Answer:
         """Serve the allowed part, then close the connection, as Kafka does."""
         if verdict.request is not None:
             await self._complete(verdict, self._start(verdict.request))

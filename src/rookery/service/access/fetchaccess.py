@@ -13,7 +13,7 @@ from typing import Any
 from rookery.errors import ErrorCode
 from rookery.net.session import ClientSession
 from rookery.service.access.policy import AccessPolicy
-from rookery.service.access.verdict import Verdict
+from rookery.service.access.verdict import AccessVerdict
 from rookery.service.fetchsessions import CLOSING, OPENING
 from rookery.wire.message import Message
 from rookery.wire.messages.fetch import FetchResponse
@@ -25,7 +25,7 @@ class FetchAccess:
     def __init__(self, policy: AccessPolicy) -> None:
         self._policy = policy
 
-    def check(self, verdict: Verdict, request: Any, session: ClientSession) -> None:
+    def check(self, verdict: AccessVerdict, request: Any, session: ClientSession) -> None:
         """Change the verdict on a fetch as its session requires."""
         if request.session_epoch > OPENING:
             if session.fetch_access != (request.session_id, self._policy.stamp) or verdict.refused:
@@ -43,7 +43,7 @@ class FetchAccess:
             verdict.changes.append(remember)
 
 
-def _restart(verdict: Verdict, request: Message) -> None:
+def _restart(verdict: AccessVerdict, request: Message) -> None:
     verdict.refused.clear()
     verdict.request = request
     code = ErrorCode.FETCH_SESSION_ID_NOT_FOUND

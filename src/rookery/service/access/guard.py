@@ -20,7 +20,7 @@ from rookery.service.access.fetchaccess import FetchAccess
 from rookery.service.access.policy import AccessClient, AccessPolicy
 from rookery.service.access.redaction import KINDS, answer_changes
 from rookery.service.access.requestnames import names_in
-from rookery.service.access.verdict import Verdict
+from rookery.service.access.verdict import AccessVerdict
 from rookery.wire.codec import API_VERSIONS_KEY
 from rookery.wire.message import ZERO_UUID, Api, Message, TopicId, TopicName
 from rookery.wire.messages.fetch import FETCH
@@ -94,7 +94,7 @@ class Guard:
         version: int,
         request: Message,
         session: ClientSession,
-    ) -> Verdict | None:
+    ) -> AccessVerdict | None:
         """Return what to serve; None if the request and its answer are served as they are."""
         if session.principal in self.policy.super_users or api.key in OPEN_APIS:
             return None
@@ -134,7 +134,7 @@ class Review:
         self._api = api
         self._version = version
         named = name_visible_topics(api, request, client, topics.names)
-        self.verdict = Verdict(api, request if named is None else named)
+        self.verdict = AccessVerdict(api, request if named is None else named)
         if named is not None and not named.topics:
             self.verdict.refuse(api.refuse(named, ErrorCode.NONE))
 

@@ -19,7 +19,7 @@ class RefusedHalf(NamedTuple):
     answer: Message
 
 
-class Verdict:
+class AccessVerdict:
     """The served part of one request, and how its answer is completed."""
 
     __slots__ = ("api", "changes", "refused", "request")
