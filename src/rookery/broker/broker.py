@@ -9,6 +9,7 @@ from dataclasses import replace
 from functools import cached_property
 from typing import Final
 
+from rookery.broker.acls import open_guard
 from rookery.broker.call import Services, hidden_when_read_only
 from rookery.broker.checks import rules_of
 from rookery.broker.config.configs import TopicCache
@@ -139,6 +140,7 @@ class Broker:
             groups=self.groups,
             hidden=self._hidden(),
             rules=self._rules,
+            guard=open_guard(self.settings, self.replica),
         )
         self._open_node_lock()
         await self.identity.claim()
