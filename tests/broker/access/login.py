@@ -19,6 +19,7 @@ from rookery.wire.messages.delete_topics import (
     DeleteTopicState,
 )
 from rookery.wire.messages.describe_acls import DESCRIBE_ACLS, DescribeAclsRequest
+from rookery.wire.messages.find_coordinator import FIND_COORDINATOR, FindCoordinatorRequest
 from rookery.wire.messages.init_producer_id import INIT_PRODUCER_ID, InitProducerIdRequest
 from rookery.wire.messages.metadata import METADATA, MetadataRequest, MetadataRequestTopic
 from rookery.wire.messages.offset_commit import (
@@ -117,13 +118,23 @@ class TestedServer:
         start = InitProducerIdRequest(
             transactional_id=transactional_id, transaction_timeout_ms=60_000
         )
+        for kind, key in enumerate((group, transactional_id)):
+            self._wait_for_coordinator(kind, key)
         wait_until(
-            lambda: (
-                self.ask(OFFSET_COMMIT, 8, commit).topics[0].partitions[0].error_code
-                is ErrorCode.NONE
-            )
+            lambda: self.ask(OFFSET_COMMIT, 8, commit).topics[0].partitions[0].error_code,
+            accepts=lambda code: code is ErrorCode.NONE,
         )
-        wait_until(lambda: self.ask(INIT_PRODUCER_ID, 4, start).error_code is ErrorCode.NONE)
+        wait_until(
+            lambda: self.ask(INIT_PRODUCER_ID, 4, start).error_code,
+            accepts=lambda code: code is ErrorCode.NONE,
+        )
+
+    def _wait_for_coordinator(self, kind: int, key: str) -> None:
+        request = FindCoordinatorRequest(key_type=kind, coordinator_keys=[key])
+        wait_until(
+            lambda: self.ask(FIND_COORDINATOR, 4, request).coordinators[0].error_code,
+            accepts=lambda code: code is ErrorCode.NONE,
+        )
 
     def set_rules(self, rules: Iterable[Rule]) -> None:
         """Replace all rules; return when they are in force."""

@@ -21,6 +21,7 @@ from rookery.wire.message import (
 )
 from rookery.wire.table import FieldStep, WireTable
 from rookery.wire.walk import has_kind, rewrite
+from tests.broker.raw import batch
 
 KNOWN, MISSING = "known", "kn-missing"
 GROUP, TXN = "group-a", "txn-a"
@@ -193,6 +194,15 @@ def _adapt(request: Any, case: AccessCase) -> None:
 
 def _heartbeat(request: Any, case: AccessCase) -> None:
     request.subscribed_topic_names = [case.topic]
+    # Not the epoch of a member that joins: the group shall stay as it is.
+    request.member_epoch = 5
+
+
+def _produce(request: Any, _case: AccessCase) -> None:
+    request.transactional_id = None
+    for topic in request.topic_data:
+        for part in topic.partition_data:
+            part.records = batch(b"x")
 
 
 def _init_producer_id(request: Any, case: AccessCase) -> None:
@@ -222,6 +232,7 @@ def _delete_acls(request: Any, _case: AccessCase) -> None:
 
 
 _ADAPTATIONS: Mapping[str, Callable[[Any, AccessCase], None]] = {
+    "Produce": _produce,
     "ConsumerGroupHeartbeat": _heartbeat,
     "InitProducerId": _init_producer_id,
     "CreateTopics": _create_topics,

@@ -172,6 +172,8 @@ def exchange(server: TestedServer, user: UserConnection, case: AccessCase) -> An
     known = server.ensure_topic(KNOWN)
     server.remove_topic(MISSING)
     answer = user.ask(case.api, case.version, case.request({KNOWN: known}))
+    if case.api.name in {"DeleteGroups", "OffsetDelete", "JoinGroup"}:
+        server.prepare(GROUP, TXN)
     return outline(answer, {known: "id of known", bytes(16): "zero"})
 
 
