@@ -1,4 +1,4 @@
-"""Generates docs/acls.md from the routes: `python -m rookery.broker.acldocs docs/acls.md`."""
+"""Generates docs/acls.md from the routes: `python -m rookery.broker.pages.acldocs docs/acls.md`."""
 
 from __future__ import annotations
 
