@@ -19,9 +19,25 @@ from rookery.wire.messages.delete_topics import (
     DeleteTopicState,
 )
 from rookery.wire.messages.describe_acls import DESCRIBE_ACLS, DescribeAclsRequest
+from rookery.wire.messages.find_coordinator import FIND_COORDINATOR, FindCoordinatorRequest
+from rookery.wire.messages.init_producer_id import INIT_PRODUCER_ID, InitProducerIdRequest
 from rookery.wire.messages.metadata import METADATA, MetadataRequest, MetadataRequestTopic
-from rookery.wire.messages.sasl_authenticate import SASL_AUTHENTICATE, SaslAuthenticateRequest
-from rookery.wire.messages.sasl_handshake import SASL_HANDSHAKE, SaslHandshakeRequest
+from rookery.wire.messages.offset_commit import (
+    OFFSET_COMMIT,
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from rookery.wire.messages.sasl_authenticate import (
+    SASL_AUTHENTICATE,
+    SaslAuthenticateRequest,
+    SaslAuthenticateResponse,
+)
+from rookery.wire.messages.sasl_handshake import (
+    SASL_HANDSHAKE,
+    SaslHandshakeRequest,
+    SaslHandshakeResponse,
+)
 from tests.sweep.asking import Line, frame
 
 ANY, LITERAL, PREFIXED = 1, 3, 4
@@ -47,16 +63,20 @@ class UserConnection:
         self._message = f"\0{user}\0{password}".encode()
         self._line: Line | None = None
 
-    def ask(self, api: Api[Any, Any], version: int, request: Message) -> Message | None:
-        """Return the answer; None if the server closes the connection."""
+    def ask(self, api: Api[Any, Any], version: int, request: Message) -> Message | str:
+        """Return the answer, or why there is none."""
         if self._line is None:
             self._line = Line(self._port)
             self._login()
         self._line.send(frame(api, version, 7, request))
-        answer = self._line.read()
+        try:
+            answer = self._line.read()
+        except TimeoutError:
+            self.close()
+            return "timed out"
         if answer is None:
             self.close()
-            return None
+            return "closed"
         response: Message = read_response(api, version, answer)
         return response
 
@@ -68,8 +88,8 @@ class UserConnection:
             (SASL_AUTHENTICATE, 2, token),
         ):
             answer = self.ask(api, version, request)
-            assert answer is not None
-            assert answer.error_code is ErrorCode.NONE  # type: ignore[attr-defined]
+            assert isinstance(answer, SaslHandshakeResponse | SaslAuthenticateResponse)
+            assert answer.error_code is ErrorCode.NONE
 
     def close(self) -> None:
         """Close the connection."""
@@ -86,6 +106,35 @@ class TestedServer:
     def __init__(self, bootstrap: str, port: int) -> None:
         self.bootstrap = bootstrap
         self.port = port
+
+    def prepare(self, group: str, transactional_id: str) -> None:
+        """Have a group with an offset, and a transactional id."""
+        self.ensure_topic("offsets")
+        part = OffsetCommitRequestPartition(
+            partition_index=0, committed_offset=0, committed_metadata=None
+        )
+        topic = OffsetCommitRequestTopic(name="offsets", partitions=[part])
+        commit = OffsetCommitRequest(group_id=group, topics=[topic])
+        start = InitProducerIdRequest(
+            transactional_id=transactional_id, transaction_timeout_ms=60_000
+        )
+        for kind, key in enumerate((group, transactional_id)):
+            self._wait_for_coordinator(kind, key)
+        wait_until(
+            lambda: self.ask(OFFSET_COMMIT, 8, commit).topics[0].partitions[0].error_code,
+            accepts=lambda code: code is ErrorCode.NONE,
+        )
+        wait_until(
+            lambda: self.ask(INIT_PRODUCER_ID, 4, start).error_code,
+            accepts=lambda code: code is ErrorCode.NONE,
+        )
+
+    def _wait_for_coordinator(self, kind: int, key: str) -> None:
+        request = FindCoordinatorRequest(key_type=kind, coordinator_keys=[key])
+        wait_until(
+            lambda: self.ask(FIND_COORDINATOR, 4, request).coordinators[0].error_code,
+            accepts=lambda code: code is ErrorCode.NONE,
+        )
 
     def set_rules(self, rules: Iterable[Rule]) -> None:
         """Replace all rules; return when they are in force."""

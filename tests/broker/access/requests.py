@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from rookery.broker.call import Route, routes
@@ -21,6 +21,7 @@ from rookery.wire.message import (
 )
 from rookery.wire.table import FieldStep, WireTable
 from rookery.wire.walk import has_kind, rewrite
+from tests.broker.raw import batch
 
 KNOWN, MISSING = "known", "kn-missing"
 GROUP, TXN = "group-a", "txn-a"
@@ -184,27 +185,57 @@ def _adapt(request: Any, case: AccessCase) -> None:
     for name, value in fixed.items():
         if name in request.__fields__ and request.__fields__[name].is_in(case.version):
             setattr(request, name, value)
-    if case.api.name == "ConsumerGroupHeartbeat":
-        request.subscribed_topic_names = [case.topic]
-    if case.api.name == "InitProducerId" and case.version == case.route.versions[0]:
-        request.transactional_id = None
-    elif case.api.name == "InitProducerId":
-        request.transactional_id = TXN
-    if case.api.name == "CreateTopics":
-        for topic in request.topics:
-            topic.num_partitions, topic.replication_factor = 1, 1
-            topic.assignments, topic.configs = [], []
     for name, value in _PROTOCOL.items():
         if name in request.__fields__:
             setattr(request, name, value)
-    if case.api.name == "CreateAcls":
-        # A rule that changes nothing, since no client has this address.
-        [rule] = request.creations
-        rule.resource_type, rule.resource_name, rule.principal = 2, "x", "User:nobody"
-        rule.resource_pattern_type, rule.host = 3, "10.9.9.9"
-        rule.operation, rule.permission_type = 3, 3
-    if case.api.name == "DeleteAcls":
-        [choice] = request.filters
-        choice.resource_type_filter = choice.pattern_type_filter = FILTER_ANY
-        choice.operation = choice.permission_type = FILTER_ANY
-        choice.principal_filter = "User:nobody"
+    if case.api.name in _ADAPTATIONS:
+        _ADAPTATIONS[case.api.name](request, case)
+
+
+def _heartbeat(request: Any, case: AccessCase) -> None:
+    request.subscribed_topic_names = [case.topic]
+    # Not the epoch of a member that joins: the group shall stay as it is.
+    request.member_epoch = 5
+
+
+def _produce(request: Any, _case: AccessCase) -> None:
+    request.transactional_id = None
+    for topic in request.topic_data:
+        for part in topic.partition_data:
+            part.records = batch(b"x")
+
+
+def _init_producer_id(request: Any, case: AccessCase) -> None:
+    is_idempotent = case.version == case.route.versions[0]
+    request.transactional_id = None if is_idempotent else TXN
+
+
+def _create_topics(request: Any, _case: AccessCase) -> None:
+    for topic in request.topics:
+        topic.num_partitions, topic.replication_factor = 1, 1
+        topic.assignments, topic.configs = [], []
+
+
+def _create_acls(request: Any, _case: AccessCase) -> None:
+    """Create a rule that changes nothing, since no client has this address."""
+    [rule] = request.creations
+    rule.resource_type, rule.resource_name, rule.principal = 2, "x", "User:nobody"
+    rule.resource_pattern_type, rule.host = 3, "10.9.9.9"
+    rule.operation, rule.permission_type = 3, 3
+
+
+def _delete_acls(request: Any, _case: AccessCase) -> None:
+    [choice] = request.filters
+    choice.resource_type_filter = choice.pattern_type_filter = FILTER_ANY
+    choice.operation = choice.permission_type = FILTER_ANY
+    choice.principal_filter = "User:nobody"
+
+
+_ADAPTATIONS: Mapping[str, Callable[[Any, AccessCase], None]] = {
+    "Produce": _produce,
+    "ConsumerGroupHeartbeat": _heartbeat,
+    "InitProducerId": _init_producer_id,
+    "CreateTopics": _create_topics,
+    "CreateAcls": _create_acls,
+    "DeleteAcls": _delete_acls,
+}

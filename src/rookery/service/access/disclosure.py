@@ -7,7 +7,7 @@ without the name.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from rookery.errors import ErrorCode
 from rookery.security.access import AclResource, Operation
@@ -23,16 +23,6 @@ from rookery.wire.messages.metadata import METADATA, MetadataResponse
 
 _NULL_NAMES_SINCE: Final = 12
 """The first version of Metadata whose answer can have a topic without a name."""
-
-
-class TopicIdentities(Protocol):
-    """Names and ids of the topics that exist."""
-
-    def name_of(self, topic_id: bytes) -> str | None:
-        """Return the name of the topic with an id."""
-
-    def id_of(self, name: str) -> bytes | None:
-        """Return the id of the topic with a name."""
 
 
 def name_visible_topics(
@@ -52,22 +42,22 @@ def name_visible_topics(
     return asked.replace(topics=[TopicRequest(name=name) for name in visible])
 
 
-def restore_identity(
+def restore_names(
     api: Api[Any, Any],
     version: int,
     refusal: Message,
     client: AccessClient,
-    topics: TopicIdentities,
+    name_of: Callable[[bytes], str | None],
 ) -> None:
-    """Give refused topics the name and the id that Kafka gives them."""
+    """Give refused topics the names that Kafka gives them."""
     if api is METADATA and isinstance(refusal, MetadataResponse):
         for topic in refusal.topics:
             if topic.topic_id != ZERO_UUID and version >= _NULL_NAMES_SINCE:
                 topic.name = None
     elif api is DELETE_TOPICS and isinstance(refusal, DeleteTopicsResponse):
         for result in refusal.responses:
-            if result.error_code is not ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+            if result.error_code is not ErrorCode.TOPIC_AUTHORIZATION_FAILED or result.name:
                 continue
-            name = topics.name_of(result.topic_id) if result.name is None else result.name
+            name = name_of(result.topic_id)
             if name and client.has(Operation.DESCRIBE, AclResource.TOPIC, name):
-                result.name, result.topic_id = name, topics.id_of(name) or ZERO_UUID
+                result.name = name

@@ -15,7 +15,7 @@ from typing import Any, Final, Protocol
 from rookery.errors import ErrorCode
 from rookery.net.session import ClientSession
 from rookery.security.access import Access, AccessScope, AclResource, Denial, Operation
-from rookery.service.access.disclosure import name_visible_topics, restore_identity
+from rookery.service.access.disclosure import name_visible_topics, restore_names
 from rookery.service.access.fetchaccess import FetchAccess
 from rookery.service.access.policy import AccessClient, AccessPolicy
 from rookery.service.access.redaction import KINDS, answer_changes
@@ -245,7 +245,7 @@ class Review:
         if halves.denied is None:
             return
         refusal = self._api.refuse_items(halves.denied, code)
-        restore_identity(self._api, self._version, refusal, self._client, self._topics)
+        restore_names(self._api, self._version, refusal, self._client, self._topics.name_of)
         self.verdict.cut(halves, refusal)
 
     def _code_of_name(self, name: str, row: Access) -> ErrorCode | None:
