@@ -145,6 +145,7 @@ class Broker:
         await self.ports.start(self.services)
         self.identity.endpoints = self.ports.endpoints
         await self.member.join()
+        await self.ports.create_secret()
         await self.backing.start(self.periodic_tasks)
         self._start_tasks()
 
@@ -282,6 +283,7 @@ class Broker:
         if self.member.is_alive:
             self.identity.hold(self.services.node_id)
             await self.medium.look_after()
+            await self.ports.create_secret()
 
     def _applied(self, applied: EntryOutcome, _entry: Entry) -> None:
         if applied.grown:

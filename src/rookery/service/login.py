@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from asyncio import sleep
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
@@ -94,7 +95,8 @@ class LoginService:
             raise ApiError(ErrorCode.ILLEGAL_SASL_STATE)
         session = connection.session
         if mechanism not in offered or session.mechanism not in {"", mechanism}:
-            connection.close()
+            # After this call, so that the answer is sent first.
+            asyncio.get_running_loop().call_soon(connection.close)
             return SaslHandshakeResponse(
                 error_code=ErrorCode.UNSUPPORTED_SASL_MECHANISM, mechanisms=offered
             )
@@ -111,7 +113,7 @@ class LoginService:
             answer = await self.respond(connection, bytes(request.auth_bytes))
         except ApiError as error:
             return SaslAuthenticateResponse(
-                error_code=error.code, error_message=str(error), auth_bytes=b""
+                error_code=error.code, error_message=error.text, auth_bytes=b""
             )
         is_done = connection not in self._logins
         return SaslAuthenticateResponse(
@@ -134,7 +136,7 @@ class LoginService:
         except (ApiError, ProtocolError) as error:
             self._logins.pop(connection, None)
             log.info("login failed: %s", error, extra={"client": connection.peer})
-            await asyncio.sleep(self.settings.failure_delay_ms / 1000)
+            await sleep(self.settings.failure_delay_ms / 1000)
             connection.close()
             raise error if isinstance(error, ApiError) else refusal() from error
         finally:

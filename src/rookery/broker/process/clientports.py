@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Final
 
-from rookery.broker.accounts import ClusterAccounts
+from rookery.broker.accounts import ClusterAccounts, create_secret
 from rookery.broker.call import Services
 from rookery.broker.dispatch import Dispatcher
 from rookery.broker.settings import BrokerSettings
@@ -48,6 +48,7 @@ class ClientPorts:
             ConfigError: an address cannot be listened on.
         """
         settings = self._settings
+        self._services = services
         self._dispatcher, self._budget = Dispatcher(services), Budget(settings.request_bytes)
         self._answers = AnswerBudget(settings.answer_bytes, settings.unread_timeout_ms)
         accounts = ClusterAccounts(services.replica)
@@ -64,6 +65,15 @@ class ClientPorts:
             name, config = next(iter(settings.client_listeners().items()))
             address = parse_address(settings.bootstrap, "bootstrap", lowest_port=0)
             await self._listen(name, config.at(address), is_shared=True)
+
+    async def create_secret(self) -> None:
+        """Create the cluster's secret, if clients log in here and there is none.
+
+        The feature level may allow it only some time after the start.
+        """
+        has_logins = any(login.settings.mechanisms for login in self._logins)
+        if has_logins and not self._settings.read_only:
+            await create_secret(self._services.replica, self._services.random)
 
     async def _listen(
         self, name: str, config: ListenerConfig, *, is_shared: bool = False
