@@ -16,7 +16,6 @@ from rookery.net.listener import Listener, ListenerSettings
 from rookery.net.outbox import Answer
 from rookery.net.settings import ConnectionSettings
 from rookery.net.upstream import Upstream, connect
-from rookery.service import login as loginservice
 from rookery.service.login import LoginService, LoginSettings
 from rookery.testing.accounts import MemoryAccounts
 from rookery.wire.codec import peek, read_request, response_frame
@@ -139,7 +138,7 @@ async def test_failed_login_is_answered_after_the_delay(monkeypatch: pytest.Monk
 
     async with serve(failure_delay_ms=1_234) as (_, upstream):
         await choose(upstream, "PLAIN")
-        monkeypatch.setattr(loginservice, "sleep", sleep)
+        monkeypatch.setattr("rookery.service.login.sleep", sleep)
         answer = await send(upstream, b"\0alice\0wrong")
         assert answer.error_code is ErrorCode.SASL_AUTHENTICATION_FAILED
         assert delays == [1.234]

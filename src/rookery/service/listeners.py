@@ -15,9 +15,11 @@ from dataclasses import dataclass, field, fields, replace
 from enum import Enum
 from typing import Final, Literal
 
-from rookery.errors import ConfigError
+from rookery.errors import ConfigError, ProtocolError
 from rookery.model.address import Address, parse_address
 from rookery.net.connection import Connection
+from rookery.security.distinguishedname import format_name, read_subject
+from rookery.security.principal import PrincipalMapping
 from rookery.security.sasl import mechanisms
 from rookery.security.tls import ClientAuth, KeyPair, ServerTls, server_context
 from rookery.service.login import LoginSettings
@@ -61,6 +63,9 @@ class ListenerSecurity:
     """Authorities of client certificates (PEM)."""
     client_auth: Literal["none", "requested", "required"] = "none"
     """Whether clients are asked for a certificate."""
+    principal_mapping_rules: str = "DEFAULT"
+    """How the name of a client's certificate becomes its user (Kafka's
+    ssl.principal.mapping.rules); for listeners with TLS and without SASL."""
     mechanisms: str = "SCRAM-SHA-512,SCRAM-SHA-256"
     """The SASL mechanisms that are offered, separated by commas."""
     max_session_ms: int = field(default=0, metadata={"min": 0})
@@ -160,13 +165,40 @@ class ListenerIdentity:
     """Gives every client of one listener its identity when it connects."""
 
     def __init__(self, name: str, config: ListenerConfig) -> None:
+        """Prepare the mapping of certificates.
+
+        Raises:
+            ConfigError: the rules of the mapping cannot be used.
+        """
         self.name = name
         self.config = config
+        self._mapping = PrincipalMapping(config.principal_mapping_rules)
 
     def admit(self, connection: Connection) -> None:
         """Fill the session of a new connection; with SASL, the principal follows from the login."""
         session = connection.session
         session.listener = self.name
         session.host = connection.peer.rpartition(":")[0].strip("[]")
-        if not self.config.protocol.has_sasl:
-            session.principal = ANONYMOUS
+        if self.config.protocol.has_sasl:
+            return
+        try:
+            session.principal = self._certified(connection)
+        except ProtocolError as error:
+            log.info("client certificate refused: %s", error, extra={"client": connection.peer})
+            connection.abort()
+
+    def _certified(self, connection: Connection) -> str:
+        """Return the principal of the client's certificate.
+
+        Raises:
+            ProtocolError: no rule matches its name, or it has none.
+        """
+        tls = connection.transport_info("ssl_object")
+        certificate = tls.getpeercert(True) if isinstance(tls, ssl.SSLObject) else None  # noqa: FBT003 (its only form)
+        if certificate is None:
+            return ANONYMOUS
+        name = format_name(read_subject(certificate))
+        user = self._mapping.apply(name)
+        if user is None:
+            raise ProtocolError(f"no rule of principal_mapping_rules matches {name!r}")
+        return f"User:{user}"
