@@ -256,6 +256,7 @@ class Broker:
         self._duties.start(tasks, expires_offsets=self.backing.traits.expires_offsets)
         tasks.every(LOOK_MS, "detection of stalled dependencies", self.stalls.look)
         tasks.every(1000, "upkeep of the node id and the flush target", self._look_after)
+        self.ports.start_tasks(tasks)
         tasks.every(memory.INTERVAL_MS, "release of unused memory", memory.Memory().tidy)
         maintenance = self.backing.maintenance
         if maintenance is None:
@@ -283,7 +284,6 @@ class Broker:
         if self.member.is_alive:
             self.identity.hold(self.services.node_id)
             await self.medium.look_after()
-            await self.ports.create_secret()
 
     def _applied(self, applied: EntryOutcome, _entry: Entry) -> None:
         if applied.grown:

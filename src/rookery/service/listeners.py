@@ -21,7 +21,7 @@ from rookery.net.connection import Connection
 from rookery.security.distinguishedname import format_name, read_subject
 from rookery.security.principal import PrincipalMapping
 from rookery.security.sasl import mechanisms
-from rookery.security.tls import ClientAuth, KeyPair, ServerTls, server_context
+from rookery.security.tls import ClientAuth, KeyPair, ServerTls
 from rookery.service.login import LoginSettings
 
 log = logging.getLogger(__name__)
@@ -127,11 +127,11 @@ class ListenerConfig(ListenerSecurity):
             return parse_address(self.advertise, "advertise")
         return Address(self.address.host, port)
 
-    def tls(self) -> ssl.SSLContext | None:
-        """Create the TLS context; None for a listener without TLS.
+    def tls(self) -> ServerTls | None:
+        """Return the settings of TLS; None for a listener without TLS.
 
         Raises:
-            ConfigError: a file or a setting cannot be used.
+            ConfigError: there is no certificate.
         """
         if not self.protocol.has_tls:
             return None
@@ -141,7 +141,7 @@ class ListenerConfig(ListenerSecurity):
             )
         own = KeyPair(self.certificate_file, self.key_file or None, self.key_password or None)
         auth = ClientAuth(self.client_auth)
-        return server_context(ServerTls(own, self.client_ca_file or None, auth))
+        return ServerTls(own, self.client_ca_file or None, auth)
 
     def login(self) -> LoginSettings:
         """Return the settings of logins; without mechanisms if the listener has no SASL.
