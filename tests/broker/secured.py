@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from rookery.broker.accounts import MECHANISMS
 from rookery.broker.settings import DEFAULT_LISTEN, BrokerSettings
@@ -49,9 +49,9 @@ class SecuredBroker(ServedBroker):
             bootstrap=self.address(listener), sasl=sasl, tls=tls, call_timeout_ms=20_000
         )
 
-    def librdkafka(self, listener: str, mechanism: str = "", **extra: object) -> dict[str, object]:
+    def librdkafka(self, listener: str, mechanism: str = "", **extra: object) -> dict[str, Any]:
         """Return librdkafka's settings for a listener."""
-        config: dict[str, object] = {
+        config: dict[str, Any] = {
             "bootstrap.servers": self.address(listener),
             "security.protocol": listener,
             "ssl.ca.location": str(self.files.ca),
