@@ -17,8 +17,9 @@ from rookery.client.client import Client
 from rookery.client.settings import Sasl
 from rookery.errors import ApiError, ErrorCode, Unavailable
 from rookery.net.upstream import Upstream, connect
+from rookery.security.sasl import Login, open_client
 from rookery.testing.wait import wait_until
-from rookery.wire.codec import request_frame
+from rookery.wire.codec import read_response, request_frame
 from rookery.wire.messages.api_versions import API_VERSIONS, ApiVersionsRequest
 from rookery.wire.messages.describe_cluster import DESCRIBE_CLUSTER, DescribeClusterRequest
 from rookery.wire.messages.find_coordinator import FIND_COORDINATOR, FindCoordinatorRequest
@@ -271,4 +272,71 @@ async def test_plaintext_to_a_tls_listener_closes_the_connection(secured: Secure
     await stream.send_bytes(frame)
     # OpenSSL may send an alert first.
     assert len(await stream.wait_closed()) < 16
+    await stream.close()
+
+
+def handshake(version: int, mechanism: str) -> bytes:
+    request = SaslHandshakeRequest(mechanism=mechanism)
+    return b"".join(request_frame(SASL_HANDSHAKE, version, 1, "test", request))
+
+
+def metadata_request() -> bytes:
+    request = MetadataRequest(topics=None)
+    return b"".join(request_frame(METADATA, 12, 2, "test", request))
+
+
+async def bare(broker: SecuredBroker, mechanism: str) -> RawStream:
+    """Connect and choose a mechanism whose messages follow as bare frames."""
+    stream = await RawStream.connect(broker.address("sasl_plaintext"))
+    await stream.send_bytes(handshake(0, mechanism))
+    answer = read_response(SASL_HANDSHAKE, 0, memoryview(await stream.receive()))
+    assert answer.error_code is ErrorCode.NONE
+    return stream
+
+
+async def test_bare_scram_messages_log_in(secured: SecuredBroker) -> None:
+    exchange = open_client("SCRAM-SHA-256", Login(USER, PASSWORD, "0123456789abcdef"))
+    stream = await bare(secured, "SCRAM-SHA-256")
+    token = exchange.first()
+    while not exchange.is_done:
+        await stream.send(token)
+        token = exchange.respond(await stream.receive())
+    await stream.send_bytes(metadata_request())
+    answer = read_response(METADATA, 12, memoryview(await stream.receive()))
+    assert len(answer.brokers) == 1
+    await stream.close()
+
+
+async def test_bare_plain_message_logs_in(secured: SecuredBroker) -> None:
+    stream = await bare(secured, "PLAIN")
+    await stream.send(f"\0{USER}\0{PASSWORD}".encode())
+    assert await stream.receive() == b""
+    await stream.send_bytes(metadata_request())
+    assert len(read_response(METADATA, 12, memoryview(await stream.receive())).brokers) == 1
+    # The messages of a second login look like requests.
+    await stream.send_bytes(handshake(0, "PLAIN"))
+    answer = read_response(SASL_HANDSHAKE, 0, memoryview(await stream.receive()))
+    assert answer.error_code is ErrorCode.ILLEGAL_SASL_STATE
+    await stream.close()
+
+
+@pytest.mark.parametrize("message", [b"", b"\0a\0", b"\0alice\0wrong", metadata_request()[4:]])
+async def test_bad_bare_message_closes_the_connection(
+    secured: SecuredBroker, message: bytes
+) -> None:
+    stream = await bare(secured, "PLAIN")
+    await stream.send(message)
+    assert await stream.wait_closed() == b""
+    await stream.close()
+
+
+async def test_request_sent_within_a_login_waits_for_its_end(secured: SecuredBroker) -> None:
+    token = SaslAuthenticateRequest(auth_bytes=f"\0{USER}\0{PASSWORD}".encode())
+    message = b"".join(request_frame(SASL_AUTHENTICATE, 2, 1, "test", token))
+    stream = await RawStream.connect(secured.address("sasl_plaintext"))
+    await stream.send_bytes(handshake(1, "PLAIN") + message + metadata_request())
+    await stream.receive()
+    answer = read_response(SASL_AUTHENTICATE, 2, memoryview(await stream.receive()))
+    assert answer.error_code is ErrorCode.NONE
+    assert len(read_response(METADATA, 12, memoryview(await stream.receive())).brokers) == 1
     await stream.close()
