@@ -147,6 +147,7 @@ class Broker:
         await self.ports.start(self.services)
         self.identity.endpoints = self.ports.endpoints
         await self.member.join()
+        await self.ports.create_secret()
         await self.backing.start(self.periodic_tasks)
         self._start_tasks()
 
@@ -257,6 +258,7 @@ class Broker:
         self._duties.start(tasks, expires_offsets=self.backing.traits.expires_offsets)
         tasks.every(LOOK_MS, "detection of stalled dependencies", self.stalls.look)
         tasks.every(1000, "upkeep of the node id and the flush target", self._look_after)
+        self.ports.start_tasks(tasks)
         tasks.every(memory.INTERVAL_MS, "release of unused memory", memory.Memory().tidy)
         maintenance = self.backing.maintenance
         if maintenance is None:

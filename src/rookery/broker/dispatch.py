@@ -149,6 +149,9 @@ class Dispatcher:
         """Start a request; an exception closes the connection."""
         session = connection.session
         if session.principal is None or session.expires_ms:
+            login = self._services.logins.get(session.listener)
+            if login is not None and login.expects_token(connection):
+                return login.take_token(connection, bytes(frame))
             self._check_login(connection, frame)
         key, version, correlation_id = peek(frame)
         served = self._served.get((key, version))
