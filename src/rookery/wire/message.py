@@ -81,6 +81,8 @@ u32 = Annotated[int, Type.U32]
 f64 = Annotated[float, Type.F64]
 # Sixteen raw bytes: every fetch carries some, and a `uuid.UUID` costs ten times as much to make.
 Uuid = Annotated[bytes, Type.UUID]
+# Passwords, keys and tokens: `repr` shows only their size.
+SecretBytes = Annotated[bytes, Type.BYTES]
 # Bytes that are read as a view into the frame and written without a copy.
 Records: TypeAlias = Annotated[bytes | bytearray | memoryview | Parts, Type.RECORDS]
 
@@ -277,7 +279,10 @@ class Message(metaclass=MessageType):
     __hash__ = None  # type: ignore[assignment] # a message can change
 
     def __repr__(self) -> str:
-        values = ", ".join(f"{name}={_shown(getattr(self, name))}" for name in self.__fields__)
+        values = ", ".join(
+            f"{name}={_shown(entry, getattr(self, name))}"
+            for name, entry in self.__fields__.items()
+        )
         return f"{type(self).__name__}({values})"
 
     def replace(self, **changes: object) -> Self:
@@ -296,9 +301,15 @@ class Message(metaclass=MessageType):
             setattr(self, name, value)
 
 
-def _shown(value: object) -> str:
-    """Show a value to a reader: of a view its size is enough."""
-    return f"<{value.nbytes} bytes>" if isinstance(value, memoryview) else repr(value)
+def _shown(entry: Field, value: object) -> str:
+    """Return a value as text: only the size of secrets, views and records."""
+    if isinstance(value, Parts):
+        return f"<{sum(memoryview(part).nbytes for part in value)} bytes>"
+    if isinstance(value, memoryview):
+        return f"<{value.nbytes} bytes>"
+    if isinstance(value, bytes) and "SecretBytes" in entry.annotation:
+        return f"<{len(value)} secret bytes>"
+    return repr(value)
 
 
 def _portable(value: object) -> object:
