@@ -29,6 +29,7 @@ from typing import (
 )
 
 from rookery.errors import ErrorCode
+from rookery.wire.fieldtext import text_of
 from rookery.wire.items import Items
 
 
@@ -279,11 +280,8 @@ class Message(metaclass=MessageType):
     __hash__ = None  # type: ignore[assignment] # a message can change
 
     def __repr__(self) -> str:
-        values = ", ".join(
-            f"{name}={_shown(entry, getattr(self, name))}"
-            for name, entry in self.__fields__.items()
-        )
-        return f"{type(self).__name__}({values})"
+        texts = (text_of(self, name, one.annotation) for name, one in self.__fields__.items())
+        return f"{type(self).__name__}({', '.join(texts)})"
 
     def replace(self, **changes: object) -> Self:
         """Return a copy of this message with some fields changed."""
@@ -299,17 +297,6 @@ class Message(metaclass=MessageType):
         self.unknown_tags = state[0]
         for name, value in zip(self.__fields__, state[1], strict=True):
             setattr(self, name, value)
-
-
-def _shown(entry: Field, value: object) -> str:
-    """Return a value as text: only the size of secrets, views and records."""
-    if isinstance(value, Parts):
-        return f"<{sum(memoryview(part).nbytes for part in value)} bytes>"
-    if isinstance(value, memoryview):
-        return f"<{value.nbytes} bytes>"
-    if isinstance(value, bytes) and "SecretBytes" in entry.annotation:
-        return f"<{len(value)} secret bytes>"
-    return repr(value)
 
 
 def _portable(value: object) -> object:
