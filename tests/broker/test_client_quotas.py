@@ -91,7 +91,8 @@ def pair(tmp_path_factory: pytest.TempPathFactory, kafka: KafkaServer) -> Iterat
             assert alter(bootstrap, *quotas) == [(ErrorCode.NONE, None)] * len(quotas)
         wait_until(lambda: describe(kafka.bootstrap) == describe(ours.bootstrap))
         yield ours.bootstrap, kafka.bootstrap
-        alter(kafka.bootstrap, *((parts, [(key, None) for key, _ in ops]) for parts, ops in quotas))
+        for parts, ops in quotas:
+            alter(kafka.bootstrap, (parts, [(key, None) for key, _ in ops]))
 
 
 FILTERS: list[list[tuple[str, int, str | None]]] = [

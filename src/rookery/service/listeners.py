@@ -9,8 +9,10 @@ advertises addresses that this client can reach.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import ssl
+from collections.abc import Callable
 from dataclasses import dataclass, field, fields, replace
 from enum import Enum
 from typing import Final, Literal
@@ -159,9 +161,20 @@ class ListenerConfig(ListenerSecurity):
 class ListenerIdentity:
     """Gives every client of one listener its identity when it connects."""
 
-    def __init__(self, name: str, config: ListenerConfig) -> None:
+    def __init__(
+        self, name: str, config: ListenerConfig, record: Callable[[str], int] | None = None
+    ) -> None:
+        """Prepare the identities.
+
+        Args:
+            name: of the listener.
+            config: of the listener.
+            record: records a connection from a host; returns after how many milliseconds to
+                close it, 0 to accept it.
+        """
         self.name = name
         self.config = config
+        self._record = record
 
     def admit(self, connection: Connection) -> None:
         """Fill the session of a new connection; with SASL, the principal follows from the login."""
@@ -170,3 +183,8 @@ class ListenerIdentity:
         session.host = connection.peer.rpartition(":")[0].strip("[]")
         if not self.config.protocol.has_sasl:
             session.principal = ANONYMOUS
+        delay_ms = self._record(session.host) if self._record is not None else 0
+        if delay_ms:
+            # Closed late, as in Kafka: a client would connect again at once.
+            connection.pause()
+            asyncio.get_running_loop().call_later(delay_ms / 1000, connection.abort)

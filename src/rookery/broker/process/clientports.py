@@ -48,6 +48,7 @@ class ClientPorts:
             ConfigError: an address cannot be listened on.
         """
         settings = self._settings
+        self._record = services.quotas.record_connection
         self._dispatcher, self._budget = Dispatcher(services), Budget(settings.request_bytes)
         self._answers = AnswerBudget(settings.answer_bytes, settings.unread_timeout_ms)
         accounts = ClusterAccounts(services.replica)
@@ -81,7 +82,7 @@ class ClientPorts:
             budget=self._budget,
             answers=self._answers,
             tls=config.tls(),
-            admit=ListenerIdentity(name, config).admit,
+            admit=ListenerIdentity(name, config, self._record).admit,
         )
         await listener.start()
         self.listeners.append(listener)
