@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from rookery.cli.options import password
 from rookery.testing.kafka import KafkaServer
 from tests.cli.running import Rookery
 
@@ -86,7 +85,7 @@ def answers(*given: str) -> Callable[[str], str]:
 
 
 def test_a_prompt_asks_twice(rookery: Rookery, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(password.getpass, "getpass", answers("one", "two", "one", "one"))
+    monkeypatch.setattr("getpass.getpass", answers("one", "two", "one", "one"))
 
     differing = rookery.run("users", "add", "magpie")
 

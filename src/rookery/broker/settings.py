@@ -61,6 +61,9 @@ class BrokerSettings:
     sasl_ssl://0.0.0.0:9093."""
     advertise: str = ""
     """The advertised address, if it differs from the one listened on."""
+    secure: bool = False
+    """Serve only users, over TLS: creates a certificate authority, a certificate, the user admin
+    and settings for clients in the folder `security` of the data folder, or uses those there."""
     security: ListenerSecurity = field(default_factory=ListenerSecurity)
     """The certificate and the logins of listeners, where a listener has no own settings."""
     listeners: dict[str, ListenerConfig] = field(default_factory=dict)
