@@ -22,6 +22,8 @@ from rookery.service.listeners import ListenerConfig, ListenerSecurity
 from rookery.testing.broker import BrokerProcess
 from rookery.testing.java import Java
 
+Config = dict[str, str | int | float | bool]
+
 SECONDS = 20
 
 
@@ -36,13 +38,16 @@ def folder_of(broker: BrokerProcess) -> Path:
     return broker.folder / "security"
 
 
-def read_config(path: Path) -> dict[str, str | int | float | bool]:
-    return dict(line.split("=", 1) for line in path.read_text().splitlines())
+def read_config(path: Path) -> Config:
+    config: Config = {"log_level": 0}
+    for line in path.read_text().splitlines():
+        name, _, value = line.partition("=")
+        config[name] = value
+    return config
 
 
-def topics(config: dict[str, str | int | float | bool]) -> list[str]:
-    quiet = {"log_level": 0, "logger": None}
-    return sorted(AdminClient(config | quiet).list_topics(timeout=SECONDS).topics)
+def topics(config: Config) -> list[str]:
+    return sorted(AdminClient(config).list_topics(timeout=SECONDS).topics)
 
 
 def command(*words: str) -> subprocess.CompletedProcess[str]:
@@ -91,7 +96,7 @@ def test_strangers_are_refused(broker: BrokerProcess) -> None:
     config |= {"sasl.password": "wrong"}
 
     with pytest.raises(KafkaException):
-        AdminClient(config | {"log_level": 0}).list_topics(timeout=1)
+        AdminClient(config).list_topics(timeout=1)
     open_client = command("topics", "list", "--bootstrap", broker.bootstrap, "--timeout", "1")
     assert open_client.returncode == 1
 
