@@ -173,13 +173,18 @@ class Dispatcher:
             work.call.throttle = RequestThrottle(
                 self._services.quotas, connection, header.client_id, request, len(frame)
             )
-        guard = self._services.guard
+        return self._serve(work)
+
+    def _serve(self, work: _Work) -> Answer | Awaitable[Answer]:
+        """Call the handler with the part of the request that the guard lets through."""
+        guard, route, call = self._services.guard, work.route, work.call
         if guard is not None:
-            verdict = guard.check(served.route.api, served.route.touches, version, request, session)
+            session = call.connection.session
+            verdict = guard.check(route.api, route.touches, call.version, work.request, session)
             if verdict is not None:
                 return work.serve_partly(verdict)
         try:
-            answer = served.route.handle(work.call, request)
+            answer = route.handle(call, work.request)
         except Exception as error:  # noqa: BLE001 (a request may fail; the broker does not)
             answer = work.refuse(error)
         if work.call.throttle is not None:

@@ -114,6 +114,11 @@ class ListenerConfig(ListenerSecurity):
             ) from None
 
     @property
+    def has_authentication(self) -> bool:
+        """Whether every client has an identity, by a login or a certificate."""
+        return self.protocol.has_sasl or (self.protocol.has_tls and self.client_auth == "required")
+
+    @property
     def address(self) -> Address:
         """The address to listen on."""
         return parse_address(self.listen.rpartition("://")[2], "listen", lowest_port=0)
