@@ -142,7 +142,7 @@ class Broker:
             producer_ids=ProducerIds(self.replica),
             groups=self.groups,
             quotas=self.quotas,
-            hidden=self._hidden(),
+            hidden=_hidden_apis(self.settings, self.backing),
             rules=self._rules,
             guard=open_guard(self.settings, self.replica),
         )
@@ -156,11 +156,6 @@ class Broker:
             await create_first_user(self.replica, self.settings.data, self._random)
         await self.backing.start(self.periodic_tasks)
         self._start_tasks()
-
-    def _hidden(self) -> frozenset[int]:
-        """Return the keys of the APIs that this broker does not serve."""
-        hidden = self.backing.traits.hidden_apis
-        return hidden | hidden_when_read_only() if self.settings.read_only else hidden
 
     def waits_for(self) -> str:
         """Return the dependency or step that a start in progress waits for."""
@@ -316,3 +311,9 @@ def _group_settings(settings: BrokerSettings, replica: Replica) -> GroupSettings
         return replica.state.broker_configs.get(resource_key(GROUP_RESOURCE, group_id), {})
 
     return GroupSettings(settings.classic_groups, settings.consumer_groups, configs_of)
+
+
+def _hidden_apis(settings: BrokerSettings, backing: Backing) -> frozenset[int]:
+    """Return the keys of the APIs that this broker does not serve."""
+    hidden = backing.traits.hidden_apis
+    return hidden | hidden_when_read_only() if settings.read_only else hidden

@@ -6,9 +6,10 @@ import logging
 from typing import Final
 
 from rookery.broker.settings import BrokerSettings
-from rookery.cluster.etcd import address
+from rookery.cluster.open import log_traits
 from rookery.errors import ConfigError
 from rookery.model.address import parse_address
+from rookery.store.open import name_of
 
 log = logging.getLogger(__name__)
 
@@ -24,7 +25,7 @@ def check_exposure(settings: BrokerSettings) -> None:
     if not settings.insecure:
         _check_listeners(settings)
         _check_http(settings)
-    _warn_about_etcd(settings.cluster)
+    _warn_about_cluster_log(settings.cluster)
 
 
 def _check_listeners(settings: BrokerSettings) -> None:
@@ -55,14 +56,10 @@ def _check_http(settings: BrokerSettings) -> None:
         )
 
 
-def _warn_about_etcd(url: str) -> None:
-    if not url.startswith("etcd:"):
-        return
-    etcd = address.parse(url)
-    hosts = [parse_address(endpoint) for endpoint in etcd.endpoints]
-    if not etcd.tls and not all(host.is_loopback for host in hosts):
+def _warn_about_cluster_log(url: str) -> None:
+    if url and log_traits(url).is_exposed:
         log.warning(
-            "connections to %s are not encrypted: an observer of the network can read and change "
-            "the cluster log, with its credentials; use TLS (tls=on or ca=FILE in the URL)",
-            etcd,
+            "connections to the cluster log %s are not encrypted: an observer of the network can "
+            "read and change it, with its credentials; use TLS (tls=on or ca=FILE in the URL)",
+            name_of(url),
         )

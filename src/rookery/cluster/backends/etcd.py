@@ -38,11 +38,14 @@ from rookery.cluster.etcd.reader import EtcdReader
 from rookery.cluster.etcd.start import begin_after
 from rookery.cluster.etcd.trim import trim
 from rookery.cluster.etcd.watch import HeadWatch
+from rookery.model.address import parse_address
 
 
-def traits(_url: str) -> ClusterLogTraits:
+def traits(url: str) -> ClusterLogTraits:
     """Return the traits: if etcd is lost, all data that only etcd held is lost."""
-    return ClusterLogTraits(is_as_durable_as_store=False)
+    etcd = parse(url)
+    is_local = all(parse_address(endpoint).is_loopback for endpoint in etcd.endpoints)
+    return ClusterLogTraits(is_as_durable_as_store=False, is_exposed=not (etcd.tls or is_local))
 
 
 def open(url: str, durability: Durability) -> ClusterLog:  # noqa: A001, ARG001 (a backend's interface)
