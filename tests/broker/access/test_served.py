@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -122,7 +123,7 @@ def test_rules_are_created_listed_and_deleted(server: TestedServer, version: int
     created = server.ask(CREATE_ACLS, version, CreateAclsRequest(creations=[rule, invalid, rule]))
     codes = [result.error_code for result in created.results]
     assert codes == [ErrorCode.NONE, ErrorCode.INVALID_REQUEST, ErrorCode.NONE]
-    choice = {
+    choice: dict[str, Any] = {
         "resource_type_filter": TOPIC, "resource_name_filter": "topic", "pattern_type_filter": 2,
         "principal_filter": None, "host_filter": None, "operation": ANY, "permission_type": ANY,
     }  # fmt: skip
