@@ -37,6 +37,7 @@ from rookery.cluster.state.state import State
 from rookery.log.read.reader import LogReader
 from rookery.log.write.writer import LogWriter
 from rookery.security.access import Access
+from rookery.service.audit.auditlog import AuditLog
 from rookery.service.login import LoginService
 from rookery.service.quotas.clientquotas import ClientQuotas
 from rookery.service.quotas.requestthrottle import RequestThrottle
@@ -77,6 +78,8 @@ class Services:
     node_id: int = -1
     logins: dict[str, LoginService] = field(default_factory=dict)
     """How clients log in, by listener."""
+    audit: AuditLog | None = None
+    """Records logins, denials and changes; None if there is no audit file."""
     registration: LiveBroker | None = None
     """This broker's latest registration."""
     handover: asyncio.Event | None = None

@@ -16,6 +16,7 @@ from rookery.net.answers import AnswerBudget
 from rookery.net.listener import Listener, ListenerSettings
 from rookery.net.outbox import Budget
 from rookery.net.settings import ConnectionSettings
+from rookery.service.audit.auditlog import AuditLog
 from rookery.service.listeners import ListenerConfig, ListenerIdentity
 from rookery.service.login import LoginService
 
@@ -35,6 +36,7 @@ class ClientPorts:
         """The advertised address of each listener, for the registration."""
         self._settings = settings
         self._logins: list[LoginService] = []
+        self._audit: AuditLog | None = None
 
     @property
     def own(self) -> Listener:
@@ -45,15 +47,18 @@ class ClientPorts:
         """Listen on all ports.
 
         Raises:
-            ConfigError: an address cannot be listened on.
+            ConfigError: an address cannot be listened on, or the audit file cannot be opened.
         """
         settings = self._settings
         self._record = services.quotas.record_connection
+        if settings.audit_file:
+            self._audit = services.audit = AuditLog(settings.audit_file, services.clock)
         self._dispatcher, self._budget = Dispatcher(services), Budget(settings.request_bytes)
         self._answers = AnswerBudget(settings.answer_bytes, settings.unread_timeout_ms)
         accounts = ClusterAccounts(services.replica)
         for name, config in settings.client_listeners().items():
             login = LoginService(config.login(), accounts, services.clock, services.random)
+            login.audit = services.audit
             services.logins[name] = login
             self._logins.append(login)
             listener = await self._listen(name, config)
@@ -107,6 +112,8 @@ class ClientPorts:
         await asyncio.gather(*(listener.stop(grace_ms) for listener in self.listeners))
         for login in self._logins:
             login.close()
+        if self._audit is not None:
+            await asyncio.to_thread(self._audit.close)
 
     def abort_connections(self) -> None:
         """Close all connections immediately; clients connect again."""
