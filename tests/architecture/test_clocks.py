@@ -25,8 +25,11 @@ ALLOWED = {
     "cli/": "commands print how long their work took",
 }
 """Where time is read directly, by the beginning of the path; and why."""
-METERS = ("/meter.py", "cluster/appender.py", "log/write/writer.py", "store/wrappers.py")
-"""Modules that feed a metric with durations, by the end of the path."""
+METERS = (
+    "/meter.py", "cluster/appender.py", "log/write/writer.py", "quotas/requestthrottle.py",
+    "store/wrappers.py",
+)  # fmt: skip
+"""Modules that feed a metric or a quota with durations, by the end of the path."""
 SIGNS = ("from time import", "import time", ".time(")
 """A module without any of these is not worth parsing."""
 
