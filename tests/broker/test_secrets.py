@@ -18,8 +18,8 @@ from rookery.wire.messages.sasl_authenticate import SaslAuthenticateRequest
 SECRET = b"planted-secret"
 
 
-def test_credentials_are_not_logged(broker: ServedBroker, caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.DEBUG)
+def change_credentials(broker: ServedBroker) -> AlterUserScramCredentialsRequest:
+    """Set the credential of one user, and fail to set that of another."""
     changes = [
         ScramCredentialUpsertion(
             name=name, mechanism=1, iterations=count, salt=SECRET, salted_password=SECRET
@@ -27,10 +27,16 @@ def test_credentials_are_not_logged(broker: ServedBroker, caplog: pytest.LogCapt
         for name, count in (("good", 4096), ("bad", 1))
     ]
     request = AlterUserScramCredentialsRequest(deletions=[], upsertions=changes)
-
     response = ask(broker.bootstrap, ALTER_USER_SCRAM_CREDENTIALS, 0, request)
-
     codes = {result.user: result.error_code for result in response.results}
     assert codes == {"good": ErrorCode.NONE, "bad": ErrorCode.UNACCEPTABLE_CREDENTIAL}
+    return request
+
+
+def test_credentials_are_not_logged(broker: ServedBroker, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG)
+
+    request = change_credentials(broker)
+
     texts = [caplog.text, repr(request), repr(SaslAuthenticateRequest(auth_bytes=SECRET))]
     assert not [text for text in texts if SECRET.decode() in text]

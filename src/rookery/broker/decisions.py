@@ -10,7 +10,7 @@ import logging
 from collections.abc import Sequence
 from typing import Final
 
-from rookery.broker.call import Call
+from rookery.broker.call import Call, routes
 from rookery.cluster.events.brokerevents import ConfigsChanged
 from rookery.cluster.events.topicevents import PartitionsAdded, TopicCreated, TopicDeleted
 from rookery.cluster.proposal import divide
@@ -18,6 +18,7 @@ from rookery.cluster.resources import TOPIC_RESOURCE
 from rookery.cluster.state.rules.securityrules import SECURITY
 from rookery.cluster.state.state import Outcome, State
 from rookery.errors import ApiError, ErrorCode
+from rookery.service.audit.changes import AuditedChange, changes_of, removed_rules
 from rookery.wire.message import Message
 
 log = logging.getLogger(__name__)
@@ -38,6 +39,8 @@ async def decide(call: Call, events: Sequence[Message], timeout_ms: int = 0) -> 
     ends_ms = clock.monotonic_ms() + (timeout_ms if timeout_ms > 0 else _DEFAULT_TIMEOUT_MS)
     # Computed first, since a deleted topic has no name afterwards.
     words = [_describe(call.state, event) for event in events]
+    is_audited = call.services.audit is not None
+    changes = [changes_of(call.state, event) if is_audited else [] for event in events]
     # One part at a time: an entry contains everything that waits, and other proposals wait too.
     for part in divide(events):
         future = call.services.replica.propose(part)
@@ -50,7 +53,20 @@ async def decide(call: Call, events: Sequence[Message], timeout_ms: int = 0) -> 
     for text, outcome in zip(words, outcomes, strict=True):
         if text and outcome.error is ErrorCode.NONE:
             log.info("%s, by client %r", text, call.header.client_id)
+    for event, change, outcome in zip(events, changes, outcomes, strict=True):
+        _record(call, removed_rules(event, outcome) or change, outcome)
     return outcomes
+
+
+def _record(call: Call, changes: Sequence[AuditedChange], outcome: Outcome) -> None:
+    """Write what an event has changed to the audit file."""
+    audit = call.services.audit
+    if audit is None:
+        return
+    reason = "" if outcome.error is ErrorCode.NONE else outcome.error.name
+    api = routes()[call.header.api_key].api.name
+    for change in changes:
+        audit.record_change(call.connection.session, api, change, reason=reason)
 
 
 def _describe(state: State, event: Message) -> str:

@@ -8,7 +8,6 @@ from collections.abc import Awaitable
 from typing import Any, Final, NamedTuple
 
 from rookery.broker.call import Call, Route, Services, routes
-from rookery.clock import stopwatch
 from rookery.cluster.proposal import IncarnationFenced
 from rookery.errors import ErrorCode, ProtocolError, code_of
 from rookery.net.connection import Connection
@@ -188,7 +187,7 @@ class Dispatcher:
         except Exception as error:  # noqa: BLE001 (a request may fail; the broker does not)
             answer = work.refuse(error)
         if work.call.throttle is not None:
-            work.call.throttle.spend(stopwatch() - work.started)
+            work.call.throttle.end_first_step()
         if isinstance(answer, asyncio.Future):
             return work.later(answer)
         if answer is None or isinstance(answer, Message):

@@ -79,6 +79,9 @@ class BrokerSettings:
     insecure: bool = False
     """Allow other hosts to connect to listeners without authentication, and to HTTP without a
     token."""
+    audit_file: str = ""
+    """A file for the records of logins, denials and administrative changes, one line of JSON each;
+    empty for none. Workers share it."""
     bootstrap: str = ""
     """An additional bootstrap address that brokers of this host share."""
     node_id: int = field(default=-1, metadata={"min": -1, "max": 2**31 - 1})

@@ -84,6 +84,12 @@ class AuditRecord:
         return json.dumps(present, separators=(",", ":"))
 
 
+def dropped_line(time: int, count: int) -> str:
+    """Return the line that stands for records that were dropped, without the line feed."""
+    fields = {"time": _format_time(time), "kind": "dropped", "count": count}
+    return json.dumps(fields, separators=(",", ":"))
+
+
 def verdict_of(decision: AclDecision, *, is_enforced: bool) -> AuditVerdict:
     """Return the outcome of a decision, depending on whether denials are enforced."""
     if decision.allowed:

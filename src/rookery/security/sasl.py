@@ -87,6 +87,10 @@ class ServerExchange(Protocol):
     def username(self) -> str:
         """Return the authenticated user name; raises RuntimeError before `is_done`."""
 
+    @property
+    def claimed_name(self) -> str:
+        """The user name that the client has claimed so far, for the audit; empty if none."""
+
     def respond(self, message: bytes) -> bytes:
         """Take the client's message, return the answer to send.
 

@@ -24,7 +24,7 @@ from functools import partial
 from typing import Final
 
 from rookery.clock import Clock, Random
-from rookery.errors import ApiError, ErrorCode, ProtocolError
+from rookery.errors import ApiError, Error, ErrorCode, ProtocolError, code_of
 from rookery.net.connection import Connection
 from rookery.net.outbox import Answer
 from rookery.security.sasl import (
@@ -34,6 +34,7 @@ from rookery.security.sasl import (
     open_server,
     refusal,
 )
+from rookery.service.audit.auditlog import AuditLog
 from rookery.wire.frame import PREFIX_BYTES
 from rookery.wire.messages.sasl_authenticate import (
     SaslAuthenticateRequest,
@@ -92,6 +93,8 @@ class LoginService:
         self._random = random
         self._logins: dict[Connection, _Login] = {}
         self._threads = ThreadPoolExecutor(_THREADS, "rookery-login")
+        self.audit: AuditLog | None = None
+        """Records logins; None if there is no audit file."""
 
     def close(self) -> None:
         """Stop the threads; logins in progress fail."""
@@ -174,6 +177,7 @@ class LoginService:
         try:
             answer = await self._step(connection, login, message)
         except (ApiError, ProtocolError) as error:
+            self._record_failure(connection, login, error)
             self._logins.pop(connection, None)
             log.info("login failed: %s", error, extra={"client": connection.peer})
             await sleep(self.settings.failure_delay_ms / 1000)
@@ -210,3 +214,12 @@ class LoginService:
             session.expires_ms = self._clock.monotonic_ms() + self.settings.max_session_ms
         connection.authenticated(principal)
         log.info("login of %s", principal, extra={"client": connection.peer})
+        if self.audit is not None:
+            self.audit.record_login(session, principal)
+
+    def _record_failure(self, connection: Connection, login: _Login | None, error: Error) -> None:
+        if self.audit is not None:
+            claimed = login.exchange.claimed_name if login is not None else ""
+            self.audit.record_login(
+                connection.session, f"User:{claimed}", reason=code_of(error).name
+            )

@@ -19,6 +19,7 @@ from rookery.net.listener import Listener, ListenerSettings
 from rookery.net.outbox import Budget
 from rookery.net.settings import ConnectionSettings
 from rookery.security.certificatewatch import CertificateWatch
+from rookery.service.audit.auditlog import AuditLog
 from rookery.service.listeners import ListenerConfig, ListenerIdentity
 from rookery.service.login import LoginService
 from rookery.service.periodic import PeriodicTasks
@@ -46,6 +47,7 @@ class ClientPorts:
         self._settings = settings
         self._logins: list[LoginService] = []
         self._certificates: list[tuple[Listener, CertificateWatch]] = []
+        self._audit: AuditLog | None = None
 
     @property
     def own(self) -> Listener:
@@ -56,15 +58,18 @@ class ClientPorts:
         """Listen on all ports.
 
         Raises:
-            ConfigError: an address cannot be listened on.
+            ConfigError: an address cannot be listened on, or the audit file cannot be opened.
         """
         settings = self._settings
         self._services = services
+        if settings.audit_file:
+            self._audit = services.audit = AuditLog(settings.audit_file, services.clock)
         self._dispatcher, self._budget = Dispatcher(services), Budget(settings.request_bytes)
         self._answers = AnswerBudget(settings.answer_bytes, settings.unread_timeout_ms)
         accounts = ClusterAccounts(services.replica)
         for name, config in settings.client_listeners().items():
             login = LoginService(config.login(), accounts, services.clock, services.random)
+            login.audit = services.audit
             services.logins[name] = login
             self._logins.append(login)
             listener = await self._listen(name, config)
@@ -158,6 +163,8 @@ class ClientPorts:
         await asyncio.gather(*(listener.stop(grace_ms) for listener in self.listeners))
         for login in self._logins:
             login.close()
+        if self._audit is not None:
+            await asyncio.to_thread(self._audit.close)
 
     def abort_connections(self) -> None:
         """Close all connections immediately; clients connect again."""

@@ -25,7 +25,9 @@ class StoredScram(NamedTuple):
 class Security:
     """What decides who may log in, what they may do and how much."""
 
-    __slots__ = ("acls", "acls_version", "quotas", "quotas_version", "scram", "secret")
+    __slots__ = (
+        "accounts_version", "acls", "acls_version", "quotas", "quotas_version", "scram", "secret",
+    )  # fmt: skip
 
     def __init__(self) -> None:
         self.acls: dict[StoredAcl, None] = {}
@@ -38,3 +40,10 @@ class Security:
         """Changes with the quotas; not replicated."""
         self.secret = b""
         """Empty until a broker has created it."""
+        self.accounts_version = 0
+        """Changes with the credentials and the secret; not replicated."""
+
+    @property
+    def version(self) -> tuple[int, int, int]:
+        """Changes with everything here; not replicated."""
+        return self.acls_version, self.accounts_version, self.quotas_version

@@ -97,6 +97,8 @@ class Caretaker:
         self._snapshot_bytes = 0
         self._snapshot_ms = clock.monotonic_ms()
         self._topics_seen = self._topics()
+        # A state that was read from a snapshot has this version.
+        self._security_seen = (0, 0, 0)
 
     def employ(self, retention: Retention, sweeper: Sweeper, *rewriters: RewriteWorker) -> None:
         """Set the workers."""
@@ -176,10 +178,16 @@ class Caretaker:
         return age >= settings.snapshot_age_ms and self._is_snapshot_wanted()
 
     def _is_snapshot_wanted(self) -> bool:
-        """Whether a snapshot is needed: objects wait for deletion, or topics have changed."""
+        """Whether a snapshot is needed.
+
+        Objects wait for deletion, or topics or access control have changed. A recovery finds the
+        latter nowhere else.
+        """
         condemned = self._replica.state.objects.condemned
         is_awaited = any(entry > self.snapshot for entry in condemned.values())
-        return is_awaited or self._topics() != self._topics_seen
+        version = self._replica.state.security.version
+        has_changed = self._topics() != self._topics_seen or version != self._security_seen
+        return is_awaited or has_changed
 
     def _topics(self) -> dict[bytes, tuple[int, dict[str, str]]]:
         return {
@@ -188,11 +196,11 @@ class Caretaker:
         }
 
     async def _take_snapshot(self) -> None:
-        topics = self._topics()
+        topics, version = self._topics(), self._replica.state.security.version
         self._snapshot_bytes = self._replica.log_bytes
         self._snapshot_ms = self._clock.monotonic_ms()
         self.snapshot = await snapshots.save(self._store, self._replica.state)
-        self._topics_seen = topics
+        self._topics_seen, self._security_seen = topics, version
 
     async def _trim(self) -> None:
         """Trim entries that a confirmed snapshot covers and whose payloads are not referenced."""

@@ -26,6 +26,8 @@ class ImportReport:
     groups: int = 0
     offsets: int = 0
     """The committed offsets of groups."""
+    access_changes: int = 0
+    """Changes of access rules, users and quotas, each for one user or entity."""
     already: list[TopicPartition] = field(default_factory=list)
     """Partitions that an earlier import had completed."""
     ended: dict[TopicPartition, list[int]] = field(default_factory=dict)
@@ -53,6 +55,7 @@ class ImportReport:
             "transactional_ids": self.transactional_ids,
             "groups": self.groups,
             "offsets": self.offsets,
+            "access_changes": self.access_changes,
             "already_there": [one.text for one in self.already],
             "ended_transactions": {place.text: ids for place, ids in self.ended.items()},
             "skipped": [one.text for one in self.skipped],

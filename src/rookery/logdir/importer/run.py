@@ -81,6 +81,8 @@ class DirectoryImport:
         await states.end_open(self.target, committed, self.report)
         await states.import_transactional_ids(self.target, transactions, self.report)
         await states.import_groups(self.target, groups, self._ids, self.report)
+        if self.settings.topics is None:
+            await states.import_security(self.target, self.directory.image, self.report)
         self.report.left_out += groups.damaged + transactions.damaged
         self._tell_what_is_old()
         return self.report

@@ -10,8 +10,11 @@ from rookery.cluster.events.importevents import TransactionalIdImported
 from rookery.cluster.events.logevents import ProducerIdsAllotted
 from rookery.cluster.events.txnevents import MarkersWritten, TransactionPlace
 from rookery.cluster.state import producers
+from rookery.cluster.state.rules.securityrules import SECURITY
 from rookery.cluster.state.txns import LAST_EPOCH
+from rookery.formats.kraft.image import MetadataImage
 from rookery.formats.logfile.groups import LoggedGroup, LoggedGroups, LoggedTransactions
+from rookery.logdir.accesscontrol import missing_events
 from rookery.logdir.importer.report import ImportReport
 from rookery.logdir.importer.target import ImportTarget, happen
 from rookery.model.partition import TopicPartition
@@ -129,3 +132,19 @@ def _offsets(group: LoggedGroup, ids: dict[str, bytes]) -> Iterator[OffsetCommit
                 leader_epoch=committed.leader_epoch,
                 metadata=committed.metadata,
             )
+
+
+async def import_security(target: ImportTarget, image: MetadataImage, report: ImportReport) -> None:
+    """Add the access rules, users and quotas that the cluster does not have yet."""
+    events = list(missing_events(image, target.state.security))
+    if events and target.state.feature_level < SECURITY:
+        report.left_out.append(
+            f"access rules, users and quotas: the cluster has feature level "
+            f"{target.state.feature_level}; raise it to {SECURITY} and import again"
+        )
+        return
+    for event in events:
+        await happen(target, [event], "access rules, users and quotas")
+    report.access_changes += len(events)
+    if image.tokens:
+        report.left_out.append(f"{len(image.tokens)} delegation tokens: they cannot be imported")

@@ -1,6 +1,6 @@
 """Loads a directory as the state of a single-broker cluster, once, when the broker starts.
 
-    __cluster_metadata ──► topics, settings, producer ids
+    __cluster_metadata ──► topics, settings, producer ids, access rules, users, quotas
     partitions         ──► rows, offsets, epochs, producers, aborted transactions
     __consumer_offsets, __transaction_state ──► groups and transactions
 
@@ -25,6 +25,7 @@ from rookery.formats.kraft.image import BROKER, CLIENT_METRICS, GROUP
 from rookery.formats.kraft.topics import MetadataPartition
 from rookery.formats.logfile.checkpoints import LoggedEpoch
 from rookery.formats.logfile.replay import PartitionReplay
+from rookery.logdir.accesscontrol import security_of
 from rookery.logdir.directory import LogDirectory
 from rookery.logdir.partition import PartitionLog
 from rookery.logdir.segment import LogFileSegment
@@ -81,6 +82,7 @@ def load(directory: LogDirectory, node_id: int, now_ms: int) -> LoadedDirectory:
     for (type_, resource), configs in directory.image.configs.items():
         if type_ in {BROKER, CLIENT_METRICS, GROUP}:
             state.broker_configs[resource_key(type_, resource)] = dict(configs)
+    state.security = security_of(directory.image)
     found = coordinators.load(state, directory)
     loaded.prepared, loaded.populated = found.prepared, found.populated
     return loaded

@@ -52,6 +52,7 @@ class PlainServer:
         self._accounts = accounts
         self._is_used = False
         self._username: str | None = None
+        self.claimed_name = ""
 
     @property
     def is_done(self) -> bool:
@@ -76,6 +77,7 @@ class PlainServer:
         authorization_id, username, password = tokens
         if not username or not password:
             raise refusal("PLAIN needs a name and a password")
+        self.claimed_name = username
         self._check(authorization_id, username, password)
         self._username = username
         return b""

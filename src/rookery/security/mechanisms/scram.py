@@ -131,6 +131,7 @@ class ScramServer:
         self._nonce = nonce
         self._step = ScramServer._on_client_first
         self.is_done = False
+        self.claimed_name = ""
 
     @property
     def username(self) -> str:
@@ -146,6 +147,7 @@ class ScramServer:
 
     def _on_client_first(self, message: str) -> bytes:
         self._first = _parse_client_first(message)
+        self.claimed_name = self._first.username
         known = self._accounts.scram(self._mechanism, self._first.username)
         # The decoy is computed in any case, so that the time is the same for a known name.
         decoy = self._decoy(self._first.username)

@@ -37,7 +37,7 @@ class RequestThrottle:
 
     __slots__ = (
         "_client_id", "_connection", "_pause_ms", "_quotas", "_request", "_seconds", "_size",
-        "_user",
+        "_started", "_user",
     )  # fmt: skip
 
     def __init__(
@@ -63,12 +63,17 @@ class RequestThrottle:
         self._client_id = client_id or ""
         self._request = request
         self._size = size
+        self._started = stopwatch()
         self._seconds = 0.0
         self._pause_ms = 0
         if isinstance(request, FetchRequest):
             largest = quotas.largest_fetch(self._user, self._client_id)
             if largest is not None:
                 request.max_bytes = min(request.max_bytes, largest)
+
+    def end_first_step(self) -> None:
+        """Add the time since the beginning; the handler waits now, or has an answer."""
+        self.spend(stopwatch() - self._started)
 
     def spend(self, seconds: float) -> None:
         """Add processing time."""

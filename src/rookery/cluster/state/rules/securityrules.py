@@ -68,6 +68,7 @@ def _scram_changed(
         known.security.scram[event.user] = credentials
     else:
         known.security.scram.pop(event.user, None)
+    known.security.accounts_version += 1
     return OK
 
 
@@ -100,6 +101,7 @@ def _secret_created(
     if known.security.secret:
         return Outcome(ErrorCode.DUPLICATE_RESOURCE)
     known.security.secret = bytes(event.secret)
+    known.security.accounts_version += 1
     return OK
 
 

@@ -1,6 +1,7 @@
 """Translates an applied entry into the files that Kafka would have written.
 
 topics, settings, ids ──► __cluster_metadata          first: partitions must be known
+rules, users, quotas  ──► __cluster_metadata
 transactions          ──► __transaction_state         that they begin, or that they will end
 batches, markers      ──► the partitions themselves
 committed offsets     ──► __consumer_offsets
@@ -25,6 +26,7 @@ from rookery.logdir.server.translate.batchscribe import BatchScribe
 from rookery.logdir.server.translate.groupscribe import Doomed, GroupScribe
 from rookery.logdir.server.translate.job import DirectoryJob
 from rookery.logdir.server.translate.kraft import MetadataWriter
+from rookery.logdir.server.translate.securityscribe import SecurityScribe
 from rookery.logdir.server.translate.topicscribe import TopicScribe
 from rookery.logdir.server.translate.txnscribe import TransactionScribe
 from rookery.logdir.server.translate.work import EventWriters, Work
@@ -67,6 +69,7 @@ class Scribe:
             **records.writers,
             **self._groups.writers,
             **self._transactions.writers,
+            **SecurityScribe(loaded).writers,
         }
 
     def foresee(self, events: list[Message]) -> Doomed:

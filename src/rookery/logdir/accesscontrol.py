@@ -1,0 +1,85 @@
+"""Access rules, users and quotas of a Kafka cluster, in the form of Rookery's state and events.
+
+Kafka's numbers and keys are the same as Rookery's. Delegation tokens are not taken over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rookery.cluster.events.securityevents import (
+    AclRow,
+    AclsCreated,
+    QuotaChange,
+    QuotaEntityPart,
+    QuotasChanged,
+    ScramChange,
+    ScramCredentialsChanged,
+)
+from rookery.cluster.state.acls import StoredAcl
+from rookery.cluster.state.security import Security, StoredScram
+from rookery.formats.kraft.image import MetadataImage
+from rookery.wire.kraft.security import AccessControlEntryRecord, UserScramCredentialRecord
+from rookery.wire.message import Message
+
+
+def security_of(image: MetadataImage) -> Security:
+    """Return the access control of a cluster's metadata."""
+    security = Security()
+    security.acls = dict.fromkeys(map(acl_of, image.acls.values()))
+    for record in image.scram.values():
+        security.scram.setdefault(record.name, {})[record.mechanism] = _scram_of(record)
+    security.quotas = {entity: dict(limits) for entity, limits in image.quotas.items()}
+    return security
+
+
+def acl_of(record: AccessControlEntryRecord) -> StoredAcl:
+    """Return the rule of a record."""
+    return StoredAcl(
+        record.resource_type,
+        record.pattern_type,
+        record.resource_name,
+        record.principal,
+        record.host,
+        record.operation,
+        record.permission_type,
+    )
+
+
+def missing_events(image: MetadataImage, known: Security) -> Iterator[Message]:
+    """Yield the events that add what a cluster does not have yet.
+
+    Credentials and limits that the cluster has stay as they are: an import that is repeated must
+    not undo changes that were made in between.
+    """
+    theirs = security_of(image)
+    rules = [AclRow(**rule._asdict()) for rule in theirs.acls if rule not in known.acls]
+    if rules:
+        yield AclsCreated(rules=rules)
+    for user, credentials in theirs.scram.items():
+        changes = [
+            ScramChange(mechanism=mechanism, **stored._asdict())
+            for mechanism, stored in sorted(credentials.items())
+            if mechanism not in known.scram.get(user, {})
+        ]
+        if changes:
+            yield ScramCredentialsChanged(user=user, changes=changes)
+    for entity, limits in theirs.quotas.items():
+        new = {key: limits[key] for key in limits.keys() - known.quotas.get(entity, {}).keys()}
+        if new:
+            yield QuotasChanged(
+                entity=[QuotaEntityPart(entity_type=kind, name=name) for kind, name in entity],
+                changes=[
+                    QuotaChange(key=key, value=value, is_removed=False)
+                    for key, value in sorted(new.items())
+                ],
+            )
+
+
+def _scram_of(record: UserScramCredentialRecord) -> StoredScram:
+    return StoredScram(
+        record.iterations,
+        bytes(record.salt),
+        bytes(record.stored_key),
+        bytes(record.server_key),
+    )

@@ -1,0 +1,99 @@
+"""Writes changes of access rules, users and quotas into `__cluster_metadata`.
+
+The cluster's secret has no record in Kafka: a broker over a directory creates a new one at each
+start, which changes only the salts that unknown users appear to have.
+"""
+
+from __future__ import annotations
+
+from hashlib import sha256
+
+from rookery.cluster.events import securityevents
+from rookery.cluster.state.acls import StoredAcl
+from rookery.cluster.state.outcome import Outcome
+from rookery.cluster.state.rules.securityrules import binding_of
+from rookery.logdir.accesscontrol import acl_of
+from rookery.logdir.server.loadeddirectory import LoadedDirectory
+from rookery.logdir.server.translate.work import EventWriters, Work
+from rookery.wire.kraft.cluster import ClientQuotaRecord, EntityData
+from rookery.wire.kraft.security import (
+    AccessControlEntryRecord,
+    RemoveAccessControlEntryRecord,
+    RemoveUserScramCredentialRecord,
+    UserScramCredentialRecord,
+)
+
+
+class SecurityScribe:
+    """Translates events of access control."""
+
+    def __init__(self, loaded: LoadedDirectory) -> None:
+        """Start with the rules of the loaded directory, whose records have ids."""
+        records = loaded.directory.image.acls.items()
+        self._ids = {acl_of(record): record_id for record_id, record in records}
+        self.writers: EventWriters = {
+            securityevents.AclsCreated: self._rules_created,
+            securityevents.AclsDeleted: self._rules_deleted,
+            securityevents.ScramCredentialsChanged: self._credentials_changed,
+            securityevents.QuotasChanged: self._quotas_changed,
+        }
+
+    def _rules_created(self, work: Work, event: securityevents.AclsCreated, _: Outcome) -> None:
+        for row in event.rules:
+            rule = binding_of(row)
+            if rule in self._ids:
+                continue
+            self._ids[rule] = _id_of(rule)
+            work.records.append(
+                AccessControlEntryRecord(
+                    id_=self._ids[rule],
+                    resource_type=rule.resource_type,
+                    resource_name=rule.resource_name,
+                    pattern_type=rule.pattern_type,
+                    principal=rule.principal,
+                    host=rule.host,
+                    operation=rule.operation,
+                    permission_type=rule.permission,
+                )
+            )
+
+    def _rules_deleted(self, work: Work, _: securityevents.AclsDeleted, outcome: Outcome) -> None:
+        # Several filters can find the same rule.
+        for rule in dict.fromkeys(rule for rules in outcome.value for rule in rules):
+            work.records.append(RemoveAccessControlEntryRecord(id_=self._ids.pop(rule)))
+
+    def _credentials_changed(
+        self, work: Work, event: securityevents.ScramCredentialsChanged, _: Outcome
+    ) -> None:
+        for change in event.changes:
+            if not change.salt:
+                work.records.append(
+                    RemoveUserScramCredentialRecord(name=event.user, mechanism=change.mechanism)
+                )
+                continue
+            work.records.append(
+                UserScramCredentialRecord(
+                    name=event.user,
+                    mechanism=change.mechanism,
+                    salt=bytes(change.salt),
+                    stored_key=bytes(change.stored_key),
+                    server_key=bytes(change.server_key),
+                    iterations=change.iterations,
+                )
+            )
+
+    def _quotas_changed(self, work: Work, event: securityevents.QuotasChanged, _: Outcome) -> None:
+        entity = [
+            EntityData(entity_type=part.entity_type, entity_name=part.name) for part in event.entity
+        ]
+        for change in event.changes:
+            work.records.append(
+                ClientQuotaRecord(
+                    entity=entity, key=change.key, value=change.value, remove=change.is_removed
+                )
+            )
+
+
+def _id_of(rule: StoredAcl) -> bytes:
+    """Return the id of a rule's record; the same for the same rule."""
+    return sha256(repr(tuple(rule)).encode()).digest()[:16]

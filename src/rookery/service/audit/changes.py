@@ -1,0 +1,125 @@
+"""The resource and operation of each event that an administrator causes, for the audit file."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+from rookery.cluster.events import securityevents
+from rookery.cluster.events.brokerevents import ConfigsChanged, FeatureLevelRaised
+from rookery.cluster.events.topicevents import (
+    LogStartMoved,
+    PartitionsAdded,
+    TopicCreated,
+    TopicDeleted,
+)
+from rookery.cluster.resources import GROUP_RESOURCE, TOPIC_RESOURCE, resource_name
+from rookery.cluster.state.acls import StoredAcl
+from rookery.cluster.state.rules.securityrules import binding_of
+from rookery.cluster.state.state import Outcome, State
+from rookery.errors import ErrorCode
+from rookery.security.access import AclResource, Operation
+from rookery.security.acl import (
+    CLUSTER_NAME,
+    AclBinding,
+    AclOperation,
+    PatternType,
+    PermissionType,
+)
+from rookery.security.aclrules import ProtectedResource
+from rookery.wire.message import Message
+
+_CLUSTER: Final = ProtectedResource(AclResource.CLUSTER, CLUSTER_NAME)
+
+
+class AuditedChange(NamedTuple):
+    """What an event changes."""
+
+    resource: ProtectedResource
+    operation: Operation
+    rule: AclBinding | None = None
+
+
+def changes_of(state: State, event: Message) -> list[AuditedChange]:
+    """Return what an event changes; nothing for events that no administrator causes.
+
+    Args:
+        state: before the event: a deleted topic is still in it.
+        event: the event that is proposed.
+    """
+    describe = _CHANGES.get(type(event))
+    return describe(state, event) if describe is not None else []
+
+
+def removed_rules(event: Message, outcome: Outcome) -> list[AuditedChange]:
+    """Return the rules that an event has removed: which ones, `apply` has decided."""
+    if not isinstance(event, securityevents.AclsDeleted) or outcome.error is not ErrorCode.NONE:
+        return []
+    return [_rule_change(rule) for rules in outcome.value for rule in rules]
+
+
+def _topic(operation: Operation) -> Callable[[State, Message], list[AuditedChange]]:
+    def describe(state: State, event: Message) -> list[AuditedChange]:
+        topic_id: bytes = event.topic_id  # type: ignore[attr-defined] # these events have one
+        topic = state.topics.by_id.get(topic_id)
+        name = topic.name if topic is not None else topic_id.hex()
+        return [AuditedChange(ProtectedResource(AclResource.TOPIC, name), operation)]
+
+    return describe
+
+
+def _created(_state: State, event: TopicCreated) -> list[AuditedChange]:
+    resource = ProtectedResource(AclResource.TOPIC, event.name)
+    return [AuditedChange(resource, Operation.CREATE)]
+
+
+def _configured(_state: State, event: ConfigsChanged) -> list[AuditedChange]:
+    resource = _CLUSTER
+    if event.resource_type == TOPIC_RESOURCE:
+        resource = ProtectedResource(AclResource.TOPIC, event.resource_name)
+    elif event.resource_name != resource_name(GROUP_RESOURCE, event.resource_name):
+        group = resource_name(GROUP_RESOURCE, event.resource_name)
+        resource = ProtectedResource(AclResource.GROUP, group)
+    return [AuditedChange(resource, Operation.ALTER_CONFIGS)]
+
+
+def _rules_created(_state: State, event: securityevents.AclsCreated) -> list[AuditedChange]:
+    return [_rule_change(binding_of(row)) for row in event.rules]
+
+
+def _rule_change(rule: StoredAcl) -> AuditedChange:
+    binding = AclBinding(
+        AclResource(rule.resource_type),
+        PatternType(rule.pattern_type),
+        rule.resource_name,
+        rule.principal,
+        rule.host,
+        AclOperation(rule.operation),
+        PermissionType(rule.permission),
+    )
+    return AuditedChange(_CLUSTER, Operation.ALTER, binding)
+
+
+def _credentials_changed(
+    _state: State, event: securityevents.ScramCredentialsChanged
+) -> list[AuditedChange]:
+    resource = ProtectedResource(AclResource.USER, f"User:{event.user}")
+    return [AuditedChange(resource, Operation.ALTER)]
+
+
+def _cluster(operation: Operation) -> Callable[[State, Message], list[AuditedChange]]:
+    return lambda _state, _event: [AuditedChange(_CLUSTER, operation)]
+
+
+_CHANGES: Final[dict[type[Message], Callable[..., list[AuditedChange]]]] = {
+    TopicCreated: _created,
+    TopicDeleted: _topic(Operation.DELETE),
+    PartitionsAdded: _topic(Operation.ALTER),
+    LogStartMoved: _topic(Operation.DELETE),
+    ConfigsChanged: _configured,
+    FeatureLevelRaised: _cluster(Operation.ALTER),
+    securityevents.AclsCreated: _rules_created,
+    securityevents.AclsDeleted: _cluster(Operation.ALTER),
+    securityevents.ScramCredentialsChanged: _credentials_changed,
+    securityevents.QuotasChanged: _cluster(Operation.ALTER_CONFIGS),
+}

@@ -1,0 +1,122 @@
+"""The audit file: whole lines, bounded memory, rotation, and records of what was lost."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rookery.errors import ConfigError
+from rookery.net.session import ClientSession
+from rookery.service.audit.auditlog import DROPPED, AuditLog
+from rookery.testing.clock import ManualClock
+from rookery.testing.wait import wait_until
+
+CLIENT = ClientSession(principal="User:alice", listener="external", host="10.0.0.1")
+
+
+def lines(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def test_records_are_lines_of_a_private_file(tmp_path: Path) -> None:
+    path = tmp_path / "audit.log"
+    audit = AuditLog(str(path), ManualClock())
+    audit.record_login(CLIENT, "User:alice")
+    audit.record_login(CLIENT, "User:bob\n", reason="SASL_AUTHENTICATION_FAILED")
+    audit.close()
+
+    first, second = lines(path)
+    assert first == {
+        "time": "2023-11-14T22:13:20.000Z",
+        "kind": "login",
+        "principal": "User:alice",
+        "host": "10.0.0.1",
+        "listener": "external",
+        "decision": "allowed",
+    }
+    assert (second["decision"], second["reason"]) == ("denied", "SASL_AUTHENTICATION_FAILED")
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+def test_lines_are_added_to_an_existing_file(tmp_path: Path) -> None:
+    path = tmp_path / "audit.log"
+    for _ in range(2):
+        audit = AuditLog(str(path), ManualClock())
+        audit.record_login(CLIENT, "User:alice")
+        audit.close()
+
+    assert len(lines(path)) == 2
+
+
+def test_rotated_file_is_opened_again(tmp_path: Path) -> None:
+    path, old = tmp_path / "audit.log", tmp_path / "audit.log.1"
+    audit = AuditLog(str(path), ManualClock())
+    audit.record_login(CLIENT, "User:first")
+    wait_until(lambda: bool(path.read_text()))
+    path.rename(old)
+    audit.record_login(CLIENT, "User:second")
+    audit.close()
+
+    assert [one["principal"] for one in lines(old)] == ["User:first"]
+    assert [one["principal"] for one in lines(path)] == ["User:second"]
+
+
+def test_records_beyond_the_limit_are_dropped_and_counted(tmp_path: Path) -> None:
+    # A pipe that nothing reads blocks the thread as a stalled disk would.
+    path = tmp_path / "pipe"
+    os.mkfifo(path)
+    reader = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    before = DROPPED.value
+    audit = AuditLog(str(path), ManualClock(), max_queued=10)
+    principal = "User:" + "x" * 1_000
+    while DROPPED.value < before + 5:
+        audit.record_login(CLIENT, principal)
+
+    data = bytearray()
+
+    def drain() -> None:
+        os.set_blocking(reader, True)
+        while part := os.read(reader, 65_536):
+            data.extend(part)
+
+    thread = threading.Thread(target=drain)
+    thread.start()
+    audit.close()
+    thread.join()
+    os.close(reader)
+    counted = [json.loads(line) for line in data.splitlines()]
+    dropped = [one["count"] for one in counted if one["kind"] == "dropped"]
+    assert sum(dropped) == DROPPED.value - before
+    assert all("time" in one for one in counted)
+
+
+def test_failed_write_is_reported_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    folder = tmp_path / "logs"
+    folder.mkdir()
+    path = folder / "audit.log"
+    before = DROPPED.value
+    audit = AuditLog(str(path), ManualClock())
+    path.unlink()
+    folder.rmdir()
+    for number in range(2):
+        audit.record_login(CLIENT, "User:alice")
+        wait_until(lambda number=number: before + number < DROPPED.value)  # type: ignore[misc] # bound at once
+    folder.mkdir()
+    audit.record_login(CLIENT, "User:bob")
+    audit.close()
+
+    errors = [one for one in caplog.messages if one.startswith("audit records are lost")]
+    assert len(errors) == 1
+    kinds = [one["kind"] for one in lines(path)]
+    assert kinds == ["login", "dropped"]
+
+
+def test_file_that_cannot_be_opened_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="audit_file"):
+        AuditLog(str(tmp_path / "missing" / "audit.log"), ManualClock())
