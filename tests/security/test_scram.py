@@ -51,6 +51,9 @@ class _Rfc7677Accounts:
     def has_password(self, username: str, password: str) -> bool:
         return False
 
+    def check_token(self, token: str) -> AcceptedToken:
+        raise refusal()
+
 
 _RFC_MESSAGES = [
     b"n,,n=user,r=rOprNGfwEbeRWgbNEkqO",

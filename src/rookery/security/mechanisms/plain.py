@@ -52,6 +52,7 @@ class PlainServer:
         self._accounts = accounts
         self._is_used = False
         self._username: str | None = None
+        self.expires_ms = 0
 
     @property
     def is_done(self) -> bool:

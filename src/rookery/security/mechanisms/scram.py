@@ -131,6 +131,7 @@ class ScramServer:
         self._nonce = nonce
         self._step = ScramServer._on_client_first
         self.is_done = False
+        self.expires_ms = 0
 
     @property
     def username(self) -> str:
