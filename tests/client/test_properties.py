@@ -71,7 +71,9 @@ def test_token_is_read_from_a_file() -> None:
         "sasl.mechanism": "OAUTHBEARER",
         "sasl.oauthbearer.token.endpoint.url": "file:///run/token",
     }
-    assert parse_client_properties(values).sasl == Sasl("OAUTHBEARER", token_file="/run/token")
+    sasl = parse_client_properties(values).sasl
+    assert sasl is not None
+    assert (sasl.mechanism, sasl.token_file) == ("OAUTHBEARER", "/run/token")
 
 
 def test_stores_in_pem_form_are_used() -> None:

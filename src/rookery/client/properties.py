@@ -35,7 +35,7 @@ _JAAS: Final = re.compile(
 )
 _OPTION: Final = re.compile(rf"([\w.$-]+)\s*=\s*({_VALUE})")
 _BOOTSTRAP: Final = "bootstrap.servers"
-_TOKEN_URL: Final = "sasl.oauthbearer.token.endpoint.url"
+_TOKEN_URL: Final = "sasl.oauthbearer.token.endpoint.url"  # noqa: S105 (the name of a setting)
 _SECURITY_KEYS: Final = frozenset(
     {
         "sasl.jaas.config", "sasl.mechanism", "security.protocol",

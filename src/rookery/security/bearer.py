@@ -51,7 +51,7 @@ class BearerSettings:
     @property
     def is_remote(self) -> bool:
         """Whether the keys are read over the network."""
-        return "://" in self.jwks and not self.jwks.startswith("file://")
+        return "://" in self.jwks
 
     def __post_init__(self) -> None:
         missing = [name for name in ("jwks", "issuer", "audience") if not getattr(self, name)]
@@ -197,7 +197,7 @@ def _is_usable(row: dict[str, Any]) -> bool:
 def _read(settings: BearerSettings) -> bytes:
     try:
         if not settings.is_remote:
-            return Path(settings.jwks.removeprefix("file://")).read_bytes()
+            return Path(settings.jwks).read_bytes()
         # The settings accept https only.
         with urllib.request.urlopen(settings.jwks, timeout=_TIMEOUT_SECONDS) as answer:  # noqa: S310
             data: bytes = answer.read(MAX_JWKS_BYTES + 1)
