@@ -18,6 +18,7 @@ SCHEMES = frozenset(
     for path in (SOURCE / layer / "backends").glob("[a-z]*.py")
 )
 ALLOWED = {
+    "client/properties.py": "Java's clients name the file of a token by a URL",
     "cluster/open.py": "finds the backend of a cluster log",
     "cluster/backends/": "a backend parses its own URLs",
     "cluster/etcd/address.py": "parses the URLs of the backend etcd",
