@@ -67,6 +67,8 @@ class BearerServer:
         self._is_used = False
         self._refusal: ApiError | None = None
         self._username: str | None = None
+        self.claimed_name = ""
+        """Stays empty: the name in a token that is not verified means nothing."""
         self.expires_ms = 0
         """The wall-clock time at which the token expires; 0 for never."""
 
