@@ -6,10 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-import pytest
+import jwt
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
-
-jwt = pytest.importorskip("jwt")
 
 ISSUER, AUDIENCE = "https://issuer.example", "rookery"
 
