@@ -105,7 +105,7 @@ def test_no_name_can_break_a_line_or_make_it_long(principal: str, name: str) -> 
         )
 
 
-def test_a_denial_that_is_not_enforced_is_told_apart() -> None:
+def test_a_denial_that_is_not_enforced_has_its_own_result() -> None:
     allowed = AclDecision(allowed=True, rule=None, reason=AclReason.OPEN)
     denied = AclDecision(allowed=False, rule=None, reason=AclReason.NOT_ALLOWED)
 

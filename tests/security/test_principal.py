@@ -31,12 +31,12 @@ def test_a_principal_has_a_kind_and_a_name(text: str, kind: str, name: str) -> N
 
 
 @pytest.mark.parametrize("text", ["", "alice", ":alice"])
-def test_what_is_no_principal_is_refused(text: str) -> None:
+def test_text_without_type_and_name_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="Type:name"):
         Principal.parse(text)
 
 
-def test_nobody_has_kafkas_name() -> None:
+def test_an_anonymous_client_has_kafkas_name() -> None:
     assert str(ANONYMOUS) == "User:ANONYMOUS"
 
 

@@ -34,7 +34,7 @@ def test_a_pause_is_bounded() -> None:
     assert RateMeter(max_throttle_ms=1_000).record(1e9, START, 1.0) == 1_000
 
 
-def test_what_is_taken_back_does_not_count() -> None:
+def test_an_amount_that_is_taken_back_does_not_count() -> None:
     meter = RateMeter()
     meter.add(5_000.0, START)
     meter.add(-5_000.0, START)

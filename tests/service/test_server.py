@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 
 import httpx
 import pytest
@@ -50,12 +51,14 @@ async def ask(server: MonitoredServer, path: str) -> int:
     return answer.status_code
 
 
-def make(service: RecordedService, listen: str = "127.0.0.1:0") -> MonitoredServer:
+def make(
+    service: RecordedService, listen: str = "127.0.0.1:0", token_file: str = ""
+) -> MonitoredServer:
     async def page(request: HttpRequest) -> Response:
         return as_text("topics")
 
     service.server = MonitoredServer(
-        service, ServerHealth("console", service), listen, {"/topics": page}
+        service, ServerHealth("console", service), listen, {"/topics": page}, token_file=token_file
     )
     return service.server
 
@@ -105,3 +108,39 @@ async def test_invalid_address_is_refused_before_the_service_starts() -> None:
         await make(service, "nowhere").start()
 
     assert service.seen == []
+
+
+async def test_pages_need_the_token(tmp_path: Path) -> None:
+    file = tmp_path / "token"
+    file.write_text("0123456789abcdef\n")
+    service = RecordedService()
+    server = make(service, token_file=str(file))
+    await server.start()
+    assert server.http is not None
+    url = f"http://127.0.0.1:{server.http.port}/metrics"
+
+    async with httpx.AsyncClient() as client:
+        answers = [
+            await client.get(url, headers=headers)
+            for headers in (
+                {},
+                {"Authorization": "Bearer 0123456789abcdee"},
+                {"Authorization": "Bearer 0123456789abcdef"},
+            )
+        ]
+    await server.stop()
+
+    assert [answer.status_code for answer in answers] == [401, 401, 200]
+    assert answers[0].headers["WWW-Authenticate"] == "Bearer"
+
+
+@pytest.mark.parametrize("content", [None, "", "short\n"])
+async def test_unusable_tokens_are_refused(tmp_path: Path, content: str | None) -> None:
+    file = tmp_path / "token"
+    if content is not None:
+        file.write_text(content)
+    service = RecordedService()
+    server = make(service, token_file=str(file))
+
+    with pytest.raises(ConfigError, match="http_token_file"):
+        await server.start()

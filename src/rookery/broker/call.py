@@ -37,6 +37,7 @@ from rookery.cluster.state.state import State
 from rookery.log.read.reader import LogReader
 from rookery.log.write.writer import LogWriter
 from rookery.security.access import Access
+from rookery.service.access.guard import Guard
 from rookery.service.audit.auditlog import AuditLog
 from rookery.service.login import LoginService
 from rookery.service.quotas.clientquotas import ClientQuotas
@@ -80,6 +81,8 @@ class Services:
     """How clients log in, by listener."""
     audit: AuditLog | None = None
     """Records logins, denials and changes; None if there is no audit file."""
+    guard: Guard | None = None
+    """Applies access rules; None if there are none."""
     registration: LiveBroker | None = None
     """This broker's latest registration."""
     handover: asyncio.Event | None = None

@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from rookery.broker.broker import Broker
+from rookery.broker.process.exposure import check_exposure
 from rookery.broker.process.observe import Observer
 from rookery.broker.settings import BrokerSettings
 from rookery.errors import ConfigError
@@ -49,10 +50,13 @@ async def serve(
         Unavailable: the folder's cluster log is unreachable.
         Corrupt: the folder holds data that this version cannot read.
     """
+    check_exposure(settings)
     if not settings.store and not settings.log_dir:
         check_folder(settings.data)
     broker = Broker(settings)
-    server = MonitoredServer(broker, Observer(broker), settings.http_listen)
+    server = MonitoredServer(
+        broker, Observer(broker), settings.http_listen, token_file=settings.http_token_file
+    )
     return await run_server(
         server, stop, lambda: when_ready(_info(broker, server.http)), settings.drain_timeout_ms
     )
@@ -87,7 +91,7 @@ def check_folder(data: str) -> None:
     """
     folder = Path(data).absolute()
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
         reason = "it is not a folder" if folder.exists() else error.strerror
         raise ConfigError(

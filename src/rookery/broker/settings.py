@@ -61,6 +61,9 @@ class BrokerSettings:
     sasl_ssl://0.0.0.0:9093."""
     advertise: str = ""
     """The advertised address, if it differs from the one listened on."""
+    secure: bool = False
+    """Serve only users, over TLS: creates a certificate authority, a certificate, the user admin
+    and settings for clients in the folder `security` of the data folder, or uses those there."""
     security: ListenerSecurity = field(default_factory=ListenerSecurity)
     """The certificate and the logins of listeners, where a listener has no own settings."""
     listeners: dict[str, ListenerConfig] = field(default_factory=dict)
@@ -68,6 +71,17 @@ class BrokerSettings:
     audit_file: str = ""
     """A file for the records of logins, denials and administrative changes, one line of JSON each;
     empty for none. Workers share it."""
+    authorizer: Literal["none", "log", "acls"] = "none"
+    """How access rules (ACLs) apply: there are none, denials are only logged, or the rules are
+    enforced."""
+    super_users: str = ""
+    """Principals that may do everything, separated by semicolons: User:admin;User:ops."""
+    allow_everyone_if_no_acl: bool = False
+    """Whether resources without any access rule are open to everyone (Kafka's
+    allow.everyone.if.no.acl.found)."""
+    insecure: bool = False
+    """Allow other hosts to connect to listeners without authentication, and to HTTP without a
+    token."""
     bootstrap: str = ""
     """An additional bootstrap address that brokers of this host share."""
     node_id: int = field(default=-1, metadata={"min": -1, "max": 2**31 - 1})
@@ -78,6 +92,8 @@ class BrokerSettings:
     """The number of processes: brokers on the ports after that of `listen`, which they share."""
     http_listen: str = "127.0.0.1:9644"
     """The HTTP address of metrics and health; empty for none. Workers use consecutive ports."""
+    http_token_file: str = ""
+    """A file with the token that HTTP requests need (Authorization: Bearer TOKEN)."""
     durability: Literal["disk", "os"] = "disk"
     """When a record is acknowledged: after a sync to disk, or (as in Kafka) a write to the OS."""
     auto_create_topics: bool = True

@@ -7,6 +7,7 @@ from collections.abc import AsyncGenerator, Iterable
 from types import TracebackType
 from typing import Self
 
+from rookery.client.acls import AclAdmin
 from rookery.client.admin import Admin
 from rookery.client.connect.cluster import TopicView
 from rookery.client.connect.connections import Connections
@@ -20,6 +21,7 @@ from rookery.client.offsets import OffsetQueries
 from rookery.client.produce.producer import Producer
 from rookery.client.produce.producerbatch import RecordLocation
 from rookery.client.settings import ClientSettings, ProducerSettings
+from rookery.client.users import UserAdmin
 from rookery.clock import Clock, Random, SystemClock, SystemRandom
 from rookery.model.offset import EARLIEST
 from rookery.model.partition import TopicPartition
@@ -38,6 +40,7 @@ class Client:
     Its parts can be used directly. `admin` manages topics, configs and the cluster, `groups`
     consumer groups and their offsets. `offsets` finds offsets of partitions, `fetcher` reads raw
     batches of many partitions, and `diagnostics` describes disks, transactions and producers.
+    `users` and `acls` manage SCRAM users and access rules.
     `producer()` makes producers with their own settings. Functions of this package such as
     `describe_topics` combine their results.
 
@@ -81,6 +84,8 @@ class Client:
         self.groups = GroupAdmin(self.router)
         self.admin = Admin(self.router)
         self.diagnostics = Diagnostics(self.router)
+        self.users = UserAdmin(self.router, self.random)
+        self.acls = AclAdmin(self.router)
 
     async def __aenter__(self) -> Self:
         return self

@@ -86,7 +86,9 @@ def load(  # noqa: PLR0913, PLR0917 (one for each source)
         if sections:
             file.check_sections(sections, problems)
         given.update(_by_setting(file.given(settings, section, problems)))
-    given.update(_by_setting(iter(more)))
+    # Another list of settings has other objects for them, if files name tables.
+    own = {one.path: one for one in settings}
+    given.update((own[one.setting.path], one) for one in more)
     given.update(_by_setting(from_environment(settings, section, environ)))
     given.update(_by_setting(from_flags(settings, flags or {})))
     values = dict(_values(settings, section, given, problems))

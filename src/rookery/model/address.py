@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from ipaddress import ip_address
 from typing import NamedTuple
 
 from rookery.errors import ConfigError
@@ -19,6 +20,16 @@ class Address(NamedTuple):
         """The text form, which `parse_address` accepts."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"{host}:{self.port}"
+
+    @property
+    def is_loopback(self) -> bool:
+        """Whether only this host can reach it; of names, only `localhost` counts."""
+        if self.host.lower() == "localhost":
+            return True
+        try:
+            return ip_address(self.host).is_loopback
+        except ValueError:
+            return False
 
 
 # A zone (%eth0) may follow an IPv6 address; names may carry underscores, as Docker's do.

@@ -1,4 +1,4 @@
-"""The record of who did what, as one line of JSON for each event.
+"""The audit record of logins, denials and changes: one line of JSON for each event.
 
 A record has a fixed set of fields and no free text, so no request body, password or token can get
 into it.

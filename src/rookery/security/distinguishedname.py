@@ -1,7 +1,7 @@
 """Distinguished names of certificates as text, in the form of RFC 2253 that Java prints.
 
 Kafka makes the principal of an mTLS client from `X500Principal.getName()`, so rules and mappings
-depend on every detail of it: the order is reversed, only nine attributes have short names, and the
+depend on every detail of it. The order is reversed. Only nine attributes have short names; the
 others are printed as the bytes of their encoding. OpenSSL and `cryptography` print names
 differently, so this module reads the encoding (DER) itself.
 """

@@ -30,7 +30,7 @@ def _write(path: Path, data: bytes, publish: Callable[[Path, Path], None]) -> Pa
     draft = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         _make_folder(path.parent)
-        # A crash may have left it behind.
+        # A crash may have left one.
         draft.unlink(missing_ok=True)
         try:
             _write_draft(draft, data)

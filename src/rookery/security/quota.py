@@ -87,7 +87,7 @@ class QuotaLimit(NamedTuple):
 
     value: float
     user: str | None
-    """None if the limit is for the client id, whoever uses it."""
+    """None if the limit is for the client id, with all users together."""
     client_id: str | None
     """None if the limit is for the user, with all client ids together."""
 

@@ -16,7 +16,7 @@ WINDOW_MS: Final = 1_000
 
 
 class _Sample:
-    """What was recorded during one window."""
+    """The amount that was recorded during one window."""
 
     __slots__ = ("amount", "last_ms", "start_ms")
 

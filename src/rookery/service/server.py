@@ -5,6 +5,7 @@ from __future__ import annotations
 from rookery.model.address import parse_address
 from rookery.net.http import HttpServer, Routes
 from rookery.net.httpsession import HttpSettings
+from rookery.net.httptoken import read_token, require_token
 from rookery.service.health import HealthEndpoints, HealthSource
 from rookery.service.process import Service
 
@@ -13,7 +14,13 @@ class MonitoredServer:
     """A service with health, metrics and optional further pages over HTTP."""
 
     def __init__(
-        self, service: Service, health: HealthSource, listen: str, pages: Routes | None = None
+        self,
+        service: Service,
+        health: HealthSource,
+        listen: str,
+        pages: Routes | None = None,
+        *,
+        token_file: str = "",
     ) -> None:
         """Prepare a server for `service.process.run_server`.
 
@@ -22,6 +29,7 @@ class MonitoredServer:
             health: the source for the endpoints.
             listen: the HTTP address, as in the setting `http_listen`; empty for none.
             pages: further pages besides health and metrics.
+            token_file: a file with the token that requests need; empty for none.
         """
         self.name = health.name
         self.failed = service.failed
@@ -31,6 +39,7 @@ class MonitoredServer:
         self._endpoints = HealthEndpoints(health)
         self._listen = listen
         self._pages = pages or {}
+        self._token_file = token_file
 
     async def start(self) -> None:
         """Start HTTP, then the service.
@@ -39,11 +48,13 @@ class MonitoredServer:
         is available during a slow start.
 
         Raises:
-            ConfigError: the address cannot be listened on.
+            ConfigError: the address cannot be listened on, or the token cannot be read.
         """
         if self._listen:
             address = parse_address(self._listen, "http_listen", lowest_port=0)
-            routes = {**self._endpoints.routes(), **self._pages}
+            routes: Routes = {**self._endpoints.routes(), **self._pages}
+            if self._token_file:
+                routes = require_token(routes, read_token(self._token_file))
             self.http = HttpServer(routes, HttpSettings(host=address.host, port=address.port))
             await self.http.start()
         await self._service.start()

@@ -17,6 +17,7 @@ from dataclasses import asdict, replace
 from functools import partial
 from typing import Any
 
+from rookery.broker.process.exposure import check_exposure
 from rookery.broker.serve import BrokerInfo, check_folder, serve
 from rookery.broker.settings import BrokerSettings
 from rookery.errors import ConfigError
@@ -93,6 +94,7 @@ class BrokerWorkers:
         """
         if settings.bootstrap:
             raise ConfigError("bootstrap: with workers the shared address is that of `listen`")
+        check_exposure(settings)
         if not settings.store:
             check_folder(settings.data)
         self._reserved: list[socket.socket] = []

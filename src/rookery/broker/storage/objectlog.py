@@ -173,7 +173,7 @@ def open_handles(settings: BrokerSettings) -> Handles:
     origin = origin_of(settings)
     origin.check()
     if origin.is_local:
-        origin.folder.mkdir(parents=True, exist_ok=True)
+        origin.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     return Handles(origin, settings.durability, settings.prices)
 
 

@@ -284,7 +284,7 @@ def _check(settings: JournalSettings) -> None:
 def _make_folder(folder: Path) -> None:
     try:
         missing = [path for path in (folder, *folder.parents) if not path.exists()]
-        folder.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         for path in missing:
             _sync_folder(path.parent)
     except OSError as error:

@@ -92,7 +92,7 @@ class JournalFile:
         self._folder = folder
         self._durability = durability
         self._disk = disk
-        self._fd = disk.open(self.path, _CREATE, 0o640)
+        self._fd = disk.open(self.path, _CREATE, 0o600)
 
     @property
     def path(self) -> str:

@@ -1,0 +1,108 @@
+"""`rookery acls check`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from rookery.cli.command import Command, CommandArguments, print_json
+from rookery.cli.options.acls import OPERATIONS, ResourceOptions, read_operation, rule_as_json
+from rookery.cli.options.connection import ClusterOptions
+from rookery.cli.options.fields import option, part, positional, repeated, switch
+
+if TYPE_CHECKING:
+    from rookery.security.aclrules import AclDecision, ProtectedResource
+
+
+@dataclass(frozen=True, kw_only=True)
+class CheckAcls(CommandArguments):
+    """The permission to check."""
+
+    principal: str = positional("PRINCIPAL", "as in User:alice")
+    resources: ResourceOptions = part(ResourceOptions)
+    operation: str = option(
+        "--operation",
+        choices=OPERATIONS[1:],
+        metavar="OPERATION",
+        required=True,
+        help=f"one of {', '.join(OPERATIONS[1:])}",
+    )
+    host: str = option(
+        "--host",
+        default="*",
+        metavar="ADDRESS",
+        help="the client's IP address; without it, only rules for all hosts count",
+    )
+    super_users: tuple[str, ...] = repeated(
+        "--super-user",
+        metavar="PRINCIPAL",
+        help="one of the brokers' super_users, which clients cannot see; may be repeated",
+    )
+    open: bool = switch(
+        "--allow-if-no-acl", help="resources without rules are open, as the brokers' setting says"
+    )
+    address: ClusterOptions = part(ClusterOptions, "connection")
+
+
+def run(args: CheckAcls) -> int:
+    """Fetch the rules and decide by them; the exit code is 1 if one resource is denied."""
+    from rookery.cli.session import run_client
+    from rookery.errors import ConfigError
+    from rookery.security.aclrules import AclRules, ProtectedResource
+
+    resources = [ProtectedResource(kind, name) for kind, name in args.resources.named()]
+    if not resources:
+        raise ConfigError("name at least one resource, such as --topic")
+    fetched = run_client("acls", args.address, lambda client: client.acls.describe())
+    rules = AclRules(fetched, super_users=args.super_users, allow_everyone_if_no_acl=args.open)
+    operation = read_operation(args.operation)
+    decisions = {
+        resource: rules.decide(args.principal, _host(args.host), operation, resource)
+        for resource in resources
+    }
+    if args.json:
+        print_json([_as_json(one, decision) for one, decision in decisions.items()])
+    else:
+        for resource, decision in decisions.items():
+            print(_text(args, resource, decision))
+    return 0 if all(decision.allowed for decision in decisions.values()) else 1
+
+
+def _host(text: str) -> str:
+    from rookery.errors import ConfigError
+    from rookery.security.acl import WILDCARD, format_host
+
+    if text == WILDCARD:
+        return text
+    try:
+        return format_host(text)
+    except ValueError as error:
+        raise ConfigError(f"--host: {error}") from error
+
+
+def _as_json(resource: ProtectedResource, decision: AclDecision) -> dict[str, object]:
+    return {
+        "resource": resource.type.name.lower().replace("_", "-"),
+        "name": resource.name,
+        "allowed": decision.allowed,
+        "reason": decision.reason.value,
+        "rule": None if decision.rule is None else rule_as_json(decision.rule),
+    }
+
+
+def _text(args: CheckAcls, resource: ProtectedResource, decision: AclDecision) -> str:
+    verdict = "allowed" if decision.allowed else "denied"
+    kind = resource.type.name.lower().replace("_", " ")
+    by = f": {decision.rule}" if decision.rule else ""
+    return (
+        f"{args.principal} {args.operation} on {kind} {resource.name!r}: {verdict}; "
+        f"{decision.reason.value}{by}"
+    )
+
+
+COMMAND = Command(
+    arguments=CheckAcls,
+    run=run,
+    summary="Check whether a principal is allowed an operation, and by which rule.",
+    example="rookery acls check User:alice --topic birds --operation read",
+)

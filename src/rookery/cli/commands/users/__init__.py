@@ -1,0 +1,10 @@
+"""`rookery users`: the users of any Kafka that log in with SCRAM."""
+
+from __future__ import annotations
+
+from rookery.cli.command import CommandFamily
+
+COMMAND = CommandFamily(
+    summary="Add, remove and list users that log in with SCRAM.",
+    example="rookery users add alice",
+)
