@@ -63,6 +63,8 @@ class ClientPorts:
         settings = self._settings
         if settings.audit_file:
             self._audit = services.audit = AuditLog(settings.audit_file, services.clock)
+            if services.guard is not None:
+                services.guard.policy.audit = services.audit
         self._services = services
         self._dispatcher, self._budget = Dispatcher(services), Budget(settings.request_bytes)
         self._answers = AnswerBudget(settings.answer_bytes, settings.unread_timeout_ms)
