@@ -128,6 +128,28 @@ def _client(broker: ServedBroker, user: str, password: str) -> AdminClient:
     )
 
 
+def test_denials_are_recorded_with_their_rule(tmp_path: Path, path: Path) -> None:
+    settings = BrokerSettings(durability="os", audit_file=str(path), authorizer="acls")
+    rule = AclRow(
+        resource_type=4, pattern_type=3, resource_name="kafka-cluster", principal="User:*",
+        host="*", operation=11, permission=2,
+    )  # fmt: skip
+    with ServedBroker(tmp_path / "data", settings) as broker:
+
+        async def propose() -> list[Outcome]:
+            return await broker.broker.replica.propose([AclsCreated(rules=[rule])])
+
+        broker.do(propose())
+        [(code, _)] = alter(broker.bootstrap, ([ALICE], [(PRODUCE, 10.0)]))
+
+    assert code is ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+    [denial] = lines(path)
+    assert (denial["kind"], denial["decision"]) == ("access", "denied")
+    assert (denial["principal"], denial["host"]) == ("User:ANONYMOUS", "127.0.0.1")
+    assert (denial["listener"], denial["operation"]) == ("PLAINTEXT", "ALTER_CONFIGS")
+    assert denial["rule"]["permission"] == "DENY"
+
+
 def test_each_changed_rule_is_recorded() -> None:
     row = AclRow(
         resource_type=2, pattern_type=3, resource_name="t", principal="User:u", host="*",

@@ -18,7 +18,7 @@ from rookery.cluster.state.security import Security
 from rookery.errors import ErrorCode
 from rookery.formats.kraft.entries import MetadataEntry
 from rookery.formats.kraft.image import MetadataImage
-from rookery.logdir.accesscontrol import missing_events, security_of
+from rookery.logdir.accesscontrol import missing_events, records_of, security_of
 from rookery.logdir.server.translate.securityscribe import SecurityScribe
 from rookery.logdir.server.translate.work import Work
 from rookery.wire.message import Message
@@ -28,6 +28,7 @@ from tests.cluster.test_security_state import (
     Cluster,
     any_filter,
     credential,
+    fill,
     quota_change,
     rule_row,
 )
@@ -81,6 +82,15 @@ def test_written_records_give_the_same_state(seed: int) -> None:
             scribe = SecurityScribe(loaded)
     assert not image.skipped
     assert not image.orphans
+
+
+def test_exported_records_give_the_same_state() -> None:
+    cluster, image = Cluster(), MetadataImage()
+    fill(cluster)
+
+    apply(image, list(records_of(cluster.state.security)))
+
+    assert contents(security_of(image)) == contents(cluster.state.security)
 
 
 def test_import_adds_only_what_is_missing() -> None:

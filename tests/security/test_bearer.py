@@ -6,12 +6,13 @@ import json
 from pathlib import Path
 from typing import Any
 
+import jwt
 import pytest
 
 from rookery.errors import ApiError, ConfigError, ErrorCode, Unavailable
 from rookery.security.bearer import REFRESH_MS, RETRY_MS, BearerSettings, TokenVerifier
 from rookery.testing.clock import ManualClock
-from tests.security.tokens import AUDIENCE, ISSUER, Issuer, jwt
+from tests.security.tokens import AUDIENCE, ISSUER, Issuer
 
 SKEW = 30
 
@@ -90,7 +91,7 @@ def test_unsigned_and_symmetric_tokens_are_refused(
 ) -> None:
     claims = {"sub": "alice", "iss": ISSUER, "aud": AUDIENCE, "exp": clock.now_ms() // 1000 + 60}
     headers = {"kid": "ES256"}
-    refuse(verifier, jwt.encode(claims, None, "none", headers=headers))
+    refuse(verifier, jwt.encode(claims, "", "none", headers=headers))
     # The classic confusion: the public key as the secret of an HMAC.
     secret = json.dumps(issuer.jwks()["keys"][0])
     refuse(verifier, jwt.encode(claims, secret.ljust(64), "HS256", headers=headers))

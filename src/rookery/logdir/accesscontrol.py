@@ -6,6 +6,7 @@ Kafka's numbers and keys are the same as Rookery's. Delegation tokens are not ta
 from __future__ import annotations
 
 from collections.abc import Iterator
+from hashlib import sha256
 
 from rookery.cluster.events.securityevents import (
     AclRow,
@@ -19,6 +20,7 @@ from rookery.cluster.events.securityevents import (
 from rookery.cluster.state.acls import StoredAcl
 from rookery.cluster.state.security import Security, StoredScram
 from rookery.formats.kraft.image import MetadataImage
+from rookery.wire.kraft.cluster import ClientQuotaRecord, EntityData
 from rookery.wire.kraft.security import AccessControlEntryRecord, UserScramCredentialRecord
 from rookery.wire.message import Message
 
@@ -44,6 +46,42 @@ def acl_of(record: AccessControlEntryRecord) -> StoredAcl:
         record.operation,
         record.permission_type,
     )
+
+
+def records_of(security: Security) -> Iterator[Message]:
+    """Yield the records of access control; the cluster's secret has none in Kafka."""
+    for rule in security.acls:
+        yield acl_record(rule, acl_id(rule))
+    for user, credentials in security.scram.items():
+        for mechanism, stored in sorted(credentials.items()):
+            yield UserScramCredentialRecord(name=user, mechanism=mechanism, **stored._asdict())
+    for entity, limits in security.quotas.items():
+        for key, value in sorted(limits.items()):
+            yield ClientQuotaRecord(
+                entity=[EntityData(entity_type=kind, entity_name=name) for kind, name in entity],
+                key=key,
+                value=value,
+                remove=False,
+            )
+
+
+def acl_record(rule: StoredAcl, record_id: bytes) -> AccessControlEntryRecord:
+    """Return the record of a rule."""
+    return AccessControlEntryRecord(
+        id_=record_id,
+        resource_type=rule.resource_type,
+        resource_name=rule.resource_name,
+        pattern_type=rule.pattern_type,
+        principal=rule.principal,
+        host=rule.host,
+        operation=rule.operation,
+        permission_type=rule.permission,
+    )
+
+
+def acl_id(rule: StoredAcl) -> bytes:
+    """Return an id for a rule's record; the same for the same rule."""
+    return sha256(repr(tuple(rule)).encode()).digest()[:16]
 
 
 def missing_events(image: MetadataImage, known: Security) -> Iterator[Message]:

@@ -64,9 +64,11 @@ class ClientPorts:
             ConfigError: an address cannot be listened on, or the audit file cannot be opened.
         """
         settings = self._settings
-        self._services = services
         if settings.audit_file:
             self._audit = services.audit = AuditLog(settings.audit_file, services.clock)
+            if services.guard is not None:
+                services.guard.policy.audit = services.audit
+        self._services = services
         self._dispatcher, self._budget = Dispatcher(services), Budget(settings.request_bytes)
         self._answers = AnswerBudget(settings.answer_bytes, settings.unread_timeout_ms)
         for name, config in settings.client_listeners().items():

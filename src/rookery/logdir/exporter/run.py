@@ -36,6 +36,7 @@ from rookery.formats.logfile.names import (
 )
 from rookery.formats.logfile.producers import NO_OFFSET, ProducerEntry
 from rookery.log.read.tail import Key, TailSlice
+from rookery.logdir.accesscontrol import records_of
 from rookery.logdir.exporter import internal
 from rookery.logdir.exporter.logs import ExportedPartition, PartitionExporter
 from rookery.logdir.exporter.quorum import write_metadata
@@ -244,6 +245,8 @@ class Export:
                     )  # fmt: skip
             for key, value in configs[name].items():
                 yield ConfigRecord(resource_type=TOPIC, resource_name=name, name=key, value=value)
+        if self.settings.topics is None:
+            yield from records_of(self.state.security)
         if self.state.next_producer_id:
             yield ProducerIdsRecord(
                 broker_id=self.settings.node_id, next_producer_id=self.state.next_producer_id

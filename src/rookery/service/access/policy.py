@@ -18,6 +18,7 @@ from rookery.net.session import ClientSession
 from rookery.security.access import AclResource, Operation
 from rookery.security.acl import CLUSTER_NAME, AclBinding, format_host
 from rookery.security.aclrules import AclRules, ProtectedResource
+from rookery.service.audit.auditlog import AuditLog
 
 log = logging.getLogger(__name__)
 
@@ -72,6 +73,8 @@ class AccessPolicy:
         self.super_users = frozenset(settings.super_users)
         self._source = source
         self._noted: set[tuple[str, Operation, ProtectedResource]] = set()
+        self.audit: AuditLog | None = None
+        """Records denials; None if there is no audit file."""
         self.stamp: Hashable = None
         """Changes with the rules."""
         self._current = AclRules(
@@ -93,7 +96,7 @@ class AccessPolicy:
 
     def client(self, session: ClientSession) -> AccessClient:
         """Return the decisions for a client, by the rules of now."""
-        return AccessClient(self, session.principal or "", _host(session.host))
+        return AccessClient(self, session.principal or "", _host(session.host), session.listener)
 
     def note(self, principal: str, operation: Operation, resource: ProtectedResource) -> None:
         """Count a denial, and log it once."""
@@ -116,13 +119,14 @@ class AccessPolicy:
 class AccessClient:
     """The decisions for one client, for one request."""
 
-    __slots__ = ("_policy", "_rules", "host", "principal")
+    __slots__ = ("_policy", "_rules", "host", "listener", "principal")
 
-    def __init__(self, policy: AccessPolicy, principal: str, host: str) -> None:
+    def __init__(self, policy: AccessPolicy, principal: str, host: str, listener: str = "") -> None:
         self._policy = policy
         self._rules = policy.rules
         self.principal = principal
         self.host = host
+        self.listener = listener
 
     @property
     def is_super_user(self) -> bool:
@@ -159,7 +163,18 @@ class AccessClient:
         """Note a denial; return whether it counts."""
         resource = ProtectedResource(resource_type, name)
         self._policy.note(self.principal, operation, resource)
+        if self._policy.audit is not None:
+            self._record_denial(self._policy.audit, operation, resource)
         return self.is_enforced
+
+    def _record_denial(
+        self, audit: AuditLog, operation: Operation, resource: ProtectedResource
+    ) -> None:
+        decision = self._rules.decide(self.principal, self.host, operation, resource)
+        client = ClientSession(self.principal, self.listener, self.host)
+        audit.record_denial(
+            client, operation, resource, decision.rule, is_enforced=self.is_enforced
+        )
 
 
 @lru_cache(maxsize=10_000)

@@ -21,6 +21,9 @@ from rookery import metrics
 from rookery.clock import Clock
 from rookery.errors import ConfigError
 from rookery.net.session import ClientSession
+from rookery.security.access import Operation
+from rookery.security.acl import AclBinding
+from rookery.security.aclrules import ProtectedResource
 from rookery.security.audit import AuditKind, AuditRecord, AuditVerdict, dropped_line
 from rookery.service.audit.changes import AuditedChange
 
@@ -84,6 +87,30 @@ class AuditLog:
                 listener=client.listener,
                 decision=AuditVerdict.DENIED if reason else AuditVerdict.ALLOWED,
                 reason=reason or None,
+            )
+        )
+
+    def record_denial(
+        self,
+        client: ClientSession,
+        operation: Operation,
+        resource: ProtectedResource,
+        rule: AclBinding | None,
+        *,
+        is_enforced: bool,
+    ) -> None:
+        """Record an operation that the access rules deny, with the rule that was decisive."""
+        self.write(
+            AuditRecord(
+                time=self._clock.now_ms(),
+                kind=AuditKind.ACCESS,
+                principal=client.principal or "",
+                host=client.host,
+                listener=client.listener,
+                decision=AuditVerdict.DENIED if is_enforced else AuditVerdict.WOULD_DENY,
+                resource=resource,
+                operation=operation,
+                rule=rule,
             )
         )
 

@@ -6,18 +6,14 @@ start, which changes only the salts that unknown users appear to have.
 
 from __future__ import annotations
 
-from hashlib import sha256
-
 from rookery.cluster.events import securityevents
-from rookery.cluster.state.acls import StoredAcl
 from rookery.cluster.state.outcome import Outcome
 from rookery.cluster.state.rules.securityrules import binding_of
-from rookery.logdir.accesscontrol import acl_of
+from rookery.logdir.accesscontrol import acl_id, acl_of, acl_record
 from rookery.logdir.server.loadeddirectory import LoadedDirectory
 from rookery.logdir.server.translate.work import EventWriters, Work
 from rookery.wire.kraft.cluster import ClientQuotaRecord, EntityData
 from rookery.wire.kraft.security import (
-    AccessControlEntryRecord,
     RemoveAccessControlEntryRecord,
     RemoveUserScramCredentialRecord,
     UserScramCredentialRecord,
@@ -43,19 +39,8 @@ class SecurityScribe:
             rule = binding_of(row)
             if rule in self._ids:
                 continue
-            self._ids[rule] = _id_of(rule)
-            work.records.append(
-                AccessControlEntryRecord(
-                    id_=self._ids[rule],
-                    resource_type=rule.resource_type,
-                    resource_name=rule.resource_name,
-                    pattern_type=rule.pattern_type,
-                    principal=rule.principal,
-                    host=rule.host,
-                    operation=rule.operation,
-                    permission_type=rule.permission,
-                )
-            )
+            self._ids[rule] = acl_id(rule)
+            work.records.append(acl_record(rule, self._ids[rule]))
 
     def _rules_deleted(self, work: Work, _: securityevents.AclsDeleted, outcome: Outcome) -> None:
         # Several filters can find the same rule.
@@ -92,8 +77,3 @@ class SecurityScribe:
                     entity=entity, key=change.key, value=change.value, remove=change.is_removed
                 )
             )
-
-
-def _id_of(rule: StoredAcl) -> bytes:
-    """Return the id of a rule's record; the same for the same rule."""
-    return sha256(repr(tuple(rule)).encode()).digest()[:16]
