@@ -45,8 +45,9 @@ with warnings.catch_warnings(record=True) as caught:
     warnings.simplefilter("always")
     from rookery.records.recordcodec import Record, build, read_all
 assert [w.category for w in caught] == [RuntimeWarning], caught
-from rookery.records import kernel, _twin
-assert kernel.scan is _twin.scan
+from rookery.records import kernel
+from rookery.records.twins import kerneltwin
+assert kernel.scan is kerneltwin.scan
 assert [record.value for record in read_all(build([Record(b"k", b"v")]))] == [b"v"]
 """
 

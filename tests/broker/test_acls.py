@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rookery.broker.operations import NO_AUTHORIZER
+from rookery.broker.acls import NO_AUTHORIZER
 from rookery.errors import ErrorCode
 from rookery.testing.served import ServedBroker, ask
 from rookery.wire.messages.create_acls import CREATE_ACLS, AclCreation, CreateAclsRequest

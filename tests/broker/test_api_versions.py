@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from rookery.broker.apidocs import page
 from rookery.broker.call import routes
+from rookery.broker.pages.apidocs import page
 from rookery.cluster.state.state import FEATURE_LEVEL
 from rookery.errors import ErrorCode
 from rookery.testing.java import Java

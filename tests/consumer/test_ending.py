@@ -198,6 +198,28 @@ with rookery.follow(sys.argv[1], sys.argv[2], start="earliest") as stream:
 """
 
 
+FORKED_WITH_LOCK = """
+import os, sys, threading, rookery
+held, forked = threading.Event(), threading.Event()
+
+def hold(lock):  # as the fetching thread may, at the moment of a fork
+    with lock:
+        held.set()
+        forked.wait()
+
+with rookery.follow(sys.argv[1], sys.argv[2], start="earliest") as stream:
+    next(stream)
+    threading.Thread(target=hold, args=(stream._opened.shelves.lock,)).start()
+    held.wait()
+    child = os.fork()
+    if not child:
+        sys.exit(7)
+    forked.set()
+    _, status = os.waitpid(child, 0)
+    print(os.waitstatus_to_exitcode(status), flush=True)
+"""
+
+
 def started(program: str, *args: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
         [sys.executable, "-c", program, *args],
@@ -219,6 +241,15 @@ def test_ctrl_c_commits_nothing(topics: Logs) -> None:
 
     assert "KeyboardInterrupt" in words
     assert committed(topics.bootstrap, group) == {}
+
+
+def test_forked_process_exits_though_a_lock_was_held_at_the_fork(topics: Logs) -> None:
+    topic = topics.create("forked-lock", 1)
+    topics.write(topic, 0, rows([NOON]))
+    with started(FORKED_WITH_LOCK, topics.bootstrap, topic) as child:
+        words, errors = child.communicate(timeout=WITHIN)
+
+    assert words.splitlines() == ["7"], errors
 
 
 def test_forked_process_is_refused_and_can_exit(topics: Logs) -> None:

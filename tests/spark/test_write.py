@@ -348,7 +348,7 @@ def test_sink_that_cannot_be_resumed_is_reported(
     finish(
         site.stream(files(spark, tmp_path, 1), tmp_path / "cp").trigger(availableNow=True).start()
     )
-    with pytest.raises(ConfigError, match="tells of 0 sources of this kind"):
+    with pytest.raises(ConfigError, match="names 0 sources of this kind"):
         site.do(lambda log: resume_offset(log, "sink"))
 
 

@@ -4,12 +4,26 @@ from __future__ import annotations
 
 from typing import Final
 
+from rookery.clock import Random
+from rookery.cluster.events.securityevents import ClusterSecretCreated
 from rookery.cluster.replica import Replica
+from rookery.cluster.state.rules.securityrules import SECURITY
 from rookery.security.credential import MIN_ITERATIONS, ScramCredential
 
 MECHANISMS: Final = {"SCRAM-SHA-256": 1, "SCRAM-SHA-512": 2}
 """Kafka's numbers of the SCRAM mechanisms."""
 _NO_SALT: Final = b"rookery: no such user"
+_SECRET_BYTES: Final = 32
+
+
+async def create_secret(replica: Replica, random: Random) -> None:
+    """Create the cluster's secret if there is none and the feature level allows it.
+
+    Of brokers that do this at the same time, the first one's secret counts.
+    """
+    state = replica.state
+    if state.feature_level >= SECURITY and not state.security.secret:
+        await replica.propose([ClusterSecretCreated(secret=random.token(_SECRET_BYTES))])
 
 
 class ClusterAccounts:

@@ -9,6 +9,7 @@ from dataclasses import replace
 from functools import cached_property
 from typing import Final
 
+from rookery.broker.acls import open_guard
 from rookery.broker.call import Services, hidden_when_read_only
 from rookery.broker.checks import rules_of
 from rookery.broker.config.configs import TopicCache
@@ -18,7 +19,6 @@ from rookery.broker.groups.kind import GroupSettings
 from rookery.broker.groups.kindtable import Kinds
 from rookery.broker.process.clientports import ClientPorts
 from rookery.broker.process.duties import ClusterDuties
-from rookery.broker.process.firstuser import create_first_user
 from rookery.broker.process.liveness import reach_broker
 from rookery.broker.process.membership import Membership
 from rookery.broker.process.nodeidentity import NodeIdentity
@@ -140,14 +140,14 @@ class Broker:
             groups=self.groups,
             hidden=self._hidden(),
             rules=self._rules,
+            guard=open_guard(self.settings, self.replica),
         )
         self._open_node_lock()
         await self.identity.claim()
         await self.ports.start(self.services)
         self.identity.endpoints = self.ports.endpoints
         await self.member.join()
-        if self.settings.secure:
-            await create_first_user(self.replica, self.settings.data, self._random)
+        await self.ports.prepare_logins()
         await self.backing.start(self.periodic_tasks)
         self._start_tasks()
 
@@ -258,6 +258,7 @@ class Broker:
         self._duties.start(tasks, expires_offsets=self.backing.traits.expires_offsets)
         tasks.every(LOOK_MS, "detection of stalled dependencies", self.stalls.look)
         tasks.every(1000, "upkeep of the node id and the flush target", self._look_after)
+        self.ports.start_tasks(tasks)
         tasks.every(memory.INTERVAL_MS, "release of unused memory", memory.Memory().tidy)
         maintenance = self.backing.maintenance
         if maintenance is None:

@@ -37,6 +37,7 @@ from rookery.cluster.state.state import State
 from rookery.log.read.reader import LogReader
 from rookery.log.write.writer import LogWriter
 from rookery.security.access import Access
+from rookery.service.access.guard import Guard
 from rookery.service.login import LoginService
 from rookery.wire.message import Api, Message
 from rookery.wire.messages.metadata import MetadataResponseTopic
@@ -74,6 +75,8 @@ class Services:
     node_id: int = -1
     logins: dict[str, LoginService] = field(default_factory=dict)
     """How clients log in, by listener."""
+    guard: Guard | None = None
+    """Applies access rules; None if there are none."""
     registration: LiveBroker | None = None
     """This broker's latest registration."""
     handover: asyncio.Event | None = None

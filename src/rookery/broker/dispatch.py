@@ -12,6 +12,7 @@ from rookery.cluster.proposal import IncarnationFenced
 from rookery.errors import ErrorCode, ProtocolError, code_of
 from rookery.net.connection import Connection
 from rookery.net.outbox import Answer
+from rookery.service.access.verdict import AccessVerdict
 from rookery.service.meter import ApiMeter, RequestMetrics
 from rookery.wire.codec import (
     API_VERSIONS_KEY,
@@ -88,6 +89,39 @@ class _Work:
             raise
         return self.finish(result)
 
+    def serve_partly(self, verdict: AccessVerdict) -> Answer | Awaitable[Answer]:
+        """Serve the part of the request that the guard lets through, and complete its answer."""
+        if verdict.refused and self.route.api.is_one_way(self.request):
+            return self._serve_one_way(verdict)
+        if verdict.request is None:
+            return self.finish(verdict.complete(None))
+        return self.wait(self._complete(verdict, self._start(verdict.request)))
+
+    def _start(self, request: Message) -> Awaitable[Message | None] | Message | None:
+        # Errors of the handler are about this part.
+        self.request = request
+        try:
+            return self.route.handle(self.call, request)
+        except Exception as error:  # noqa: BLE001 (a request may fail; the broker does not)
+            return self.refuse(error)
+
+    async def _complete(
+        self, verdict: AccessVerdict, answer: Awaitable[Message | None] | Message | None
+    ) -> Message | None:
+        if answer is not None and not isinstance(answer, Message):
+            try:
+                answer = await answer
+            except Exception as error:  # noqa: BLE001 (a request may fail; the broker does not)
+                answer = self.refuse(error)
+        return None if answer is None else verdict.complete(answer)
+
+    async def _serve_one_way(self, verdict: AccessVerdict) -> Answer:
+        """Serve the allowed part, then close the connection, as Kafka does."""
+        if verdict.request is not None:
+            await self._complete(verdict, self._start(verdict.request))
+        self.meter.finish(self.started, None)
+        raise ProtocolError(f"{self.route.api.name} without an answer is not authorized")
+
     def refuse(self, error: BaseException) -> Message | None:
         """Return a response with the error code for the exception."""
         if isinstance(error, IncarnationFenced) and self.call.services.is_draining:
@@ -115,6 +149,9 @@ class Dispatcher:
         """Start a request; an exception closes the connection."""
         session = connection.session
         if session.principal is None or session.expires_ms:
+            login = self._services.logins.get(session.listener)
+            if login is not None and login.expects_token(connection):
+                return login.take_token(connection, bytes(frame))
             self._check_login(connection, frame)
         key, version, correlation_id = peek(frame)
         served = self._served.get((key, version))
@@ -123,6 +160,11 @@ class Dispatcher:
         self._services.requests += 1
         header, request = read_request(served.route.api, frame)
         work = _Work(served, Call(self._services, connection, header), request)
+        guard = self._services.guard
+        if guard is not None:
+            verdict = guard.check(served.route.api, served.route.touches, version, request, session)
+            if verdict is not None:
+                return work.serve_partly(verdict)
         try:
             answer = served.route.handle(work.call, request)
         except Exception as error:  # noqa: BLE001 (a request may fail; the broker does not)

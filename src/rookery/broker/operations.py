@@ -1,6 +1,7 @@
 """Authorized operations, as the bits in Metadata and describe responses (KIP-430).
 
-There are no ACLs, so every client can do everything.
+Handlers report all operations that exist; the guard reduces them to those that the rules allow
+(`service/access/redaction.py`).
 """
 
 from __future__ import annotations
@@ -8,9 +9,6 @@ from __future__ import annotations
 from typing import Final
 
 from rookery.security.access import Operation
-
-NO_AUTHORIZER: Final = "No Authorizer is configured."
-"""The error message for requests about ACLs."""
 
 
 def _bits(*operations: Operation) -> int:

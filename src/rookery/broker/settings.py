@@ -68,6 +68,14 @@ class BrokerSettings:
     """The certificate and the logins of listeners, where a listener has no own settings."""
     listeners: dict[str, ListenerConfig] = field(default_factory=dict)
     """Listeners by name, each a table [broker.listeners.NAME]; they replace `listen`."""
+    authorizer: Literal["none", "log", "acls"] = "none"
+    """How access rules (ACLs) apply: there are none, denials are only logged, or the rules are
+    enforced."""
+    super_users: str = ""
+    """Principals that may do everything, separated by semicolons: User:admin;User:ops."""
+    allow_everyone_if_no_acl: bool = False
+    """Whether resources without any access rule are open to everyone (Kafka's
+    allow.everyone.if.no.acl.found)."""
     insecure: bool = False
     """Allow other hosts to connect to listeners without authentication, and to HTTP without a
     token."""

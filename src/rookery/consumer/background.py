@@ -50,10 +50,14 @@ class Background(LoopThread):
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
+    @property
+    def is_of_parent(self) -> bool:
+        """Whether this process was forked later: its parent has the threads and the sockets."""
+        return os.getpid() != self._pid
+
     def end(self) -> None:
         """Close everything; wait for it unless called from the loop's own thread."""
-        # A forked process has none of its parent's threads and must not use its sockets.
-        if self._is_over or os.getpid() != self._pid:
+        if self._is_over or self.is_of_parent:
             return
         self._is_over = True
         self.interrupt()

@@ -166,7 +166,9 @@ class OpenStream:
         return {place: PartitionMark(offset) for place, offset in first.items()}
 
     def finish(self) -> None:
-        """Close everything."""
+        """Close everything; in a forked process, leave all of it to the parent."""
+        if self.background.is_of_parent:
+            return
         self.background.end()
         if self.shelves.spill is not None:
             self.shelves.spill.close()

@@ -81,6 +81,9 @@ class OrderedStream(ArrowForms):
     def close(self) -> None:
         """Close all connections without committing."""
         self._is_closed = True
+        # In a forked process, a lock may be held by a thread that exists in the parent only.
+        if os.getpid() != self._pid:
+            return
         self._interrupt()
         if self._opened is not None:
             self._opened.finish()

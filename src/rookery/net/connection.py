@@ -26,7 +26,7 @@ from rookery.net.requestflow import FlowHooks, RequestFlow
 from rookery.net.requestqueue import Handler, log_failure
 from rookery.net.session import ClientSession
 from rookery.net.settings import ConnectionSettings
-from rookery.wire.frame import Chunks, FrameSplitter
+from rookery.wire.frame import REQUEST_MINIMUM, Chunks, FrameSplitter
 
 log = logging.getLogger(__name__)
 
@@ -133,7 +133,7 @@ class Connection(asyncio.BufferedProtocol):
         self.session.principal = principal
         self._flow.state.on(ConnectionEvent.ADMIT)
         self._flow.touch()
-        self._splitter.limit = self._settings.max_frame_bytes
+        self.limit_frames(self._settings.max_frame_bytes, REQUEST_MINIMUM)
 
     def limit_frames(self, maximum: int, minimum: int | None = None) -> None:
         """Change the maximum and minimum size of the next requests."""

@@ -83,7 +83,8 @@ class Listener:
         self._settings = settings or ListenerSettings()
         self._budget = budget or Budget()
         self._answers = answers or AnswerBudget()
-        self._tls = tls
+        self.tls = tls
+        """The TLS context of the next connections; None for a plaintext port."""
         self._admitting = admit
         self._chunks = Chunks()
         self._sockets: list[socket.socket] = []
@@ -126,7 +127,7 @@ class Listener:
             # Connections without TLS end without cancellation. One that has ended but was not
             # notified yet must not be cancelled: uvloop would then never report the loss of the
             # connection.
-            if self._tls is not None and not connection.is_made:
+            if self.tls is not None and not connection.is_made:
                 task.cancel()
         await asyncio.gather(*handshakes.values(), return_exceptions=True)
         for connection in list(self.connections):
@@ -237,11 +238,11 @@ class Listener:
 
     async def _greet(self, sock: socket.socket, connection: Connection, peer: str) -> None:
         """Attach a connection to its socket; with TLS, after the handshake."""
-        timeout = self._settings.tls_handshake_timeout_ms / 1000 if self._tls else None
+        timeout = self._settings.tls_handshake_timeout_ms / 1000 if self.tls else None
         loop = asyncio.get_running_loop()
         try:
             await loop.connect_accepted_socket(
-                lambda: connection, sock, ssl=self._tls, ssl_handshake_timeout=timeout
+                lambda: connection, sock, ssl=self.tls, ssl_handshake_timeout=timeout
             )
         except OSError as error:
             log.info("a connection could not be established: %s", error, extra={"client": peer})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Hashable
 from dataclasses import dataclass
 
 
@@ -26,3 +27,5 @@ class ClientSession:
     pending_write: asyncio.Future[None] | None = None
     """The client's last write that is not in the log's queue yet. Later writes must wait for it;
     otherwise a producer's sequences would be out of order."""
+    fetch_access: tuple[int, Hashable] | None = None
+    """The fetch session that the client has opened, and the access rules at that time."""

@@ -84,6 +84,8 @@ class Access:
     """The request's versions to which the row applies; None for all."""
     when: Callable[[Any], bool] | None = None
     """Decides whether the row applies to a request; its docstring documents when. None: always."""
+    is_for_missing: bool = False
+    """Whether the row applies only to topics that do not exist and would be created."""
 
     def applies(self, version: int, request: object) -> bool:
         """Whether the client of a request needs the operation."""
@@ -110,6 +112,19 @@ def named(
         or_on_cluster=or_on_cluster,
         versions=versions,
         when=when,
+    )
+
+
+def created(*, when: Callable[[Any], bool] | None = None) -> Access:
+    """Return the row for topics that do not exist and that the request creates by naming them."""
+    return Access(
+        resource=AclResource.TOPIC,
+        operation=Operation.CREATE,
+        scope=AccessScope.NAMED,
+        denial=Denial.REFUSE,
+        or_on_cluster=Operation.CREATE,
+        when=when,
+        is_for_missing=True,
     )
 
 

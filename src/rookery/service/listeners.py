@@ -15,11 +15,13 @@ from dataclasses import dataclass, field, fields, replace
 from enum import Enum
 from typing import Final, Literal
 
-from rookery.errors import ConfigError
+from rookery.errors import ConfigError, ProtocolError
 from rookery.model.address import Address, parse_address
 from rookery.net.connection import Connection
+from rookery.security.distinguishedname import format_name, read_subject
+from rookery.security.principal import PrincipalMapping
 from rookery.security.sasl import mechanisms
-from rookery.security.tls import ClientAuth, KeyPair, ServerTls, server_context
+from rookery.security.tls import ClientAuth, KeyPair, ServerTls
 from rookery.service.login import LoginSettings
 
 log = logging.getLogger(__name__)
@@ -61,6 +63,9 @@ class ListenerSecurity:
     """Authorities of client certificates (PEM)."""
     client_auth: Literal["none", "requested", "required"] = "none"
     """Whether clients are asked for a certificate."""
+    principal_mapping_rules: str = "DEFAULT"
+    """How the name of a client's certificate becomes its user (Kafka's
+    ssl.principal.mapping.rules); for listeners with TLS and without SASL."""
     mechanisms: str = "SCRAM-SHA-512,SCRAM-SHA-256"
     """The SASL mechanisms that are offered, separated by commas."""
     max_session_ms: int = field(default=0, metadata={"min": 0})
@@ -127,11 +132,11 @@ class ListenerConfig(ListenerSecurity):
             return parse_address(self.advertise, "advertise")
         return Address(self.address.host, port)
 
-    def tls(self) -> ssl.SSLContext | None:
-        """Create the TLS context; None for a listener without TLS.
+    def tls(self) -> ServerTls | None:
+        """Return the settings of TLS; None for a listener without TLS.
 
         Raises:
-            ConfigError: a file or a setting cannot be used.
+            ConfigError: there is no certificate.
         """
         if not self.protocol.has_tls:
             return None
@@ -141,7 +146,7 @@ class ListenerConfig(ListenerSecurity):
             )
         own = KeyPair(self.certificate_file, self.key_file or None, self.key_password or None)
         auth = ClientAuth(self.client_auth)
-        return server_context(ServerTls(own, self.client_ca_file or None, auth))
+        return ServerTls(own, self.client_ca_file or None, auth)
 
     def login(self) -> LoginSettings:
         """Return the settings of logins; without mechanisms if the listener has no SASL.
@@ -165,13 +170,40 @@ class ListenerIdentity:
     """Gives every client of one listener its identity when it connects."""
 
     def __init__(self, name: str, config: ListenerConfig) -> None:
+        """Prepare the mapping of certificates.
+
+        Raises:
+            ConfigError: the rules of the mapping cannot be used.
+        """
         self.name = name
         self.config = config
+        self._mapping = PrincipalMapping(config.principal_mapping_rules)
 
     def admit(self, connection: Connection) -> None:
         """Fill the session of a new connection; with SASL, the principal follows from the login."""
         session = connection.session
         session.listener = self.name
         session.host = connection.peer.rpartition(":")[0].strip("[]")
-        if not self.config.protocol.has_sasl:
-            session.principal = ANONYMOUS
+        if self.config.protocol.has_sasl:
+            return
+        try:
+            session.principal = self._certified(connection)
+        except ProtocolError as error:
+            log.info("client certificate refused: %s", error, extra={"client": connection.peer})
+            connection.abort()
+
+    def _certified(self, connection: Connection) -> str:
+        """Return the principal of the client's certificate.
+
+        Raises:
+            ProtocolError: no rule matches its name, or it has none.
+        """
+        tls = connection.transport_info("ssl_object")
+        certificate = tls.getpeercert(True) if isinstance(tls, ssl.SSLObject) else None  # noqa: FBT003 (its only form)
+        if certificate is None:
+            return ANONYMOUS
+        name = format_name(read_subject(certificate))
+        user = self._mapping.apply(name)
+        if user is None:
+            raise ProtocolError(f"no rule of principal_mapping_rules matches {name!r}")
+        return f"User:{user}"

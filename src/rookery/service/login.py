@@ -4,6 +4,9 @@
                                   │
                                   └── failed: answer after a delay, then close
 
+After version 0 of SaslHandshake, the messages are bare frames without Kafka's header. A failure then
+has no answer.
+
 A client that has logged in may log in again on the same connection (KIP-368), as the same principal
 and with the same mechanism. A mechanism that hashes passwords runs in a small pool of threads, so
 that logins cannot delay other clients.
@@ -13,6 +16,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from asyncio import sleep
+from collections.abc import Awaitable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
@@ -21,7 +26,15 @@ from typing import Final
 from rookery.clock import Clock, Random
 from rookery.errors import ApiError, ErrorCode, ProtocolError
 from rookery.net.connection import Connection
-from rookery.security.sasl import Accounts, ServerExchange, open_server, refusal
+from rookery.net.outbox import Answer
+from rookery.security.sasl import (
+    MAX_MESSAGE_BYTES,
+    Accounts,
+    ServerExchange,
+    open_server,
+    refusal,
+)
+from rookery.wire.frame import PREFIX_BYTES
 from rookery.wire.messages.sasl_authenticate import (
     SaslAuthenticateRequest,
     SaslAuthenticateResponse,
@@ -51,11 +64,12 @@ class LoginSettings:
 class _Login:
     """A login in progress on one connection."""
 
-    __slots__ = ("exchange", "mechanism")
+    __slots__ = ("exchange", "is_bare", "mechanism")
 
-    def __init__(self, mechanism: str, exchange: ServerExchange) -> None:
+    def __init__(self, mechanism: str, exchange: ServerExchange, *, is_bare: bool) -> None:
         self.mechanism = mechanism
         self.exchange = exchange
+        self.is_bare = is_bare
 
 
 class LoginService:
@@ -83,35 +97,65 @@ class LoginService:
         """Stop the threads; logins in progress fail."""
         self._threads.shutdown(wait=False, cancel_futures=True)
 
-    def handshake(self, connection: Connection, mechanism: str) -> SaslHandshakeResponse:
-        """Choose a mechanism.
+    def handshake(
+        self, connection: Connection, mechanism: str, *, is_bare: bool = False
+    ) -> SaslHandshakeResponse:
+        """Choose a mechanism; `is_bare` if its messages follow without Kafka's header.
 
         Raises:
-            ApiError: the listener has no SASL, or a login is already in progress.
+            ApiError: the listener has no SASL, a login is already in progress, or bare messages
+                would follow requests.
         """
-        offered = list(self.settings.mechanisms)
-        if not offered or connection in self._logins:
+        session, offered = connection.session, list(self.settings.mechanisms)
+        is_second = connection in self._logins or (is_bare and session.principal is not None)
+        if not offered or is_second:
             raise ApiError(ErrorCode.ILLEGAL_SASL_STATE)
-        session = connection.session
         if mechanism not in offered or session.mechanism not in {"", mechanism}:
-            connection.close()
+            # After this call, so that the answer is sent first.
+            asyncio.get_running_loop().call_soon(connection.close)
             return SaslHandshakeResponse(
                 error_code=ErrorCode.UNSUPPORTED_SASL_MECHANISM, mechanisms=offered
             )
         exchange = open_server(mechanism, self._accounts, self._random.token(18).hex())
-        self._logins[connection] = _Login(mechanism, exchange)
+        self._logins[connection] = _Login(mechanism, exchange, is_bare=is_bare)
+        if is_bare:
+            connection.limit_frames(MAX_MESSAGE_BYTES, minimum=0)
         connection.when_lost(partial(self._drop, connection))
         return SaslHandshakeResponse(error_code=ErrorCode.NONE, mechanisms=offered)
 
-    async def authenticate(
-        self, connection: Connection, request: SaslAuthenticateRequest
-    ) -> SaslAuthenticateResponse:
-        """Pass one message to the mechanism; a failed login closes the connection."""
+    def expects_token(self, connection: Connection) -> bool:
+        """Return whether the next frame is a message of a mechanism, without Kafka's header."""
+        login = self._logins.get(connection)
+        return login is not None and login.is_bare
+
+    def take_token(self, connection: Connection, message: bytes) -> Awaitable[Answer]:
+        """Pass a bare message to the mechanism; a failed login closes the connection."""
+        # A client that logs in sends one message at a time. What it sends too early waits.
+        connection.pause()
+        return self._take_token(connection, message)
+
+    async def _take_token(self, connection: Connection, message: bytes) -> Answer:
         try:
-            answer = await self.respond(connection, bytes(request.auth_bytes))
+            answer = await self._respond(connection, message)
+        except ApiError:
+            return None
+        return [len(answer).to_bytes(PREFIX_BYTES, "big"), answer]
+
+    def authenticate(
+        self, connection: Connection, request: SaslAuthenticateRequest
+    ) -> Awaitable[SaslAuthenticateResponse]:
+        """Pass one message to the mechanism; a failed login closes the connection."""
+        connection.pause()
+        return self._authenticate(connection, bytes(request.auth_bytes))
+
+    async def _authenticate(
+        self, connection: Connection, message: bytes
+    ) -> SaslAuthenticateResponse:
+        try:
+            answer = await self._respond(connection, message)
         except ApiError as error:
             return SaslAuthenticateResponse(
-                error_code=error.code, error_message=str(error), auth_bytes=b""
+                error_code=error.code, error_message=error.text, auth_bytes=b""
             )
         is_done = connection not in self._logins
         return SaslAuthenticateResponse(
@@ -120,21 +164,19 @@ class LoginService:
             session_lifetime_ms=self.settings.max_session_ms if is_done else 0,
         )
 
-    async def respond(self, connection: Connection, message: bytes) -> bytes:
-        """Pass one message to the mechanism and return its answer.
+    async def _respond(self, connection: Connection, message: bytes) -> bytes:
+        """Pass one message of a paused connection to the mechanism and return its answer.
 
         Raises:
             ApiError: the login failed; the connection closes after the answer.
         """
         login = self._logins.get(connection)
-        # A client that logs in sends one message at a time. What it sends too early waits.
-        connection.pause()
         try:
             answer = await self._step(connection, login, message)
         except (ApiError, ProtocolError) as error:
             self._logins.pop(connection, None)
             log.info("login failed: %s", error, extra={"client": connection.peer})
-            await asyncio.sleep(self.settings.failure_delay_ms / 1000)
+            await sleep(self.settings.failure_delay_ms / 1000)
             connection.close()
             raise error if isinstance(error, ApiError) else refusal() from error
         finally:

@@ -41,6 +41,7 @@ def cut(
     request: Request,
     keep: Callable[..., bool],
     *kinds: object,
+    keeps_all: bool = False,
 ) -> Halves[Request, Response]:
     """Cut a request into what a predicate keeps and what it does not.
 
@@ -49,7 +50,8 @@ def cut(
     value is None where the version or an item has none, as for the name of a topic asked for by
     its id. Without kinds, `keep` gets the structures themselves, from the outermost to the item.
 
-    An element whose inner list is empty is kept.
+    An element whose inner list is empty is kept. With `keeps_all`, so is a list that asks for
+    everything; the caller must filter the answer then.
 
     Raises:
         ValueError: the request asks for everything; name what that is first (`asks_for_all`).
@@ -65,7 +67,8 @@ def cut(
         return Halves(api, request, *((request, None) if is_kept else (None, request)))
     kept, denied = {}, {}
     for path in plan.paths:
-        sides = _split(request, path.levels, (request,), path.keeps(keep), path.items, version)
+        search = _Search(path.keeps(keep), path.items, version, keeps_all)
+        sides = _split(request, path.levels, (request,), search)
         kept[path.levels[0].name], denied[path.levels[0].name] = sides
     if not any(denied.values()):
         return Halves(api, request, request, None)
@@ -99,17 +102,23 @@ def asks_for_all(api: Api[Request, Response], version: int, request: Request) ->
     return any(_is_all(request, path.levels, path.items, version) for path in paths)
 
 
+class _Search(NamedTuple):
+    """What a split does with the elements of one path."""
+
+    decide: Decision
+    items: Items
+    version: int
+    keeps_all: bool
+
+
 def _split(
-    owner: Message,
-    steps: Sequence[Level],
-    chain: Chain,
-    decide: Decision,
-    items: Items,
-    version: int,
+    owner: Message, steps: Sequence[Level], chain: Chain, search: _Search
 ) -> tuple[list[Any], list[Any]]:
     name, rest = steps[0].name, steps[1:]
     elements = getattr(owner, name)
-    if _is_everything(elements, items, version):
+    if _is_everything(elements, search.items, search.version):
+        if search.keeps_all:
+            return elements, []
         raise ValueError(
             f"{type(owner).__name__}.{name} asks for everything: name it before the cut"
         )
@@ -118,9 +127,9 @@ def _split(
     for element in elements:
         link = (*chain, element)
         if not rest:
-            (kept if decide(link) else denied).append(element)
+            (kept if search.decide(link) else denied).append(element)
             continue
-        inner = _split(element, rest, link, decide, items, version)
+        inner = _split(element, rest, link, search)
         _place(element, rest[0].name, inner, (kept, denied))
     return kept, denied
 

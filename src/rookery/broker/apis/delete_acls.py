@@ -1,29 +1,70 @@
-"""DeleteAcls: refused, since this broker has no ACLs."""
+"""DeleteAcls: remove the access rules that filters find."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from rookery.broker.acls import NO_AUTHORIZER, write_filter
 from rookery.broker.call import Call, handles
-from rookery.broker.operations import NO_AUTHORIZER
-from rookery.errors import ErrorCode
+from rookery.broker.decisions import decide, require_security
+from rookery.cluster.events.securityevents import AclFilterRow, AclsDeleted
+from rookery.cluster.state.acls import StoredAcl
+from rookery.errors import ApiError, ErrorCode
 from rookery.security.access import Operation, cluster
+from rookery.security.acl import read_filter
 from rookery.wire.messages.delete_acls import (
     DELETE_ACLS,
     DeleteAclsFilterResult,
+    DeleteAclsMatchingAcl,
     DeleteAclsRequest,
     DeleteAclsResponse,
 )
 
 
-@handles(DELETE_ACLS, versions=range(1, 4), mutates=False, touches=(cluster(Operation.ALTER),))
-def delete_acls(_call: Call, request: DeleteAclsRequest) -> DeleteAclsResponse:
-    """Refuse every filter, since this broker has no authorizer."""
-    return DeleteAclsResponse(
-        filter_results=[
-            DeleteAclsFilterResult(
-                error_code=ErrorCode.SECURITY_DISABLED,
-                error_message=NO_AUTHORIZER,
-                matching_acls=[],
-            )
-            for _ in request.filters
-        ]
+@handles(
+    DELETE_ACLS,
+    versions=range(1, 4),
+    mutates=True,
+    is_served_read_only=True,
+    touches=(cluster(Operation.ALTER),),
+)
+async def delete_acls(call: Call, request: DeleteAclsRequest) -> DeleteAclsResponse:
+    """Remove the access rules that match; refuse if this broker has no authorizer."""
+    if call.services.guard is None:
+        disabled = _result(ErrorCode.SECURITY_DISABLED, NO_AUTHORIZER)
+        return DeleteAclsResponse(filter_results=[disabled for _ in request.filters])
+    require_security(call)
+    results: list[DeleteAclsFilterResult] = []
+    rows: list[AclFilterRow] = []
+    valid: list[int] = []
+    for place, one in enumerate(request.filters):
+        try:
+            rows.append(write_filter(read_filter(one)))
+            valid.append(place)
+            results.append(_result(ErrorCode.NONE, None))
+        except ApiError as error:
+            results.append(_result(error.code, str(error)))
+    if rows:
+        [outcome] = await decide(call, [AclsDeleted(filters=rows)])
+        removed: Sequence[Sequence[StoredAcl]] = outcome.value or [()] * len(rows)
+        for place, rules in zip(valid, removed, strict=True):
+            results[place].error_code = outcome.error
+            results[place].matching_acls = [_matching(rule) for rule in rules]
+    return DeleteAclsResponse(filter_results=results)
+
+
+def _result(code: ErrorCode, text: str | None) -> DeleteAclsFilterResult:
+    return DeleteAclsFilterResult(error_code=code, error_message=text, matching_acls=[])
+
+
+def _matching(rule: StoredAcl) -> DeleteAclsMatchingAcl:
+    return DeleteAclsMatchingAcl(
+        error_code=ErrorCode.NONE,
+        resource_type=rule.resource_type,
+        resource_name=rule.resource_name,
+        pattern_type=rule.pattern_type,
+        principal=rule.principal,
+        host=rule.host,
+        operation=rule.operation,
+        permission_type=rule.permission,
     )

@@ -23,7 +23,7 @@ from rookery.broker.fetchservice import FetchWait, WatchedPartition, WatchingSes
 from rookery.clock import loop_seconds
 from rookery.errors import ApiError, Corrupt, Error, ErrorCode
 from rookery.log.write.traffic import READ
-from rookery.security.access import AclResource, Operation, cluster, named
+from rookery.security.access import AclResource, Denial, Operation, cluster, named
 from rookery.wire.message import ZERO_UUID
 from rookery.wire.messages.fetch import (
     FETCH,
@@ -58,7 +58,7 @@ def _is_consumer(request: FetchRequest) -> bool:
     mutates=False,
     touches=(
         named(AclResource.TOPIC, Operation.READ, when=_is_consumer),
-        cluster(Operation.CLUSTER_ACTION, when=_is_replica),
+        cluster(Operation.CLUSTER_ACTION, denial=Denial.REFUSE, when=_is_replica),
     ),
 )
 def fetch(call: Call, request: FetchRequest) -> Answer:

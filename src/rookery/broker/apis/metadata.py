@@ -19,7 +19,7 @@ from rookery.cluster.events.topicevents import TopicCreated
 from rookery.cluster.state.topics import Topic
 from rookery.errors import ApiError, ErrorCode
 from rookery.model.topicname import INTERNAL_TOPICS, RESERVED_TOPICS
-from rookery.security.access import AclResource, Denial, Operation, cluster, listed, named
+from rookery.security.access import AclResource, Denial, Operation, cluster, created, listed, named
 from rookery.wire.message import ZERO_UUID
 from rookery.wire.messages.metadata import (
     METADATA,
@@ -54,9 +54,7 @@ def _asks_for_operations(request: MetadataRequest) -> bool:
     touches=(
         named(AclResource.TOPIC, Operation.DESCRIBE),
         listed(AclResource.TOPIC, Operation.DESCRIBE),
-        named(
-            AclResource.TOPIC, Operation.CREATE, or_on_cluster=Operation.CREATE, when=_may_create
-        ),
+        created(when=_may_create),
         cluster(Operation.DESCRIBE, denial=Denial.REDACT, when=_asks_for_operations),
     ),
 )

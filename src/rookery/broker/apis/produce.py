@@ -26,6 +26,7 @@ from rookery.model.topicname import RESERVED_TOPICS
 from rookery.records import batches
 from rookery.records.batches import BatchHeader
 from rookery.security.access import AclResource, Operation, named
+from rookery.wire.message import Parts, Records
 from rookery.wire.messages.produce import (
     PRODUCE,
     BatchIndexAndErrorMessage,
@@ -51,6 +52,9 @@ _WRONG_STATE: Final = ErrorCode.INVALID_TXN_STATE
 _ABORTABLE_SINCE: Final = 11
 _JOINS_SINCE: Final = 12
 Future = asyncio.Future[ProduceResponse | None]
+# The low byte of a batch's attributes, and its bit for transactional batches.
+_ATTRIBUTES: Final = 22
+_TRANSACTIONAL: Final = 0x10
 
 _Placed = tuple[PartitionProduceResponse, Topic, int]
 """A partition's response, its topic, and the index of its batch in the request."""
@@ -257,6 +261,21 @@ class _Intake:
         return None
 
 
+def _is_transactional(request: ProduceRequest) -> bool:
+    """A batch is transactional."""
+    return any(
+        _has_transaction(part.records)
+        for topic in request.topic_data
+        for part in topic.partition_data
+    )
+
+
+def _has_transaction(records: Records | None) -> bool:
+    if records is None or isinstance(records, Parts) or len(records) <= _ATTRIBUTES:
+        return False
+    return bool(records[_ATTRIBUTES] & _TRANSACTIONAL)
+
+
 @handles(
     PRODUCE,
     versions=range(3, 14),
@@ -265,8 +284,8 @@ class _Intake:
     # very old one.
     is_served_read_only=True,
     touches=(
+        named(AclResource.TRANSACTIONAL_ID, Operation.WRITE, when=_is_transactional),
         named(AclResource.TOPIC, Operation.WRITE),
-        named(AclResource.TRANSACTIONAL_ID, Operation.WRITE),
     ),
 )
 def produce(call: Call, request: ProduceRequest) -> Future | ProduceResponse | None:

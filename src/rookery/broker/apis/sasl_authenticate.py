@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable
+
 from rookery.broker.call import Call, handles
 from rookery.wire.messages.sasl_authenticate import (
     SASL_AUTHENTICATE,
@@ -11,9 +13,9 @@ from rookery.wire.messages.sasl_authenticate import (
 
 
 @handles(SASL_AUTHENTICATE, mutates=False, touches=())
-async def sasl_authenticate(
+def sasl_authenticate(
     call: Call, request: SaslAuthenticateRequest
-) -> SaslAuthenticateResponse:
+) -> Awaitable[SaslAuthenticateResponse]:
     """Pass the client's message to the mechanism; a failed login closes the connection."""
     login = call.services.logins[call.connection.session.listener]
-    return await login.authenticate(call.connection, request)
+    return login.authenticate(call.connection, request)

@@ -14,4 +14,4 @@ from rookery.wire.messages.sasl_handshake import (
 def sasl_handshake(call: Call, request: SaslHandshakeRequest) -> SaslHandshakeResponse:
     """Begin a login, if this listener offers the mechanism."""
     login = call.services.logins[call.connection.session.listener]
-    return login.handshake(call.connection, request.mechanism)
+    return login.handshake(call.connection, request.mechanism, is_bare=call.version == 0)

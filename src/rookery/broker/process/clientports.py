@@ -3,22 +3,31 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from typing import Final
 
-from rookery.broker.accounts import ClusterAccounts
+from rookery.broker.accounts import ClusterAccounts, create_secret
 from rookery.broker.call import Services
 from rookery.broker.dispatch import Dispatcher
+from rookery.broker.process.firstuser import create_first_user
 from rookery.broker.settings import BrokerSettings
 from rookery.clock import loop_seconds
 from rookery.cluster.events.brokerevents import EndpointRow
+from rookery.errors import ConfigError
 from rookery.model.address import parse_address
 from rookery.net.answers import AnswerBudget
 from rookery.net.listener import Listener, ListenerSettings
 from rookery.net.outbox import Budget
 from rookery.net.settings import ConnectionSettings
+from rookery.security.certificatewatch import CertificateWatch
 from rookery.service.listeners import ListenerConfig, ListenerIdentity
 from rookery.service.login import LoginService
+from rookery.service.periodic import PeriodicTasks
 
+log = logging.getLogger(__name__)
+
+_CERTIFICATES_INTERVAL_MS: Final = 1_000
+_SECRET_INTERVAL_MS: Final = 1_000
 # A broker that has left the cluster answers until no request has arrived for _QUIET_SECONDS, but no
 # longer than _REDIRECT_SECONDS.
 _REDIRECT_SECONDS: Final = 1.0
@@ -33,8 +42,11 @@ class ClientPorts:
         """The started listeners; the broker's own port is the first."""
         self.endpoints: list[EndpointRow] = []
         """The advertised address of each listener, for the registration."""
+        self.certificate_trouble = ""
+        """Why changed certificates are not in use; empty if they are."""
         self._settings = settings
         self._logins: list[LoginService] = []
+        self._certificates: list[tuple[Listener, CertificateWatch]] = []
 
     @property
     def own(self) -> Listener:
@@ -48,6 +60,7 @@ class ClientPorts:
             ConfigError: an address cannot be listened on.
         """
         settings = self._settings
+        self._services = services
         self._dispatcher, self._budget = Dispatcher(services), Budget(settings.request_bytes)
         self._answers = AnswerBudget(settings.answer_bytes, settings.unread_timeout_ms)
         accounts = ClusterAccounts(services.replica)
@@ -65,6 +78,33 @@ class ClientPorts:
             address = parse_address(settings.bootstrap, "bootstrap", lowest_port=0)
             await self._listen(name, config.at(address), is_shared=True)
 
+    def start_tasks(self, tasks: PeriodicTasks) -> None:
+        """Begin the periodic work of the listeners."""
+        if self._certificates:
+            interval_ms = _CERTIFICATES_INTERVAL_MS
+            tasks.every(interval_ms, "reload of certificates", self.reload_certificates)
+        tasks.every(_SECRET_INTERVAL_MS, "creation of the secret for logins", self.create_secret)
+
+    async def prepare_logins(self) -> None:
+        """Create what the first login needs: the cluster's secret, and a first user if set so.
+
+        Raises:
+            ConfigError: the password of the first user cannot be read.
+        """
+        await self.create_secret()
+        if self._settings.secure:
+            services = self._services
+            await create_first_user(services.replica, self._settings.data, services.random)
+
+    async def create_secret(self) -> None:
+        """Create the cluster's secret, if clients log in here and there is none.
+
+        The feature level may allow it only some time after the start.
+        """
+        has_logins = any(login.settings.mechanisms for login in self._logins)
+        if has_logins and not self._settings.read_only:
+            await create_secret(self._services.replica, self._services.random)
+
     async def _listen(
         self, name: str, config: ListenerConfig, *, is_shared: bool = False
     ) -> Listener:
@@ -75,17 +115,41 @@ class ClientPorts:
             max_connections=self._settings.max_connections,
             connection=ConnectionSettings(requires_authentication=config.protocol.has_sasl),
         )
+        tls = config.tls()
+        watch = CertificateWatch(tls) if tls is not None else None
         listener = Listener(
             self._dispatcher,
             options,
             budget=self._budget,
             answers=self._answers,
-            tls=config.tls(),
+            tls=watch.context if watch is not None else None,
             admit=ListenerIdentity(name, config).admit,
         )
         await listener.start()
         self.listeners.append(listener)
+        if watch is not None:
+            self._certificates.append((listener, watch))
         return listener
+
+    async def reload_certificates(self) -> None:
+        """Use the certificates whose files have changed, for the next connections.
+
+        Raises:
+            ConfigError: some of them cannot be used; their listeners keep the previous ones.
+        """
+        problems: dict[str, None] = {}
+        for listener, watch in self._certificates:
+            try:
+                is_new = watch.look()
+            except ConfigError as error:
+                problems[str(error)] = None
+                continue
+            if is_new:
+                listener.tls = watch.context
+                log.info("the listener on port %d uses a new certificate", listener.port)
+        self.certificate_trouble = "; ".join(problems)
+        if problems:
+            raise ConfigError(self.certificate_trouble)
 
     async def redirect_clients(self, services: Services) -> None:
         """Continue for a moment to report the new leaders of partitions to clients.

@@ -134,7 +134,10 @@ class Observer(ServerHealth):
 
     def warnings(self) -> Checks:
         """Return the checks for problems that do not prevent the broker from serving clients."""
-        return {"caretaker": lambda: self._broker.caretaking.trouble}
+        return {
+            "caretaker": lambda: self._broker.caretaking.trouble,
+            "certificates": lambda: self._broker.ports.certificate_trouble,
+        }
 
     async def refresh(self) -> None:
         """Update all metrics."""

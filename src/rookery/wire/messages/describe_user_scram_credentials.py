@@ -50,9 +50,10 @@ class CredentialInfo(Message):
 def refuse(
     request: DescribeUserScramCredentialsRequest, code: ErrorCode
 ) -> DescribeUserScramCredentialsResponse:
-    """Answer with the code and no users."""
+    """Give the code to the whole and to every user that was named."""
+    results = refuse_items(request, code).results
     return DescribeUserScramCredentialsResponse(
-        error_code=code, error_message=code.sentence, results=[]
+        error_code=code, error_message=code.sentence, results=results
     )
 
 

@@ -49,9 +49,22 @@ class OngoingPartitionReassignment(Message):
 def refuse(
     request: ListPartitionReassignmentsRequest, code: ErrorCode
 ) -> ListPartitionReassignmentsResponse:
-    """Answer with the code and no moves."""
+    """Answer with the code; as in Kafka, partitions that were named are there without moves."""
     return ListPartitionReassignmentsResponse(
-        error_code=code, error_message=code.sentence, topics=[]
+        error_code=code,
+        error_message=code.sentence,
+        topics=[
+            OngoingTopicReassignment(
+                name=topic.name,
+                partitions=[
+                    OngoingPartitionReassignment(
+                        partition_index=index, replicas=[], adding_replicas=[], removing_replicas=[]
+                    )
+                    for index in topic.partition_indexes
+                ],
+            )
+            for topic in request.topics or []
+        ],
     )
 
 

@@ -1,4 +1,4 @@
-"""Generates docs/apis.md from the routes: `python -m rookery.broker.apidocs docs/apis.md`."""
+"""Generates docs/apis.md from the routes: `python -m rookery.broker.pages.apidocs docs/apis.md`."""
 
 from __future__ import annotations
 

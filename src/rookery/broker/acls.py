@@ -1,0 +1,127 @@
+"""The cluster's access rules (ACLs) and topics, for the guard and for the ACL APIs.
+
+A rule is in force on this broker when the answer to its creation is sent. Other brokers apply the
+cluster log continuously and enforce the rule as soon as they have applied its entry.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Iterator
+from typing import Final
+
+from rookery.broker.settings import BrokerSettings
+from rookery.cluster.events.securityevents import AclFilterRow, AclRow
+from rookery.cluster.replica import Replica
+from rookery.cluster.state.acls import StoredAcl
+from rookery.security.access import AclResource
+from rookery.security.acl import (
+    ANY,
+    AclBinding,
+    AclFilter,
+    AclOperation,
+    PatternType,
+    PermissionType,
+)
+from rookery.service.access.guard import Guard
+from rookery.service.access.policy import AccessPolicy, AuthorizerSettings, read_super_users
+
+NO_AUTHORIZER: Final = "No Authorizer is configured."
+"""The error message for requests about ACLs."""
+
+
+class ClusterRules:
+    """The rules in the state that the replica has applied."""
+
+    def __init__(self, replica: Replica) -> None:
+        self._replica = replica
+
+    def stamp(self) -> Hashable:
+        """Return a value that changes with the rules; also if the state was replaced."""
+        security = self._replica.state.security
+        return security, security.acls_version
+
+    def rules(self) -> Iterable[AclBinding]:
+        """Return all rules."""
+        return read_rules(self._replica.state.security.acls)
+
+
+class ClusterTopics:
+    """The topics in the state that the replica has applied."""
+
+    def __init__(self, replica: Replica) -> None:
+        self._replica = replica
+
+    def name_of(self, topic_id: bytes) -> str | None:
+        """Return the name of the topic with an id."""
+        topic = self._replica.state.topics.by_id.get(topic_id)
+        return None if topic is None else topic.name
+
+    def id_of(self, name: str) -> bytes | None:
+        """Return the id of the topic with a name."""
+        topic = self._replica.state.topics.by_name.get(name)
+        return None if topic is None else topic.id
+
+    def names(self) -> list[str]:
+        """Return the names of all topics."""
+        return list(self._replica.state.topics.by_name)
+
+
+def open_guard(settings: BrokerSettings, replica: Replica) -> Guard | None:
+    """Create the guard; None if there is no authorizer.
+
+    Raises:
+        ConfigError: the list of super users cannot be used.
+    """
+    super_users = read_super_users(settings.super_users)
+    if settings.authorizer == "none":
+        return None
+    authorizer = AuthorizerSettings(
+        super_users=super_users,
+        allow_everyone_if_no_acl=settings.allow_everyone_if_no_acl,
+        is_enforced=settings.authorizer == "acls",
+    )
+    return Guard(
+        AccessPolicy(ClusterRules(replica), authorizer),
+        ClusterTopics(replica),
+        creates_topics=settings.auto_create_topics,
+    )
+
+
+def read_rules(stored: Iterable[StoredAcl]) -> Iterator[AclBinding]:
+    """Convert stored rules."""
+    for row in stored:
+        yield AclBinding(
+            AclResource(row.resource_type),
+            PatternType(row.pattern_type),
+            row.resource_name,
+            row.principal,
+            row.host,
+            AclOperation(row.operation),
+            PermissionType(row.permission),
+        )
+
+
+def write_rule(rule: AclBinding) -> AclRow:
+    """Convert a rule for the cluster log."""
+    return AclRow(
+        resource_type=rule.resource_type,
+        pattern_type=rule.pattern_type,
+        resource_name=rule.name,
+        principal=rule.principal,
+        host=rule.host,
+        operation=rule.operation,
+        permission=rule.permission,
+    )
+
+
+def write_filter(choice: AclFilter) -> AclFilterRow:
+    """Convert a filter for the cluster log."""
+    return AclFilterRow(
+        resource_type=choice.resource_type or ANY,
+        pattern_type=choice.pattern_type,
+        resource_name=choice.name,
+        principal=choice.principal,
+        host=choice.host,
+        operation=choice.operation or ANY,
+        permission=choice.permission or ANY,
+    )

@@ -1,0 +1,68 @@
+"""Watches the files of a server's certificate, so that they can be replaced while it runs."""
+
+from __future__ import annotations
+
+import ssl
+from pathlib import Path
+from typing import NamedTuple
+
+from rookery.errors import ConfigError
+from rookery.security.tls import ServerTls, server_context
+
+
+class _FileVersion(NamedTuple):
+    """Differs between two versions of a file."""
+
+    inode: int
+    size: int
+    modified_ns: int
+
+
+class CertificateWatch:
+    """Creates a new TLS context when a file of the settings has changed.
+
+    A new context replaces the old one as a whole. Loading into the old one could leave it without
+    a usable key if the files do not belong together.
+    """
+
+    def __init__(self, settings: ServerTls) -> None:
+        """Load the files.
+
+        Raises:
+            ConfigError: a file or a setting cannot be used.
+        """
+        self._settings = settings
+        # Before the files are read: a change in between is then found by the next look.
+        self._loaded = self._versions()
+        self.context: ssl.SSLContext = server_context(settings)
+        """The context of the files that were last usable."""
+
+    def look(self) -> bool:
+        """Load the files if they have changed; return whether there is a new context.
+
+        Raises:
+            ConfigError: the changed files cannot be used; the old context stays, and the next call
+                tries again.
+        """
+        versions = self._versions()
+        if versions == self._loaded:
+            return False
+        try:
+            self.context = server_context(self._settings)
+        except ConfigError as error:
+            raise ConfigError(f"{error}; the previous certificate stays in use") from error
+        self._loaded = versions
+        return True
+
+    def _versions(self) -> list[_FileVersion | None]:
+        own = self._settings.own
+        files = (own.certificate_file, own.key_file, self._settings.client_ca_file)
+        return [_version(Path(file)) for file in files if file]
+
+
+def _version(path: Path) -> _FileVersion | None:
+    try:
+        stat = path.stat()
+    except OSError:
+        return None
+    return _FileVersion(stat.st_ino, stat.st_size, stat.st_mtime_ns)

@@ -1,0 +1,1 @@
+"""Access control between decoding and handling: rules in force, decisions, and redaction."""

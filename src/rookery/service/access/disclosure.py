@@ -1,0 +1,63 @@
+"""Which names and ids of topics a client learns from refusals and from pages of all topics.
+
+A client that may not describe a topic sees only what it sent: a name without the id, or an id
+without the name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from rookery.errors import ErrorCode
+from rookery.security.access import AclResource, Operation
+from rookery.service.access.policy import AccessClient
+from rookery.wire.message import ZERO_UUID, Api, Message
+from rookery.wire.messages.delete_topics import DELETE_TOPICS, DeleteTopicsResponse
+from rookery.wire.messages.describe_topic_partitions import (
+    DESCRIBE_TOPIC_PARTITIONS,
+    DescribeTopicPartitionsRequest,
+    TopicRequest,
+)
+from rookery.wire.messages.metadata import METADATA, MetadataResponse
+
+_NULL_NAMES_SINCE: Final = 12
+"""The first version of Metadata whose answer can have a topic without a name."""
+
+
+def name_visible_topics(
+    api: Api[Any, Any], request: Message, client: AccessClient, names: Callable[[], list[str]]
+) -> DescribeTopicPartitionsRequest | None:
+    """Return a request for all topics with the names of those that the client may describe.
+
+    An answer cannot be filtered instead, because the cursor of the next page names a topic. None
+    for other requests.
+    """
+    if api is not DESCRIBE_TOPIC_PARTITIONS or not client.is_enforced:
+        return None
+    asked: DescribeTopicPartitionsRequest = request  # type: ignore[assignment] # of this API
+    if asked.topics:
+        return None
+    visible = [name for name in names() if client.has(Operation.DESCRIBE, AclResource.TOPIC, name)]
+    return asked.replace(topics=[TopicRequest(name=name) for name in visible])
+
+
+def restore_names(
+    api: Api[Any, Any],
+    version: int,
+    refusal: Message,
+    client: AccessClient,
+    name_of: Callable[[bytes], str | None],
+) -> None:
+    """Give refused topics the names that Kafka gives them."""
+    if api is METADATA and isinstance(refusal, MetadataResponse):
+        for topic in refusal.topics:
+            if topic.topic_id != ZERO_UUID and version >= _NULL_NAMES_SINCE:
+                topic.name = None
+    elif api is DELETE_TOPICS and isinstance(refusal, DeleteTopicsResponse):
+        for result in refusal.responses:
+            if result.error_code is not ErrorCode.TOPIC_AUTHORIZATION_FAILED or result.name:
+                continue
+            name = name_of(result.topic_id)
+            if name and client.has(Operation.DESCRIBE, AclResource.TOPIC, name):
+                result.name = name

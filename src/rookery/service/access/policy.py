@@ -1,0 +1,170 @@
+"""The rules in force, and the decisions by them for one client.
+
+`acls` enforces the rules. `log` serves everything, but counts and logs what `acls` would deny, so
+that an operator can complete the rules before enforcing them.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Hashable, Iterable
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Final, Protocol
+
+from rookery import metrics
+from rookery.errors import ConfigError
+from rookery.net.session import ClientSession
+from rookery.security.access import AclResource, Operation
+from rookery.security.acl import CLUSTER_NAME, AclBinding, format_host
+from rookery.security.aclrules import AclRules, ProtectedResource
+
+log = logging.getLogger(__name__)
+
+DENIALS: Final = metrics.REGISTRY.counters(
+    "rookery_access_denials_total",
+    "Operations that the access rules deny; with the authorizer `log` they are served anyway.",
+    ("resource", "operation"),
+)
+_CLUSTER: Final = ProtectedResource(AclResource.CLUSTER, CLUSTER_NAME)
+_MAX_NOTED: Final = 10_000
+"""How many different denials are logged; clients choose the names."""
+
+
+class RuleSource(Protocol):
+    """Where the rules come from."""
+
+    def stamp(self) -> Hashable:
+        """Return a value that changes with the rules."""
+
+    def rules(self) -> Iterable[AclBinding]:
+        """Return all rules."""
+
+
+@dataclass(frozen=True, slots=True)
+class AuthorizerSettings:
+    """How the rules are applied."""
+
+    super_users: tuple[str, ...] = ()
+    allow_everyone_if_no_acl: bool = False
+    is_enforced: bool = True
+    """Whether denied requests are refused; otherwise they are only logged."""
+
+
+def read_super_users(text: str) -> tuple[str, ...]:
+    """Return the principals of a list in Kafka's form: `User:admin;User:x`.
+
+    Raises:
+        ConfigError: a principal has no type.
+    """
+    names = tuple(name.strip() for name in text.split(";") if name.strip())
+    for name in names:
+        if ":" not in name:
+            raise ConfigError(f"{name!r} must be written as User:{name}", name="super_users")
+    return names
+
+
+class AccessPolicy:
+    """Decides by the current rules."""
+
+    def __init__(self, source: RuleSource, settings: AuthorizerSettings) -> None:
+        self.settings = settings
+        self.super_users = frozenset(settings.super_users)
+        self._source = source
+        self._noted: set[tuple[str, Operation, ProtectedResource]] = set()
+        self.stamp: Hashable = None
+        """Changes with the rules."""
+        self._current = AclRules(
+            super_users=settings.super_users,
+            allow_everyone_if_no_acl=settings.allow_everyone_if_no_acl,
+        )
+
+    @property
+    def rules(self) -> AclRules:
+        """The rules, as the source has them now."""
+        stamp = self._source.stamp()
+        if stamp != self.stamp:
+            new = dict.fromkeys(self._source.rules())
+            gone = [rule for rule in self._current if rule not in new]
+            # A new set also discards the remembered decisions.
+            self._current = self._current.changed(add=new, remove=gone)
+            self.stamp = stamp
+        return self._current
+
+    def client(self, session: ClientSession) -> AccessClient:
+        """Return the decisions for a client, by the rules of now."""
+        return AccessClient(self, session.principal or "", _host(session.host))
+
+    def note(self, principal: str, operation: Operation, resource: ProtectedResource) -> None:
+        """Count a denial, and log it once."""
+        DENIALS.labels(resource.type.name.lower(), operation.name.lower()).inc()
+        key = principal, operation, resource
+        if key in self._noted or len(self._noted) >= _MAX_NOTED:
+            return
+        self._noted.add(key)
+        log.log(
+            logging.INFO if self.settings.is_enforced else logging.WARNING,
+            "%s may not %s %s %r%s",
+            principal,
+            operation.name,
+            resource.type.name.lower(),
+            resource.name,
+            "" if self.settings.is_enforced else " (served: the authorizer only logs)",
+        )
+
+
+class AccessClient:
+    """The decisions for one client, for one request."""
+
+    __slots__ = ("_policy", "_rules", "host", "principal")
+
+    def __init__(self, policy: AccessPolicy, principal: str, host: str) -> None:
+        self._policy = policy
+        self._rules = policy.rules
+        self.principal = principal
+        self.host = host
+
+    @property
+    def is_super_user(self) -> bool:
+        """Whether no rule applies to the client."""
+        return self.principal in self._policy.super_users
+
+    @property
+    def is_enforced(self) -> bool:
+        """Whether denials count."""
+        return self._policy.settings.is_enforced
+
+    def has(self, operation: Operation, resource_type: AclResource, name: str) -> bool:
+        """Return what the rules say, without a note of it."""
+        resource = ProtectedResource(resource_type, name)
+        return self._rules.decide(self.principal, self.host, operation, resource).allowed
+
+    def has_on_cluster(self, operation: Operation | None) -> bool:
+        """Return what the rules say about the cluster; False for no operation."""
+        return operation is not None and self.has(operation, *_CLUSTER)
+
+    def has_any(self, operation: Operation, resource_type: AclResource) -> bool:
+        """Return whether the rules allow an operation on at least one resource of a type."""
+        return self._rules.allows_any(self.principal, self.host, operation, resource_type)
+
+    def may(self, operation: Operation, resource_type: AclResource, name: str) -> bool:
+        """Return whether to serve it, and note a denial."""
+        return self.has(operation, resource_type, name) or not self.deny(
+            operation, resource_type, name
+        )
+
+    def deny(
+        self, operation: Operation, resource_type: AclResource, name: str = CLUSTER_NAME
+    ) -> bool:
+        """Note a denial; return whether it counts."""
+        resource = ProtectedResource(resource_type, name)
+        self._policy.note(self.principal, operation, resource)
+        return self.is_enforced
+
+
+@lru_cache(maxsize=10_000)
+def _host(address: str) -> str:
+    try:
+        return format_host(address)
+    except ValueError:
+        return address

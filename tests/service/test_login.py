@@ -1,0 +1,172 @@
+"""The login service over real connections: its states, its delay and its time limit."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from rookery.clock import SystemClock, SystemRandom
+from rookery.errors import ApiError, ErrorCode, Unavailable
+from rookery.net.connection import Connection
+from rookery.net.listener import Listener, ListenerSettings
+from rookery.net.outbox import Answer
+from rookery.net.settings import ConnectionSettings
+from rookery.net.upstream import Upstream, connect
+from rookery.service.login import LoginService, LoginSettings
+from rookery.testing.accounts import MemoryAccounts
+from rookery.wire.codec import peek, read_request, response_frame
+from rookery.wire.frame import Frame
+from rookery.wire.messages.sasl_authenticate import SASL_AUTHENTICATE, SaslAuthenticateRequest
+from rookery.wire.messages.sasl_handshake import SASL_HANDSHAKE, SaslHandshakeRequest
+
+TIMEOUT_MS = 20_000
+ALICE, BOB = b"\0alice\0secret", b"\0bob\0secret"
+
+
+class LoginServer:
+    """Serves the two SASL APIs and nothing else."""
+
+    def __init__(self, settings: LoginSettings, clock: SystemClock) -> None:
+        accounts = MemoryAccounts({"alice": "secret", "bob": "secret"})
+        self.service = LoginService(settings, accounts, clock, SystemRandom())
+        self.connections: list[Connection] = []
+
+    async def __call__(self, connection: Connection, frame: Frame) -> Answer:
+        if connection not in self.connections:
+            self.connections.append(connection)
+        key, version, number = peek(frame)
+        if key == SASL_HANDSHAKE.key:
+            _, chosen = read_request(SASL_HANDSHAKE, frame)
+            try:
+                answer = self.service.handshake(connection, chosen.mechanism)
+            except ApiError as error:
+                answer = SASL_HANDSHAKE.refuse(chosen, error.code)
+            return response_frame(SASL_HANDSHAKE, version, number, answer)
+        _, message = read_request(SASL_AUTHENTICATE, frame)
+        reply = await self.service.authenticate(connection, message)
+        return response_frame(SASL_AUTHENTICATE, version, number, reply)
+
+
+@asynccontextmanager
+async def serve(
+    *, handshake_timeout_ms: int = 10_000, **settings: Any
+) -> AsyncIterator[tuple[LoginServer, Upstream]]:
+    """Start a server and connect to it."""
+    options = LoginSettings(("PLAIN", "SCRAM-SHA-256"), **settings)
+    server = LoginServer(options, SystemClock())
+    limits = ConnectionSettings(
+        requires_authentication=True, handshake_timeout_ms=handshake_timeout_ms
+    )
+    listener = Listener(server, ListenerSettings(port=0, connection=limits))
+    await listener.start()
+    upstream = await connect("127.0.0.1", listener.port)
+    try:
+        yield server, upstream
+    finally:
+        upstream.close()
+        await upstream.wait_closed()
+        await listener.stop()
+        server.service.close()
+
+
+async def choose(upstream: Upstream, mechanism: str) -> ErrorCode:
+    request = SaslHandshakeRequest(mechanism=mechanism)
+    return (await upstream.call(SASL_HANDSHAKE, 1, request, TIMEOUT_MS)).error_code
+
+
+async def send(upstream: Upstream, message: bytes) -> Any:
+    request = SaslAuthenticateRequest(auth_bytes=message)
+    return await upstream.call(SASL_AUTHENTICATE, 2, request, TIMEOUT_MS)
+
+
+async def test_login_sets_principal_mechanism_and_lifetime() -> None:
+    async with serve(max_session_ms=60_000) as (server, upstream):
+        assert await choose(upstream, "PLAIN") is ErrorCode.NONE
+        answer = await send(upstream, ALICE)
+        assert answer.error_code is ErrorCode.NONE
+        assert answer.session_lifetime_ms == 60_000
+        session = server.connections[0].session
+        assert (session.principal, session.mechanism) == ("User:alice", "PLAIN")
+        assert session.expires_ms > SystemClock().monotonic_ms()
+
+
+async def test_second_handshake_within_a_login_is_refused() -> None:
+    async with serve() as (_, upstream):
+        assert await choose(upstream, "PLAIN") is ErrorCode.NONE
+        assert await choose(upstream, "PLAIN") is ErrorCode.ILLEGAL_SASL_STATE
+
+
+async def test_second_login_of_the_same_user_is_accepted() -> None:
+    async with serve(max_session_ms=60_000) as (_, upstream):
+        for _ in range(2):
+            assert await choose(upstream, "PLAIN") is ErrorCode.NONE
+            assert (await send(upstream, ALICE)).session_lifetime_ms == 60_000
+
+
+async def test_second_login_as_another_user_closes_the_connection() -> None:
+    async with serve(failure_delay_ms=1) as (server, upstream):
+        await choose(upstream, "PLAIN")
+        await send(upstream, ALICE)
+        await choose(upstream, "PLAIN")
+        answer = await send(upstream, BOB)
+        assert answer.error_code is ErrorCode.SASL_AUTHENTICATION_FAILED
+        assert "cannot change its principal" in answer.error_message
+        assert server.connections[0].session.principal == "User:alice"
+        with pytest.raises(Unavailable):
+            await choose(upstream, "PLAIN")
+
+
+async def test_second_login_with_another_mechanism_closes_the_connection() -> None:
+    async with serve() as (_, upstream):
+        await choose(upstream, "PLAIN")
+        await send(upstream, ALICE)
+        code = await choose(upstream, "SCRAM-SHA-256")
+        assert code is ErrorCode.UNSUPPORTED_SASL_MECHANISM
+        with pytest.raises(Unavailable):
+            await choose(upstream, "PLAIN")
+
+
+async def test_failed_login_is_answered_after_the_delay(monkeypatch: pytest.MonkeyPatch) -> None:
+    delays: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        delays.append(seconds)
+
+    async with serve(failure_delay_ms=1_234) as (_, upstream):
+        await choose(upstream, "PLAIN")
+        monkeypatch.setattr("rookery.service.login.sleep", sleep)
+        answer = await send(upstream, b"\0alice\0wrong")
+        assert answer.error_code is ErrorCode.SASL_AUTHENTICATION_FAILED
+        assert delays == [1.234]
+
+
+async def test_failed_scram_login_ends_the_exchange() -> None:
+    async with serve(failure_delay_ms=1) as (server, upstream):
+        await choose(upstream, "SCRAM-SHA-256")
+        answer = await send(upstream, b"n,,n=alice,r=0123456789")
+        nonce = bytes(answer.auth_bytes).split(b",")[0]
+        final = await send(upstream, b"c=biws," + nonce + b",p=" + b"AAAA" * 10 + b"AAA=")
+        assert (final.error_code, final.error_message) == (
+            ErrorCode.SASL_AUTHENTICATION_FAILED,
+            "invalid credentials",
+        )
+        assert server.connections[0].session.principal is None
+        with pytest.raises(Unavailable):
+            await send(upstream, ALICE)
+
+
+async def test_client_without_a_login_is_closed_after_the_time_limit() -> None:
+    async with serve(handshake_timeout_ms=50) as (_, upstream):
+        assert await choose(upstream, "PLAIN") is ErrorCode.NONE
+        async with asyncio.timeout(TIMEOUT_MS / 1000):
+            await upstream.wait_closed()
+
+
+def test_time_limit_of_a_login_is_ten_seconds() -> None:
+    settings = ConnectionSettings(requires_authentication=True)
+    assert settings.handshake_timeout_ms == 10_000
+    assert settings.max_unauthenticated_frame_bytes == 512 * 1024
