@@ -17,7 +17,8 @@ from rookery.wire.walk import has_kind
 from tests.broker.conftest import Start
 
 HIDDEN = {
-    "AddOffsetsToTxn", "AddPartitionsToTxn", "AlterConfigs", "CreatePartitions", "CreateTopics",
+    "AddOffsetsToTxn", "AddPartitionsToTxn", "AlterClientQuotas", "AlterConfigs",
+    "AlterUserScramCredentials", "CreatePartitions", "CreateTopics",
     "DeleteRecords", "DeleteTopics", "EndTxn", "IncrementalAlterConfigs", "InitProducerId",
     "TxnOffsetCommit", "UpdateFeatures", "WriteTxnMarkers",
 }  # fmt: skip
@@ -28,7 +29,10 @@ KEPT = {
     "OffsetCommit", "OffsetDelete", "Produce", "SyncGroup",
 }  # fmt: skip
 # APIs that anyone may use.
-OPEN = {"ApiVersions", "GetTelemetrySubscriptions", "PushTelemetry"}
+OPEN = {
+    "ApiVersions", "GetTelemetrySubscriptions", "PushTelemetry", "SaslAuthenticate",
+    "SaslHandshake",
+}  # fmt: skip
 KINDS = {
     AclResource.TOPIC: (TopicName, TopicId),
     AclResource.GROUP: (GroupId,),
@@ -192,15 +196,16 @@ def test_access_rows_are_those_of_kafka() -> None:
     assert table(AclResource.CLUSTER) == {
         "DESCRIBE whole": {
             "DescribeAcls", "DescribeLogDirs", "DescribeQuorum", "ListPartitionReassignments",
-            "DescribeCluster", "Metadata",
+            "DescribeCluster", "DescribeUserScramCredentials", "Metadata",
         },
         "ALTER whole": {
             "CreateAcls", "DeleteAcls", "ElectLeaders", "UpdateFeatures",
-            "AlterPartitionReassignments",
+            "AlterPartitionReassignments", "AlterUserScramCredentials",
         },
         "ALTER whole or CLUSTER_ACTION": {"WriteTxnMarkers"},
         "CLUSTER_ACTION whole": {"AddPartitionsToTxn", "Fetch"},
-        "DESCRIBE_CONFIGS whole": {"ListConfigResources"},
+        "DESCRIBE_CONFIGS whole": {"DescribeClientQuotas", "ListConfigResources"},
+        "ALTER_CONFIGS whole": {"AlterClientQuotas"},
         "DESCRIBE_CONFIGS": {"DescribeConfigs"},
         "ALTER_CONFIGS": {"AlterConfigs", "IncrementalAlterConfigs"},
     }  # fmt: skip

@@ -14,9 +14,21 @@ from struct import Struct
 from typing import NamedTuple
 
 from rookery.cluster.entry import EVENTS, EntryAuthor, read_entry, read_events, write_entry
+from rookery.cluster.events.brokerevents import BrokerRegistered, EndpointRow
 from rookery.cluster.events.groupevents import GroupChanged
 from rookery.cluster.events.importevents import SegmentsImported
 from rookery.cluster.events.logevents import RowsLost
+from rookery.cluster.events.securityevents import (
+    AclFilterRow,
+    AclRow,
+    AclsCreated,
+    AclsDeleted,
+    QuotaChange,
+    QuotaEntityPart,
+    QuotasChanged,
+    ScramChange,
+    ScramCredentialsChanged,
+)
 from rookery.cluster.events.sinkevents import (
     SinkCommitted,
     SinkForgotten,
@@ -25,6 +37,7 @@ from rookery.cluster.events.sinkevents import (
 )
 from rookery.cluster.state.groups import Group
 from rookery.cluster.state.images.image import write_image
+from rookery.cluster.state.rules.securityrules import SECURITY
 from rookery.cluster.state.state import FEATURE_LEVEL, State
 from rookery.testing.messages import random_message
 from rookery.wire.message import Message
@@ -79,8 +92,10 @@ def _rare_entry(state: State, random: Random) -> bytes:
 
 
 def _rare_event(state: State, random: Random) -> Message:
-    make = random.choice((_sink_event, _sink_event, _log_event, _any_event))
-    return make(state, random)
+    makers = [_sink_event, _sink_event, _log_event, _any_event]
+    if state.feature_level >= SECURITY:
+        makers += [_rule_event, _account_event, _registration]
+    return random.choice(makers)(state, random)
 
 
 def _sink_event(state: State, random: Random) -> Message:
@@ -111,6 +126,51 @@ def _log_event(state: State, random: Random) -> Message:
         return RowsLost(topic_id=topic_id, partition=0, base_offsets=bases)
     group = random.choice([*state.groups, Group("g")])
     return GroupChanged(group_id=group.id, epoch=group.epoch, version=group.version, change=b"c")
+
+
+def _rule_event(_state: State, random: Random) -> Message:
+    name, principal = random.choice(("a", "ab", "*")), random.choice(("User:u", "User:*"))
+    pattern = random.choice((3, 4))
+    if random.random() < 0.7:
+        rule = AclRow(
+            resource_type=2, pattern_type=pattern, resource_name=name, principal=principal,
+            host="*", operation=random.choice((3, 4)), permission=random.choice((2, 3)),
+        )  # fmt: skip
+        return AclsCreated(rules=[rule])
+    chosen = AclFilterRow(
+        resource_type=1, pattern_type=random.choice((1, 2, 3)), resource_name=name,
+        principal=random.choice((None, principal)), host=None, operation=3, permission=1,
+    )  # fmt: skip
+    return AclsDeleted(filters=[chosen])
+
+
+def _account_event(_state: State, random: Random) -> Message:
+    user = random.choice(("u", "v"))
+    if random.random() < 0.5:
+        change = ScramChange(
+            mechanism=random.choice((1, 2)), iterations=4096,
+            salt=random.choice((b"", b"salt")), stored_key=b"stored", server_key=b"server",
+        )  # fmt: skip
+        return ScramCredentialsChanged(user=user, changes=[change])
+    limit = QuotaChange(
+        key=random.choice(("producer_byte_rate", "consumer_byte_rate")),
+        value=float(random.randrange(9)), is_removed=random.random() < 0.3,
+    )  # fmt: skip
+    parts = [QuotaEntityPart(entity_type="user", name=random.choice((None, user)))]
+    if random.random() < 0.5:
+        parts.append(QuotaEntityPart(entity_type="client-id", name="c"))
+    return QuotasChanged(entity=parts, changes=[limit])
+
+
+def _registration(_state: State, random: Random) -> Message:
+    rows = [
+        EndpointRow(listener=name, protocol=protocol, host="host", port=9000 + protocol)
+        for protocol, name in enumerate(("internal", "external"))
+    ]
+    node = random.choice((1, 2, 3))
+    return BrokerRegistered(
+        process_id=random.randbytes(16), node_id=node, host="host", port=9092, endpoints=rows
+    )
 
 
 def _any_event(_state: State, random: Random) -> Message:

@@ -42,6 +42,7 @@ from rookery.model.uuid import uuid_text
 from rookery.net.listener import Listener
 from rookery.service import memory
 from rookery.service.periodic import PeriodicTasks
+from rookery.service.quotas.clientquotas import ClientQuotas
 from rookery.service.stalls import LOOK_MS, StallMetrics, StallWatch
 
 log = logging.getLogger(__name__)
@@ -99,6 +100,7 @@ class Broker:
         self._duties = ClusterDuties(
             settings, self.replica, self._clock, self.membership, self.groups
         )
+        self.quotas = ClientQuotas(self._clock)
         self.node_lock = NodeLock(None, "", self._random)
         self.ports = ClientPorts(settings)
         self.is_stopping = False
@@ -138,6 +140,7 @@ class Broker:
             ),
             producer_ids=ProducerIds(self.replica),
             groups=self.groups,
+            quotas=self.quotas,
             hidden=self._hidden(),
             rules=self._rules,
             guard=open_guard(self.settings, self.replica),
@@ -290,11 +293,13 @@ class Broker:
     def _applied(self, applied: EntryOutcome, _entry: Entry) -> None:
         if applied.grown:
             self.waiting.report(applied.grown)
+        self.quotas.refresh(self.replica.state.security)
 
     def _jumped(self) -> None:
         """Reset everything that depends on events that the replica skipped; clients reconnect."""
         self.member.look()
         self.groups.drop_all()
+        self.quotas.refresh(self.replica.state.security)
         self.waiting.report_all()
         self.ports.abort_connections()
 

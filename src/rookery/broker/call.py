@@ -39,6 +39,8 @@ from rookery.log.write.writer import LogWriter
 from rookery.security.access import Access
 from rookery.service.access.guard import Guard
 from rookery.service.login import LoginService
+from rookery.service.quotas.clientquotas import ClientQuotas
+from rookery.service.quotas.requestthrottle import RequestThrottle
 from rookery.wire.message import Api, Message
 from rookery.wire.messages.metadata import MetadataResponseTopic
 
@@ -61,6 +63,7 @@ class Services:
     fetches: FetchService
     producer_ids: ProducerIds
     groups: GroupCoordinator
+    quotas: ClientQuotas
     opening: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(1))
     """Held while a compressed batch is decompressed, which can make it a thousand times larger."""
     hidden: frozenset[int] = frozenset()
@@ -105,12 +108,14 @@ class Services:
 class Call:
     """One request: its connection, its header, and the broker's services."""
 
-    __slots__ = ("connection", "header", "services")
+    __slots__ = ("connection", "header", "services", "throttle")
 
     def __init__(self, services: Services, connection: Connection, header: RequestHeader) -> None:
         self.services = services
         self.connection = connection
         self.header = header
+        self.throttle: RequestThrottle | None = None
+        """Applies the client's quotas; None if the cluster has none."""
 
     @property
     def version(self) -> int:

@@ -76,6 +76,21 @@ def _name(state: State, topic_id: bytes) -> str:
     return topic.name if topic is not None else topic_id.hex()
 
 
+def take_mutations(call: Call, partitions: int, *, strict_since: int) -> None:
+    """Charge partitions that are to be created or deleted to the client's quota (KIP-599).
+
+    Args:
+        call: the request.
+        partitions: the number of partitions.
+        strict_since: the first version of the API whose clients know the error.
+
+    Raises:
+        ApiError: THROTTLING_QUOTA_EXCEEDED; the change must not be made.
+    """
+    if call.throttle is not None:
+        call.throttle.take_mutations(partitions, is_strict=call.version >= strict_since)
+
+
 def require_security(call: Call) -> None:
     """Refuse changes of rules, credentials and quotas before all brokers can read them.
 

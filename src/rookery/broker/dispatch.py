@@ -8,12 +8,14 @@ from collections.abc import Awaitable
 from typing import Any, Final, NamedTuple
 
 from rookery.broker.call import Call, Route, Services, routes
+from rookery.clock import stopwatch
 from rookery.cluster.proposal import IncarnationFenced
 from rookery.errors import ErrorCode, ProtocolError, code_of
 from rookery.net.connection import Connection
 from rookery.net.outbox import Answer
 from rookery.service.access.verdict import AccessVerdict
 from rookery.service.meter import ApiMeter, RequestMetrics
+from rookery.service.quotas.requestthrottle import RequestThrottle
 from rookery.wire.codec import (
     API_VERSIONS_KEY,
     peek,
@@ -55,8 +57,14 @@ class _Work:
     def finish(self, answer: Message | None) -> Answer:
         """Record the request as finished and encode its response."""
         self.meter.finish(self.started, answer)
+        throttle = self.call.throttle
+        if throttle is not None:
+            return throttle.finish(answer, self._encode)
         if answer is None:
             return None
+        return self._encode(answer)
+
+    def _encode(self, answer: Message) -> Answer:
         header = self.call.header
         return response_frame(self.route.api, header.api_version, header.correlation_id, answer)
 
@@ -81,7 +89,8 @@ class _Work:
     async def wait(self, answer: Awaitable[Message | None]) -> Answer:
         """Wait for the message, then encode it."""
         try:
-            result = await answer
+            throttle = self.call.throttle
+            result = await (answer if throttle is None else throttle.measure(answer))
         except Exception as error:  # noqa: BLE001 (a request may fail; the broker does not)
             result = self.refuse(error)
         except asyncio.CancelledError:
@@ -160,15 +169,26 @@ class Dispatcher:
         self._services.requests += 1
         header, request = read_request(served.route.api, frame)
         work = _Work(served, Call(self._services, connection, header), request)
-        guard = self._services.guard
+        if self._services.quotas.is_active and key not in _BEFORE_LOGIN:
+            work.call.throttle = RequestThrottle(
+                self._services.quotas, connection, header.client_id, request, len(frame)
+            )
+        return self._serve(work)
+
+    def _serve(self, work: _Work) -> Answer | Awaitable[Answer]:
+        """Call the handler with the part of the request that the guard lets through."""
+        guard, route, call = self._services.guard, work.route, work.call
         if guard is not None:
-            verdict = guard.check(served.route.api, served.route.touches, version, request, session)
+            session = call.connection.session
+            verdict = guard.check(route.api, route.touches, call.version, work.request, session)
             if verdict is not None:
                 return work.serve_partly(verdict)
         try:
-            answer = served.route.handle(work.call, request)
+            answer = route.handle(call, work.request)
         except Exception as error:  # noqa: BLE001 (a request may fail; the broker does not)
             answer = work.refuse(error)
+        if work.call.throttle is not None:
+            work.call.throttle.spend(stopwatch() - work.started)
         if isinstance(answer, asyncio.Future):
             return work.later(answer)
         if answer is None or isinstance(answer, Message):

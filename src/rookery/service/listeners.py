@@ -9,8 +9,10 @@ advertises addresses that this client can reach.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import ssl
+from collections.abc import Callable
 from dataclasses import dataclass, field, fields, replace
 from enum import Enum
 from typing import Final, Literal
@@ -169,8 +171,16 @@ class ListenerConfig(ListenerSecurity):
 class ListenerIdentity:
     """Gives every client of one listener its identity when it connects."""
 
-    def __init__(self, name: str, config: ListenerConfig) -> None:
-        """Prepare the mapping of certificates.
+    def __init__(
+        self, name: str, config: ListenerConfig, record: Callable[[str], int] | None = None
+    ) -> None:
+        """Prepare the identities.
+
+        Args:
+            name: of the listener.
+            config: of the listener.
+            record: records a connection from a host; returns after how many milliseconds to
+                close it, 0 to accept it.
 
         Raises:
             ConfigError: the rules of the mapping cannot be used.
@@ -178,12 +188,18 @@ class ListenerIdentity:
         self.name = name
         self.config = config
         self._mapping = PrincipalMapping(config.principal_mapping_rules)
+        self._record = record
 
     def admit(self, connection: Connection) -> None:
         """Fill the session of a new connection; with SASL, the principal follows from the login."""
         session = connection.session
         session.listener = self.name
         session.host = connection.peer.rpartition(":")[0].strip("[]")
+        delay_ms = self._record(session.host) if self._record is not None else 0
+        if delay_ms:
+            # Closed late, as in Kafka: a client would connect again at once.
+            connection.pause()
+            asyncio.get_running_loop().call_later(delay_ms / 1000, connection.abort)
         if self.config.protocol.has_sasl:
             return
         try:

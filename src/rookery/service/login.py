@@ -4,8 +4,8 @@
                                   │
                                   └── failed: answer after a delay, then close
 
-After version 0 of SaslHandshake, the messages are bare frames without Kafka's header. A failure then
-has no answer.
+After version 0 of SaslHandshake, the messages are bare frames without Kafka's header. A failure
+then has no answer.
 
 A client that has logged in may log in again on the same connection (KIP-368), as the same principal
 and with the same mechanism. A mechanism that hashes passwords runs in a small pool of threads, so

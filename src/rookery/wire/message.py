@@ -29,6 +29,7 @@ from typing import (
 )
 
 from rookery.errors import ErrorCode
+from rookery.wire.fieldtext import text_of
 from rookery.wire.items import Items
 
 
@@ -81,6 +82,8 @@ u32 = Annotated[int, Type.U32]
 f64 = Annotated[float, Type.F64]
 # Sixteen raw bytes: every fetch carries some, and a `uuid.UUID` costs ten times as much to make.
 Uuid = Annotated[bytes, Type.UUID]
+# Passwords, keys and tokens: `repr` shows only their size.
+SecretBytes = Annotated[bytes, Type.BYTES]
 # Bytes that are read as a view into the frame and written without a copy.
 Records: TypeAlias = Annotated[bytes | bytearray | memoryview | Parts, Type.RECORDS]
 
@@ -277,8 +280,8 @@ class Message(metaclass=MessageType):
     __hash__ = None  # type: ignore[assignment] # a message can change
 
     def __repr__(self) -> str:
-        values = ", ".join(f"{name}={_shown(getattr(self, name))}" for name in self.__fields__)
-        return f"{type(self).__name__}({values})"
+        texts = (text_of(self, name, one.annotation) for name, one in self.__fields__.items())
+        return f"{type(self).__name__}({', '.join(texts)})"
 
     def replace(self, **changes: object) -> Self:
         """Return a copy of this message with some fields changed."""
@@ -294,11 +297,6 @@ class Message(metaclass=MessageType):
         self.unknown_tags = state[0]
         for name, value in zip(self.__fields__, state[1], strict=True):
             setattr(self, name, value)
-
-
-def _shown(value: object) -> str:
-    """Show a value to a reader: of a view its size is enough."""
-    return f"<{value.nbytes} bytes>" if isinstance(value, memoryview) else repr(value)
 
 
 def _portable(value: object) -> object:

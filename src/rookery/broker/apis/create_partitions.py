@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
+from typing import Final
 
 from rookery.broker.call import Call, handles
-from rookery.broker.decisions import decide
+from rookery.broker.decisions import decide, take_mutations
 from rookery.broker.topics import MAX_PARTITIONS, check_partitions
 from rookery.cluster.events.topicevents import PartitionsAdded
 from rookery.cluster.state.topics import Topic
@@ -18,6 +19,9 @@ from rookery.wire.messages.create_partitions import (
     CreatePartitionsTopic,
     CreatePartitionsTopicResult,
 )
+
+_STRICT_SINCE: Final = 3
+"""The first version whose clients know THROTTLING_QUOTA_EXCEEDED."""
 
 
 @handles(
@@ -40,7 +44,9 @@ async def create_partitions(
         results.append(result)
         try:
             topic = _check(call, asked, counts[name])
-            left = _take(left, asked.count - len(topic.partitions))
+            added = asked.count - len(topic.partitions)
+            left = _take(left, added)
+            take_mutations(call, added, strict_since=_STRICT_SINCE)
         except ApiError as error:
             result.error_code, result.error_message = error.code, error.text
         else:

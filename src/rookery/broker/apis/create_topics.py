@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from rookery.broker.call import Call, handles
 from rookery.broker.config import configs
 from rookery.broker.config.configkeys import TOPIC_KEYS
-from rookery.broker.decisions import decide
+from rookery.broker.decisions import decide, take_mutations
 from rookery.broker.topics import MAX_PARTITIONS, check_alike, new_topic
 from rookery.cluster.events.topicevents import TopicCreated
 from rookery.errors import ApiError, ErrorCode
@@ -32,6 +32,10 @@ from rookery.wire.messages.create_topics import (
 
 Settings = dict[str, CreatableTopicConfigs]
 """Settings as reported to clients, by name; topics that inherit a setting share its entry."""
+
+
+_STRICT_SINCE: Final = 6
+"""The first version whose clients know THROTTLING_QUOTA_EXCEEDED."""
 
 
 class _Refusal(NamedTuple):
@@ -84,6 +88,7 @@ def _plan(call: Call, topic: CreatableTopic, count: int) -> TopicCreated | _Refu
     try:
         event = _event(call, topic, count)
         check_alike(call.state.topics, topic.name)
+        take_mutations(call, event.partitions, strict_since=_STRICT_SINCE)
     except ApiError as error:
         return _Refusal(topic.name, error.code, error.text)
     return event

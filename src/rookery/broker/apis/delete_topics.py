@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
+from typing import Final
 
 from rookery.broker.call import Call, handles
-from rookery.broker.decisions import decide
+from rookery.broker.decisions import decide, take_mutations
 from rookery.cluster.events.topicevents import TopicDeleted
 from rookery.cluster.state.topics import Topic
-from rookery.errors import ErrorCode
+from rookery.errors import ApiError, ErrorCode
 from rookery.security.access import AclResource, Operation, named
 from rookery.wire.message import ZERO_UUID
 from rookery.wire.messages.delete_topics import (
@@ -18,6 +19,9 @@ from rookery.wire.messages.delete_topics import (
     DeleteTopicsResponse,
     DeleteTopicState,
 )
+
+_STRICT_SINCE: Final = 5
+"""The first version whose clients know THROTTLING_QUOTA_EXCEEDED."""
 
 
 @handles(
@@ -32,7 +36,7 @@ async def delete_topics(call: Call, request: DeleteTopicsRequest) -> DeleteTopic
     asked = request.topics or [DeleteTopicState(name=name) for name in request.topic_names]
     found = [_find(call, item) for item in asked]
     counts = Counter(topic.id for topic in found if topic is not None)
-    results = [_check(item, topic, counts) for item, topic in zip(asked, found, strict=True)]
+    results = [_check(call, item, topic, counts) for item, topic in zip(asked, found, strict=True)]
     fine = [result for result in results if result.error_code is ErrorCode.NONE]
     events = [TopicDeleted(topic_id=result.topic_id) for result in fine]
     for result, outcome in zip(fine, await decide(call, events, request.timeout_ms), strict=True):
@@ -48,7 +52,7 @@ def _find(call: Call, item: DeleteTopicState) -> Topic | None:
 
 
 def _check(
-    item: DeleteTopicState, topic: Topic | None, counts: Counter[bytes]
+    call: Call, item: DeleteTopicState, topic: Topic | None, counts: Counter[bytes]
 ) -> DeletableTopicResult:
     if item.name is not None and item.topic_id != ZERO_UUID:
         return _refused(item, ErrorCode.INVALID_REQUEST, "name a topic or give its id, not both")
@@ -61,6 +65,10 @@ def _check(
         return _refused(item, unknown, unknown.sentence)
     if counts[topic.id] > 1:
         return _refused(item, ErrorCode.INVALID_REQUEST, "the topic is named more than once")
+    try:
+        take_mutations(call, len(topic.partitions), strict_since=_STRICT_SINCE)
+    except ApiError as error:
+        return _refused(item, error.code, error.text)
     return DeletableTopicResult(name=topic.name, topic_id=topic.id, error_code=ErrorCode.NONE)
 
 

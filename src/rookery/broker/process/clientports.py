@@ -123,7 +123,7 @@ class ClientPorts:
             budget=self._budget,
             answers=self._answers,
             tls=watch.context if watch is not None else None,
-            admit=ListenerIdentity(name, config).admit,
+            admit=ListenerIdentity(name, config, self._services.quotas.record_connection).admit,
         )
         await listener.start()
         self.listeners.append(listener)

@@ -6,7 +6,7 @@ log name only their types.
 
 from __future__ import annotations
 
-from rookery.wire.message import Message, User, f64, i8, i32
+from rookery.wire.message import Message, SecretBytes, User, f64, i8, i32
 
 
 class AclRow(Message):
@@ -50,9 +50,9 @@ class ScramChange(Message):
 
     mechanism: i8  # 1 SCRAM-SHA-256, 2 SCRAM-SHA-512
     iterations: i32
-    salt: bytes
-    stored_key: bytes
-    server_key: bytes
+    salt: SecretBytes
+    stored_key: SecretBytes
+    server_key: SecretBytes
 
 
 class ScramCredentialsChanged(Message, key=122, versions=range(1), flexible=0):
@@ -87,4 +87,4 @@ class QuotasChanged(Message, key=123, versions=range(1), flexible=0):
 class ClusterSecretCreated(Message, key=124, versions=range(1), flexible=0):
     """The secret from which salts of unknown users are derived; only the first one counts."""
 
-    secret: bytes
+    secret: SecretBytes

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rookery.wire.message import Message, Uuid, i8, i32, i64
+from rookery.wire.message import Message, SecretBytes, Uuid, i8, i32, i64
 
 
 class AccessControlEntryRecord(Message, key=18, versions=range(1), flexible=0):
@@ -32,9 +32,9 @@ class UserScramCredentialRecord(Message, key=11, versions=range(1), flexible=0):
 
     name: str
     mechanism: i8  # 1 SCRAM-SHA-256, 2 SCRAM-SHA-512
-    salt: bytes
-    stored_key: bytes
-    server_key: bytes
+    salt: SecretBytes
+    stored_key: SecretBytes
+    server_key: SecretBytes
     iterations: i32
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from rookery.errors import ErrorCode
 from rookery.wire.items import Items
-from rookery.wire.message import Api, Message, User, i8, i32
+from rookery.wire.message import Api, Message, SecretBytes, User, i8, i32
 
 
 class AlterUserScramCredentialsRequest(Message):
@@ -30,8 +30,8 @@ class ScramCredentialUpsertion(Message):
     name: User
     mechanism: i8
     iterations: i32
-    salt: bytes
-    salted_password: bytes
+    salt: SecretBytes
+    salted_password: SecretBytes
 
 
 class AlterUserScramCredentialsResponse(Message):

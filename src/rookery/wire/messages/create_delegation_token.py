@@ -12,7 +12,7 @@ Versions:
 from __future__ import annotations
 
 from rookery.errors import ErrorCode
-from rookery.wire.message import Api, Message, TokenId, field, i32, i64
+from rookery.wire.message import Api, Message, SecretBytes, TokenId, field, i32, i64
 from rookery.wire.resources import OwnerName, PrincipalName, RequesterName
 
 # Kafka's name for an unauthenticated user; its broker answers so when it makes no token.
@@ -47,7 +47,7 @@ class CreateDelegationTokenResponse(Message):
     expiry_timestamp: i64  # unless renewed
     max_timestamp: i64  # no renewal goes beyond this
     token_id: TokenId
-    hmac: bytes
+    hmac: SecretBytes
     throttle_time_ms: i32 = 0
 
 

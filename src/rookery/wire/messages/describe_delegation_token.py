@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from rookery.errors import ErrorCode
 from rookery.wire.items import Items
-from rookery.wire.message import Api, Message, TokenId, field, i32, i64
+from rookery.wire.message import Api, Message, SecretBytes, TokenId, field, i32, i64
 from rookery.wire.resources import PrincipalName, RequesterName
 
 
@@ -46,7 +46,7 @@ class DescribedDelegationToken(Message):
     expiry_timestamp: i64
     max_timestamp: i64
     token_id: TokenId
-    hmac: bytes
+    hmac: SecretBytes
     renewers: list[DescribedDelegationTokenRenewer]
 
 

@@ -8,13 +8,13 @@ Versions:
 from __future__ import annotations
 
 from rookery.errors import ErrorCode
-from rookery.wire.message import Api, Message, i32, i64
+from rookery.wire.message import Api, Message, SecretBytes, i32, i64
 
 
 class ExpireDelegationTokenRequest(Message):
     """The token, identified by its HMAC, and its remaining lifetime."""
 
-    hmac: bytes
+    hmac: SecretBytes
     expiry_time_period_ms: i64 = -1  # negative: at once
 
 

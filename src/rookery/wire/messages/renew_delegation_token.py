@@ -8,13 +8,13 @@ Versions:
 from __future__ import annotations
 
 from rookery.errors import ErrorCode
-from rookery.wire.message import Api, Message, i32, i64
+from rookery.wire.message import Api, Message, SecretBytes, i32, i64
 
 
 class RenewDelegationTokenRequest(Message):
     """The token, told by its HMAC, and for how long from now."""
 
-    hmac: bytes
+    hmac: SecretBytes
     renew_period_ms: i64 = -1  # -1: as long as the broker gives by default
 
 

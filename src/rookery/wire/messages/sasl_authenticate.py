@@ -11,13 +11,13 @@ Versions:
 from __future__ import annotations
 
 from rookery.errors import ErrorCode
-from rookery.wire.message import Api, Message, field, i64
+from rookery.wire.message import Api, Message, SecretBytes, field, i64
 
 
 class SaslAuthenticateRequest(Message):
     """A token of the mechanism from the client."""
 
-    auth_bytes: bytes
+    auth_bytes: SecretBytes
 
 
 class SaslAuthenticateResponse(Message):
@@ -25,7 +25,7 @@ class SaslAuthenticateResponse(Message):
 
     error_code: ErrorCode
     error_message: str | None = None
-    auth_bytes: bytes
+    auth_bytes: SecretBytes
     session_lifetime_ms: i64 = field(since=1, default=0)  # 0: without end
 
 

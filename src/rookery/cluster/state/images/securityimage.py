@@ -5,7 +5,7 @@ from __future__ import annotations
 from rookery.cluster.events.securityevents import AclRow, QuotaEntityPart
 from rookery.cluster.state.rules.securityrules import binding_of
 from rookery.cluster.state.security import Security, StoredScram
-from rookery.wire.message import Message, User, f64, i8, i32
+from rookery.wire.message import Message, SecretBytes, User, f64, i8, i32
 
 
 class ScramImage(Message):
@@ -14,9 +14,9 @@ class ScramImage(Message):
     user: User
     mechanism: i8
     iterations: i32
-    salt: bytes
-    stored_key: bytes
-    server_key: bytes
+    salt: SecretBytes
+    stored_key: SecretBytes
+    server_key: SecretBytes
 
 
 class LimitImage(Message):
@@ -39,7 +39,7 @@ class SecurityImage(Message):
     acls: list[AclRow]
     scram: list[ScramImage]
     quotas: list[QuotaImage]
-    secret: bytes
+    secret: SecretBytes
 
 
 def security_image(security: Security) -> list[SecurityImage]:

@@ -75,7 +75,8 @@ def _quotas_changed(
     known: SecurityContext, _entry: Entry, event: securityevents.QuotasChanged, _done: EntryOutcome
 ) -> Outcome:
     security = known.security
-    entity = tuple(sorted((part.entity_type, part.name) for part in event.entity))
+    parts = sorted(event.entity, key=lambda part: part.entity_type)
+    entity = tuple((part.entity_type, part.name) for part in parts)
     limits = dict(security.quotas.get(entity, {}))
     for change in event.changes:
         if change.is_removed:

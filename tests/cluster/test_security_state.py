@@ -1,0 +1,320 @@
+"""Access rules, credentials and quotas: events change the state, and images keep it."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rookery.cluster.entry import EntryAuthor, read_entry, read_events, write_entry
+from rookery.cluster.events.brokerevents import BrokerRegistered, ClusterCreated, EndpointRow
+from rookery.cluster.events.securityevents import (
+    AclFilterRow,
+    AclRow,
+    AclsCreated,
+    AclsDeleted,
+    ClusterSecretCreated,
+    QuotaChange,
+    QuotaEntityPart,
+    QuotasChanged,
+    ScramChange,
+    ScramCredentialsChanged,
+)
+from rookery.cluster.state.acls import StoredAcl
+from rookery.cluster.state.images.image import read_image, write_image
+from rookery.cluster.state.images.securityimage import security_image
+from rookery.cluster.state.security import StoredScram
+from rookery.cluster.state.state import FEATURE_LEVEL, EntryOutcome, Outcome, State
+from rookery.errors import ErrorCode
+from rookery.security.access import AclResource
+from rookery.security.acl import AclBinding, AclFilter, AclOperation, PatternType, PermissionType
+from rookery.wire.message import Message
+
+SECRET = b"planted-secret"
+
+
+class Cluster:
+    """A state, and one broker that writes entries."""
+
+    def __init__(self, level: int = FEATURE_LEVEL, endpoints: list[EndpointRow] | None = None):
+        self.state = State()
+        self.sequence = 0
+        self._write(EntryAuthor(0, 0, 0, 0, 0), ClusterCreated(cluster_id="c", feature_level=level))
+        broker = BrokerRegistered(
+            process_id=bytes(16), node_id=1, host="h", port=1, endpoints=endpoints or []
+        )
+        self._write(EntryAuthor(0, 0, 0, 0, 0), broker)
+
+    def decide(self, event: Message) -> Outcome:
+        self.sequence += 1
+        return self._write(EntryAuthor(2, self.sequence, 0, 0, 0), event).outcomes[0]
+
+    def _write(self, author: EntryAuthor, event: Message) -> EntryOutcome:
+        number = self.state.applied + 1
+        entry = read_entry(number, write_entry(author, [event]))
+        return self.state.apply(number, entry, read_events(number, entry))
+
+
+def rule_row(name: str = "orders", **changes: object) -> AclRow:
+    row = AclRow(
+        resource_type=2, pattern_type=3, resource_name=name, principal="User:u", host="*",
+        operation=3, permission=3,
+    )  # fmt: skip
+    return row.replace(**changes)
+
+
+def any_filter(**changes: object) -> AclFilterRow:
+    row = AclFilterRow(
+        resource_type=1, pattern_type=1, resource_name=None, principal=None, host=None,
+        operation=1, permission=1,
+    )  # fmt: skip
+    return row.replace(**changes)
+
+
+def credential(mechanism: int, *, is_removed: bool = False) -> ScramChange:
+    return ScramChange(
+        mechanism=mechanism,
+        iterations=4096,
+        salt=b"" if is_removed else SECRET,
+        stored_key=SECRET,
+        server_key=SECRET,
+    )
+
+
+def quota_change(
+    key: str, value: float, parts: list[tuple[str, str | None]], *, is_removed: bool = False
+) -> QuotasChanged:
+    return QuotasChanged(
+        entity=[QuotaEntityPart(entity_type=kind, name=name) for kind, name in parts],
+        changes=[QuotaChange(key=key, value=value, is_removed=is_removed)],
+    )
+
+
+def fill(cluster: Cluster) -> None:
+    cluster.decide(AclsCreated(rules=[rule_row(), rule_row("b")]))
+    cluster.decide(ScramCredentialsChanged(user="u", changes=[credential(1), credential(2)]))
+    cluster.decide(quota_change("producer_byte_rate", 10.0, [("user", "u"), ("client-id", None)]))
+    cluster.decide(ClusterSecretCreated(secret=SECRET))
+
+
+def test_created_rule_exists_once() -> None:
+    cluster = Cluster()
+    cluster.decide(AclsCreated(rules=[rule_row(), rule_row()]))
+    before = cluster.state.security.acls_version
+    outcome = cluster.decide(AclsCreated(rules=[rule_row()]))
+
+    assert outcome.error is ErrorCode.NONE
+    assert list(cluster.state.security.acls) == [StoredAcl(2, 3, "orders", "User:u", "*", 3, 3)]
+    assert cluster.state.security.acls_version > before
+
+
+def test_deletion_lists_the_rules_of_each_filter() -> None:
+    cluster = Cluster()
+    cluster.decide(AclsCreated(rules=[rule_row("a"), rule_row("b"), rule_row("c")]))
+
+    outcome = cluster.decide(
+        AclsDeleted(filters=[any_filter(resource_name="a"), any_filter(resource_name="x")])
+    )
+
+    assert [[rule.resource_name for rule in rules] for rules in outcome.value] == [["a"], []]
+    assert [rule.resource_name for rule in cluster.state.security.acls] == ["b", "c"]
+
+
+NAMES = st.sampled_from(["a", "ab", "abc", "*", ""])
+PRINCIPALS = st.sampled_from(["User:u", "User:*"])
+HOSTS = st.sampled_from(["*", "10.0.0.1"])
+BINDINGS = st.builds(
+    AclBinding,
+    st.sampled_from(AclResource),
+    st.sampled_from([PatternType.LITERAL, PatternType.PREFIXED]),
+    NAMES,
+    PRINCIPALS,
+    HOSTS,
+    st.sampled_from(AclOperation),
+    st.sampled_from(PermissionType),
+)
+FILTERS = st.builds(
+    AclFilter,
+    resource_type=st.none() | st.sampled_from(AclResource),
+    pattern_type=st.sampled_from(PatternType),
+    name=st.none() | NAMES,
+    principal=st.none() | PRINCIPALS,
+    host=st.none() | HOSTS,
+    operation=st.none() | st.sampled_from(AclOperation),
+    permission=st.none() | st.sampled_from(PermissionType),
+)
+
+
+def _row(rule: AclBinding) -> AclRow:
+    return AclRow(
+        resource_type=rule.resource_type,
+        pattern_type=rule.pattern_type,
+        resource_name=rule.name,
+        principal=rule.principal,
+        host=rule.host,
+        operation=rule.operation,
+        permission=rule.permission,
+    )
+
+
+def _filter_row(wanted: AclFilter) -> AclFilterRow:
+    return AclFilterRow(
+        resource_type=wanted.resource_type or 1,
+        pattern_type=wanted.pattern_type,
+        resource_name=wanted.name,
+        principal=wanted.principal,
+        host=wanted.host,
+        operation=wanted.operation or 1,
+        permission=wanted.permission or 1,
+    )
+
+
+@given(st.lists(BINDINGS, max_size=12, unique=True), FILTERS)
+def test_deletion_agrees_with_the_filter_of_the_authorizer(
+    rules: list[AclBinding], wanted: AclFilter
+) -> None:
+    cluster = Cluster()
+    cluster.decide(AclsCreated(rules=list(map(_row, rules))))
+
+    cluster.decide(AclsDeleted(filters=[_filter_row(wanted)]))
+
+    kept = [tuple(_stored(rule)) for rule in rules if not wanted.matches(rule)]
+    assert list(map(tuple, cluster.state.security.acls)) == kept
+
+
+def _stored(rule: AclBinding) -> StoredAcl:
+    return StoredAcl(
+        rule.resource_type,
+        rule.pattern_type,
+        rule.name,
+        rule.principal,
+        rule.host,
+        rule.operation,
+        rule.permission,
+    )
+
+
+def test_credentials_of_a_user_change_together() -> None:
+    cluster = Cluster()
+    cluster.decide(ScramCredentialsChanged(user="u", changes=[credential(1)]))
+    before = write_image(cluster.state)
+
+    outcome = cluster.decide(
+        ScramCredentialsChanged(
+            user="u",
+            changes=[credential(1, is_removed=True), credential(2, is_removed=True)],
+        )
+    )
+
+    assert outcome.error is ErrorCode.RESOURCE_NOT_FOUND
+    assert cluster.state.security.scram == {"u": {1: StoredScram(4096, SECRET, SECRET, SECRET)}}
+    assert security_image(cluster.state.security) == security_image(read_image(before).security)
+
+
+@given(st.lists(st.tuples(st.integers(1, 3), st.booleans()), max_size=5))
+def test_refused_credential_change_changes_nothing(changes: list[tuple[int, bool]]) -> None:
+    cluster = Cluster()
+    cluster.decide(ScramCredentialsChanged(user="u", changes=[credential(1)]))
+    before = dict(cluster.state.security.scram["u"])
+
+    outcome = cluster.decide(
+        ScramCredentialsChanged(
+            user="u", changes=[credential(number, is_removed=gone) for number, gone in changes]
+        )
+    )
+
+    if outcome.error is not ErrorCode.NONE:
+        assert cluster.state.security.scram == {"u": before}
+
+
+def test_user_without_credentials_is_removed() -> None:
+    cluster = Cluster()
+    cluster.decide(ScramCredentialsChanged(user="u", changes=[credential(1)]))
+    cluster.decide(ScramCredentialsChanged(user="u", changes=[credential(1, is_removed=True)]))
+
+    assert cluster.state.security.scram == {}
+
+
+def test_quota_entity_does_not_depend_on_the_order_of_its_parts() -> None:
+    cluster, key = Cluster(), "producer_byte_rate"
+    cluster.decide(quota_change(key, 1.0, [("user", "u"), ("client-id", None)]))
+    before = cluster.state.security.quotas_version
+    cluster.decide(quota_change(key, 2.0, [("client-id", None), ("user", "u")]))
+
+    assert cluster.state.security.quotas == {(("client-id", None), ("user", "u")): {key: 2.0}}
+    assert cluster.state.security.quotas_version > before
+
+
+def test_entity_without_quotas_is_removed() -> None:
+    cluster, key = Cluster(), "producer_byte_rate"
+    cluster.decide(quota_change(key, 1.0, [("user", None)]))
+    outcome = cluster.decide(quota_change(key, 0.0, [("user", None)], is_removed=True))
+
+    assert outcome.error is ErrorCode.NONE
+    assert cluster.state.security.quotas == {}
+
+
+def test_first_secret_of_the_cluster_stays() -> None:
+    cluster = Cluster()
+    cluster.decide(ClusterSecretCreated(secret=b"first"))
+    outcome = cluster.decide(ClusterSecretCreated(secret=b"second"))
+
+    assert outcome.error is ErrorCode.DUPLICATE_RESOURCE
+    assert cluster.state.security.secret == b"first"
+
+
+def test_image_keeps_everything() -> None:
+    row = EndpointRow(listener="internal", protocol=3, host="h", port=2)
+    cluster = Cluster(endpoints=[row])
+    fill(cluster)
+
+    copy = read_image(write_image(cluster.state))
+
+    ours, theirs = cluster.state.security, copy.security
+    assert (ours.acls, ours.scram, ours.quotas) == (theirs.acls, theirs.scram, theirs.quotas)
+    assert list(ours.acls) == list(theirs.acls)
+    assert theirs.secret == SECRET
+    assert copy.brokers.by_node[1].endpoints == cluster.state.brokers.by_node[1].endpoints
+    assert write_image(copy) == write_image(cluster.state)
+
+
+def test_image_without_access_control_has_no_trace_of_it() -> None:
+    cluster = Cluster()
+    before = write_image(cluster.state)
+    cluster.decide(AclsCreated(rules=[rule_row()]))
+    assert write_image(cluster.state) != before
+    cluster.decide(AclsDeleted(filters=[any_filter()]))
+
+    never = Cluster()
+    never.decide(AclsDeleted(filters=[]))
+    never.decide(AclsDeleted(filters=[]))
+    assert security_image(cluster.state.security) == []
+    # The digests differ: they depend on the outcomes.
+    never.state.digest = cluster.state.digest
+    assert write_image(cluster.state) == write_image(never.state)
+
+
+def test_secrets_are_not_part_of_any_text() -> None:
+    cluster = Cluster()
+    fill(cluster)
+    changed = ScramCredentialsChanged(user="u", changes=[credential(1)])
+    created = ClusterSecretCreated(secret=SECRET)
+    outcome = cluster.decide(changed)
+    data = write_entry(EntryAuthor(2, 99, 0, 0, 0), [changed, created])
+    entry = read_entry(99, data)
+    texts = [
+        repr(value)
+        for value in (
+            changed,
+            created,
+            outcome,
+            entry,
+            read_events(99, entry),
+            security_image(cluster.state.security),
+            cluster.state.security,
+            cluster.state.security.scram,
+        )
+    ]
+
+    assert SECRET in data
+    assert not [text for text in texts if SECRET.decode() in text]
+    assert "14 secret bytes" in texts[0]
