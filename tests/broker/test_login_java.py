@@ -41,8 +41,10 @@ def write(broker: SecuredBroker, folder: Path, listener: str, mechanism: str = "
         kind = "plain.Plain" if mechanism == "PLAIN" else "scram.Scram"
         lines += [
             f"sasl.mechanism={mechanism}",
-            f"sasl.jaas.config=org.apache.kafka.common.security.{kind}LoginModule required "
-            f'username="{USER}" password="{PASSWORD}";',
+            (
+                f"sasl.jaas.config=org.apache.kafka.common.security.{kind}LoginModule required "
+                f'username="{USER}" password="{PASSWORD}";'
+            ),
         ]
     path = folder / "client.properties"
     path.write_text("\n".join(lines))

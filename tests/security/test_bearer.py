@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import hmac
 import json
 from pathlib import Path
 from typing import Any
@@ -86,6 +88,16 @@ def test_key_of_another_algorithm_is_refused(verifier: TokenVerifier, issuer: Is
     refuse(verifier, issuer.token("RS256", key_id="ES256"))
 
 
+def hmac_token(headers: dict[str, str], claims: dict[str, object], secret: bytes) -> str:
+    """Sign a token as an attacker would: the library refuses such a secret."""
+    parts = [
+        base64.urlsafe_b64encode(json.dumps(part).encode()).rstrip(b"=")
+        for part in (headers, claims)
+    ]
+    signature = hmac.digest(secret, b".".join(parts), "sha256")
+    return b".".join([*parts, base64.urlsafe_b64encode(signature).rstrip(b"=")]).decode()
+
+
 def test_unsigned_and_symmetric_tokens_are_refused(
     verifier: TokenVerifier, issuer: Issuer, clock: ManualClock
 ) -> None:
@@ -93,8 +105,8 @@ def test_unsigned_and_symmetric_tokens_are_refused(
     headers = {"kid": "ES256"}
     refuse(verifier, jwt.encode(claims, "", "none", headers=headers))
     # The classic confusion: the public key as the secret of an HMAC.
-    secret = json.dumps(issuer.jwks()["keys"][0])
-    refuse(verifier, jwt.encode(claims, secret.ljust(64), "HS256", headers=headers))
+    secret = json.dumps(issuer.jwks()["keys"][0]).encode()
+    refuse(verifier, hmac_token({"alg": "HS256", "typ": "JWT", **headers}, claims, secret))
 
 
 @pytest.mark.parametrize("token", ["", "a", "a.b.c", "e30.e30.e30"])

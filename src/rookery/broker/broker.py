@@ -19,7 +19,6 @@ from rookery.broker.groups.kind import GroupSettings
 from rookery.broker.groups.kindtable import Kinds
 from rookery.broker.process.clientports import ClientPorts
 from rookery.broker.process.duties import ClusterDuties
-from rookery.broker.process.firstuser import create_first_user
 from rookery.broker.process.liveness import reach_broker
 from rookery.broker.process.membership import Membership
 from rookery.broker.process.nodeidentity import NodeIdentity
@@ -151,9 +150,7 @@ class Broker:
         await self.ports.start(self.services)
         self.identity.endpoints = self.ports.endpoints
         await self.member.join()
-        await self.ports.create_secret()
-        if self.settings.secure:
-            await create_first_user(self.replica, self.settings.data, self._random)
+        await self.ports.prepare_logins()
         await self.backing.start(self.periodic_tasks)
         self._start_tasks()
 

@@ -37,8 +37,6 @@ class ClusterLogTraits:
     checks_store: bool = False
     """Whether the log is in the cluster's store and itself verifies that conditional writes work
     there."""
-    is_exposed: bool = False
-    """Whether entries travel to other hosts without encryption."""
 
     @property
     def is_on_this_host(self) -> bool:

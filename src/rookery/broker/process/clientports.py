@@ -9,6 +9,7 @@ from typing import Final
 from rookery.broker.accounts import ClusterAccounts, create_secret
 from rookery.broker.call import Services
 from rookery.broker.dispatch import Dispatcher
+from rookery.broker.process.firstuser import create_first_user
 from rookery.broker.settings import BrokerSettings
 from rookery.clock import loop_seconds
 from rookery.cluster.events.brokerevents import EndpointRow
@@ -119,6 +120,17 @@ class ClientPorts:
         if self._verifiers:
             tasks.every(_KEYS_INTERVAL_MS, "refresh of the keys of tokens", self.refresh_keys)
         tasks.every(_SECRET_INTERVAL_MS, "creation of the secret for logins", self.create_secret)
+
+    async def prepare_logins(self) -> None:
+        """Create what the first login needs: the cluster's secret, and a first user if set so.
+
+        Raises:
+            ConfigError: the password of the first user cannot be read.
+        """
+        await self.create_secret()
+        if self._settings.secure:
+            services = self._services
+            await create_first_user(services.replica, self._settings.data, services.random)
 
     async def create_secret(self) -> None:
         """Create the cluster's secret, if clients log in here and there is none.

@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-import logging
 from typing import Final
 
 from rookery.broker.settings import BrokerSettings
-from rookery.cluster.open import log_traits
 from rookery.errors import ConfigError
 from rookery.model.address import parse_address
-from rookery.store.open import name_of
-
-log = logging.getLogger(__name__)
 
 _HINT: Final = "listen on 127.0.0.1, or allow it with --insecure if the network is trusted"
 
@@ -25,7 +20,6 @@ def check_exposure(settings: BrokerSettings) -> None:
     if not settings.insecure:
         _check_listeners(settings)
         _check_http(settings)
-    _warn_about_cluster_log(settings.cluster)
 
 
 def _check_listeners(settings: BrokerSettings) -> None:
@@ -53,13 +47,4 @@ def _check_http(settings: BrokerSettings) -> None:
             f"metrics and health at {listen.text} are open to other hosts; set http_token_file, "
             f"or {_HINT}",
             name="http_listen",
-        )
-
-
-def _warn_about_cluster_log(url: str) -> None:
-    if url and log_traits(url).is_exposed:
-        log.warning(
-            "connections to the cluster log %s are not encrypted: an observer of the network can "
-            "read and change it, with its credentials; use TLS (tls=on or ca=FILE in the URL)",
-            name_of(url),
         )
