@@ -39,10 +39,11 @@ def write(broker: SecuredBroker, folder: Path, listener: str, mechanism: str = "
         ]
     if mechanism:
         kind = "plain.Plain" if mechanism == "PLAIN" else "scram.Scram"
+        module = f"org.apache.kafka.common.security.{kind}LoginModule"
+        options = f'username="{USER}" password="{PASSWORD}"'
         lines += [
             f"sasl.mechanism={mechanism}",
-            f"sasl.jaas.config=org.apache.kafka.common.security.{kind}LoginModule required "
-            f'username="{USER}" password="{PASSWORD}";',
+            f"sasl.jaas.config={module} required {options};",
         ]
     path = folder / "client.properties"
     path.write_text("\n".join(lines))
