@@ -25,7 +25,8 @@ HIDDEN = {
 # APIs that change state and that a read-only broker serves: groups live in memory there, Metadata
 # creates no topics, and Produce is refused.
 KEPT = {
-    "ConsumerGroupHeartbeat", "CreateAcls", "DeleteAcls", "DeleteGroups", "Heartbeat", "JoinGroup", "LeaveGroup", "Metadata",
+    "ConsumerGroupHeartbeat", "CreateAcls", "DeleteAcls", "DeleteGroups", "Heartbeat", "JoinGroup",
+    "LeaveGroup", "Metadata",
     "OffsetCommit", "OffsetDelete", "Produce", "SyncGroup",
 }  # fmt: skip
 # APIs that anyone may use.
