@@ -20,6 +20,7 @@ from rookery.client.groups import GroupAdmin
 from rookery.client.offsets import OffsetQueries
 from rookery.client.produce.producer import Producer
 from rookery.client.produce.producerbatch import RecordLocation
+from rookery.client.quotas import QuotaAdmin
 from rookery.client.settings import ClientSettings, ProducerSettings
 from rookery.client.users import UserAdmin
 from rookery.clock import Clock, Random, SystemClock, SystemRandom
@@ -40,7 +41,7 @@ class Client:
     Its parts can be used directly. `admin` manages topics, configs and the cluster, `groups`
     consumer groups and their offsets. `offsets` finds offsets of partitions, `fetcher` reads raw
     batches of many partitions, and `diagnostics` describes disks, transactions and producers.
-    `users` and `acls` manage SCRAM users and access rules.
+    `users`, `acls` and `quotas` manage SCRAM users, access rules and client quotas.
     `producer()` makes producers with their own settings. Functions of this package such as
     `describe_topics` combine their results.
 
@@ -86,6 +87,7 @@ class Client:
         self.diagnostics = Diagnostics(self.router)
         self.users = UserAdmin(self.router, self.random)
         self.acls = AclAdmin(self.router)
+        self.quotas = QuotaAdmin(self.router)
 
     async def __aenter__(self) -> Self:
         return self
