@@ -18,7 +18,7 @@ from rookery.cluster.events.securityevents import ScramChange, ScramCredentialsC
 from rookery.errors import ErrorCode
 from rookery.security.credential import MIN_ITERATIONS, ScramCredential
 from rookery.security.tls import ClientTls
-from rookery.service.listeners import ListenerConfig, ListenerSecurity
+from rookery.service.listen.listenersettings import ListenerConfig, ListenerSecurity
 from rookery.testing.certificates import Certificates
 from rookery.testing.served import ServedBroker
 

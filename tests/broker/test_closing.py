@@ -17,7 +17,7 @@ from rookery.security.access import AclResource
 from rookery.security.acl import AclBinding, AclOperation, PatternType, PermissionType
 from rookery.security.tls import ClientTls
 from rookery.service.access.policy import DENIALS
-from rookery.service.listeners import ListenerConfig, ListenerSecurity
+from rookery.service.listen.listenersettings import ListenerConfig, ListenerSecurity
 from rookery.testing.certificates import Certificates
 from rookery.testing.ports import HOST, free_port
 from tests.broker.secured import SecuredBroker

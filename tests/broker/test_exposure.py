@@ -12,7 +12,7 @@ from rookery.broker.process.workers import BrokerWorkers
 from rookery.broker.settings import BrokerSettings
 from rookery.cli.main import main
 from rookery.errors import ConfigError
-from rookery.service.listeners import ListenerConfig, ListenerSecurity
+from rookery.service.listen.listenersettings import ListenerConfig, ListenerSecurity
 from rookery.testing.broker import BrokerProcess
 
 MTLS = ListenerSecurity(client_auth="required")

@@ -18,7 +18,7 @@ from rookery.cli.commands.broker import _secure_attempts
 from rookery.clock import SystemClock, SystemRandom
 from rookery.errors import ConfigError
 from rookery.security.certificates import describe_certificates
-from rookery.service.listeners import ListenerConfig, ListenerSecurity
+from rookery.service.listen.listenersettings import ListenerConfig, ListenerSecurity
 from rookery.testing.broker import BrokerProcess
 from rookery.testing.java import Java
 

@@ -15,7 +15,7 @@ from rookery.broker.process.workers import worker_settings
 from rookery.broker.settings import BrokerSettings
 from rookery.errors import ConfigError
 from rookery.model.address import Address
-from rookery.service.listeners import ListenerConfig
+from rookery.service.listen.listenersettings import ListenerConfig
 from rookery.testing.broker import BrokerProcess, is_alive
 from rookery.testing.probe import brokers_seen, is_open
 from rookery.testing.wait import PATIENCE_SECONDS, wait_until

@@ -14,7 +14,7 @@ from rookery.net.http import Checks
 from rookery.net.httptext import HttpRequest, Response
 from rookery.net.listener import Listener
 from rookery.service.health import HealthEndpoints, ServerHealth
-from rookery.service.listenermetrics import listener_numbers
+from rookery.service.listen.listenermetrics import listener_numbers
 
 
 class Source:

@@ -16,7 +16,7 @@ from rookery.net.listener import Listener, ListenerSettings
 from rookery.net.outbox import Answer
 from rookery.net.settings import ConnectionSettings
 from rookery.net.upstream import Upstream, connect
-from rookery.service.login import LoginService, LoginSettings
+from rookery.service.listen.login import LoginService, LoginSettings
 from rookery.testing.accounts import MemoryAccounts
 from rookery.wire.codec import peek, read_request, response_frame
 from rookery.wire.frame import Frame
@@ -138,7 +138,7 @@ async def test_failed_login_is_answered_after_the_delay(monkeypatch: pytest.Monk
 
     async with serve(failure_delay_ms=1_234) as (_, upstream):
         await choose(upstream, "PLAIN")
-        monkeypatch.setattr("rookery.service.login.sleep", sleep)
+        monkeypatch.setattr("rookery.service.listen.login.sleep", sleep)
         answer = await send(upstream, b"\0alice\0wrong")
         assert answer.error_code is ErrorCode.SASL_AUTHENTICATION_FAILED
         assert delays == [1.234]

@@ -8,7 +8,7 @@ import pytest
 
 from rookery.errors import ConfigError
 from rookery.model.address import Address
-from rookery.service.sharedport import following_port, reserve_port
+from rookery.service.listen.sharedport import following_port, reserve_port
 from rookery.testing.ports import HOST
 
 

@@ -39,7 +39,7 @@ from rookery.log.write.writer import LogWriter
 from rookery.security.access import Access
 from rookery.service.access.guard import Guard
 from rookery.service.audit.auditlog import AuditLog
-from rookery.service.login import LoginService
+from rookery.service.listen.login import LoginService
 from rookery.service.quotas.clientquotas import ClientQuotas
 from rookery.service.quotas.requestthrottle import RequestThrottle
 from rookery.wire.message import Api, Message

@@ -10,7 +10,7 @@ from rookery.cluster.settings import MemberSettings
 from rookery.errors import ConfigError
 from rookery.log.settings import CareSettings, CompactionSettings, RewriteSettings
 from rookery.model.location import Location
-from rookery.service.listeners import ListenerConfig, ListenerSecurity
+from rookery.service.listen.listenersettings import ListenerConfig, ListenerSecurity
 from rookery.store.prices import Prices
 
 # With durability "os", a power failure can lose the end of the cluster log but keep journals. Up to

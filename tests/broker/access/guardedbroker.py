@@ -8,7 +8,7 @@ from pathlib import Path
 
 from rookery.broker.settings import BrokerSettings
 from rookery.errors import ErrorCode
-from rookery.service.listeners import ListenerConfig
+from rookery.service.listen.listenersettings import ListenerConfig
 from rookery.testing.ports import HOST, free_port
 from rookery.testing.served import ServedBroker
 from rookery.wire.messages.alter_user_scram_credentials import (

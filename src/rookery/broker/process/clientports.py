@@ -22,8 +22,14 @@ from rookery.net.settings import ConnectionSettings
 from rookery.security.bearer import TokenVerifier
 from rookery.security.certificatewatch import CertificateWatch
 from rookery.service.audit.auditlog import AuditLog
-from rookery.service.listeners import ListenerConfig, ListenerIdentity
-from rookery.service.login import LoginService
+from rookery.service.listen.listeners import (
+    ListenerIdentity,
+    bearer_settings,
+    login_settings,
+    tls_settings,
+)
+from rookery.service.listen.listenersettings import ListenerConfig
+from rookery.service.listen.login import LoginService
 from rookery.service.periodic import PeriodicTasks
 
 log = logging.getLogger(__name__)
@@ -74,7 +80,7 @@ class ClientPorts:
         self._answers = AnswerBudget(settings.answer_bytes, settings.unread_timeout_ms)
         for name, config in settings.client_listeners().items():
             accounts = ClusterAccounts(services.replica, await self._open_tokens(config))
-            login = LoginService(config.login(), accounts, services.clock, services.random)
+            login = LoginService(login_settings(config), accounts, services.clock, services.random)
             login.audit = services.audit
             services.logins[name] = login
             self._logins.append(login)
@@ -90,7 +96,7 @@ class ClientPorts:
 
     async def _open_tokens(self, config: ListenerConfig) -> TokenVerifier | None:
         """Open the check of tokens; keys that cannot be reached now are read later."""
-        bearer = config.bearer()
+        bearer = bearer_settings(config)
         if bearer is None:
             return None
         verifier = TokenVerifier(bearer, self._services.clock)
@@ -151,7 +157,7 @@ class ClientPorts:
             max_connections=self._settings.max_connections,
             connection=ConnectionSettings(requires_authentication=config.protocol.has_sasl),
         )
-        tls = config.tls()
+        tls = tls_settings(config)
         watch = CertificateWatch(tls) if tls is not None else None
         listener = Listener(
             self._dispatcher,

@@ -19,7 +19,7 @@ from rookery.log.write import traffic
 from rookery.metrics import Counter, Gauge, MetricReading
 from rookery.net.http import Checks
 from rookery.service.health import ServerHealth
-from rookery.service.listenermetrics import listener_numbers
+from rookery.service.listen.listenermetrics import listener_numbers
 from rookery.store.wrappers import cost_of
 
 MAX_LAG: Final = 1_000

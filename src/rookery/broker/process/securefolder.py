@@ -38,7 +38,7 @@ from rookery.security.certificates import (
     describe_certificates,
 )
 from rookery.security.privatefile import create_private, replace_private
-from rookery.service.listeners import ListenerConfig, SecurityProtocol
+from rookery.service.listen.listenersettings import ListenerConfig, SecurityProtocol
 
 MECHANISM: Final = "SCRAM-SHA-512"
 """The mechanism in the client files."""

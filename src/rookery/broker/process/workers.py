@@ -22,9 +22,9 @@ from rookery.broker.serve import BrokerInfo, check_folder, serve
 from rookery.broker.settings import BrokerSettings
 from rookery.errors import ConfigError
 from rookery.model.address import Address, parse_address
-from rookery.service.listeners import ListenerConfig
+from rookery.service.listen.listenersettings import ListenerConfig
+from rookery.service.listen.sharedport import following_port, reserve_port
 from rookery.service.process import StopRequest
-from rookery.service.sharedport import following_port, reserve_port
 from rookery.service.supervisor import Orders, Report, Supervisor
 from rookery.service.worker import Tell, run_worker
 

@@ -1,0 +1,1 @@
+"""Listeners of a server: settings, shared ports, logins and the identity of clients."""
