@@ -164,14 +164,7 @@ class Broker:
 
     def waits_for(self) -> str:
         """Return the dependency or step that a start in progress waits for."""
-        stuck = [
-            (stall.ms, f"{calls.name}: {stall}")
-            for calls in self.backing.dependencies.values()
-            if (stall := calls.stall(_WAIT_MS)) is not None
-        ]
-        if stuck:
-            return max(stuck)[1]
-        return f"reading the cluster log, at entry {self.replica.state.applied}"
+        return _pending_step(self.backing, self.replica)
 
     async def stop(self) -> None:
         """Leave the cluster, redirect clients to the other brokers, then close."""
@@ -316,3 +309,14 @@ def _group_settings(settings: BrokerSettings, replica: Replica) -> GroupSettings
         return replica.state.broker_configs.get(resource_key(GROUP_RESOURCE, group_id), {})
 
     return GroupSettings(settings.classic_groups, settings.consumer_groups, configs_of)
+
+
+def _pending_step(backing: Backing, replica: Replica) -> str:
+    stuck = [
+        (stall.ms, f"{calls.name}: {stall}")
+        for calls in backing.dependencies.values()
+        if (stall := calls.stall(_WAIT_MS)) is not None
+    ]
+    if stuck:
+        return max(stuck)[1]
+    return f"reading the cluster log, at entry {replica.state.applied}"

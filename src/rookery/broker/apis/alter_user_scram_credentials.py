@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from types import MappingProxyType
 from typing import Final
 
 from rookery.broker.accounts import MECHANISMS
@@ -21,11 +22,13 @@ from rookery.wire.messages.alter_user_scram_credentials import (
     ScramCredentialUpsertion,
 )
 
-_NAMES: Final = {number: name for name, number in MECHANISMS.items()}
+_NAMES: Final = MappingProxyType({number: name for name, number in MECHANISMS.items()})
 _MAX_ITERATIONS: Final = 16_384
-_TEXTS: Final = {
-    ErrorCode.RESOURCE_NOT_FOUND: "Attempt to delete a user credential that does not exist",
-}
+_TEXTS: Final = MappingProxyType(
+    {
+        ErrorCode.RESOURCE_NOT_FOUND: "Attempt to delete a user credential that does not exist",
+    }
+)
 
 _Change = ScramCredentialDeletion | ScramCredentialUpsertion
 
