@@ -8,7 +8,7 @@ NATIVE := $(wildcard src/rookery/*/*.pyx src/rookery/*/*.pxd)
 READY := $(VENV)/.ready
 PEERS := $(VENV)/.peers
 
-.PHONY: help demo test test-peers test-faults check bench fuzz long crash faults killing soak stock spark42 large clean
+.PHONY: help demo demo-secure test test-peers test-faults check bench fuzz long crash faults killing soak stock spark42 large clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -24,6 +24,9 @@ $(PEERS): scripts/install-peers
 demo: $(READY) $(PEERS) ## See it work: a killed broker, a killed pipeline, and nothing lost
 	@$(BIN)/rookery demo
 	@$(BIN)/rookery demo --tables --records 200k --report build/report.html
+
+demo-secure: $(READY) ## See a closed broker: a stranger refused, a user admitted, a rule removed
+	@$(BIN)/rookery demo --secure
 
 test: $(READY) $(PEERS) ## Run the tests of every change (one Kafka, Spark, S3 and etcd): 12 minutes
 	@scripts/test

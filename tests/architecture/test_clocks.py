@@ -26,9 +26,13 @@ ALLOWED = {
 }
 """Where time is read directly, by the beginning of the path; and why."""
 METERS = (
-    "/meter.py", "cluster/appender.py", "log/write/writer.py", "quotas/requestthrottle.py",
+    "/meter.py",
+    "broker/dispatch.py",
+    "cluster/appender.py",
+    "log/write/writer.py",
+    "service/quotas/requestthrottle.py",
     "store/wrappers.py",
-)  # fmt: skip
+)
 """Modules that feed a metric or a quota with durations, by the end of the path."""
 SIGNS = ("from time import", "import time", ".time(")
 """A module without any of these is not worth parsing."""

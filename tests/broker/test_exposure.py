@@ -79,24 +79,6 @@ async def test_workers_are_refused_together(tmp_path: Path) -> None:
         BrokerWorkers(settings, lambda _brokers: None)
 
 
-@pytest.mark.parametrize(
-    ("url", "is_warned"),
-    [
-        ("etcd://10.0.0.5:2379", True),
-        ("etcd://127.0.0.1:2379,kafka-1:2379", True),
-        ("etcd://10.0.0.5:2379?tls=on", False),
-        ("etcd://127.0.0.1:2379", False),
-        ("", False),
-    ],
-)
-def test_etcd_without_tls_is_warned_about(
-    url: str, is_warned: bool, caplog: pytest.LogCaptureFixture
-) -> None:
-    check_exposure(BrokerSettings(store="memory:x", cluster=url))
-
-    assert ("not encrypted" in caplog.text) is is_warned
-
-
 def test_files_of_a_broker_belong_to_its_owner(tmp_path: Path) -> None:
     with BrokerProcess(tmp_path / "data", flags=["--durability", "os"]) as broker:
         paths = list(broker.folder.rglob("*"))

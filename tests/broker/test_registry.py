@@ -26,8 +26,7 @@ HIDDEN = {
 # creates no topics, and Produce is refused.
 KEPT = {
     "ConsumerGroupHeartbeat", "CreateAcls", "DeleteAcls", "DeleteGroups", "Heartbeat", "JoinGroup",
-    "LeaveGroup", "Metadata",
-    "OffsetCommit", "OffsetDelete", "Produce", "SyncGroup",
+    "LeaveGroup", "Metadata", "OffsetCommit", "OffsetDelete", "Produce", "SyncGroup",
 }  # fmt: skip
 # APIs that anyone may use.
 OPEN = {

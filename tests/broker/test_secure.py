@@ -101,6 +101,29 @@ def test_strangers_are_refused(broker: BrokerProcess) -> None:
     assert open_client.returncode == 1
 
 
+def test_users_are_allowed_by_rules(broker: BrokerProcess, tmp_path: Path) -> None:
+    password = tmp_path / "password"
+    password.write_text("correct horse\n")
+    own = login(broker)
+    theirs = [*own[:4], "--user", "jackdaw", "--password-file", str(password)]
+
+    def run(*words: str) -> str:
+        done = command(*words)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    run("topics", "create", "nests", *own)
+    run("users", "add", "jackdaw", "--new-password-file", str(password), *own)
+    hidden = run("topics", "list", "--json", *theirs)
+    run("acls", "add", "User:jackdaw", "--topic", "nests", "--operation", "read", *own)
+    seen = run("topics", "list", "--json", *theirs)
+    checked = run("acls", "check", "User:jackdaw", "--topic", "nests", "--operation", "read", *own)
+
+    assert "nests" not in hidden
+    assert "nests" in seen
+    assert "allowed; a rule allows it" in checked
+
+
 def test_the_log_and_the_output_have_no_password(broker: BrokerProcess) -> None:
     password = (folder_of(broker) / "admin-password").read_text().strip()
 
@@ -150,6 +173,7 @@ def test_settings_become_those_of_a_closed_broker(tmp_path: Path) -> None:
     secured = secure_settings(settings, SystemClock(), SystemRandom())
     folder.write_client_files("127.0.0.1:9092")
 
+    assert (secured.authorizer, secured.super_users) == ("acls", "User:admin")
     assert secured.listen == "sasl_ssl://127.0.0.1:9092"
     assert secured.security.certificate_file == str(folder.identity)
     assert "[clusters.local]" in (folder.path / "rookery.toml").read_text()

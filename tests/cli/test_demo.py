@@ -137,3 +137,20 @@ def test_pipeline_that_dies_is_reported_with_its_reason(
 
     with pytest.raises(Unavailable, match="there is no Java"):
         tables._run_and_kill(tmp_path / "sightings.toml", Console(quiet=True))
+
+
+def test_secure_demo_refuses_a_stranger_and_admits_a_user(tmp_path: Path) -> None:
+    done = subprocess.run(
+        command("demo", "--secure", "--json"),
+        capture_output=True,
+        check=False,
+        timeout=60,
+        env=_environment(tmp_path),
+    )
+
+    assert done.returncode == 0, done.stdout.decode() + done.stderr.decode()
+    steps = json.loads(done.stdout)
+    assert len(steps) == 4
+    assert all(step["is_met"] for step in steps)
+    assert "AUTHORIZATION_FAILED" in steps[1]["observation"]
+    assert list(tmp_path.iterdir()) == []

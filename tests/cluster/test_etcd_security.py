@@ -130,3 +130,20 @@ async def test_missing_or_wrong_password_is_reported(
     with pytest.raises(Unavailable, match="authentication failed"):
         await log.head()
     await log.close()
+
+
+@pytest.mark.parametrize(
+    ("url", "is_warned"),
+    [
+        ("etcd://10.0.0.5:2379", True),
+        ("etcd://127.0.0.1:2379,kafka-1:2379", True),
+        ("etcd://10.0.0.5:2379?tls=on", False),
+        ("etcd://127.0.0.1:2379", False),
+    ],
+)
+async def test_a_connection_beyond_loopback_without_tls_is_warned_about(
+    url: str, is_warned: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    await open_log(url).close()
+
+    assert ("not encrypted" in caplog.text) is is_warned

@@ -24,7 +24,7 @@ def _run(client: ClientExchange, server: ServerExchange) -> None:
 
 
 def test_offered_mechanisms_are_those_in_the_folder() -> None:
-    assert list(mechanisms()) == ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"]
+    assert list(mechanisms()) == ["OAUTHBEARER", "PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"]
 
 
 @pytest.mark.parametrize("name", mechanisms())

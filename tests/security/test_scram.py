@@ -23,7 +23,7 @@ from rookery.security.credential import (
     sign,
 )
 from rookery.security.mechanisms.scram import NAMES, ScramClient, ScramServer
-from rookery.security.sasl import MAX_MESSAGE_BYTES, Login
+from rookery.security.sasl import MAX_MESSAGE_BYTES, AcceptedToken, Login, refusal
 from rookery.testing.accounts import MemoryAccounts
 
 _SHA_256 = "SCRAM-SHA-256"
@@ -50,6 +50,9 @@ class _Rfc7677Accounts:
 
     def has_password(self, username: str, password: str) -> bool:
         return False
+
+    def check_token(self, token: str) -> AcceptedToken:
+        raise refusal()
 
 
 _RFC_MESSAGES = [

@@ -8,7 +8,9 @@ from rookery.clock import Random
 from rookery.cluster.events.securityevents import ClusterSecretCreated
 from rookery.cluster.replica import Replica
 from rookery.cluster.state.rules.securityrules import SECURITY
+from rookery.security.bearer import TokenVerifier
 from rookery.security.credential import MIN_ITERATIONS, ScramCredential
+from rookery.security.sasl import AcceptedToken, refusal
 
 MECHANISMS: Final = {"SCRAM-SHA-256": 1, "SCRAM-SHA-512": 2}
 """Kafka's numbers of the SCRAM mechanisms."""
@@ -29,8 +31,9 @@ async def create_secret(replica: Replica, random: Random) -> None:
 class ClusterAccounts:
     """Answers from the state that the replica has applied."""
 
-    def __init__(self, replica: Replica) -> None:
+    def __init__(self, replica: Replica, tokens: TokenVerifier | None = None) -> None:
         self._replica = replica
+        self._tokens = tokens
 
     @property
     def secret(self) -> bytes:
@@ -59,3 +62,9 @@ class ClusterAccounts:
                 return known.matches(password)
         ScramCredential.from_password("SCRAM-SHA-256", password, _NO_SALT, self.iterations)
         return False
+
+    def check_token(self, token: str) -> AcceptedToken:
+        """Return the user of a bearer token, if the listener accepts tokens."""
+        if self._tokens is None:
+            raise refusal("tokens are not accepted here")
+        return self._tokens.check(token)

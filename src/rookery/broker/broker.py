@@ -19,7 +19,6 @@ from rookery.broker.groups.kind import GroupSettings
 from rookery.broker.groups.kindtable import Kinds
 from rookery.broker.process.clientports import ClientPorts
 from rookery.broker.process.duties import ClusterDuties
-from rookery.broker.process.firstuser import create_first_user
 from rookery.broker.process.liveness import reach_broker
 from rookery.broker.process.membership import Membership
 from rookery.broker.process.nodeidentity import NodeIdentity
@@ -142,7 +141,7 @@ class Broker:
             producer_ids=ProducerIds(self.replica),
             groups=self.groups,
             quotas=self.quotas,
-            hidden=self._hidden(),
+            hidden=_hidden_apis(self.settings, self.backing),
             rules=self._rules,
             guard=open_guard(self.settings, self.replica),
         )
@@ -151,20 +150,20 @@ class Broker:
         await self.ports.start(self.services)
         self.identity.endpoints = self.ports.endpoints
         await self.member.join()
-        await self.ports.create_secret()
-        if self.settings.secure:
-            await create_first_user(self.replica, self.settings.data, self._random)
+        await self.ports.prepare_logins()
         await self.backing.start(self.periodic_tasks)
         self._start_tasks()
 
-    def _hidden(self) -> frozenset[int]:
-        """Return the keys of the APIs that this broker does not serve."""
-        hidden = self.backing.traits.hidden_apis
-        return hidden | hidden_when_read_only() if self.settings.read_only else hidden
-
     def waits_for(self) -> str:
         """Return the dependency or step that a start in progress waits for."""
-        return _pending_step(self.backing, self.replica)
+        stuck = [
+            (stall.ms, f"{calls.name}: {stall}")
+            for calls in self.backing.dependencies.values()
+            if (stall := calls.stall(_WAIT_MS)) is not None
+        ]
+        if stuck:
+            return max(stuck)[1]
+        return f"reading the cluster log, at entry {self.replica.state.applied}"
 
     async def stop(self) -> None:
         """Leave the cluster, redirect clients to the other brokers, then close."""
@@ -311,12 +310,7 @@ def _group_settings(settings: BrokerSettings, replica: Replica) -> GroupSettings
     return GroupSettings(settings.classic_groups, settings.consumer_groups, configs_of)
 
 
-def _pending_step(backing: Backing, replica: Replica) -> str:
-    stuck = [
-        (stall.ms, f"{calls.name}: {stall}")
-        for calls in backing.dependencies.values()
-        if (stall := calls.stall(_WAIT_MS)) is not None
-    ]
-    if stuck:
-        return max(stuck)[1]
-    return f"reading the cluster log, at entry {replica.state.applied}"
+def _hidden_apis(settings: BrokerSettings, backing: Backing) -> frozenset[int]:
+    """Return the keys of the APIs that this broker does not serve."""
+    hidden = backing.traits.hidden_apis
+    return hidden | hidden_when_read_only() if settings.read_only else hidden

@@ -79,10 +79,10 @@ class Services:
     node_id: int = -1
     logins: dict[str, LoginService] = field(default_factory=dict)
     """How clients log in, by listener."""
-    audit: AuditLog | None = None
-    """Records logins, denials and changes; None if there is no audit file."""
     guard: Guard | None = None
     """Applies access rules; None if there are none."""
+    audit: AuditLog | None = None
+    """Records logins, denials and changes; None if there is no audit file."""
     registration: LiveBroker | None = None
     """This broker's latest registration."""
     handover: asyncio.Event | None = None

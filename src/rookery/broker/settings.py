@@ -68,9 +68,6 @@ class BrokerSettings:
     """The certificate and the logins of listeners, where a listener has no own settings."""
     listeners: dict[str, ListenerConfig] = field(default_factory=dict)
     """Listeners by name, each a table [broker.listeners.NAME]; they replace `listen`."""
-    audit_file: str = ""
-    """A file for the records of logins, denials and administrative changes, one line of JSON each;
-    empty for none. Workers share it."""
     authorizer: Literal["none", "log", "acls"] = "none"
     """How access rules (ACLs) apply: there are none, denials are only logged, or the rules are
     enforced."""
@@ -82,6 +79,9 @@ class BrokerSettings:
     insecure: bool = False
     """Allow other hosts to connect to listeners without authentication, and to HTTP without a
     token."""
+    audit_file: str = ""
+    """A file for the records of logins, denials and administrative changes, one line of JSON each;
+    empty for none. Workers share it."""
     bootstrap: str = ""
     """An additional bootstrap address that brokers of this host share."""
     node_id: int = field(default=-1, metadata={"min": -1, "max": 2**31 - 1})

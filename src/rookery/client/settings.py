@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Final
 
 from rookery.errors import ApiError, ConfigError
@@ -28,11 +29,28 @@ class Sasl:
     """The credentials for brokers that require a login."""
 
     mechanism: str
-    """PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512."""
-    username: str
+    """PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or OAUTHBEARER."""
+    username: str = ""
     """The user's name."""
-    password: str = field(repr=False)
+    password: str = field(default="", repr=False)
     """The user's password; PLAIN sends it unencrypted, so use TLS."""
+    token: str = field(default="", repr=False)
+    """The token for OAUTHBEARER, which is sent unencrypted, so use TLS."""
+    token_file: str = ""
+    """A file with the token instead; each login reads it again."""
+
+    def read_token(self) -> str:
+        """Return the token.
+
+        Raises:
+            ConfigError: there is none, or its file cannot be read.
+        """
+        if not self.token_file:
+            return self.token
+        try:
+            return Path(self.token_file).read_text("utf-8").strip()
+        except (OSError, UnicodeDecodeError) as error:
+            raise ConfigError(f"sasl.token_file: {error}") from error
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

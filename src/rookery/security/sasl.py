@@ -31,7 +31,17 @@ class Login:
 
     username: str
     password: str = field(repr=False)
+    """The password; for OAUTHBEARER the token."""
     nonce: str = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class AcceptedToken:
+    """The user of a valid bearer token."""
+
+    username: str
+    expires_ms: int = 0
+    """The wall-clock time at which it expires; 0 for never."""
 
 
 class Accounts(Protocol):
@@ -50,6 +60,13 @@ class Accounts(Protocol):
 
     def has_password(self, username: str, password: str) -> bool:
         """Return whether the password is correct; takes as long for an unknown user."""
+
+    def check_token(self, token: str) -> AcceptedToken:
+        """Return the user of a bearer token.
+
+        Raises:
+            ApiError: SASL_AUTHENTICATION_FAILED. The text is safe to send.
+        """
 
 
 class ClientExchange(Protocol):
@@ -90,6 +107,10 @@ class ServerExchange(Protocol):
     @property
     def claimed_name(self) -> str:
         """The user name that the client has claimed so far, for the audit; empty if none."""
+
+    @property
+    def expires_ms(self) -> int:
+        """The wall-clock time at which the credentials expire; 0 for never."""
 
     def respond(self, message: bytes) -> bytes:
         """Take the client's message, return the answer to send.

@@ -20,6 +20,7 @@ from typing import Final, Literal
 from rookery.errors import ConfigError, ProtocolError
 from rookery.model.address import Address, parse_address
 from rookery.net.connection import Connection
+from rookery.security.bearer import BearerSettings
 from rookery.security.distinguishedname import format_name, read_subject
 from rookery.security.principal import PrincipalMapping
 from rookery.security.sasl import mechanisms
@@ -72,6 +73,14 @@ class ListenerSecurity:
     """The SASL mechanisms that are offered, separated by commas."""
     max_session_ms: int = field(default=0, metadata={"min": 0})
     """How long a login is valid (Kafka's connections.max.reauth.ms); 0 without limit."""
+    oauth_jwks: str = ""
+    """The keys of the issuer of tokens, for OAUTHBEARER: a file, or an https URL."""
+    oauth_issuer: str = ""
+    """The issuer that tokens must name."""
+    oauth_audience: str = ""
+    """The audience that tokens must name."""
+    oauth_user_claim: str = "sub"
+    """The claim of a token that is the name of the user."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,6 +175,18 @@ class ListenerConfig(ListenerSecurity):
                 name="mechanisms",
             )
         return LoginSettings(names, self.max_session_ms)
+
+    def bearer(self) -> BearerSettings | None:
+        """Return the settings of tokens; None if the listener does not offer OAUTHBEARER.
+
+        Raises:
+            ConfigError: a setting is missing or cannot be used.
+        """
+        if "OAUTHBEARER" not in self.login().mechanisms:
+            return None
+        return BearerSettings(
+            self.oauth_jwks, self.oauth_issuer, self.oauth_audience, self.oauth_user_claim
+        )
 
 
 class ListenerIdentity:

@@ -21,7 +21,7 @@ from collections.abc import Awaitable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from rookery.clock import Clock, Random
 from rookery.errors import ApiError, Error, ErrorCode, ProtocolError, code_of
@@ -74,6 +74,13 @@ class _Login:
         self.mechanism = mechanism
         self.exchange = exchange
         self.is_bare = is_bare
+
+
+class _Reply(NamedTuple):
+    """The answer to one message, and the lifetime of the session if the login is complete."""
+
+    message: bytes
+    lifetime_ms: int
 
 
 class LoginService:
@@ -142,10 +149,10 @@ class LoginService:
 
     async def _take_token(self, connection: Connection, message: bytes) -> Answer:
         try:
-            answer = await self._respond(connection, message)
+            reply = await self._respond(connection, message)
         except ApiError:
             return None
-        return [len(answer).to_bytes(PREFIX_BYTES, "big"), answer]
+        return [len(reply.message).to_bytes(PREFIX_BYTES, "big"), reply.message]
 
     def authenticate(
         self, connection: Connection, request: SaslAuthenticateRequest
@@ -158,19 +165,18 @@ class LoginService:
         self, connection: Connection, message: bytes
     ) -> SaslAuthenticateResponse:
         try:
-            answer = await self._respond(connection, message)
+            reply = await self._respond(connection, message)
         except ApiError as error:
             return SaslAuthenticateResponse(
                 error_code=error.code, error_message=error.text, auth_bytes=b""
             )
-        is_done = connection not in self._logins
         return SaslAuthenticateResponse(
             error_code=ErrorCode.NONE,
-            auth_bytes=answer,
-            session_lifetime_ms=self.settings.max_session_ms if is_done else 0,
+            auth_bytes=reply.message,
+            session_lifetime_ms=reply.lifetime_ms,
         )
 
-    async def _respond(self, connection: Connection, message: bytes) -> bytes:
+    async def _respond(self, connection: Connection, message: bytes) -> _Reply:
         """Pass one message of a paused connection to the mechanism and return its answer.
 
         Raises:
@@ -178,7 +184,7 @@ class LoginService:
         """
         login = self._logins.get(connection)
         try:
-            answer = await self._step(connection, login, message)
+            return await self._step(connection, login, message)
         except (ApiError, ProtocolError) as error:
             self._record_failure(connection, login, error)
             self._logins.pop(connection, None)
@@ -188,9 +194,8 @@ class LoginService:
             raise error if isinstance(error, ApiError) else refusal() from error
         finally:
             connection.resume()
-        return answer
 
-    async def _step(self, connection: Connection, login: _Login | None, message: bytes) -> bytes:
+    async def _step(self, connection: Connection, login: _Login | None, message: bytes) -> _Reply:
         if login is None:
             raise ApiError(ErrorCode.ILLEGAL_SASL_STATE)
         respond = login.exchange.respond
@@ -199,26 +204,25 @@ class LoginService:
             answer = await loop.run_in_executor(self._threads, respond, message)
         else:
             answer = respond(message)
-        if login.exchange.is_done:
-            self._finish(connection, login)
-        return answer
+        return _Reply(answer, self._finish(connection, login) if login.exchange.is_done else 0)
 
     def _drop(self, connection: Connection) -> None:
         self._logins.pop(connection, None)
 
-    def _finish(self, connection: Connection, login: _Login) -> None:
-        """Admit the client; a second login must be of the same principal."""
+    def _finish(self, connection: Connection, login: _Login) -> int:
+        """Admit the client and return how long; a second login must be of the same principal."""
         self._logins.pop(connection, None)
         session, principal = connection.session, f"User:{login.exchange.username}"
         if session.principal not in {None, principal}:
             raise refusal("a connection cannot change its principal")
         session.mechanism = login.mechanism
-        if self.settings.max_session_ms:
-            session.expires_ms = self._clock.monotonic_ms() + self.settings.max_session_ms
+        lifetime_ms = self._lifetime_ms(login.exchange)
+        session.expires_ms = self._clock.monotonic_ms() + lifetime_ms if lifetime_ms else 0
         connection.authenticated(principal)
         log.info("login of %s", principal, extra={"client": connection.peer})
         if self.audit is not None:
             self.audit.record_login(session, principal)
+        return lifetime_ms
 
     def _record_failure(self, connection: Connection, login: _Login | None, error: Error) -> None:
         if self.audit is not None:
@@ -226,3 +230,11 @@ class LoginService:
             self.audit.record_login(
                 connection.session, f"User:{claimed}", reason=code_of(error).name
             )
+
+    def _lifetime_ms(self, exchange: ServerExchange) -> int:
+        """Return how long a login is valid, 0 for ever: a token limits it, too."""
+        limit_ms = self.settings.max_session_ms
+        if not exchange.expires_ms:
+            return limit_ms
+        left_ms = max(1, exchange.expires_ms - self._clock.now_ms())
+        return min(limit_ms, left_ms) if limit_ms else left_ms

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from rookery.security.credential import HASHES, MIN_ITERATIONS, SALT_BYTES, ScramCredential
+from rookery.security.sasl import AcceptedToken, refusal
 
 
 class MemoryAccounts:
@@ -11,6 +12,7 @@ class MemoryAccounts:
     def __init__(self, passwords: dict[str, str], iterations: int = MIN_ITERATIONS) -> None:
         self.secret = b"known to this test only"
         self.iterations = iterations
+        self._tokens = {password: username for username, password in passwords.items()}
         self._credentials = {
             (mechanism, username): ScramCredential.from_password(
                 mechanism, password, username.encode().ljust(SALT_BYTES, b"."), iterations
@@ -27,3 +29,9 @@ class MemoryAccounts:
         """Tell whether it is the user's password."""
         credential = self._credentials.get(("SCRAM-SHA-256", username))
         return credential is not None and credential.matches(password)
+
+    def check_token(self, token: str) -> AcceptedToken:
+        """Accept a user's password as the token."""
+        if token not in self._tokens:
+            raise refusal("the token is invalid")
+        return AcceptedToken(self._tokens[token])

@@ -170,8 +170,13 @@ class TestedServer:
         topic = CreatableTopic(
             name=name, num_partitions=1, replication_factor=1, assignments=[], configs=[]
         )
-        self.ask(CREATE_TOPICS, 7, CreateTopicsRequest(topics=[topic]))
-        wait_until(lambda: self.topic_id(name) != bytes(16))
+        [made] = self.ask(CREATE_TOPICS, 7, CreateTopicsRequest(topics=[topic])).topics
+        if made.error_code is ErrorCode.NONE:
+            # Kafka's brokers still know the id of a topic that was deleted just before.
+            wait_until(lambda: self.topic_id(name) == made.topic_id)
+        else:
+            assert made.error_code is ErrorCode.TOPIC_ALREADY_EXISTS
+            wait_until(lambda: self.topic_id(name) != bytes(16))
         return self.topic_id(name)
 
     def remove_topic(self, name: str) -> None:

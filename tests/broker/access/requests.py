@@ -24,6 +24,9 @@ from rookery.wire.walk import has_kind, rewrite
 from tests.broker.raw import batch
 
 KNOWN, MISSING = "known", "kn-missing"
+BOTH = "both"
+"""Two topics in one request, of which a user may be denied one."""
+_TOPIC_LISTS = ("topics", "topic_data", "topic_names", "v3_and_below_topics")
 GROUP, TXN = "group-a", "txn-a"
 UNKNOWN_ID = bytes(range(16))
 FILTER_ANY = 1
@@ -57,6 +60,13 @@ class AccessCase(NamedTuple):
 
     def request(self, ids: Mapping[str, bytes]) -> Message:
         """Build the request for a server whose topics have these ids."""
+        if self.topic == BOTH:
+            request = self._replace(topic=KNOWN).request(ids)
+            other = self._replace(topic=MISSING).request(ids)
+            for name in _TOPIC_LISTS:
+                if getattr(request, name, None):
+                    setattr(request, name, getattr(request, name) + getattr(other, name))
+            return request
         request = _struct(table_of(self.api.request, self.version), self.api)
         _name(request, self, ids)
         _adapt(request, self)
@@ -80,7 +90,7 @@ def _variants(route: Route, version: int) -> Iterator[AccessCase]:
             continue
         names = _names(fields)
         if "name" in names or "topic" in names:
-            for topic in (KNOWN, MISSING):
+            for topic in (KNOWN, MISSING, BOTH):
                 yield AccessCase(route, version, topic, by_id=False)
         if "topic_id" in names and (route.api.name != "Metadata" or version >= 12):
             for topic in (KNOWN, MISSING):

@@ -3,27 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
-from hashlib import pbkdf2_hmac
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from rookery.broker.settings import BrokerSettings
 from rookery.errors import ErrorCode
-from rookery.service.listeners import ListenerConfig
 from rookery.testing.kafka import KafkaServer
-from rookery.testing.ports import HOST, free_port
 from rookery.testing.properties import KafkaSettings
-from rookery.testing.served import ServedBroker
 from rookery.wire.message import FieldKind, Message
-from rookery.wire.messages.alter_user_scram_credentials import (
-    ALTER_USER_SCRAM_CREDENTIALS,
-    AlterUserScramCredentialsRequest,
-    ScramCredentialUpsertion,
-)
 from rookery.wire.table import shape_of
+from tests.broker.access.guardedbroker import USERS, GuardedBroker, add_users
 from tests.broker.access.login import (
     DENY,
     PREFIXED,
@@ -36,7 +25,6 @@ from tests.broker.access.requests import GROUP, KNOWN, MISSING, TXN, AccessCase,
 TOPIC_, GROUP_, CLUSTER_, TXN_ = 2, 3, 4, 5
 READ, WRITE, CREATE, DELETE, ALTER, DESCRIBE = 3, 4, 5, 6, 7, 8
 CLUSTER_ACTION, DESCRIBE_CONFIGS, ALTER_CONFIGS, IDEMPOTENT_WRITE = 9, 10, 11, 12
-USERS = {"alice": "alice-secret", "admin": "admin-secret"}
 ON_CLUSTER = Rule(CLUSTER_, "kafka-cluster")
 WILDCARDS = [Rule(TOPIC_, "*"), Rule(GROUP_, "*"), Rule(TXN_, "*")]
 LITERALS = [Rule(TOPIC_, KNOWN), Rule(GROUP_, GROUP), Rule(TXN_, TXN)]
@@ -88,25 +76,6 @@ NAMES = {"topic name", "group id", "transactional id", "coordinator key"}
 MASKS = {"authorized_operations", "topic_authorized_operations", "cluster_authorized_operations"}
 
 
-class GuardedBroker(ServedBroker):
-    """A broker with a listener for super users and one for logins."""
-
-    def __init__(self, folder: Path) -> None:
-        settings = BrokerSettings(
-            durability="os", authorizer="acls", super_users="User:ANONYMOUS;User:admin"
-        )
-        super().__init__(folder, settings)
-        self.login_port = free_port()
-        listeners = {
-            "PLAINTEXT": ListenerConfig(listen=self.bootstrap),
-            "SASL": ListenerConfig(
-                listen=f"sasl_plaintext://{HOST}:{self.login_port}", mechanisms="PLAIN"
-            ),
-        }
-        defaults = BrokerSettings()
-        self.settings = replace(self.settings, listen=defaults.listen, listeners=listeners)
-
-
 @pytest.fixture(scope="module")
 def ours(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestedServer]:
     with GuardedBroker(tmp_path_factory.mktemp("guarded")) as broker:
@@ -127,22 +96,6 @@ def theirs(own_kafka: None) -> Iterator[TestedServer]:
         server = TestedServer(kafka.bootstrap, kafka.port("SASL_PLAINTEXT"))
         server.prepare(GROUP, TXN)
         yield server
-
-
-def add_users(server: TestedServer) -> None:
-    upsertions = [
-        ScramCredentialUpsertion(
-            name=name,
-            mechanism=1,
-            iterations=4096,
-            salt=b"salt",
-            salted_password=pbkdf2_hmac("sha256", word.encode(), b"salt", 4096),
-        )
-        for name, word in USERS.items()
-    ]
-    request = AlterUserScramCredentialsRequest(deletions=[], upsertions=upsertions)
-    answer = server.ask(ALTER_USER_SCRAM_CREDENTIALS, 0, request)
-    assert {result.error_code for result in answer.results} == {ErrorCode.NONE}
 
 
 def outline(value: Any, ids: dict[bytes, str]) -> Any:

@@ -156,7 +156,7 @@ def random_rules(random: Random) -> list[AclBinding]:
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
-def test_what_is_served_names_only_what_is_allowed(case: AccessCase) -> None:
+def test_served_part_names_only_allowed_resources(case: AccessCase) -> None:
     random = Random(str(case))
     for _ in range(20):
         checked = guard(MemoryRules(random_rules(random)))

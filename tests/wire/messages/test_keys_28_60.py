@@ -64,6 +64,7 @@ CODES: dict[str, Callable[[Any, int], int]] = {
     "IncrementalAlterConfigs": lambda request, _: len(request.resources),
     "AlterPartitionReassignments": lambda request, _: 1 + partitions(request.topics),
     "AlterClientQuotas": lambda request, _: len(request.entries),
+    "DescribeUserScramCredentials": lambda request, _: 1 + len(request.users or []),
     "AlterUserScramCredentials": lambda request, _: len(
         {change.name for change in [*request.deletions, *request.upsertions]}
     ),

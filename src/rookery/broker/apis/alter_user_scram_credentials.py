@@ -24,11 +24,7 @@ from rookery.wire.messages.alter_user_scram_credentials import (
 
 _NAMES: Final = MappingProxyType({number: name for name, number in MECHANISMS.items()})
 _MAX_ITERATIONS: Final = 16_384
-_TEXTS: Final = MappingProxyType(
-    {
-        ErrorCode.RESOURCE_NOT_FOUND: "Attempt to delete a user credential that does not exist",
-    }
-)
+_NOT_FOUND: Final = "Attempt to delete a user credential that does not exist"
 
 _Change = ScramCredentialDeletion | ScramCredentialUpsertion
 
@@ -57,7 +53,7 @@ async def alter_user_scram_credentials(
             results[user] = _result(user, error.code, str(error))
     outcomes = await decide(call, events)
     for event, outcome in zip(events, outcomes, strict=True):
-        text = _TEXTS.get(outcome.error)
+        text = _NOT_FOUND if outcome.error is ErrorCode.RESOURCE_NOT_FOUND else None
         results[event.user] = _result(event.user, outcome.error, text)
     return AlterUserScramCredentialsResponse(results=[results[user] for user in users])
 

@@ -40,6 +40,9 @@ async def offset_commit(call: Call, request: OffsetCommitRequest) -> OffsetCommi
         await reach_head(call)
     answers = [_answer(call, topic) for topic in request.topics]
     wanted = list(_wanted(call, request, answers))
+    if not wanted:
+        # As in Kafka, the member is not checked if there is nothing to commit.
+        return OffsetCommitResponse(topics=answers)
     codes = await commit(
         call.services.groups,
         call.services.replica,

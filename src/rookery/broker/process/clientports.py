@@ -9,15 +9,17 @@ from typing import Final
 from rookery.broker.accounts import ClusterAccounts, create_secret
 from rookery.broker.call import Services
 from rookery.broker.dispatch import Dispatcher
+from rookery.broker.process.firstuser import create_first_user
 from rookery.broker.settings import BrokerSettings
 from rookery.clock import loop_seconds
 from rookery.cluster.events.brokerevents import EndpointRow
-from rookery.errors import ConfigError
+from rookery.errors import ConfigError, Unavailable
 from rookery.model.address import parse_address
 from rookery.net.answers import AnswerBudget
 from rookery.net.listener import Listener, ListenerSettings
 from rookery.net.outbox import Budget
 from rookery.net.settings import ConnectionSettings
+from rookery.security.bearer import TokenVerifier
 from rookery.security.certificatewatch import CertificateWatch
 from rookery.service.audit.auditlog import AuditLog
 from rookery.service.listeners import ListenerConfig, ListenerIdentity
@@ -28,6 +30,7 @@ log = logging.getLogger(__name__)
 
 _CERTIFICATES_INTERVAL_MS: Final = 1_000
 _SECRET_INTERVAL_MS: Final = 1_000
+_KEYS_INTERVAL_MS: Final = 1_000
 # A broker that has left the cluster answers until no request has arrived for _QUIET_SECONDS, but no
 # longer than _REDIRECT_SECONDS.
 _REDIRECT_SECONDS: Final = 1.0
@@ -46,8 +49,9 @@ class ClientPorts:
         """Why changed certificates are not in use; empty if they are."""
         self._settings = settings
         self._logins: list[LoginService] = []
-        self._audit: AuditLog | None = None
+        self._verifiers: list[TokenVerifier] = []
         self._certificates: list[tuple[Listener, CertificateWatch]] = []
+        self._audit: AuditLog | None = None
 
     @property
     def own(self) -> Listener:
@@ -68,8 +72,8 @@ class ClientPorts:
         self._services = services
         self._dispatcher, self._budget = Dispatcher(services), Budget(settings.request_bytes)
         self._answers = AnswerBudget(settings.answer_bytes, settings.unread_timeout_ms)
-        accounts = ClusterAccounts(services.replica)
         for name, config in settings.client_listeners().items():
+            accounts = ClusterAccounts(services.replica, await self._open_tokens(config))
             login = LoginService(config.login(), accounts, services.clock, services.random)
             login.audit = services.audit
             services.logins[name] = login
@@ -84,12 +88,49 @@ class ClientPorts:
             address = parse_address(settings.bootstrap, "bootstrap", lowest_port=0)
             await self._listen(name, config.at(address), is_shared=True)
 
+    async def _open_tokens(self, config: ListenerConfig) -> TokenVerifier | None:
+        """Open the check of tokens; keys that cannot be reached now are read later."""
+        bearer = config.bearer()
+        if bearer is None:
+            return None
+        verifier = TokenVerifier(bearer, self._services.clock)
+        try:
+            await asyncio.to_thread(verifier.refresh)
+        except Unavailable as error:
+            if not bearer.is_remote:
+                raise ConfigError(str(error)) from error
+            log.warning("tokens are refused until their keys can be read: %s", error)
+        self._verifiers.append(verifier)
+        return verifier
+
+    async def refresh_keys(self) -> None:
+        """Read the keys of tokens again, if they are old or a new one is needed.
+
+        Raises:
+            Unavailable: some cannot be read; the previous ones stay in use.
+        """
+        due = [verifier for verifier in self._verifiers if verifier.is_due]
+        await asyncio.gather(*(asyncio.to_thread(verifier.refresh) for verifier in due))
+
     def start_tasks(self, tasks: PeriodicTasks) -> None:
         """Begin the periodic work of the listeners."""
         if self._certificates:
             interval_ms = _CERTIFICATES_INTERVAL_MS
             tasks.every(interval_ms, "reload of certificates", self.reload_certificates)
+        if self._verifiers:
+            tasks.every(_KEYS_INTERVAL_MS, "refresh of the keys of tokens", self.refresh_keys)
         tasks.every(_SECRET_INTERVAL_MS, "creation of the secret for logins", self.create_secret)
+
+    async def prepare_logins(self) -> None:
+        """Create what the first login needs: the cluster's secret, and a first user if set so.
+
+        Raises:
+            ConfigError: the password of the first user cannot be read.
+        """
+        await self.create_secret()
+        if self._settings.secure:
+            services = self._services
+            await create_first_user(services.replica, self._settings.data, services.random)
 
     async def create_secret(self) -> None:
         """Create the cluster's secret, if clients log in here and there is none.

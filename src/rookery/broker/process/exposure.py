@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import logging
 from typing import Final
 
 from rookery.broker.settings import BrokerSettings
-from rookery.cluster.etcd import address
 from rookery.errors import ConfigError
 from rookery.model.address import parse_address
-
-log = logging.getLogger(__name__)
 
 _HINT: Final = "listen on 127.0.0.1, or allow it with --insecure if the network is trusted"
 
@@ -24,7 +20,6 @@ def check_exposure(settings: BrokerSettings) -> None:
     if not settings.insecure:
         _check_listeners(settings)
         _check_http(settings)
-    _warn_about_etcd(settings.cluster)
 
 
 def _check_listeners(settings: BrokerSettings) -> None:
@@ -52,17 +47,4 @@ def _check_http(settings: BrokerSettings) -> None:
             f"metrics and health at {listen.text} are open to other hosts; set http_token_file, "
             f"or {_HINT}",
             name="http_listen",
-        )
-
-
-def _warn_about_etcd(url: str) -> None:
-    if not url.startswith("etcd:"):
-        return
-    etcd = address.parse(url)
-    hosts = [parse_address(endpoint) for endpoint in etcd.endpoints]
-    if not etcd.tls and not all(host.is_loopback for host in hosts):
-        log.warning(
-            "connections to %s are not encrypted: an observer of the network can read and change "
-            "the cluster log, with its credentials; use TLS (tls=on or ca=FILE in the URL)",
-            etcd,
         )

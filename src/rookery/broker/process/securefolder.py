@@ -18,9 +18,9 @@ import ipaddress
 import json
 import socket
 from collections.abc import Collection
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from rookery.broker.process.firstuser import (
     ADMIN,
@@ -141,18 +141,14 @@ def secure_settings(settings: BrokerSettings, clock: Clock, random: Random) -> B
     folder = SecureFolder(settings.data)
     folder.prepare(_hosts(listener), clock, random)
     security = replace(settings.security, certificate_file=str(folder.identity), key_file="")
-    changes: dict[str, Any] = {
-        "listen": f"sasl_ssl://{listener.address.text}",
-        "security": security,
-    }
-    known = {one.name for one in fields(settings)}
-    if "authorizer" in known and getattr(settings, "authorizer", "") == "none":
-        changes["authorizer"] = "acls"
-    if "super_users" in known:
-        given = str(getattr(settings, "super_users", ""))
-        users = [one for one in given.split(";") if one]
-        changes["super_users"] = ";".join(dict.fromkeys([*users, f"User:{ADMIN}"]))
-    return replace(settings, **changes)
+    super_users = [one for one in settings.super_users.split(";") if one]
+    return replace(
+        settings,
+        listen=f"sasl_ssl://{listener.address.text}",
+        security=security,
+        authorizer="acls" if settings.authorizer == "none" else settings.authorizer,
+        super_users=";".join(dict.fromkeys([*super_users, f"User:{ADMIN}"])),
+    )
 
 
 def _check(settings: BrokerSettings) -> None:

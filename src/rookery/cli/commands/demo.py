@@ -31,6 +31,10 @@ class RunDemo(CommandArguments):
         "--tables",
         help="the other half instead: a topic to tables on Spark, the pipeline killed on the way",
     )
+    secure: bool = switch(
+        "--secure",
+        help="a closed broker instead: a stranger is refused, a user admitted, a rule removed",
+    )
     report: str = option(
         "--report",
         default="rookery-report.html",
@@ -41,6 +45,10 @@ class RunDemo(CommandArguments):
 
 def run(args: RunDemo) -> int:
     """Return 0 if every record came back once and in order."""
+    if args.secure:
+        from rookery.cli.demo.closed import run_secure_demo
+
+        return run_secure_demo(as_json=args.json)
     if args.tables:
         from rookery.cli.demo.tables import run_tables_demo
 

@@ -7,6 +7,7 @@ import os
 import socket
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from time import perf_counter
 from typing import Final
@@ -26,12 +27,13 @@ _READY: Final = b'{"bootstrap"'  # what `rookery broker --json` prints when it s
 class ChildBroker:
     """One broker and its process."""
 
-    def __init__(self, folder: Path, durability: str) -> None:
+    def __init__(self, folder: Path, durability: str, flags: Sequence[str] = ()) -> None:
         """Choose a port; start nothing.
 
         Args:
             folder: for the data and the broker's log file.
             durability: as the broker's setting of that name.
+            flags: further flags of `rookery broker`.
         """
         self.bootstrap = f"{HOST}:{_free_port()}"
         self.log = folder / "broker.log"
@@ -42,6 +44,7 @@ class ChildBroker:
             "--listen", self.bootstrap,
             "--http-listen", "",
             "--durability", durability,
+            *flags,
         ]  # fmt: skip
 
     async def start(self) -> float:

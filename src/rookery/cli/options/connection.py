@@ -9,6 +9,7 @@ from rookery.cli.options.fields import option, part, switch
 from rookery.cli.options.values import seconds
 
 if TYPE_CHECKING:
+    from rookery.client.properties import ClientProperties
     from rookery.client.settings import ClientSettings, Sasl
     from rookery.security.tls import ClientTls
 
@@ -19,6 +20,11 @@ DEFAULT_BOOTSTRAP: Final = "127.0.0.1:9092"
 class Credentials:
     """TLS and SASL; no flag has a secret."""
 
+    client_config: str | None = option(
+        "--client-config",
+        metavar="FILE",
+        help="Java's client.properties: brokers, TLS and login; the other options come first",
+    )
     tls: bool = switch("--tls", help="speak TLS; the options below imply it")
     ca_file: str | None = option(
         "--ca-file", metavar="PEM", help="authorities to trust; else the system's"
@@ -41,6 +47,23 @@ class Credentials:
         default="SCRAM-SHA-512",
         help="PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512 (default: %(default)s)",
     )
+    token_file: str | None = option(
+        "--token-file",
+        metavar="FILE",
+        help="log in with the token in this file (OAUTHBEARER)",
+    )
+
+    def properties(self) -> ClientProperties:
+        """Read the file of `--client-config`.
+
+        Raises:
+            ConfigError: it cannot be read or used.
+        """
+        from rookery.client.properties import ClientProperties, read_client_properties
+
+        return (
+            read_client_properties(self.client_config) if self.client_config else ClientProperties()
+        )
 
     def client_tls(self) -> ClientTls | None:
         """Return how to speak TLS; None: not at all.
@@ -52,7 +75,7 @@ class Credentials:
         from rookery.security.tls import ClientTls, KeyPair
 
         if not (self.tls or self.ca_file or self.cert_file or self.no_verify):
-            return None
+            return self.properties().tls
         if self.key_file and not self.cert_file:
             raise ConfigError("--key-file: needs --cert-file, the certificate that it belongs to")
         own = KeyPair(self.cert_file, self.key_file) if self.cert_file else None
@@ -68,10 +91,12 @@ class Credentials:
         from rookery.client.settings import Sasl
         from rookery.errors import ConfigError
 
+        if self.token_file:
+            return Sasl("OAUTHBEARER", token_file=self.token_file)
         if self.user is None:
             if self.password_file:
                 raise ConfigError("--password-file: needs --user, whose password it is")
-            return None
+            return self.properties().sasl
         return Sasl(self.mechanism, self.user, self._password())
 
     def _password(self) -> str:
@@ -123,8 +148,11 @@ class ClusterOptions:
         """
         from rookery.client.settings import ClientSettings
 
+        bootstrap = self.bootstrap
+        if bootstrap == DEFAULT_BOOTSTRAP:
+            bootstrap = self.credentials.properties().bootstrap or bootstrap
         return ClientSettings(
-            bootstrap=self.bootstrap,
+            bootstrap=bootstrap,
             client_id=f"rookery-{command}",
             tls=self.credentials.client_tls(),
             sasl=self.credentials.sasl(),

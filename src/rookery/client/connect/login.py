@@ -24,6 +24,7 @@ async def log_in(
     Raises:
         ApiError: the broker does not offer the mechanism, or rejects the login.
         ProtocolError: the broker's messages violate the mechanism.
+        ConfigError: the credentials cannot be used.
     """
     # After version 0, bare tokens would follow without Kafka's frames. Every broker since 1.0 has
     # version 1.
@@ -38,8 +39,11 @@ async def log_in(
             f"broker {upstream.name} does not offer {sasl.mechanism} on this listener; "
             f"it offers: {offered}",
         )
-    nonce = random.token(18).hex()
-    exchange = open_client(sasl.mechanism, Login(sasl.username, sasl.password, nonce))
+    secret = sasl.password
+    if sasl.mechanism == "OAUTHBEARER":
+        secret = await asyncio.to_thread(sasl.read_token)
+    login = Login(sasl.username, secret, random.token(18).hex())
+    exchange = open_client(sasl.mechanism, login)
     return await _exchange(upstream, versions, exchange, sasl, timeout_ms)
 
 
@@ -67,8 +71,9 @@ async def _exchange(
 
 def _refused(upstream: Upstream, sasl: Sasl, code: ErrorCode, message: str | None) -> ApiError:
     said = f" ({message})" if message else ""
+    has_token = sasl.mechanism == "OAUTHBEARER"
+    subject = "the token" if has_token else f"user {sasl.username!r}"
+    checks = "its expiry, issuer and audience" if has_token else "sasl.username and sasl.password"
     return ApiError(
-        code,
-        f"broker {upstream.name} refused user {sasl.username!r} by {sasl.mechanism}{said}; "
-        "check sasl.username and sasl.password",
+        code, f"broker {upstream.name} refused {subject} by {sasl.mechanism}{said}; check {checks}"
     )

@@ -12,6 +12,8 @@ run `etcdctl defrag` on one member at a time, because it blocks the member.
 
 from __future__ import annotations
 
+import logging
+
 from rookery.clock import Random, SystemRandom
 from rookery.cluster.port import (
     READ_BYTES,
@@ -24,6 +26,7 @@ from rookery.cluster.port import (
     check_trim,
 )
 from rookery.errors import ConfigError, Unavailable
+from rookery.model.address import parse_address
 
 try:
     from rookery.cluster.etcd.rpc import grpc  # noqa: F401 (asked for here, so that the advice can be given)
@@ -39,6 +42,8 @@ from rookery.cluster.etcd.start import begin_after
 from rookery.cluster.etcd.trim import trim
 from rookery.cluster.etcd.watch import HeadWatch
 
+log = logging.getLogger(__name__)
+
 
 def traits(_url: str) -> ClusterLogTraits:
     """Return the traits: if etcd is lost, all data that only etcd held is lost."""
@@ -47,7 +52,15 @@ def traits(_url: str) -> ClusterLogTraits:
 
 def open(url: str, durability: Durability) -> ClusterLog:  # noqa: A001, ARG001 (a backend's interface)
     """Open a handle on the log that the URL names."""
-    return EtcdLog(parse(url))
+    address = parse(url)
+    members = [parse_address(endpoint) for endpoint in address.endpoints]
+    if not address.tls and not all(member.is_loopback for member in members):
+        log.warning(
+            "connections to %s are not encrypted: an observer of the network can read the cluster "
+            "log with its credentials; use TLS (tls=on or ca=FILE in the URL)",
+            address,
+        )
+    return EtcdLog(address)
 
 
 class EtcdLog:

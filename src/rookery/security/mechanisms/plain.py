@@ -53,6 +53,7 @@ class PlainServer:
         self._is_used = False
         self._username: str | None = None
         self.claimed_name = ""
+        self.expires_ms = 0
 
     @property
     def is_done(self) -> bool:

@@ -132,6 +132,7 @@ class ScramServer:
         self._step = ScramServer._on_client_first
         self.is_done = False
         self.claimed_name = ""
+        self.expires_ms = 0
 
     @property
     def username(self) -> str:

@@ -4,7 +4,7 @@
 
 The rows that a route states (`security/access.py`) are all that decides; no handler checks
 permissions. Topics that are named by id are looked up first. An unknown id is refused here, so that
-a handler that waits for newer topics does not serve one that nobody has authorized.
+a handler that waits for newer topics does not serve one that no rule allows.
 """
 
 from __future__ import annotations

@@ -1,0 +1,56 @@
+"""A broker that enforces access rules, with users that can log in."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from hashlib import pbkdf2_hmac
+from pathlib import Path
+
+from rookery.broker.settings import BrokerSettings
+from rookery.errors import ErrorCode
+from rookery.service.listeners import ListenerConfig
+from rookery.testing.ports import HOST, free_port
+from rookery.testing.served import ServedBroker
+from rookery.wire.messages.alter_user_scram_credentials import (
+    ALTER_USER_SCRAM_CREDENTIALS,
+    AlterUserScramCredentialsRequest,
+    ScramCredentialUpsertion,
+)
+from tests.broker.access.login import TestedServer
+
+USERS = {"alice": "alice-secret", "admin": "admin-secret"}
+
+
+class GuardedBroker(ServedBroker):
+    """A broker with a listener for super users and one for logins."""
+
+    def __init__(self, folder: Path) -> None:
+        settings = BrokerSettings(
+            durability="os", authorizer="acls", super_users="User:ANONYMOUS;User:admin"
+        )
+        super().__init__(folder, settings)
+        self.login_port = free_port()
+        listeners = {
+            "PLAINTEXT": ListenerConfig(listen=self.bootstrap),
+            "SASL": ListenerConfig(
+                listen=f"sasl_plaintext://{HOST}:{self.login_port}", mechanisms="PLAIN"
+            ),
+        }
+        defaults = BrokerSettings()
+        self.settings = replace(self.settings, listen=defaults.listen, listeners=listeners)
+
+
+def add_users(server: TestedServer) -> None:
+    upsertions = [
+        ScramCredentialUpsertion(
+            name=name,
+            mechanism=1,
+            iterations=4096,
+            salt=b"salt",
+            salted_password=pbkdf2_hmac("sha256", word.encode(), b"salt", 4096),
+        )
+        for name, word in USERS.items()
+    ]
+    request = AlterUserScramCredentialsRequest(deletions=[], upsertions=upsertions)
+    answer = server.ask(ALTER_USER_SCRAM_CREDENTIALS, 0, request)
+    assert {result.error_code for result in answer.results} == {ErrorCode.NONE}
