@@ -21,7 +21,7 @@ from collections.abc import Awaitable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from rookery.clock import Clock, Random
 from rookery.errors import ApiError, Error, ErrorCode, ProtocolError, code_of
@@ -34,13 +34,16 @@ from rookery.security.sasl import (
     open_server,
     refusal,
 )
-from rookery.service.audit.auditlog import AuditLog
 from rookery.wire.frame import PREFIX_BYTES
 from rookery.wire.messages.sasl_authenticate import (
     SaslAuthenticateRequest,
     SaslAuthenticateResponse,
 )
 from rookery.wire.messages.sasl_handshake import SaslHandshakeResponse
+
+if TYPE_CHECKING:
+    # It imports the cluster's events, which the settings of listeners do not need.
+    from rookery.service.audit.auditlog import AuditLog
 
 log = logging.getLogger(__name__)
 
