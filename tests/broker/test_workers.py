@@ -123,6 +123,7 @@ def test_killed_worker_is_restarted_as_the_same_node(three: BrokerProcess) -> No
     check([[]] * PARTITIONS, read_all(three.bootstrap, TOPIC, PARTITIONS), load.acked())
 
 
+@pytest.mark.usefixtures("own_victim")
 def test_stop_under_load_loses_nothing(three: BrokerProcess) -> None:
     create_topic(three.bootstrap)
     workers = three.worker_pids()

@@ -47,6 +47,7 @@ _LIBRARIES = (
     _Library("crc32c", "crc32c", "checksums of batches"),
     _Library("cryptography", "cryptography", "certificates"),
     _Library("h11", "h11", "HTTP: metrics and health"),
+    _Library("jwt", "PyJWT", "logins with OAUTHBEARER"),
     _Library("isal", "isal", "fast gzip; else Python's own"),
     _Library("lz4", "lz4", "lz4 compression"),
     _Library("numpy", "numpy", "order of rows by time"),

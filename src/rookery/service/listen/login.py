@@ -157,7 +157,13 @@ class LoginService:
     def authenticate(
         self, connection: Connection, request: SaslAuthenticateRequest
     ) -> Awaitable[SaslAuthenticateResponse]:
-        """Pass one message to the mechanism; a failed login closes the connection."""
+        """Pass one message to the mechanism; a failed login closes the connection.
+
+        Raises:
+            ApiError: the client needs no login and has not begun one; the connection stays open.
+        """
+        if connection.session.principal is not None and connection not in self._logins:
+            raise ApiError(ErrorCode.ILLEGAL_SASL_STATE)
         connection.pause()
         return self._authenticate(connection, bytes(request.auth_bytes))
 
