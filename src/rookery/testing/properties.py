@@ -33,6 +33,9 @@ _COMMON: Final = {
     # 9 s makes tests wait; much less, and a busy machine loses brokers that live.
     "broker.heartbeat.interval.ms": "500",
     "broker.session.timeout.ms": "6000",
+    # Records of tests have fixed times, which are years old. Kafka's retention looks for them half
+    # a minute after its start, and would delete them while a test reads them.
+    "log.initial.task.delay.ms": "3600000",
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
     "allow.everyone.if.no.acl.found": "true",
     "super.users": "User:ANONYMOUS;User:admin",
