@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
-from kafka import KafkaAdminClient
 
 from rookery.broker.operations import ON_CLUSTER
 from rookery.cluster.events.brokerevents import BrokerLeft
@@ -52,6 +51,7 @@ from rookery.wire.messages.update_features import (
     UpdateFeaturesRequest,
 )
 from tests.broker.conftest import Start
+from tests.kafkapython import KafkaAdminClient
 
 
 def create(bootstrap: str, name: str, partitions: int = 1) -> None:

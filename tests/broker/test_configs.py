@@ -12,7 +12,6 @@ from confluent_kafka.admin import (
     ConfigResource,
     ResourceType,
 )
-from kafka import KafkaAdminClient
 from kafka.admin import ConfigResource as PythonResource
 from kafka.admin import ConfigResourceType
 
@@ -62,6 +61,7 @@ from rookery.wire.messages.list_config_resources import (
     ListConfigResourcesRequest,
 )
 from tests.broker.conftest import Start
+from tests.kafkapython import KafkaAdminClient
 
 TOPIC, BROKER, GROUP = 2, 4, 32
 OUR_OWN = "rookery."

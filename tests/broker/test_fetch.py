@@ -14,7 +14,6 @@ import pytest
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from confluent_kafka import Consumer
 from confluent_kafka import TopicPartition as Assigned
-from kafka import KafkaConsumer
 from kafka import TopicPartition as PythonPartition
 
 from rookery.broker.fetchplan import EXAMINED
@@ -45,6 +44,7 @@ from tests.broker.raw import (
     until_examined,
     until_waiting,
 )
+from tests.kafkapython import KafkaConsumer
 
 # Longer than any test is patient: an answer that comes has not waited for its time to be over.
 WAIT_MS = 600_000

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from aiokafka import AIOKafkaConsumer
-from kafka import KafkaConsumer, KafkaProducer, OffsetAndMetadata, TopicPartition
+from kafka import OffsetAndMetadata, TopicPartition
 from kafka.coordinator.assignors.abstract import ConsumerProtocolAssignment as Assignment
 from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
 from kafka.coordinator.assignors.range import RangePartitionAssignor
@@ -20,6 +20,7 @@ from kafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAs
 from rookery.testing.served import ServedBroker
 from rookery.testing.wait import wait_until
 from tests.broker.raw import create
+from tests.kafkapython import KafkaConsumer, KafkaProducer
 
 ASSIGNORS = (
     RangePartitionAssignor,

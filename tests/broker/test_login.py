@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from confluent_kafka import Consumer, Producer
-from kafka import KafkaConsumer, KafkaProducer
 
 from rookery.client.client import Client
 from rookery.client.settings import Sasl
@@ -34,6 +33,7 @@ from tests.broker.secured import (
     SecuredBroker,
     serve_secured,
 )
+from tests.kafkapython import KafkaConsumer, KafkaProducer
 
 TIMEOUT_MS = 20_000
 SECURED = ("sasl_plaintext", "sasl_ssl")

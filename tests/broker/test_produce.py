@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 from aiokafka import AIOKafkaProducer
 from confluent_kafka import Producer
-from kafka import KafkaProducer
 
 from rookery.broker.settings import BrokerSettings
 from rookery.errors import ErrorCode, Unavailable
@@ -24,6 +23,7 @@ from rookery.testing.wire import Peer
 from rookery.wire.codec import request_frame
 from rookery.wire.messages.produce import PRODUCE
 from tests.broker.raw import Raw, batch, bytes_of, create, produce_request, raw
+from tests.kafkapython import KafkaProducer
 
 HOUR_MS = 3_600_000
 CODEC_NAMES = [codec.name for codec in CODECS.values()]

@@ -10,7 +10,6 @@ import pytest
 from aiokafka import AIOKafkaProducer
 from aiokafka.abc import AbstractTokenProvider
 from confluent_kafka import Producer
-from kafka import KafkaProducer
 from kafka.net.sasl.oauth import AbstractTokenProvider as KafkaTokenProvider
 
 from rookery.client.client import Client
@@ -18,6 +17,7 @@ from rookery.client.settings import Sasl
 from rookery.clock import SystemClock
 from rookery.errors import ApiError, ConfigError, ErrorCode
 from tests.broker.secured import SecuredBroker, serve_secured
+from tests.kafkapython import KafkaProducer
 from tests.security.tokens import AUDIENCE, ISSUER, Issuer
 
 

@@ -16,7 +16,6 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 from confluent_kafka.error import KafkaException
-from kafka import KafkaAdminClient
 from kafka.admin import NewTopic as PythonTopic
 
 from rookery.broker.operations import ON_CLUSTER, ON_TOPIC
@@ -66,6 +65,7 @@ from rookery.wire.messages.metadata import (
 from rookery.wire.messages.produce import PRODUCE
 from tests.broker.conftest import Start
 from tests.broker.raw import batch, produce_request
+from tests.kafkapython import KafkaAdminClient
 
 _numbers = count()
 

@@ -17,7 +17,6 @@ from confluent_kafka import (
     TopicPartition,
 )
 from confluent_kafka.admin import AdminClient, NewTopic
-from kafka import KafkaProducer
 
 from rookery.broker.settings import BrokerSettings
 from rookery.testing.broker import BrokerProcess
@@ -25,6 +24,7 @@ from rookery.testing.java import Java
 from rookery.testing.served import ServedBroker
 from rookery.testing.wait import wait_until
 from tests.broker.raw import create
+from tests.kafkapython import KafkaProducer
 
 SECONDS = 30
 

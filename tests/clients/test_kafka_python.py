@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from kafka import KafkaConsumer, KafkaProducer, TopicPartition
+from kafka import TopicPartition
 from kafka.admin import (
     ConfigResource,
     ConfigResourceType,
@@ -16,6 +16,7 @@ from kafka.admin import (
 
 from rookery.testing.wait import wait_until
 from tests.clients.peers import BOTH, CODECS, new_topic, stored_codecs
+from tests.kafkapython import KafkaConsumer, KafkaProducer
 
 COUNT = 500
 Version = tuple[int, int] | None

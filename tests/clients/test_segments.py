@@ -16,6 +16,7 @@ from rookery.testing.backends import ServerBackend, stored_keys
 from rookery.testing.brokers import BRISK, Host
 from rookery.testing.java import Java
 from tests.clients.peers import new_topic
+from tests.kafkapython import KafkaConsumer
 
 COUNT = 3_000
 SECONDS = 60
@@ -58,7 +59,7 @@ def test_librdkafka_reads_segments(written: tuple[str, str]) -> None:
 
 def test_kafka_python_reads_segments(written: tuple[str, str]) -> None:
     bootstrap, topic = written
-    consumer = kafka.KafkaConsumer(
+    consumer = KafkaConsumer(
         bootstrap_servers=bootstrap, consumer_timeout_ms=SECONDS * 1000, check_crcs=True
     )
     try:

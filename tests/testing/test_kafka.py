@@ -14,18 +14,14 @@ from zipfile import ZipFile
 import pytest
 
 # kafka-python ships no types
-from kafka import (
-    KafkaAdminClient,
-    KafkaConsumer,
-    KafkaProducer,
-    TopicPartition,
-)
+from kafka import TopicPartition
 
 from rookery.errors import ConfigError, Unavailable
 from rookery.testing.certificates import Certificates
 from rookery.testing.java import TOOLS
 from rookery.testing.kafka import KafkaCluster, KafkaServer
 from rookery.testing.properties import LISTENERS, MECHANISMS, KafkaSettings, write
+from tests.kafkapython import KafkaAdminClient, KafkaConsumer, KafkaProducer
 
 pytestmark = [pytest.mark.kafka, pytest.mark.usefixtures("own_kafka")]
 
