@@ -22,8 +22,9 @@ from rookery.security.acl import (
     PatternType,
     PermissionType,
 )
+from rookery.security.principal import parse_super_users
 from rookery.service.access.guard import Guard
-from rookery.service.access.policy import AccessPolicy, AuthorizerSettings, read_super_users
+from rookery.service.access.policy import AccessPolicy, AuthorizerSettings
 
 NO_AUTHORIZER: Final = "No Authorizer is configured."
 """The error message for requests about ACLs."""
@@ -72,7 +73,7 @@ def open_guard(settings: BrokerSettings, replica: Replica) -> Guard | None:
     Raises:
         ConfigError: the list of super users cannot be used.
     """
-    super_users = read_super_users(settings.super_users)
+    super_users = parse_super_users(settings.super_users)
     if settings.authorizer == "none":
         return None
     authorizer = AuthorizerSettings(

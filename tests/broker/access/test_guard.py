@@ -9,7 +9,7 @@ import pytest
 
 from rookery.broker.call import routes
 from rookery.broker.pages.acldocs import page
-from rookery.errors import ConfigError, ErrorCode
+from rookery.errors import ErrorCode
 from rookery.net.session import ClientSession
 from rookery.security.access import AccessScope, AclResource, Denial, Operation
 from rookery.security.acl import (
@@ -19,7 +19,7 @@ from rookery.security.acl import (
     PermissionType,
 )
 from rookery.service.access.guard import OPEN_APIS, Guard
-from rookery.service.access.policy import AccessPolicy, AuthorizerSettings, read_super_users
+from rookery.service.access.policy import AccessPolicy, AuthorizerSettings
 from rookery.service.access.redaction import KINDS
 from rookery.service.access.requestnames import names_in
 from rookery.wire.codec import response_frame
@@ -204,12 +204,6 @@ def test_a_fetch_session_ends_when_the_rules_change() -> None:
     lost = ErrorCode.FETCH_SESSION_ID_NOT_FOUND
     assert (opened, continued) == (ErrorCode.NONE, ErrorCode.NONE)
     assert (stranger, after_change) == (lost, lost)
-
-
-def test_super_users_are_written_as_in_kafka() -> None:
-    assert read_super_users("User:admin; User:x;") == ("User:admin", "User:x")
-    with pytest.raises(ConfigError, match="User:admin"):
-        read_super_users("admin")
 
 
 def test_a_rule_in_force_decides_the_next_request() -> None:
