@@ -25,8 +25,8 @@ from rookery.cluster.state.images.securityimage import security_image
 from rookery.cluster.state.security import StoredScram
 from rookery.cluster.state.state import FEATURE_LEVEL, EntryOutcome, Outcome, State
 from rookery.errors import ErrorCode
-from rookery.security.access import AclResource
-from rookery.security.acl import AclBinding, AclFilter, AclOperation, PatternType, PermissionType
+from rookery.security.access import AclResource, Operation
+from rookery.security.acl import AclBinding, AclFilter, PatternType, PermissionType
 from rookery.wire.message import Message
 
 SECRET = b"planted-secret"
@@ -129,7 +129,7 @@ BINDINGS = st.builds(
     NAMES,
     PRINCIPALS,
     HOSTS,
-    st.sampled_from(AclOperation),
+    st.sampled_from(Operation),
     st.sampled_from(PermissionType),
 )
 FILTERS = st.builds(
@@ -139,7 +139,7 @@ FILTERS = st.builds(
     name=st.none() | NAMES,
     principal=st.none() | PRINCIPALS,
     host=st.none() | HOSTS,
-    operation=st.none() | st.sampled_from(AclOperation),
+    operation=st.none() | st.sampled_from(Operation),
     permission=st.none() | st.sampled_from(PermissionType),
 )
 

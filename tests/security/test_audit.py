@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rookery.security.access import AclResource, Operation
-from rookery.security.acl import AclBinding, AclOperation, PatternType, PermissionType
+from rookery.security.acl import AclBinding, PatternType, PermissionType
 from rookery.security.aclrules import AclDecision, AclReason, ProtectedResource
 from rookery.security.audit import (
     MAX_TEXT,
@@ -22,7 +22,7 @@ RULE = AclBinding(
     "ord",
     "User:*",
     "*",
-    AclOperation.ALL,
+    Operation.ALL,
     PermissionType.DENY,
 )
 DENIAL = AuditRecord(

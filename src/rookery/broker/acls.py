@@ -13,12 +13,11 @@ from rookery.broker.settings import BrokerSettings
 from rookery.cluster.events.securityevents import AclFilterRow, AclRow
 from rookery.cluster.replica import Replica
 from rookery.cluster.state.acls import StoredAcl
-from rookery.security.access import AclResource
+from rookery.security.access import AclResource, Operation
 from rookery.security.acl import (
     ANY,
     AclBinding,
     AclFilter,
-    AclOperation,
     PatternType,
     PermissionType,
 )
@@ -97,7 +96,7 @@ def read_rules(stored: Iterable[StoredAcl]) -> Iterator[AclBinding]:
             row.resource_name,
             row.principal,
             row.host,
-            AclOperation(row.operation),
+            Operation(row.operation),
             PermissionType(row.permission),
         )
 

@@ -8,12 +8,11 @@ from typing import Final, Protocol, TypeVar
 from rookery.client.connect.connections import Link
 from rookery.client.connect.router import Router
 from rookery.errors import ApiError, ErrorCode
-from rookery.security.access import AclResource
+from rookery.security.access import AclResource, Operation
 from rookery.security.acl import (
     ANY,
     AclBinding,
     AclFilter,
-    AclOperation,
     PatternType,
     PermissionType,
 )
@@ -170,7 +169,7 @@ def _rule(pattern: tuple[int, int, str], row: _AclRow) -> AclBinding:
         name,
         row.principal,
         row.host,
-        AclOperation(row.operation),
+        Operation(row.operation),
         PermissionType(row.permission_type),
     )
 

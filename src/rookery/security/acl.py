@@ -14,7 +14,7 @@ from enum import IntEnum
 from typing import Final, TypeVar
 
 from rookery.errors import ApiError, ErrorCode
-from rookery.security.access import AclResource
+from rookery.security.access import AclResource, Operation
 from rookery.wire.messages.create_acls import AclCreation
 from rookery.wire.messages.delete_acls import DeleteAclsFilter
 from rookery.wire.messages.describe_acls import DescribeAclsRequest
@@ -42,25 +42,6 @@ class PatternType(IntEnum):
     PREFIXED = 4
 
 
-class AclOperation(IntEnum):
-    """The operation that a rule is about: one that a request can need, or all of them."""
-
-    ALL = 2
-    READ = 3
-    WRITE = 4
-    CREATE = 5
-    DELETE = 6
-    ALTER = 7
-    DESCRIBE = 8
-    CLUSTER_ACTION = 9
-    DESCRIBE_CONFIGS = 10
-    ALTER_CONFIGS = 11
-    IDEMPOTENT_WRITE = 12
-    CREATE_TOKENS = 13
-    DESCRIBE_TOKENS = 14
-    TWO_PHASE_COMMIT = 15
-
-
 class PermissionType(IntEnum):
     """The verdict of a rule."""
 
@@ -68,44 +49,44 @@ class PermissionType(IntEnum):
     ALLOW = 3
 
 
-OPERATIONS: Final[Mapping[AclResource, frozenset[AclOperation]]] = {
+OPERATIONS: Final[Mapping[AclResource, frozenset[Operation]]] = {
     AclResource.TOPIC: frozenset(
         {
-            AclOperation.READ,
-            AclOperation.WRITE,
-            AclOperation.CREATE,
-            AclOperation.DELETE,
-            AclOperation.ALTER,
-            AclOperation.DESCRIBE,
-            AclOperation.DESCRIBE_CONFIGS,
-            AclOperation.ALTER_CONFIGS,
+            Operation.READ,
+            Operation.WRITE,
+            Operation.CREATE,
+            Operation.DELETE,
+            Operation.ALTER,
+            Operation.DESCRIBE,
+            Operation.DESCRIBE_CONFIGS,
+            Operation.ALTER_CONFIGS,
         }
     ),
     AclResource.GROUP: frozenset(
         {
-            AclOperation.READ,
-            AclOperation.DELETE,
-            AclOperation.DESCRIBE,
-            AclOperation.DESCRIBE_CONFIGS,
-            AclOperation.ALTER_CONFIGS,
+            Operation.READ,
+            Operation.DELETE,
+            Operation.DESCRIBE,
+            Operation.DESCRIBE_CONFIGS,
+            Operation.ALTER_CONFIGS,
         }
     ),
     AclResource.CLUSTER: frozenset(
         {
-            AclOperation.CREATE,
-            AclOperation.ALTER,
-            AclOperation.DESCRIBE,
-            AclOperation.CLUSTER_ACTION,
-            AclOperation.DESCRIBE_CONFIGS,
-            AclOperation.ALTER_CONFIGS,
-            AclOperation.IDEMPOTENT_WRITE,
+            Operation.CREATE,
+            Operation.ALTER,
+            Operation.DESCRIBE,
+            Operation.CLUSTER_ACTION,
+            Operation.DESCRIBE_CONFIGS,
+            Operation.ALTER_CONFIGS,
+            Operation.IDEMPOTENT_WRITE,
         }
     ),
     AclResource.TRANSACTIONAL_ID: frozenset(
-        {AclOperation.WRITE, AclOperation.DESCRIBE, AclOperation.TWO_PHASE_COMMIT}
+        {Operation.WRITE, Operation.DESCRIBE, Operation.TWO_PHASE_COMMIT}
     ),
-    AclResource.DELEGATION_TOKEN: frozenset({AclOperation.DESCRIBE}),
-    AclResource.USER: frozenset({AclOperation.CREATE_TOKENS, AclOperation.DESCRIBE_TOKENS}),
+    AclResource.DELEGATION_TOKEN: frozenset({Operation.DESCRIBE}),
+    AclResource.USER: frozenset({Operation.CREATE_TOKENS, Operation.DESCRIBE_TOKENS}),
 }
 """The operations that requests can need on each type of resource; others never have an effect."""
 
@@ -121,7 +102,7 @@ class AclBinding:
     """As in `User:alice`."""
     host: str
     """A client's address in the form of `format_host`, or `*`."""
-    operation: AclOperation
+    operation: Operation
     permission: PermissionType
 
     def __str__(self) -> str:
@@ -143,7 +124,7 @@ class AclFilter:
     name: str | None = None
     principal: str | None = None
     host: str | None = None
-    operation: AclOperation | None = None
+    operation: Operation | None = None
     permission: PermissionType | None = None
 
     def matches(self, rule: AclBinding) -> bool:
@@ -186,7 +167,7 @@ def read_creation(creation: AclCreation) -> AclBinding:
     pattern_type = _read(PatternType, creation.resource_pattern_type, "patternType")
     if pattern_type not in (PatternType.LITERAL, PatternType.PREFIXED):
         raise _invalid(f"Invalid patternType {pattern_type.name}")
-    operation = _read(AclOperation, creation.operation, "operation")
+    operation = _read(Operation, creation.operation, "operation")
     permission = _read(PermissionType, creation.permission_type, "permissionType")
     if ":" not in creation.principal:
         raise _invalid(
@@ -216,7 +197,7 @@ def read_filter(message: DescribeAclsRequest | DeleteAclsFilter) -> AclFilter:
         name=message.resource_name_filter,
         principal=message.principal_filter,
         host=message.host_filter,
-        operation=_read_any(AclOperation, message.operation, "operation"),
+        operation=_read_any(Operation, message.operation, "operation"),
         permission=_read_any(PermissionType, message.permission_type, "permissionType"),
     )
 
@@ -227,7 +208,7 @@ def find_mistake(rule: AclBinding) -> str | None:
     `kafka-acls` refuses the first of these; Kafka itself accepts them all.
     """
     operations = OPERATIONS[rule.resource_type]
-    if rule.operation is not AclOperation.ALL and rule.operation not in operations:
+    if rule.operation is not Operation.ALL and rule.operation not in operations:
         names = ", ".join(sorted(operation.name for operation in operations))
         return f"{rule.operation.name} does not exist on {rule.resource_type.name}, only {names}"
     if rule.pattern_type is PatternType.PREFIXED and rule.name == WILDCARD:

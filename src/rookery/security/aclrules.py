@@ -26,7 +26,6 @@ from rookery.security.acl import (
     WILDCARD,
     AclBinding,
     AclFilter,
-    AclOperation,
     PatternType,
     PermissionType,
 )
@@ -70,12 +69,12 @@ _BY_DEFAULT: Final = AclDecision(allowed=False, rule=None, reason=AclReason.NOT_
 _MAX_MEMO: Final = 8_192
 _MAX_MEMO_NAME: Final = 249
 _EVERY_OPERATION: Final = -1
-_IMPLIED: Final[Mapping[AclOperation, AclOperation]] = {
-    AclOperation.READ: AclOperation.DESCRIBE,
-    AclOperation.WRITE: AclOperation.DESCRIBE,
-    AclOperation.DELETE: AclOperation.DESCRIBE,
-    AclOperation.ALTER: AclOperation.DESCRIBE,
-    AclOperation.ALTER_CONFIGS: AclOperation.DESCRIBE_CONFIGS,
+_IMPLIED: Final[Mapping[Operation, Operation]] = {
+    Operation.READ: Operation.DESCRIBE,
+    Operation.WRITE: Operation.DESCRIBE,
+    Operation.DELETE: Operation.DESCRIBE,
+    Operation.ALTER: Operation.DESCRIBE,
+    Operation.ALTER_CONFIGS: Operation.DESCRIBE_CONFIGS,
 }
 
 
@@ -205,7 +204,7 @@ class AclRules:
         self,
         principal: str,
         host: str,
-        operation: Operation | AclOperation,
+        operation: Operation,
         resource: ProtectedResource,
     ) -> AclDecision:
         """Decide whether a client can do something.
@@ -230,7 +229,7 @@ class AclRules:
         self,
         principal: str,
         host: str,
-        operation: Operation | AclOperation,
+        operation: Operation,
         resource: ProtectedResource,
     ) -> AclDecision:
         if principal in self._super_users:
@@ -267,7 +266,7 @@ class AclRules:
         rules = [
             entry.rule
             for entry in _applying(table.principals, principal, host)
-            if entry.rule.operation in (operation, AclOperation.ALL)
+            if entry.rule.operation in (operation, Operation.ALL)
         ]
         denied = {_pattern(rule) for rule in rules if rule.permission is PermissionType.DENY}
         allowed = {_pattern(rule) for rule in rules if rule.permission is PermissionType.ALLOW}
@@ -302,7 +301,7 @@ class AclRules:
 def _prepare(rule: AclBinding) -> _Entry:
     is_deny = rule.permission is PermissionType.DENY
     operations = 1 << rule.operation
-    if rule.operation is AclOperation.ALL:
+    if rule.operation is Operation.ALL:
         operations = _EVERY_OPERATION
     elif not is_deny and rule.operation in _IMPLIED:
         operations |= 1 << _IMPLIED[rule.operation]

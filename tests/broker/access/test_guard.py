@@ -14,7 +14,6 @@ from rookery.net.session import ClientSession
 from rookery.security.access import AccessScope, AclResource, Denial, Operation
 from rookery.security.acl import (
     AclBinding,
-    AclOperation,
     PatternType,
     PermissionType,
 )
@@ -31,13 +30,13 @@ from tests.broker.access.requests import GROUP, KNOWN, TXN, AccessCase, cases
 KNOWN_ID = b"k" * 16
 EVERYTHING = [
     AclBinding(
-        resource, PatternType.LITERAL, "*", "User:*", "*", AclOperation.ALL, PermissionType.ALLOW
+        resource, PatternType.LITERAL, "*", "User:*", "*", Operation.ALL, PermissionType.ALLOW
     )
     for resource in (AclResource.TOPIC, AclResource.GROUP, AclResource.TRANSACTIONAL_ID)
 ] + [
     AclBinding(
         AclResource.CLUSTER, PatternType.LITERAL, "kafka-cluster", "User:*", "*",
-        AclOperation.ALL, PermissionType.ALLOW,
+        Operation.ALL, PermissionType.ALLOW,
     )
 ]  # fmt: skip
 CASES = list(cases())
@@ -148,7 +147,7 @@ def random_rules(random: Random) -> list[AclBinding]:
                 random.choice(names[resource]),
                 random.choice(("User:alice", "User:*", "User:bob")),
                 random.choice(("*", "127.0.0.1", "10.0.0.1")),
-                random.choice(list(AclOperation)),
+                random.choice(list(Operation)),
                 random.choice((PermissionType.ALLOW, PermissionType.ALLOW, PermissionType.DENY)),
             )
         )

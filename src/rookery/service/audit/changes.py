@@ -22,7 +22,6 @@ from rookery.security.access import AclResource, Operation
 from rookery.security.acl import (
     CLUSTER_NAME,
     AclBinding,
-    AclOperation,
     PatternType,
     PermissionType,
 )
@@ -94,7 +93,7 @@ def _rule_change(rule: StoredAcl) -> AuditedChange:
         rule.resource_name,
         rule.principal,
         rule.host,
-        AclOperation(rule.operation),
+        Operation(rule.operation),
         PermissionType(rule.permission),
     )
     return AuditedChange(_CLUSTER, Operation.ALTER, binding)
