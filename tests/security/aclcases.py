@@ -8,8 +8,9 @@ from typing import Final, NamedTuple
 
 from hypothesis import strategies as st
 
+from rookery.model.acl import PatternType
 from rookery.security.access import AclResource, Operation
-from rookery.security.acl import AclBinding, PatternType, PermissionType
+from rookery.security.acl import AclBinding, PermissionType
 from rookery.security.aclrules import ProtectedResource
 
 SUPER_USER: Final = "User:root"

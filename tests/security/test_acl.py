@@ -6,12 +6,12 @@ from typing import Any
 import pytest
 
 from rookery.errors import ApiError, ErrorCode
+from rookery.model.acl import PatternType
 from rookery.security.access import AclResource, Operation
 from rookery.security.acl import (
     OPERATIONS,
     AclBinding,
     AclFilter,
-    PatternType,
     PermissionType,
     find_mistake,
     format_host,
@@ -167,7 +167,9 @@ STAR = replace(RULE, name="*")
     ],
 )
 def test_a_filter_chooses_rules(choice: AclFilter, expected: list[AclBinding]) -> None:
-    assert [rule for rule in (RULE, PREFIX, STAR) if choice.matches(rule)] == expected
+    assert [
+        rule for rule in (RULE, PREFIX, STAR) if choice.stored().matches(rule.stored())
+    ] == expected
 
 
 @pytest.mark.parametrize("kind", [DescribeAclsRequest, DeleteAclsFilter])

@@ -5,8 +5,9 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rookery.model.acl import PatternType
 from rookery.security.access import AclResource, Operation
-from rookery.security.acl import AclBinding, PatternType, PermissionType
+from rookery.security.acl import AclBinding, PermissionType
 from rookery.security.aclrules import AclDecision, AclReason, ProtectedResource
 from rookery.security.audit import (
     MAX_TEXT,

@@ -14,32 +14,18 @@ from enum import IntEnum
 from typing import Final, TypeVar
 
 from rookery.errors import ApiError, ErrorCode
+from rookery.model.acl import ANY, WILDCARD, PatternType, StoredAcl, StoredAclFilter
 from rookery.security.access import AclResource, Operation
 from rookery.wire.messages.create_acls import AclCreation
 from rookery.wire.messages.delete_acls import DeleteAclsFilter
 from rookery.wire.messages.describe_acls import DescribeAclsRequest
 
-ANY: Final = 1
-"""The number of "any" in filters, for types of resources, operations and permissions."""
-WILDCARD: Final = "*"
-"""As a literal name: every resource of the type. As a host: every address."""
 ANYONE: Final = "User:*"
 """The principal of rules that apply to every user."""
 CLUSTER_NAME: Final = "kafka-cluster"
 """The only name that a resource of type cluster can have."""
 
 _Number = TypeVar("_Number", bound=IntEnum)
-
-
-class PatternType(IntEnum):
-    """How a pattern names resources. Rules are literal or prefixed; the others are for filters."""
-
-    ANY = 1
-    """Patterns of both types whose text equals the name."""
-    MATCH = 2
-    """Every pattern that covers the name."""
-    LITERAL = 3
-    PREFIXED = 4
 
 
 class PermissionType(IntEnum):
@@ -105,6 +91,35 @@ class AclBinding:
     operation: Operation
     permission: PermissionType
 
+    @classmethod
+    def from_stored(cls, stored: StoredAcl) -> AclBinding:
+        """Return the rule of Kafka's numbers.
+
+        Raises:
+            ValueError: a number has no meaning.
+        """
+        return cls(
+            AclResource(stored.resource_type),
+            PatternType(stored.pattern_type),
+            stored.resource_name,
+            stored.principal,
+            stored.host,
+            Operation(stored.operation),
+            PermissionType(stored.permission),
+        )
+
+    def stored(self) -> StoredAcl:
+        """Return the rule with Kafka's numbers."""
+        return StoredAcl(
+            int(self.resource_type),
+            int(self.pattern_type),
+            self.name,
+            self.principal,
+            self.host,
+            int(self.operation),
+            int(self.permission),
+        )
+
     def __str__(self) -> str:
         """Describe the rule in one line, for people."""
         pattern = "" if self.pattern_type is PatternType.LITERAL else "prefix "
@@ -127,28 +142,17 @@ class AclFilter:
     operation: Operation | None = None
     permission: PermissionType | None = None
 
-    def matches(self, rule: AclBinding) -> bool:
-        """Return whether a rule is in the choice."""
-        return (
-            self.resource_type in (None, rule.resource_type)
-            and self.principal in (None, rule.principal)
-            and self.host in (None, rule.host)
-            and self.operation in (None, rule.operation)
-            and self.permission in (None, rule.permission)
-            and self._matches_pattern(rule)
+    def stored(self) -> StoredAclFilter:
+        """Return the filter with Kafka's numbers."""
+        return StoredAclFilter(
+            int(self.resource_type or ANY),
+            int(self.pattern_type),
+            self.name,
+            self.principal,
+            self.host,
+            int(self.operation or ANY),
+            int(self.permission or ANY),
         )
-
-    def _matches_pattern(self, rule: AclBinding) -> bool:
-        is_either = self.pattern_type in (PatternType.ANY, PatternType.MATCH)
-        if not is_either and self.pattern_type is not rule.pattern_type:
-            return False
-        if self.name is None or self.name == rule.name:
-            return True
-        if self.pattern_type is not PatternType.MATCH:
-            return False
-        if rule.pattern_type is PatternType.PREFIXED:
-            return self.name.startswith(rule.name)
-        return rule.name == WILDCARD
 
 
 def read_creation(creation: AclCreation) -> AclBinding:

@@ -20,15 +20,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import Enum
 from typing import Final, NamedTuple
 
+from rookery.model.acl import WILDCARD, PatternType
 from rookery.security.access import AclResource, Operation
-from rookery.security.acl import (
-    ANYONE,
-    WILDCARD,
-    AclBinding,
-    AclFilter,
-    PatternType,
-    PermissionType,
-)
+from rookery.security.acl import ANYONE, AclBinding, AclFilter, PermissionType
 
 PROBE_NAME: Final = "hardcode"
 """The name that Kafka tries first when any resource of a type is sufficient."""
@@ -198,7 +192,8 @@ class AclRules:
 
     def select(self, choice: AclFilter) -> list[AclBinding]:
         """Return the rules that a filter matches, sorted by resource."""
-        return sorted(filter(choice.matches, self._bindings))
+        wanted = choice.stored()
+        return sorted(rule for rule in self._bindings if wanted.matches(rule.stored()))
 
     def decide(
         self,

@@ -10,13 +10,10 @@ import pytest
 from rookery.broker.call import routes
 from rookery.broker.pages.acldocs import page
 from rookery.errors import ErrorCode
+from rookery.model.acl import PatternType
 from rookery.net.session import ClientSession
 from rookery.security.access import AccessScope, AclResource, Denial, Operation
-from rookery.security.acl import (
-    AclBinding,
-    PatternType,
-    PermissionType,
-)
+from rookery.security.acl import AclBinding, PermissionType
 from rookery.service.access.guard import OPEN_APIS, Guard
 from rookery.service.access.policy import AccessPolicy, AuthorizerSettings
 from rookery.service.access.redaction import KINDS

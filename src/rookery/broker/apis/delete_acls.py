@@ -8,8 +8,8 @@ from rookery.broker.acls import NO_AUTHORIZER, write_filter
 from rookery.broker.call import Call, handles
 from rookery.broker.decisions import decide, require_security
 from rookery.cluster.events.securityevents import AclFilterRow, AclsDeleted
-from rookery.cluster.state.acls import StoredAcl
 from rookery.errors import ApiError, ErrorCode
+from rookery.model.acl import StoredAcl
 from rookery.security.access import Operation, cluster
 from rookery.security.acl import read_filter
 from rookery.wire.messages.delete_acls import (

@@ -18,10 +18,11 @@ from rookery.client.client import Client
 from rookery.client.settings import ClientSettings, Sasl
 from rookery.clock import SystemRandom
 from rookery.errors import ApiError, ErrorCode
+from rookery.model.acl import WILDCARD, PatternType
 from rookery.net.loop import run_loop
 from rookery.records.recordcodec import Record
 from rookery.security.access import AclResource, Operation
-from rookery.security.acl import WILDCARD, AclBinding, PatternType, PermissionType
+from rookery.security.acl import AclBinding, PermissionType
 from rookery.security.tls import ClientTls
 
 _TOPIC: Final = "birds"

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Final
 from rookery.cli.options.fields import option, part, repeated, switch
 
 if TYPE_CHECKING:
+    from rookery.model.acl import PatternType
     from rookery.security.access import AclResource, Operation
-    from rookery.security.acl import AclBinding, AclFilter, PatternType
+    from rookery.security.acl import AclBinding, AclFilter
 
 OPERATIONS: Final = (
     "all", "read", "write", "create", "delete", "alter", "describe", "cluster-action",
@@ -83,7 +84,8 @@ def find_filters(
     """
     from dataclasses import replace
 
-    from rookery.security.acl import AclFilter, PatternType
+    from rookery.model.acl import PatternType
+    from rookery.security.acl import AclFilter
 
     everything = AclFilter(
         principal=principal,
