@@ -7,13 +7,12 @@ import logging
 from pathlib import Path
 from typing import Final
 
-from rookery.broker.accounts import MECHANISMS
 from rookery.clock import Random
 from rookery.cluster.events.securityevents import ScramChange, ScramCredentialsChanged
 from rookery.cluster.replica import Replica
 from rookery.cluster.state.rules.securityrules import SECURITY
 from rookery.errors import ConfigError
-from rookery.security.credential import SALT_BYTES, ScramCredential
+from rookery.security.credential import SALT_BYTES, SCRAM_MECHANISMS, ScramCredential
 
 log = logging.getLogger(__name__)
 
@@ -74,11 +73,11 @@ async def create_first_user(replica: Replica, data: str, random: Random) -> None
 def _changes(password: str, random: Random) -> list[ScramChange]:
     credentials = [
         ScramCredential.from_password(mechanism, password, random.token(SALT_BYTES))
-        for mechanism in MECHANISMS
+        for mechanism in SCRAM_MECHANISMS
     ]
     return [
         ScramChange(
-            mechanism=MECHANISMS[one.mechanism],
+            mechanism=SCRAM_MECHANISMS[one.mechanism],
             iterations=one.iterations,
             salt=one.salt,
             stored_key=one.stored_key,
