@@ -6,16 +6,20 @@ cluster log continuously and enforce the rule as soon as they have applied its e
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
-from typing import Final
+from collections.abc import Callable, Hashable, Iterable
+from typing import Final, TypeVar
 
 from rookery.broker.settings import BrokerSettings
 from rookery.cluster.events.securityevents import AclFilterRow, AclRow
 from rookery.cluster.replica import Replica
+from rookery.errors import ApiError
 from rookery.security.acl import AclBinding, AclFilter
 from rookery.security.principal import parse_super_users
 from rookery.service.access.guard import Guard
 from rookery.service.access.policy import AccessPolicy, AuthorizerSettings
+
+T = TypeVar("T")
+R = TypeVar("R")
 
 NO_AUTHORIZER: Final = "No Authorizer is configured."
 """The error message for requests about ACLs."""
@@ -77,6 +81,18 @@ def open_guard(settings: BrokerSettings, replica: Replica) -> Guard | None:
         ClusterTopics(replica),
         creates_topics=settings.auto_create_topics,
     )
+
+
+def read_each(items: Iterable[T], read: Callable[[T], R]) -> list[R | ApiError]:
+    """Convert the items of a request, each on its own: an invalid one becomes its error."""
+
+    def read_one(item: T) -> R | ApiError:
+        try:
+            return read(item)
+        except ApiError as error:
+            return error
+
+    return [read_one(item) for item in items]
 
 
 def write_rule(rule: AclBinding) -> AclRow:
