@@ -3,6 +3,7 @@
     ca.pem, ca-key.pem        a certificate authority of its own
     broker.pem                the broker's key and certificate
     admin-password            the password of the first user
+    admin-created             marks that the first user was created, which happens once
     client.properties         settings for Java clients
     librdkafka.conf           settings for librdkafka and kcat
     rookery.toml              the cluster as [clusters.local], for readers of its log
