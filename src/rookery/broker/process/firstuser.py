@@ -88,13 +88,13 @@ async def create_first_user(replica: Replica, data: str, random: Random) -> None
 
 
 async def _check_users(replica: Replica, data: str) -> None:
-    """Report a cluster that nobody can log in to."""
+    """Report a cluster that no client can log in to with a password."""
     if not replica.state.security.scram:
         # Another worker may have created the first user a moment ago.
         await replica.barrier()
     if not replica.state.security.scram:
         log.warning(
-            "the cluster has no users: they were removed, so nobody can log in with a password. "
+            "the cluster has no users: they were removed, so no client can log in with a password. "
             "To create %r again with the password in %s, stop the broker, delete %s and start it",
             ADMIN,
             password_file(data),
