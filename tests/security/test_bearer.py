@@ -160,7 +160,8 @@ def test_algorithm_of_another_kind_of_key_is_refused(
 def test_time_out_of_range_is_refused(
     verifier: TokenVerifier, issuer: Issuer, claim: str, value: float
 ) -> None:
-    refuse(verifier, issuer.token(**{claim: value}))
+    claims: dict[str, Any] = {claim: value}
+    refuse(verifier, issuer.token(**claims))
 
 
 def test_refused_token_is_logged_in_a_short_line(

@@ -191,9 +191,10 @@ class _SigningKey:
 
 
 def _is_time(value: object) -> bool:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return False
     # The comparison also excludes what is not a number (NaN).
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    return is_number and -_MAX_SECONDS < value < _MAX_SECONDS
+    return -_MAX_SECONDS < value < _MAX_SECONDS
 
 
 def _is_usable(row: dict[str, Any]) -> bool:
