@@ -10,9 +10,9 @@ import struct
 import pytest
 
 from tests.abuse.attack import Attacker, framed, header, varint
-from tests.abuse.conftest import Victim
 from tests.abuse.samples import TOPIC
 from tests.abuse.topics import make_topic
+from tests.abuse.victims import Victim
 
 MEBIBYTE = 1024 * 1024
 SIZE = 4 * MEBIBYTE

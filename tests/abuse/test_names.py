@@ -10,8 +10,8 @@ from kio.schema.errors import ErrorCode
 
 from tests.abuse.attack import Attacker
 from tests.abuse.batches import GOOD
-from tests.abuse.conftest import Victim
 from tests.abuse.topics import code_of_produce, create, describe, make_topic, produce_request
+from tests.abuse.victims import Victim
 
 BAD = [
     "..",
