@@ -137,6 +137,21 @@ class Fortress(Victim):
         lines = self.audit.read_bytes()[start:].decode().splitlines()
         return [json.loads(line) for line in lines]
 
+    def audited(self) -> int:
+        """Return the size of the audit file."""
+        return self.audit.stat().st_size
+
+    def wait_for_audit(self) -> None:
+        """Return when everything that has happened until now is in the audit file."""
+        with Attacker(self.stranger) as line:
+            assert line.choose(b"PLAIN") == 0
+            name = f"mark-{self.audited()}"
+            line.authenticate(b"\0" + name.encode() + b"\0wrong")
+        wait_until(self._audit_tail, name, accepts=lambda tail: name in tail)
+
+    def _audit_tail(self) -> str:
+        return self.audit.read_bytes()[-4000:].decode(errors="replace")
+
     def client(self) -> ClientSettings:
         """Return the settings of the administrator's client."""
         password = (self.folder / "security" / "admin-password").read_text().strip()

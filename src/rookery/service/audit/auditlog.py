@@ -24,7 +24,7 @@ from rookery.net.session import ClientSession
 from rookery.security.access import Operation
 from rookery.security.acl import AclBinding
 from rookery.security.aclrules import ProtectedResource
-from rookery.security.audit import AuditKind, AuditRecord, AuditVerdict, dropped_line
+from rookery.security.audit import AuditKind, AuditRecord, AuditVerdict, cut_text, dropped_line
 from rookery.service.audit.changes import AuditedChange
 
 log = logging.getLogger(__name__)
@@ -82,7 +82,7 @@ class AuditLog:
             AuditRecord(
                 time=self._clock.now_ms(),
                 kind=AuditKind.LOGIN,
-                principal=principal,
+                principal=cut_text(principal),
                 host=client.host,
                 listener=client.listener,
                 decision=AuditVerdict.DENIED if reason else AuditVerdict.ALLOWED,
@@ -108,7 +108,7 @@ class AuditLog:
                 host=client.host,
                 listener=client.listener,
                 decision=AuditVerdict.DENIED if is_enforced else AuditVerdict.WOULD_DENY,
-                resource=resource,
+                resource=resource._replace(name=cut_text(resource.name)),
                 operation=operation,
                 rule=rule,
             )
