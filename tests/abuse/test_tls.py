@@ -222,7 +222,7 @@ def test_old_versions_are_refused(fortress: Fortress, version: ssl.TLSVersion) -
         ("-tls1_3", b"k\n", b"KEYUPDATE"),
     ],
 )
-def test_renegotiation_and_key_updates_hold_up_nobody(
+def test_renegotiation_and_key_updates_do_not_delay_others(
     fortress: Fortress, version: str, command: bytes, action: bytes
 ) -> None:
     sockets, before = fortress.sockets(), fortress.resident()
