@@ -33,8 +33,11 @@ _PIECES = [
     b",r=client-nonceserver-nonce", b"c=biws", b"c=eSws", b",p=", b",p=AAAA", b"v=AAAA", b"e=no",
     b",s=c2FsdA==", b",i=4096", b",i=2147483647", b",m=x", b",tokenauth=true", b"=2C", b"=3D",
     b"\0", b"alice", b"r=client-nonceserver-nonce", b",", b"=", b"\x01", b"auth=Bearer ", b"a.b.c",
-    b"\x01\x01", b'{"status":"invalid_token"}',
+    b"\x01\x01", b'{"status":"invalid_token"}', b",x=1", b",tokenauth=TRUE", b",tokenauth=", b"a=",
+    b"n,a=alice,,", b"n,a=bob,", b"=", b"=2c", b"\xff", b"\xed\xa0\x80", b"n," * 500, b"r" * 2000,
+    b",x=y" * 500, b"\0" * 500, b"host=h\x01port=1\x01", b"auth=bearer x\x01" * 2, b"=3D" * 300,
 ]  # fmt: skip
+_LONGEST = 64 * 1024
 
 
 def _message(data: atheris.FuzzedDataProvider) -> bytes:
@@ -65,6 +68,8 @@ def test_one_input(raw: bytes) -> None:
         message = _message(data)
         _feed(server, message)
         _feed(client, message)
+    if not isinstance(server.claimed_name, str) or len(server.claimed_name) > _LONGEST:
+        raise AssertionError(f"{name}: the claimed name is no name")
     if server.is_done:
         raise AssertionError(f"{name}: someone got in without the password")
     # Only SCRAM proves the server.

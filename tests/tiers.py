@@ -68,7 +68,7 @@ PEERS: Final = frozenset(
 _SPARK_CORE: Final = ("tests/spark/", "tests/pipeline/test_run.py", "tests/jobs/test_upkeep.py")
 _PEER_CHOICES: Final = frozenset({("make", "Java")})
 FAULTS: Final = frozenset({"victim", "members", "own_victim"})
-FAULT_FOLDERS: Final = ("tests/consumer/hard/", "tests/crash/", "tests/faults/")
+FAULT_FOLDERS: Final = ("tests/abuse/", "tests/consumer/hard/", "tests/crash/", "tests/faults/")
 # Suites that run on two event loops run on the second with the peers; `net` depends on both.
 _LOOP: Final = "_asyncio_loop_factory"
 _BOTH_LOOPS: Final = "tests/net/"

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import socket
+import ssl
 import struct
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
 
@@ -11,6 +13,9 @@ from rookery.testing.ports import HOST
 
 TIMEOUT_SECONDS = 20
 FIRST, SECOND = 77, 78
+SASL_HANDSHAKE, SASL_AUTHENTICATE = 17, 36
+# What a connection that the broker has closed may raise; with TLS, its end can come unannounced.
+ENDED = (ConnectionError, ssl.SSLError)
 
 
 def framed(request: bytes) -> bytes:
@@ -33,16 +38,36 @@ def header(
 SIMPLE = framed(struct.pack(">hhih", 18, 0, SECOND, -1))
 
 
+@dataclass(frozen=True, slots=True)
+class Door:
+    """A way to a broker: a port, with TLS or without, as a user or as a stranger."""
+
+    port: int
+    tls: ssl.SSLContext | None = None
+    user: str = ""
+    """Empty for a client that does not log in."""
+    password: str = ""
+
+
 class Attacker:
     """One connection."""
 
-    def __init__(self, port: int, *, receive_bytes: int = 0) -> None:
-        self.socket = socket.socket()
-        self.socket.settimeout(TIMEOUT_SECONDS)
+    def __init__(self, door: Door | int, *, receive_bytes: int = 0) -> None:
+        if isinstance(door, int):
+            door = Door(door)
+        plain = socket.socket()
+        plain.settimeout(TIMEOUT_SECONDS)
         if receive_bytes:  # what the system takes for a client that does not read
-            self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_bytes)
-        self.socket.connect((HOST, port))
+            plain.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_bytes)
+        try:
+            plain.connect((HOST, door.port))
+            self.socket = door.tls.wrap_socket(plain, server_hostname=HOST) if door.tls else plain
+        except OSError:
+            plain.close()
+            raise
         self._stream = self.socket.makefile("rb")
+        if door.user:
+            self.log_in(door.user, door.password)
 
     def __enter__(self) -> Self:
         return self
@@ -60,15 +85,19 @@ class Attacker:
         """Send all of it; return whether the broker has left the connection open so far."""
         try:
             self.socket.sendall(data)
-        except ConnectionError:
+        except ENDED:
             return False
         return True
+
+    def end_input(self) -> None:
+        """Send no more, without a word of TLS about it; answers can still be read."""
+        socket.socket.shutdown(self.socket, socket.SHUT_WR)
 
     def read(self) -> bytes | None:
         """Return the next frame; None if the broker has closed the connection instead."""
         try:
             prefix = self._stream.read(4)
-        except ConnectionError:
+        except ENDED:
             return None
         if not prefix:
             return None
@@ -96,6 +125,22 @@ class Attacker:
         assert answer is None or answer[:4] == struct.pack(">i", FIRST)
         return answer
 
+    def log_in(self, user: str, password: str) -> None:
+        """Log in with PLAIN."""
+        assert self.choose(b"PLAIN") == 0
+        answer = self.authenticate(b"\0".join((b"", user.encode(), password.encode())))
+        assert answer is not None
+        assert answer[4:6] == b"\0\0", answer
+
+    def choose(self, mechanism: bytes) -> int | None:
+        """Choose a mechanism; return the error code, None if the connection was closed."""
+        answer = self.ask(handshake(mechanism))
+        return None if answer is None else int.from_bytes(answer[4:6], "big")
+
+    def authenticate(self, message: bytes) -> bytes | None:
+        """Send a message of a mechanism; return the answer."""
+        return self.ask(token(message))
+
     def ask_simple(self) -> None:
         """Ask for the versions, which is always answered."""
         self.socket.sendall(SIMPLE)
@@ -108,15 +153,25 @@ def check_simple(answer: bytes) -> None:
     assert answer[:6] == struct.pack(">ih", SECOND, 0)
 
 
-def simple(port: int) -> None:
+def handshake(mechanism: bytes) -> bytes:
+    """Return a request that chooses a SASL mechanism."""
+    return header(SASL_HANDSHAKE, 1) + struct.pack(">h", len(mechanism)) + mechanism
+
+
+def token(message: bytes) -> bytes:
+    """Return a request with a message of a SASL mechanism."""
+    return header(SASL_AUTHENTICATE, 0) + struct.pack(">i", len(message)) + message
+
+
+def simple(door: Door | int) -> None:
     """Check that a new client gets an answer."""
-    with Attacker(port) as line:
+    with Attacker(door) as line:
         line.ask_simple()
 
 
-def is_closed_after(port: int, data: bytes) -> bool:
+def is_closed_after(door: Door | int, data: bytes) -> bool:
     """Send bytes; return whether the broker closes the connection without a word."""
-    with Attacker(port) as line:
+    with Attacker(door) as line:
         line.send(data)
         return line.read() is None
 

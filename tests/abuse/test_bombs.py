@@ -11,8 +11,8 @@ from kio.schema.errors import ErrorCode
 
 from tests.abuse import batches
 from tests.abuse.batches import GOOD, GZIP, LZ4, MEBIBYTE, NONE, SNAPPY, ZSTD, batch, record
-from tests.abuse.conftest import Victim
 from tests.abuse.topics import code_of_list_offsets, end_offset, make_topic, produce
+from tests.abuse.victims import Victim
 
 GIBIBYTE = 1024 * MEBIBYTE
 # What a batch is refused with that cannot be read, or is too large.

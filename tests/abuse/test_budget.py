@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.abuse.attack import Attacker, header
-from tests.abuse.conftest import FLAGS, Victim
+from tests.abuse.victims import FLAGS, Victim
 
 REQUEST_BYTES = 16 * 1024 * 1024
 ANNOUNCED = 100_000_000

@@ -18,7 +18,6 @@ from kio.schema.types import TopicName
 from kio.static.primitive import i16, i32, i32Timedelta, i64
 
 from tests.abuse.attack import Attacker, framed, simple
-from tests.abuse.conftest import Victim
 from tests.abuse.topics import (
     ask,
     create,
@@ -27,6 +26,7 @@ from tests.abuse.topics import (
     make_topic,
     produce_request,
 )
+from tests.abuse.victims import Victim
 
 TOPIC = "flood"
 FOREVER = i32Timedelta.parse(datetime.timedelta(milliseconds=2**31 - 1))

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import re
+import struct
 from pathlib import Path
 
 import pytest
 from kio.schema.errors import ErrorCode
 
-from tests.abuse.attack import Attacker
+from tests.abuse.attack import Attacker, header
 from tests.abuse.batches import GOOD
-from tests.abuse.conftest import Victim
 from tests.abuse.topics import code_of_produce, create, describe, make_topic, produce_request
+from tests.abuse.victims import Victim
 
 BAD = [
     "..",
@@ -40,6 +41,9 @@ BAD = [
     "🐦",
 ]
 GOOD_NAMES = ["x" * 249, "...", ".a", "a.", "-", "--help", "_", "nul", "C", "a..b"]
+JOIN_GROUP, INIT_PRODUCER_ID = 11, 22
+# A session timeout, no member id, the type of the protocol and one protocol without metadata.
+JOIN_BODY = struct.pack(">ihh8sih5si", 10_000, 0, 8, b"consumer", 1, 5, b"range", 0)
 OWN = re.compile(r"~?[A-Za-z0-9._-]+")
 
 
@@ -78,6 +82,25 @@ def test_valid_topic_name_creates_no_file(victim: Victim, name: str) -> None:
     assert answer is not None
     assert code_of_produce(answer) is ErrorCode.none
     assert not any(name in Path(path).parts for path in below(victim.folder.parent))
+
+
+@pytest.mark.parametrize("name", [*BAD, "x" * 10_000], ids=ascii)
+def test_group_and_transactional_id_create_no_file(victim: Victim, name: str) -> None:
+    around = victim.folder.parent
+    before = below(around)
+    encoded = name.encode()
+    text = struct.pack(">h", len(encoded)) + encoded
+    with Attacker(victim.port) as line:
+        joined = line.ask(header(JOIN_GROUP, 0) + text + JOIN_BODY)
+        begun = line.ask(header(INIT_PRODUCER_ID, 1) + text + struct.pack(">i", 60_000))
+        line.ask_simple()
+
+    for answer in (joined, begun):
+        assert answer is not None
+        assert b"\xff\xff" not in answer[4:6], "an error that was not expected"
+    assert all(set(Path(path).parts[:1]) <= {"data", "data.log"} for path in below(around) - before)
+    # No part of a path is a name that a client has chosen.
+    assert all(OWN.fullmatch(part) for path in below(victim.folder) for part in Path(path).parts)
 
 
 def test_names_that_differ_by_a_dot_collide(victim: Victim) -> None:

@@ -10,8 +10,8 @@ import pytest
 
 from tests.abuse.attack import Attacker, framed
 from tests.abuse.batches import MEBIBYTE, batch, record
-from tests.abuse.conftest import FLAGS, Victim
 from tests.abuse.topics import fetch_request, fetched, make_topic, produce_request
+from tests.abuse.victims import FLAGS, Victim
 
 ANSWER_BYTES = 48 * MEBIBYTE
 # The limit, by how much it may be passed, and what reading and the allocator need meanwhile;

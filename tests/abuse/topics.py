@@ -35,7 +35,7 @@ from kio.schema.types import BrokerId, TopicName
 from kio.serial import entity_reader, entity_writer
 from kio.static.primitive import Records, i8, i16, i32, i32Timedelta, i64
 
-from tests.abuse.attack import Attacker, header
+from tests.abuse.attack import Attacker, Door, header
 
 LATEST = -1
 NOW = i32Timedelta.parse(datetime.timedelta(0))
@@ -49,9 +49,9 @@ def packed(request: Any) -> bytes:
     return header(request.__api_key__, request.__version__, is_flexible=True) + out.getvalue()
 
 
-def ask(port: int, request: Any, answer: Any) -> Any:
+def ask(door: Door | int, request: Any, answer: Any) -> Any:
     """Send a flexible request on a connection of its own; return its answer."""
-    with Attacker(port) as line:
+    with Attacker(door) as line:
         frame = line.ask(packed(request))
     assert frame is not None, "the connection was closed"
     found, _ = entity_reader(answer)(frame, 5)
@@ -59,7 +59,7 @@ def ask(port: int, request: Any, answer: Any) -> Any:
 
 
 def create(
-    port: int, name: str, *, partitions: int = 1, configs: Mapping[str, str] | None = None
+    door: Door | int, name: str, *, partitions: int = 1, configs: Mapping[str, str] | None = None
 ) -> ErrorCode:
     """Ask for a topic."""
     topic = CreatableTopic(
@@ -72,7 +72,7 @@ def create(
         ),
     )
     answer = ask(
-        port, CreateTopicsRequest(topics=(topic,), validate_only=False), CreateTopicsResponse
+        door, CreateTopicsRequest(topics=(topic,), validate_only=False), CreateTopicsResponse
     )
     [one] = answer.topics
     assert one.name == name
@@ -80,24 +80,24 @@ def create(
     return code
 
 
-def make_topic(port: int, name: str, **configs: str) -> uuid.UUID:
+def make_topic(door: Door | int, name: str, **configs: str) -> uuid.UUID:
     """Make a topic; return its id."""
-    code = create(port, name, configs={key.replace("_", "."): v for key, v in configs.items()})
+    code = create(door, name, configs={key.replace("_", "."): v for key, v in configs.items()})
     assert code in {ErrorCode.none, ErrorCode.topic_already_exists}
-    [one] = describe(port, [name])
+    [one] = describe(door, [name])
     assert one.topic_id is not None
     found: uuid.UUID = one.topic_id
     return found
 
 
-def describe(port: int, names: list[str], *, make: bool = False) -> tuple[Any, ...]:
+def describe(door: Door | int, names: list[str], *, make: bool = False) -> tuple[Any, ...]:
     """Ask for the metadata of topics."""
     request = MetadataRequest(
         topics=tuple(MetadataRequestTopic(name=TopicName(name), topic_id=None) for name in names),
         allow_auto_topic_creation=make,
         include_topic_authorized_operations=False,
     )
-    found: tuple[Any, ...] = ask(port, request, MetadataResponse).topics
+    found: tuple[Any, ...] = ask(door, request, MetadataResponse).topics
     return found
 
 
@@ -120,9 +120,9 @@ def code_of_produce(frame: bytes) -> ErrorCode:
     return code
 
 
-def produce(port: int, topic: str, records: bytes) -> ErrorCode:
+def produce(door: Door | int, topic: str, records: bytes) -> ErrorCode:
     """Produce to partition 0; return what the broker says."""
-    with Attacker(port) as line:
+    with Attacker(door) as line:
         frame = line.ask(produce_request(topic, records))
     assert frame is not None, "the connection was closed"
     return code_of_produce(frame)
@@ -161,19 +161,19 @@ def fetched(frame: bytes) -> bytes:
     return bytes(partition.records or b"")
 
 
-def code_of_list_offsets(port: int, topic: str, time_ms: int) -> ErrorCode:
+def code_of_list_offsets(door: Door | int, topic: str, time_ms: int) -> ErrorCode:
     """Ask for the offset of a time in partition 0; return what the broker says."""
-    code: ErrorCode = _list_offsets(port, topic, time_ms).error_code
+    code: ErrorCode = _list_offsets(door, topic, time_ms).error_code
     return code
 
 
-def end_offset(port: int, topic: str) -> int:
+def end_offset(door: Door | int, topic: str) -> int:
     """Return the offset that the next record of partition 0 will have."""
-    found: int = _list_offsets(port, topic, LATEST).offset
+    found: int = _list_offsets(door, topic, LATEST).offset
     return found
 
 
-def _list_offsets(port: int, topic: str, time_ms: int) -> Any:
+def _list_offsets(door: Door | int, topic: str, time_ms: int) -> Any:
     partition = ListOffsetsPartition(
         partition_index=i32(0), current_leader_epoch=i32(-1), timestamp=i64(time_ms)
     )
@@ -182,5 +182,5 @@ def _list_offsets(port: int, topic: str, time_ms: int) -> Any:
         isolation_level=i8(0),
         topics=(ListOffsetsTopic(name=TopicName(topic), partitions=(partition,)),),
     )
-    [answer] = ask(port, request, ListOffsetsResponse).topics
+    [answer] = ask(door, request, ListOffsetsResponse).topics
     return answer.partitions[0]

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+import trustme
 from confluent_kafka.admin import AdminClient
 
 from rookery.client.client import Client
@@ -72,6 +74,23 @@ async def test_certificate_of_another_authority_is_refused(tmp_path: Path) -> No
         async with Client(settings(broker, others.client)) as client:
             with pytest.raises(Unavailable):
                 await client.admin.describe_cluster()
+
+
+@pytest.mark.parametrize("days", [-1, 1], ids=["expired", "valid"])
+async def test_expired_certificate_is_refused(tmp_path: Path, days: int) -> None:
+    authority, end = trustme.CA(), datetime.now(UTC) + timedelta(days=days)
+    leaf = authority.issue_cert("alice@localhost", not_before=end - timedelta(9), not_after=end)
+    ca, own = tmp_path / "clients.pem", tmp_path / "own.pem"
+    authority.cert_pem.write_to_path(str(ca))
+    leaf.private_key_and_cert_chain_pem.write_to_path(str(own))
+    with serve_secured(tmp_path, client_ca_file=str(ca)) as broker:
+        async with Client(settings(broker, own)) as client:
+            if days > 0:
+                await client.admin.describe_cluster()
+                return
+            with pytest.raises(Unavailable):
+                await client.admin.describe_cluster()
+        assert principals(broker) == set()
 
 
 async def test_certificate_that_no_rule_matches_is_refused(tmp_path: Path) -> None:

@@ -114,6 +114,68 @@ def test_text_that_is_no_token_is_refused(verifier: TokenVerifier, token: str) -
     refuse(verifier, token)
 
 
+def unsigned_token(header: str, claims: str = "{}") -> str:
+    """Return a token of any text, with a signature that nobody checked."""
+    parts = [
+        base64.urlsafe_b64encode(part).rstrip(b"=").decode()
+        for part in (header.encode(), claims.encode(), bytes(64))
+    ]
+    return ".".join(parts)
+
+
+DEEP = "[" * 10_000
+"""Nested deeper than Python's parser of JSON goes."""
+
+
+@pytest.mark.parametrize(
+    ("header", "claims"),
+    [
+        pytest.param(DEEP, "{}", id="deep header"),
+        pytest.param('{"alg":"ES256","kid":"ES256","x":' + DEEP, "{}", id="deep field"),
+        pytest.param('{"alg":"ES256","kid":"ES256"}', DEEP, id="deep claims"),
+        pytest.param('{"alg":["ES256"],"kid":"ES256"}', "{}", id="list of algorithms"),
+        pytest.param('{"alg":"ES256","kid":{}}', "{}", id="key id that is no text"),
+        pytest.param('{"alg":"ES256","kid":' + "9" * 5000 + "}", "{}", id="long number"),
+    ],
+)
+def test_malformed_json_is_refused(verifier: TokenVerifier, header: str, claims: str) -> None:
+    refuse(verifier, unsigned_token(header, claims))
+
+
+@pytest.mark.parametrize("algorithm", ["RS256", "PS512", "ES512", "EdDSA"])
+def test_algorithm_of_another_kind_of_key_is_refused(
+    tmp_path: Path, issuer: Issuer, clock: ManualClock, algorithm: str
+) -> None:
+    """A set need not declare algorithms; then the token names one, and it may not fit the key."""
+    path = tmp_path / "jwks.json"
+    path.write_text(json.dumps(issuer.jwks(declares=False)))
+    verifier = TokenVerifier(BearerSettings(str(path), ISSUER, AUDIENCE), clock)
+    verifier.refresh()
+
+    refuse(verifier, unsigned_token(json.dumps({"alg": algorithm, "kid": "ES256"})))
+
+
+@pytest.mark.parametrize("value", [float("inf"), float("nan"), 10**400, 2**63])
+@pytest.mark.parametrize("claim", ["exp", "nbf"])
+def test_time_out_of_range_is_refused(
+    verifier: TokenVerifier, issuer: Issuer, claim: str, value: float
+) -> None:
+    claims: dict[str, Any] = {claim: value}
+    refuse(verifier, issuer.token(**claims))
+
+
+def test_refused_token_is_logged_in_a_short_line(
+    verifier: TokenVerifier, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+
+    refuse(verifier, unsigned_token(json.dumps({"alg": "ES256", "kid": "k" * 40_000})))
+
+    [record] = caplog.records
+    assert record.getMessage().startswith("token refused: 0 of 2 keys match key id 'kkk")
+    assert len(record.getMessage()) < 300
+
+
 def test_token_without_a_key_id_needs_a_single_key(
     tmp_path: Path, issuer: Issuer, clock: ManualClock
 ) -> None:
@@ -162,7 +224,16 @@ def test_failed_refresh_keeps_the_keys(
     assert verifier.check(issuer.token()).username == "alice"
 
 
-@pytest.mark.parametrize("text", ["", "[]", "{}", '{"keys": 1}', '{"keys": [{"kty": "EC"}]}'])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "", "[]", "{}", '{"keys": 1}', '{"keys": [{"kty": "EC"}]}', '{"keys": "text"}',
+        '{"keys": {"a": 1}}', '{"keys": [1, null]}', '{"keys": [{"kty": []}]}', DEEP,
+        '{"keys": [{"kty": "RSA", "n": 1, "e": []}]}', '{"keys": [{"kty": "OKP", "crv": {}}]}',
+        '{"keys": [{"kty": "EC", "crv": "P-256", "x": "AA", "y": "AA"}]}',
+        '{"keys": [{"kty": "RSA", "n": "AA", "e": "AA"}]}',
+    ],
+)  # fmt: skip
 def test_file_without_keys_is_refused(tmp_path: Path, clock: ManualClock, text: str) -> None:
     path = tmp_path / "jwks.json"
     path.write_text(text)

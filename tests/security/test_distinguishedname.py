@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from rookery.errors import ProtocolError
 from rookery.security.distinguishedname import format_name, read_subject
-from tests.security.dercases import NAMES, Name, common, name
+from tests.security.dercases import NAMES, UTF8, Name, common, name, value
 
 
 @pytest.mark.parametrize(("parts", "text"), NAMES)
@@ -49,6 +49,14 @@ def test_a_certificate_that_is_cut_off_is_refused(certificate: x509.Certificate)
     for size in range(len(encoded)):
         with pytest.raises(ProtocolError):
             read_subject(encoded[:size])
+
+
+def test_endless_number_of_an_object_id_is_refused() -> None:
+    object_id = value(0x06, b"\x55" + b"\xff" * 3_000 + b"\x7f")
+    attribute = value(0x30, object_id + value(UTF8, b"alice"))
+
+    with pytest.raises(ProtocolError, match="object id"):
+        format_name(value(0x30, value(0x31, attribute)))
 
 
 @given(st.binary(max_size=200))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -16,8 +17,11 @@ from rookery.net.listener import Listener, ListenerSettings
 from rookery.net.outbox import Answer
 from rookery.net.settings import ConnectionSettings
 from rookery.net.upstream import Upstream, connect
+from rookery.security.mechanisms.plain import PlainServer
+from rookery.security.sasl import refusal
 from rookery.service.listen.login import LoginService, LoginSettings
 from rookery.testing.accounts import MemoryAccounts
+from rookery.testing.wait import wait_until_async
 from rookery.wire.codec import peek, read_request, response_frame
 from rookery.wire.frame import Frame
 from rookery.wire.messages.sasl_authenticate import SASL_AUTHENTICATE, SaslAuthenticateRequest
@@ -31,6 +35,9 @@ class LoginServer:
     """Serves the two SASL APIs and nothing else."""
 
     def __init__(self, settings: LoginSettings, clock: SystemClock) -> None:
+        self.port = 0
+        self.started = 0
+        """How many messages of logins have arrived."""
         accounts = MemoryAccounts({"alice": "secret", "bob": "secret"})
         self.service = LoginService(settings, accounts, clock, SystemRandom())
         self.connections: list[Connection] = []
@@ -47,6 +54,7 @@ class LoginServer:
                 answer = SASL_HANDSHAKE.refuse(chosen, error.code)
             return response_frame(SASL_HANDSHAKE, version, number, answer)
         _, message = read_request(SASL_AUTHENTICATE, frame)
+        self.started += 1
         reply = await self.service.authenticate(connection, message)
         return response_frame(SASL_AUTHENTICATE, version, number, reply)
 
@@ -63,6 +71,7 @@ async def serve(
     )
     listener = Listener(server, ListenerSettings(port=0, connection=limits))
     await listener.start()
+    server.port = listener.port
     upstream = await connect("127.0.0.1", listener.port)
     try:
         yield server, upstream
@@ -164,6 +173,71 @@ async def test_client_without_a_login_is_closed_after_the_time_limit() -> None:
         assert await choose(upstream, "PLAIN") is ErrorCode.NONE
         async with asyncio.timeout(TIMEOUT_MS / 1000):
             await upstream.wait_closed()
+
+
+async def test_lost_clients_are_not_hashed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Clients that come, send a password and go must not occupy the thread one after another."""
+    hashed: list[bytes] = []
+    is_free = threading.Event()
+
+    def respond(_self: object, message: bytes) -> bytes:
+        hashed.append(message)
+        is_free.wait(TIMEOUT_MS / 1000)
+        raise refusal()
+
+    monkeypatch.setattr(PlainServer, "respond", respond)
+    async with serve(failure_delay_ms=1) as (server, first), asyncio.timeout(TIMEOUT_MS / 1000):
+        others = [await connect("127.0.0.1", server.port) for _ in range(20)]
+        tasks = []
+        for number, upstream in enumerate((first, *others)):
+            await choose(upstream, "PLAIN")
+            tasks.append(asyncio.ensure_future(send(upstream, b"%d" % number)))
+            await wait_until_async(lambda: bool(hashed))
+        await wait_until_async(lambda: server.started == len(tasks))
+        for upstream in others[:-1]:
+            upstream.close()
+            await upstream.wait_closed()
+        is_free.set()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        others[-1].close()
+        await others[-1].wait_closed()
+    assert hashed == [b"0", b"20"]
+
+
+async def test_too_many_waiting_logins_close_the_connection(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    is_free, has_begun = threading.Event(), threading.Event()
+
+    def respond(_self: object, _message: bytes) -> bytes:
+        has_begun.set()
+        is_free.wait(TIMEOUT_MS / 1000)
+        return b""
+
+    monkeypatch.setattr(PlainServer, "respond", respond)
+    async with serve(failure_delay_ms=1, max_waiting=1) as (server, first):
+        others = [await connect("127.0.0.1", server.port) for _ in range(2)]
+        tasks = []
+        for upstream in (first, *others):
+            await choose(upstream, "PLAIN")
+            tasks.append(asyncio.ensure_future(send(upstream, ALICE)))
+            await wait_until_async(lambda: has_begun.is_set() and server.started == len(tasks))
+        with pytest.raises(Unavailable):
+            await tasks[2]
+        is_free.set()
+        assert [(await task).error_code for task in tasks[:2]] == [ErrorCode.NONE] * 2
+        for upstream in others:
+            upstream.close()
+            await upstream.wait_closed()
+
+
+async def test_repeated_logins_keep_no_memory() -> None:
+    async with serve() as (server, upstream):
+        for _ in range(3):
+            await choose(upstream, "PLAIN")
+            await send(upstream, ALICE)
+        # One of them is the listener's.
+        assert len(server.connections[0]._when_lost) == 1
 
 
 def test_time_limit_of_a_login_is_ten_seconds() -> None:

@@ -19,6 +19,7 @@ from rookery.security.aclrules import AclDecision, ProtectedResource
 MAX_TEXT: Final = 1_024
 """The maximum length of a text in characters; clients choose names and can make them long."""
 
+_CUT: Final = "…"
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -69,9 +70,9 @@ class AuditRecord:
         fields: dict[str, object] = {
             "time": _format_time(self.time),
             "kind": self.kind,
-            "principal": _cut(self.principal),
-            "host": _cut(self.host),
-            "listener": _cut(self.listener),
+            "principal": cut_text(self.principal),
+            "host": cut_text(self.host),
+            "listener": cut_text(self.listener),
             "api": self.api,
             "resource": None if self.resource is None else _resource_fields(self.resource),
             "operation": None if self.operation is None else self.operation.name,
@@ -90,6 +91,13 @@ def dropped_line(time: int, count: int) -> str:
     return json.dumps(fields, separators=(",", ":"))
 
 
+def cut_text(text: str) -> str:
+    """Return a text of limited length; records that wait hold no more of a client's name."""
+    if len(text) <= MAX_TEXT or (len(text) == MAX_TEXT + 1 and text.endswith(_CUT)):
+        return text
+    return f"{text[:MAX_TEXT]}{_CUT}"
+
+
 def verdict_of(decision: AclDecision, *, is_enforced: bool) -> AuditVerdict:
     """Return the outcome of a decision, depending on whether denials are enforced."""
     if decision.allowed:
@@ -103,20 +111,16 @@ def _format_time(time: int) -> str:
 
 
 def _resource_fields(resource: ProtectedResource) -> dict[str, str]:
-    return {"type": resource.type.name, "name": _cut(resource.name)}
+    return {"type": resource.type.name, "name": cut_text(resource.name)}
 
 
 def _rule_fields(rule: AclBinding) -> dict[str, str]:
     return {
         "permission": rule.permission.name,
-        "principal": _cut(rule.principal),
-        "host": _cut(rule.host),
+        "principal": cut_text(rule.principal),
+        "host": cut_text(rule.host),
         "operation": rule.operation.name,
         "type": rule.resource_type.name,
         "pattern": rule.pattern_type.name,
-        "name": _cut(rule.name),
+        "name": cut_text(rule.name),
     }
-
-
-def _cut(text: str) -> str:
-    return text if len(text) <= MAX_TEXT else f"{text[:MAX_TEXT]}…"

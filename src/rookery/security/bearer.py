@@ -33,6 +33,12 @@ MAX_JWKS_BYTES: Final = 1024 * 1024
 _TIMEOUT_SECONDS: Final = 10
 _SKEW_SECONDS: Final = 30
 """How far the clocks of issuer and server may differ (Kafka's default)."""
+_MAX_SECONDS: Final = 2**53
+"""Times of tokens are smaller; in milliseconds, a larger one would not fit into an answer."""
+_MAX_LOGGED: Final = 200
+"""The length of a reason in the log: anyone can send a token, and choose its text."""
+_UNREADABLE: Final = (ValueError, TypeError, AttributeError, KeyError, RecursionError)
+"""What PyJWT raises, besides its own errors, for a token or a key that it cannot read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,8 +114,8 @@ class TokenVerifier:
         try:
             claims = self._decode(token)
             return self._accept(claims)
-        except (self._jwt.PyJWTError, ValueError) as error:
-            log.info("token refused: %s", error)
+        except (self._jwt.PyJWTError, *_UNREADABLE) as error:
+            log.info("token refused: %.*s", _MAX_LOGGED, error)
             raise refusal("the token is invalid") from None
 
     def _decode(self, token: str) -> dict[str, Any]:
@@ -138,8 +144,8 @@ class TokenVerifier:
         expires, begins = claims["exp"], claims.get("nbf", 0)
         if not isinstance(user, str) or not user:
             raise ValueError(f"the claim {self._settings.user_claim} is not a name")
-        if not all(_is_number(value) for value in (expires, begins)):
-            raise ValueError("exp and nbf must be numbers")
+        if not all(_is_time(value) for value in (expires, begins)):
+            raise ValueError("exp and nbf must be times")
         now = self._clock.now_ms() / 1000
         if expires + _SKEW_SECONDS <= now:
             raise ValueError("the token has expired")
@@ -160,7 +166,7 @@ class TokenVerifier:
         try:
             rows = json.loads(data)["keys"]
             parsed = [self._parse_key(row) for row in rows if _is_usable(row)]
-        except (ValueError, KeyError, TypeError, self._jwt.PyJWTError) as error:
+        except (self._jwt.PyJWTError, *_UNREADABLE) as error:
             raise ConfigError(f"{where}: not a JWK set: {error}", name="oauth_jwks") from None
         if not parsed:
             raise ConfigError(f"{where}: has no public signing key", name="oauth_jwks")
@@ -184,8 +190,11 @@ class _SigningKey:
     public: Any
 
 
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
+def _is_time(value: object) -> bool:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return False
+    # The comparison also excludes what is not a number (NaN).
+    return -_MAX_SECONDS < value < _MAX_SECONDS
 
 
 def _is_usable(row: dict[str, Any]) -> bool:

@@ -29,6 +29,8 @@ _UTF8, _PRINTABLE, _T61, _IA5, _GENERAL, _BMP = 0x0C, 0x13, 0x14, 0x16, 0x1B, 0x
 _STRINGS: Final = frozenset({_UTF8, _PRINTABLE, _T61, _IA5, _GENERAL, _BMP})
 _ESCAPED: Final = frozenset(',=+<>#;"\\')
 _SPACES: Final = " \r"
+_MAX_OBJECT_ID: Final = 1_024
+"""Bytes of an object id; longer numbers take quadratic time to print."""
 
 
 class _Value(NamedTuple):
@@ -101,6 +103,8 @@ def _escape_each(spaces: str) -> str:
 
 
 def _format_object_id(content: bytes) -> str:
+    if len(content) > _MAX_OBJECT_ID:
+        raise ProtocolError("an object id is too long")
     numbers: list[int] = []
     number = 0
     for byte in content:

@@ -123,7 +123,7 @@ def test_describe_transactions_mirrors_each_id_without_a_producer() -> None:
     states = describe_transactions.refuse(request, CODE).transaction_states
 
     assert [it.transactional_id for it in states] == ["a", "b"]
-    assert {(it.producer_id, it.producer_epoch) for it in states} == {(-1, -1)}
+    assert {(it.producer_id, it.producer_epoch) for it in states} == {(0, 0)}
 
 
 def test_describe_topic_partitions_names_the_topics() -> None:

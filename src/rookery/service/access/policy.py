@@ -29,6 +29,8 @@ DENIALS: Final = metrics.REGISTRY.counters(
 _CLUSTER: Final = ProtectedResource(AclResource.CLUSTER, CLUSTER_NAME)
 _MAX_NOTED: Final = 10_000
 """How many different denials are logged; clients choose the names."""
+_MAX_NAME: Final = 249
+"""How much of a name is logged and remembered: a topic's has no more characters."""
 
 
 class RuleSource(Protocol):
@@ -87,7 +89,8 @@ class AccessPolicy:
     def note(self, principal: str, operation: Operation, resource: ProtectedResource) -> None:
         """Count a denial, and log it once."""
         DENIALS.labels(resource.type.name.lower(), operation.name.lower()).inc()
-        key = principal, operation, resource
+        name = resource.name if len(resource.name) <= _MAX_NAME else resource.name[:_MAX_NAME]
+        key = principal, operation, ProtectedResource(resource.type, name)
         if key in self._noted or len(self._noted) >= _MAX_NOTED:
             return
         self._noted.add(key)
@@ -97,7 +100,7 @@ class AccessPolicy:
             principal,
             operation.name,
             resource.type.name.lower(),
-            resource.name,
+            name,
             "" if self.settings.is_enforced else " (served: the authorizer only logs)",
         )
 

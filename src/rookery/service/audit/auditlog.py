@@ -25,7 +25,7 @@ from rookery.net.session import ClientSession
 from rookery.security.access import Operation
 from rookery.security.acl import AclBinding
 from rookery.security.aclrules import ProtectedResource
-from rookery.security.audit import AuditKind, AuditRecord, AuditVerdict, dropped_line
+from rookery.security.audit import AuditKind, AuditRecord, AuditVerdict, cut_text, dropped_line
 from rookery.service.audit.changes import AuditedChange
 
 log = logging.getLogger(__name__)
@@ -80,7 +80,7 @@ class AuditLog:
     def record_login(self, client: ClientSession, principal: str, *, reason: str = "") -> None:
         """Record a login, or why it failed."""
         record = self._record(AuditKind.LOGIN, client, _verdict(reason))
-        self.write(replace(record, principal=principal, reason=reason or None))
+        self.write(replace(record, principal=cut_text(principal), reason=reason or None))
 
     def record_denial(
         self,
@@ -94,7 +94,8 @@ class AuditLog:
         """Record an operation that the access rules deny, with the rule that was decisive."""
         verdict = AuditVerdict.DENIED if is_enforced else AuditVerdict.WOULD_DENY
         record = self._record(AuditKind.ACCESS, client, verdict)
-        self.write(replace(record, resource=resource, operation=operation, rule=rule))
+        named = resource._replace(name=cut_text(resource.name))
+        self.write(replace(record, resource=named, operation=operation, rule=rule))
 
     def record_change(
         self, client: ClientSession, api: str, change: AuditedChange, *, reason: str = ""

@@ -8,8 +8,8 @@ After version 0 of SaslHandshake, the messages are bare frames without Kafka's h
 then has no answer.
 
 A client that has logged in may log in again on the same connection (KIP-368), as the same principal
-and with the same mechanism. A mechanism that hashes passwords runs in a small pool of threads, so
-that logins cannot delay other clients.
+and with the same mechanism. A mechanism that hashes passwords runs in a small pool of threads
+(`PasswordPool`), so that logins cannot delay other clients.
 """
 
 from __future__ import annotations
@@ -17,8 +17,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from asyncio import sleep
-from collections.abc import Awaitable
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -34,6 +33,7 @@ from rookery.security.sasl import (
     open_server,
     refusal,
 )
+from rookery.service.listen.passwordpool import MAX_WAITING, PasswordPool
 from rookery.wire.frame import PREFIX_BYTES
 from rookery.wire.messages.sasl_authenticate import (
     SaslAuthenticateRequest,
@@ -47,8 +47,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-_THREADS: Final = 1
-"""Threads that hash passwords. More would compete with the event loop for the processor."""
 _SLOW_MECHANISMS: Final = frozenset({"PLAIN"})
 """Mechanisms in which the server hashes the client's password."""
 
@@ -63,17 +61,25 @@ class LoginSettings:
     """How long a login is valid (Kafka's connections.max.reauth.ms); 0 without limit."""
     failure_delay_ms: int = 100
     """The delay before a failed login is answered, which slows down guessing."""
+    max_waiting: int = MAX_WAITING
+    """Clients that can wait until their passwords are hashed."""
 
 
 class _Login:
     """A login in progress on one connection."""
 
-    __slots__ = ("exchange", "is_bare", "mechanism")
+    __slots__ = ("exchange", "is_bare", "mechanism", "unregister")
 
     def __init__(self, mechanism: str, exchange: ServerExchange, *, is_bare: bool) -> None:
         self.mechanism = mechanism
         self.exchange = exchange
         self.is_bare = is_bare
+        self.unregister: Callable[[], None] = _ignore
+        """Removes the callback for the loss of the client."""
+
+
+def _ignore() -> None:
+    """Do nothing: no callback is registered yet."""
 
 
 class _Reply(NamedTuple):
@@ -102,13 +108,13 @@ class LoginService:
         self._clock = clock
         self._random = random
         self._logins: dict[Connection, _Login] = {}
-        self._threads = ThreadPoolExecutor(_THREADS, "rookery-login")
+        self._passwords = PasswordPool(settings.max_waiting)
         self.audit: AuditLog | None = None
         """Records logins; None if there is no audit file."""
 
     def close(self) -> None:
         """Stop the threads; logins in progress fail."""
-        self._threads.shutdown(wait=False, cancel_futures=True)
+        self._passwords.close()
 
     def handshake(
         self, connection: Connection, mechanism: str, *, is_bare: bool = False
@@ -130,10 +136,11 @@ class LoginService:
                 error_code=ErrorCode.UNSUPPORTED_SASL_MECHANISM, mechanisms=offered
             )
         exchange = open_server(mechanism, self._accounts, self._random.token(18).hex())
-        self._logins[connection] = _Login(mechanism, exchange, is_bare=is_bare)
+        login = _Login(mechanism, exchange, is_bare=is_bare)
+        self._logins[connection] = login
         if is_bare:
             connection.limit_frames(MAX_MESSAGE_BYTES, minimum=0)
-        connection.when_lost(partial(self._drop, connection))
+        login.unregister = connection.when_lost(partial(self._drop, connection))
         return SaslHandshakeResponse(error_code=ErrorCode.NONE, mechanisms=offered)
 
     def expects_token(self, connection: Connection) -> bool:
@@ -193,7 +200,7 @@ class LoginService:
             return await self._step(connection, login, message)
         except (ApiError, ProtocolError) as error:
             self._record_failure(connection, login, error)
-            self._logins.pop(connection, None)
+            self._forget(connection)
             log.info("login failed: %s", error, extra={"client": connection.peer})
             await sleep(self.settings.failure_delay_ms / 1000)
             connection.close()
@@ -206,18 +213,29 @@ class LoginService:
             raise ApiError(ErrorCode.ILLEGAL_SASL_STATE)
         respond = login.exchange.respond
         if login.mechanism in _SLOW_MECHANISMS:
-            loop = asyncio.get_running_loop()
-            answer = await loop.run_in_executor(self._threads, respond, message)
+            if self._passwords.is_full:
+                # Without an answer: to clients, a failed login is final.
+                connection.abort()
+                raise refusal("too many logins are waiting")
+            answer = await self._passwords.run(connection, respond, message)
         else:
             answer = respond(message)
         return _Reply(answer, self._finish(connection, login) if login.exchange.is_done else 0)
 
     def _drop(self, connection: Connection) -> None:
+        """Forget a client that has disconnected."""
         self._logins.pop(connection, None)
+        self._passwords.drop(connection)
+
+    def _forget(self, connection: Connection) -> None:
+        """End the login of a client that may log in again."""
+        login = self._logins.pop(connection, None)
+        if login is not None:
+            login.unregister()
 
     def _finish(self, connection: Connection, login: _Login) -> int:
         """Admit the client and return how long; a second login must be of the same principal."""
-        self._logins.pop(connection, None)
+        self._forget(connection)
         session, principal = connection.session, f"User:{login.exchange.username}"
         if session.principal not in {None, principal}:
             raise refusal("a connection cannot change its principal")

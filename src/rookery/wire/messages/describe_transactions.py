@@ -54,7 +54,7 @@ class TopicData(Message):
 
 
 def refuse(request: DescribeTransactionsRequest, code: ErrorCode) -> DescribeTransactionsResponse:
-    """Give every transactional id the code, and no state."""
+    """Give every transactional id the code, and no state; numbers are zero, as in Kafka."""
     return DescribeTransactionsResponse(
         transaction_states=[
             TransactionState(
@@ -62,9 +62,9 @@ def refuse(request: DescribeTransactionsRequest, code: ErrorCode) -> DescribeTra
                 transactional_id=transactional_id,
                 transaction_state="",
                 transaction_timeout_ms=0,
-                transaction_start_time_ms=-1,
-                producer_id=-1,
-                producer_epoch=-1,
+                transaction_start_time_ms=0,
+                producer_id=0,
+                producer_epoch=0,
                 topics=[],
             )
             for transactional_id in request.transactional_ids
