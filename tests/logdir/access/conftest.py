@@ -82,6 +82,6 @@ def guarded(folder: Path, settings: BrokerSettings) -> Iterator[tuple[ServedBrok
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Give time to tests that start a Kafka."""
     for item in items:
-        if "stopped" in getattr(item, "fixturenames", ()):
+        if {"stopped", "own_kafka"} & set(getattr(item, "fixturenames", ())):
             item.add_marker(pytest.mark.timeout(SECONDS))
             item.add_marker(pytest.mark.kafka)
