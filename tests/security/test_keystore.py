@@ -24,7 +24,7 @@ from rookery.security.tls import (
 from rookery.testing.certificates import Certificates
 from tests.security.test_tls import _shake
 
-PASSWORD = "store-secret"  # noqa: S105 (the fixture's)
+STORE_PASSWORD = "store-secret"  # noqa: S105 (the fixture's)
 HOST = "broker.test"
 KEYTOOL = shutil.which("keytool")
 
@@ -34,7 +34,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
     return Certificates.make(tmp_path_factory.mktemp("keystore"), HOST)
 
 
-def write_store(pem: Path, store: Path, *, password: str = PASSWORD) -> str:
+def write_store(pem: Path, store: Path, *, password: str = STORE_PASSWORD) -> str:
     """Write a PEM file with a key as a PKCS12 store."""
     data = pem.read_bytes()
     key = serialization.load_pem_private_key(data, None)
@@ -50,7 +50,7 @@ def write_store(pem: Path, store: Path, *, password: str = PASSWORD) -> str:
 def write_authorities(pem: Path, store: Path) -> str:
     """Write certificates as a PKCS12 store without a key."""
     certificates = x509.load_pem_x509_certificates(pem.read_bytes())
-    lock = serialization.BestAvailableEncryption(PASSWORD.encode())
+    lock = serialization.BestAvailableEncryption(STORE_PASSWORD.encode())
     store.write_bytes(pkcs12.serialize_key_and_certificates(None, None, None, certificates, lock))
     return str(store)
 
@@ -59,7 +59,9 @@ def test_server_uses_a_store(files: Certificates, tmp_path: Path) -> None:
     store = write_store(files.server, tmp_path / "server.p12")
     authorities = write_authorities(files.ca, tmp_path / "ca.p12")
     server = server_context(
-        ServerTls(KeyPair(store, None, PASSWORD), authorities, ClientAuth.REQUIRED, PASSWORD)
+        ServerTls(
+            KeyPair(store, None, STORE_PASSWORD), authorities, ClientAuth.REQUIRED, STORE_PASSWORD
+        )
     )
     own = KeyPair(str(files.client))
 
@@ -93,7 +95,7 @@ def test_wrong_password_is_reported(
 def test_store_without_a_key_is_refused(files: Certificates, tmp_path: Path) -> None:
     store = write_authorities(files.ca, tmp_path / "ca.p12")
     with pytest.raises(ConfigError, match="has no private key"):
-        server_context(ServerTls(KeyPair(store, None, PASSWORD)))
+        server_context(ServerTls(KeyPair(store, None, STORE_PASSWORD)))
 
 
 def test_text_that_is_no_certificate_is_refused() -> None:
@@ -109,21 +111,21 @@ def test_stores_of_keytool(files: Certificates, tmp_path: Path) -> None:
     new, jks, trust = (str(tmp_path / name) for name in ("server.p12", "server.jks", "trust.p12"))
     for target, kind in ((new, "PKCS12"), (jks, "JKS")):
         keytool(
-            "-importkeystore", "-srckeystore", start, "-srcstorepass", PASSWORD,
-            "-destkeystore", target, "-deststoretype", kind, "-deststorepass", PASSWORD,
+            "-importkeystore", "-srckeystore", start, "-srcstorepass", STORE_PASSWORD,
+            "-destkeystore", target, "-deststoretype", kind, "-deststorepass", STORE_PASSWORD,
         )  # fmt: skip
     keytool(
         "-importcert", "-noprompt", "-alias", "ca", "-file", str(files.ca),
-        "-keystore", trust, "-storetype", "PKCS12", "-storepass", PASSWORD,
+        "-keystore", trust, "-storetype", "PKCS12", "-storepass", STORE_PASSWORD,
     )  # fmt: skip
 
     server = server_context(
-        ServerTls(KeyPair(new, None, PASSWORD), trust, ClientAuth.REQUIRED, PASSWORD)
+        ServerTls(KeyPair(new, None, STORE_PASSWORD), trust, ClientAuth.REQUIRED, STORE_PASSWORD)
     )
     client = ClientTls(ca_file=str(files.ca), own=KeyPair(str(files.client)))
     _shake(client_context(client), server, HOST)
     with pytest.raises(ConfigError, match=f"keytool -importkeystore -srckeystore {jks}"):
-        read_store(jks, PASSWORD)
+        read_store(jks, STORE_PASSWORD)
 
 
 def keytool(*args: str) -> None:

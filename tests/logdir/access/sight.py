@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from hashlib import pbkdf2_hmac
 from typing import NamedTuple
 
@@ -206,7 +207,7 @@ def _change_users(bootstrap: str, request: AlterUserScramCredentialsRequest) -> 
     assert result.error_code is ErrorCode.NONE, result.error_message
 
 
-def write_as(config: dict[str, object], topic: str) -> str:
+def write_as(config: Mapping[str, object], topic: str) -> str:
     """Write one record with librdkafka; return the name of the error, empty if there is none."""
     broken: list[KafkaError] = []
     results: list[KafkaError | None] = []
