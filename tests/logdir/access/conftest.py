@@ -26,6 +26,8 @@ SETTINGS = KafkaSettings(
     properties={
         "allow.everyone.if.no.acl.found": "false",
         "sasl.enabled.mechanisms": "SCRAM-SHA-256,SCRAM-SHA-512",
+        # A part of the metadata is then in snapshots, and the rest in the log.
+        "metadata.log.max.record.bytes.between.snapshots": "1500",
     },
 )
 

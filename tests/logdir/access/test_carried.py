@@ -58,6 +58,7 @@ def test_served_directory_has_rules_users_and_quotas(stopped: StoppedKafka, tmp_
         check_logins(address)
 
 
+@pytest.mark.usefixtures("own_kafka")
 def test_kafka_continues_with_changes_made_in_place(stopped: StoppedKafka, tmp_path: Path) -> None:
     home = tmp_path / "kafka"
     folder = stopped.copy(home / "node-1" / "data")

@@ -38,9 +38,10 @@ def tls_values(file: KafkaProperties, listener: str, *, has_sasl: bool) -> dict[
 
 
 def _identity(file: KafkaProperties, listener: str) -> dict[str, str]:
-    """Return the server's certificate; stores are told apart by their content when they are read.
+    """Return the server's certificate.
 
-    Java, too, reads a PKCS12 store whose type is given as JKS.
+    The content of a store decides later how it is read. Java, too, reads a PKCS12 store whose type
+    is given as JKS.
     """
     chain = file.of_listener(listener, "ssl.keystore.certificate.chain")
     key = file.of_listener(listener, "ssl.keystore.key")
