@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
@@ -308,3 +309,15 @@ async def test_certificate_of_a_client_names_its_user(
     with serving(tmp_path, files, "SSL", values) as broker:
         tls = ClientTls(ca_file=str(files.ca), own=KeyPair(str(files.client)))
         assert await records_of(ClientSettings(bootstrap=broker.address("SSL"), tls=tls)) == 1
+
+
+def test_connections_of_one_host_are_limited(tmp_path: Path, files: Certificates) -> None:
+    values = {"max.connections.per.ip": "1", **SCRAM}
+    with serving(tmp_path, files, "SASL_PLAINTEXT", values) as broker:
+        host, _, port = broker.address("PLAINTEXT").rpartition(":")
+        _, _, other = broker.address("SASL_PLAINTEXT").rpartition(":")
+        with (
+            socket.create_connection((host, int(port)), 30),
+            socket.create_connection((host, int(other)), 30) as second,
+        ):
+            assert second.recv(1) == b""

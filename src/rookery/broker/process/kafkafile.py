@@ -30,6 +30,7 @@ _SETTINGS: Final = {
     "auto.create.topics.enable": ("auto_create_topics", 0),
     "broker.rack": ("rack", 0),
     "max.connections": ("max_connections", 0),
+    "max.connections.per.ip": ("max_connections_per_ip", 0),
     "num.partitions": ("partitions", 0),
     "offsets.retention.minutes": ("offsets_retention_ms", _MINUTE_MS),
     "offsets.topic.num.partitions": ("offsets_topic_partitions", 0),
