@@ -16,6 +16,8 @@ from tests.logdir.access.conftest import SETTINGS, StoppedKafka, guarded
 from tests.logdir.access.sight import (
     BOB,
     EXPECTED,
+    QUOTAS,
+    RULES,
     SHA_256,
     TOPIC,
     WRITE,
@@ -44,7 +46,9 @@ def test_import_brings_rules_users_and_quotas(stopped: StoppedKafka, tmp_path: P
     again = answer(imported(stopped.data, tmp_path / "data"))
 
     assert report["left_out"] == []
-    assert again["access_changes"] == 0
+    counts = ("access_rules", "users", "quotas")
+    assert [report[name] for name in counts] == [len(RULES), 4, len(QUOTAS)]
+    assert [again[name] for name in counts] == [0, 0, 0]
     with guarded(tmp_path / "data", BrokerSettings(durability="os")) as (broker, address):
         assert look_at_access(broker.bootstrap) == EXPECTED
         check_logins(address)

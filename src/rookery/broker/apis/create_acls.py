@@ -5,7 +5,8 @@ from __future__ import annotations
 from rookery.broker.acls import NO_AUTHORIZER, write_rule
 from rookery.broker.call import Call, handles
 from rookery.broker.decisions import decide, require_security
-from rookery.cluster.events.securityevents import AclRow, AclsCreated
+from rookery.cluster.events.securityevents import AclRow
+from rookery.cluster.proposal import divide_rules
 from rookery.errors import ApiError, ErrorCode
 from rookery.security.access import Operation, cluster
 from rookery.security.acl import read_creation
@@ -38,12 +39,18 @@ async def create_acls(call: Call, request: CreateAclsRequest) -> CreateAclsRespo
             results.append(None)
         except ApiError as error:
             results.append(_result(error.code, str(error)))
-    outcome = ErrorCode.NONE
-    if rows:
-        [decided] = await decide(call, [AclsCreated(rules=rows)])
-        outcome = decided.error
-    made = _result(outcome, None if outcome is ErrorCode.NONE else outcome.sentence)
-    return CreateAclsResponse(results=[made if one is None else one for one in results])
+    codes = await _create(call, rows)
+    made = (_result(code, None if code is ErrorCode.NONE else code.sentence) for code in codes)
+    return CreateAclsResponse(results=[next(made) if one is None else one for one in results])
+
+
+async def _create(call: Call, rows: list[AclRow]) -> list[ErrorCode]:
+    """Add rules, as many entries as they need; return the result of each."""
+    events = list(divide_rules(rows))
+    outcomes = await decide(call, list(events))
+    return [
+        outcome.error for event, outcome in zip(events, outcomes, strict=True) for _ in event.rules
+    ]
 
 
 def _result(code: ErrorCode, text: str | None) -> AclCreationResult:
