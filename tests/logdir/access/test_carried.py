@@ -16,6 +16,7 @@ from tests.logdir.access.conftest import SETTINGS, StoppedKafka, guarded
 from tests.logdir.access.sight import (
     BOB,
     EXPECTED,
+    PASSWORDS,
     QUOTAS,
     RULES,
     SHA_256,
@@ -33,6 +34,7 @@ from tests.logdir.access.sight import (
     write_as,
 )
 from tests.logdir.test_import import answer, imported
+from tests.logdir.test_serve_kafka import files_of
 
 
 @pytest.fixture(autouse=True)
@@ -60,6 +62,21 @@ def test_served_directory_has_rules_users_and_quotas(stopped: StoppedKafka, tmp_
     with guarded(tmp_path / "unused", settings) as (broker, address):
         assert look_at_access(broker.bootstrap) == EXPECTED
         check_logins(address)
+
+
+def test_read_only_directory_has_logins_and_rules(stopped: StoppedKafka, tmp_path: Path) -> None:
+    folder = stopped.copy(tmp_path / "logs")
+    before = files_of(folder)
+    settings = BrokerSettings(log_dir=str(folder), read_only=True)
+    with guarded(tmp_path / "unused", settings) as (broker, address):
+        assert look_at_access(broker.bootstrap) == EXPECTED
+        alice = login(address, "alice", PASSWORDS["alice"], "SCRAM-SHA-256")
+        assert write_as(alice, "open") == "POLICY_VIOLATION"
+        assert write_as(alice, "closed") == "TOPIC_AUTHORIZATION_FAILED"
+        for user in ("alice", "gone"):
+            wrong = login(address, user, "wrong", "SCRAM-SHA-256")
+            assert write_as(wrong, "open") == "_AUTHENTICATION"
+    assert files_of(folder) == before
 
 
 @pytest.mark.usefixtures("own_kafka")
