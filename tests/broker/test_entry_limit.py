@@ -18,6 +18,7 @@ from rookery.errors import ErrorCode
 from rookery.testing.served import ServedBroker
 from rookery.wire.codec import encode_bytes
 from rookery.wire.message import Message
+from rookery.wire.messages.create_acls import CREATE_ACLS, AclCreation, CreateAclsRequest
 from rookery.wire.messages.offset_commit import (
     OFFSET_COMMIT,
     OffsetCommitRequest,
@@ -42,6 +43,8 @@ from rookery.wire.messages.write_txn_markers import (
     WritableTxnMarkerTopic,
     WriteTxnMarkersRequest,
 )
+from tests.broker.access.guardedbroker import GuardedBroker
+from tests.broker.access.login import TestedServer
 from tests.broker.raw import create, raw
 from tests.broker.txns import Transactor
 
@@ -188,3 +191,21 @@ async def test_offsets_of_all_partitions_of_a_large_topic_are_deleted(
     assert answer.error_code is ErrorCode.NONE
     assert {part.error_code for part in answer.topics[0].partitions} == {ErrorCode.NONE}
     assert committed(served, "deleting") == []
+
+
+def test_rules_are_created_in_several_entries(tmp_path: Path) -> None:
+    creations = [
+        AclCreation(
+            resource_type=2, resource_name=f"{number:05}".rjust(249, "t"), resource_pattern_type=3,
+            principal="User:alice" if number else "nobody", host="*", operation=3,
+            permission_type=3,
+        )
+        for number in range(2_000)
+    ]  # fmt: skip
+    with GuardedBroker(tmp_path) as broker:
+        server = TestedServer(broker.bootstrap, broker.login_port)
+        answer = server.ask(CREATE_ACLS, 3, CreateAclsRequest(creations=creations))
+
+        codes = [result.error_code for result in answer.results]
+        assert codes == [ErrorCode.INVALID_REQUEST, *[ErrorCode.NONE] * 1_999]
+        assert server.count_rules() == 1_999

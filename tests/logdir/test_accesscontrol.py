@@ -14,6 +14,8 @@ from rookery.cluster.events.securityevents import (
     AclsDeleted,
     ScramCredentialsChanged,
 )
+from rookery.cluster.port import MAX_ENTRY_BYTES
+from rookery.cluster.state.rules.securityrules import binding_of
 from rookery.cluster.state.security import Security
 from rookery.errors import ErrorCode
 from rookery.formats.kraft.entries import MetadataEntry
@@ -21,6 +23,7 @@ from rookery.formats.kraft.image import MetadataImage
 from rookery.logdir.accesscontrol import missing_events, records_of, security_of
 from rookery.logdir.server.translate.securityscribe import SecurityScribe
 from rookery.logdir.server.translate.work import Work
+from rookery.wire.codec import encode_bytes
 from rookery.wire.message import Message
 from tests.broker.test_client_quotas import ALICE, FETCH, PRODUCE, alter, describe
 from tests.broker.test_secrets import change_credentials
@@ -115,6 +118,21 @@ def test_import_adds_only_what_is_missing() -> None:
     expected.quotas = {(("user", "u"),): {"producer_byte_rate": 9.0, "consumer_byte_rate": 2.0}}
     assert contents(target.state.security) == contents(expected)
     assert not list(missing_events(image, target.state.security))
+
+
+def test_import_of_many_rules_fits_into_entries() -> None:
+    source, target, image = Security(), Cluster(), MetadataImage()
+    rows = [rule_row(f"{number:05}".rjust(249, "t")) for number in range(5_000)]
+    source.acls = dict.fromkeys(map(binding_of, rows))
+    apply(image, list(records_of(source)))
+
+    events = list(missing_events(image, Security()))
+
+    assert len(events) > 1
+    assert max(len(encode_bytes(event, 0)) for event in events) < MAX_ENTRY_BYTES // 2
+    for event in events:
+        target.decide(event)
+    assert target.state.security.acls == source.acls
 
 
 def test_directory_keeps_changes(tmp_path: Path) -> None:

@@ -283,7 +283,7 @@ def test_broker_accepts_server_properties(
     ("text", "message"),
     [
         ("node.id=1\n", "log.dirs is missing"),
-        ("log.dirs=/x\nlisteners=SASL_SSL://:9092\n", "only PLAINTEXT can be served"),
+        ("log.dirs=/x\nlisteners=SASL_SSL://:9092\n", "the listener SASL_SSL needs a certificate"),
     ],
 )
 def test_unsupported_server_properties_are_refused(tmp_path: Path, text: str, message: str) -> None:

@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from rookery.net.connection import Connection
-from rookery.net.listener import Listener, ListenerSettings
+from rookery.net.listener import HostLimit, Listener, ListenerSettings
 from rookery.net.outbox import Answer, Budget
 from rookery.net.requestqueue import Handler
 from rookery.net.settings import ConnectionSettings
@@ -69,6 +69,7 @@ async def listening(
     tls: ssl.SSLContext | None = None,
     max_connections: int = 10_000,
     tls_handshake_timeout_ms: int = 10_000,
+    hosts: HostLimit | None = None,
     **connection: Any,  # fields of ConnectionSettings
 ) -> AsyncIterator[Listener]:
     settings = ListenerSettings(
@@ -78,6 +79,7 @@ async def listening(
         connection=ConnectionSettings(**connection),
     )
     listener = Listener(handler, settings, budget=budget, tls=tls)
+    listener.hosts = hosts or listener.hosts
     await listener.start()
     try:
         yield listener

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from rookery.errors import ConfigError
-from rookery.net.listener import Listener, ListenerSettings
+from rookery.net.listener import HostLimit, Listener, ListenerSettings
 from rookery.testing.certificates import Certificates
 from rookery.testing.wait import wait_until_async
 from rookery.testing.wire import Peer
@@ -96,6 +96,46 @@ async def test_connections_are_bounded(caplog: pytest.LogCaptureFixture) -> None
         assert number_of(await again.exchange(request(2))) == 2
         for peer in (refused, again, *peers[1:]):
             await peer.close()
+
+
+async def test_connections_of_one_host_are_bounded_over_all_listeners(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    hosts = HostLimit(2)
+    async with (
+        listening(echo, hosts=hosts) as first,
+        listening(echo, hosts=hosts) as second,
+        asyncio.timeout(PATIENCE),
+    ):
+        peers = [await Peer.connect(listener.port) for listener in (first, second)]
+        for peer in peers:
+            await peer.exchange(request(1))
+        refused = await Peer.connect(second.port)
+        assert await refused.read_to_end() == b""
+        assert (first.refused, second.refused) == (0, 1)
+        assert "2 from this host are open" in caplog.text
+        await peers[0].close()
+        await wait_until_async(lambda: not first.connections)
+        again = await Peer.connect(second.port)
+        assert number_of(await again.exchange(request(2))) == 2
+        for peer in (refused, again, peers[1]):
+            await peer.close()
+
+
+async def test_failed_handshake_of_a_host_is_not_counted_any_longer(
+    certificates: Certificates,
+) -> None:
+    async with (
+        listening(echo, tls=server_tls(certificates), hosts=HostLimit(1)) as listener,
+        asyncio.timeout(PATIENCE),
+    ):
+        for _ in range(3):
+            stranger = await Peer.connect(listener.port)
+            stranger.write_frame(request(1))
+            await stranger.read_to_end()
+            await stranger.close()
+            await wait_until_async(lambda: not listener.connections)
+        assert listener.refused == 0
 
 
 async def test_stop_answers_requests_in_flight() -> None:

@@ -112,6 +112,8 @@ class BrokerSettings:
     """How long a client can leave responses unread while that memory is exhausted."""
     max_connections: int = field(default=10_000, metadata={"min": 1})
     """The maximum number of client connections."""
+    max_connections_per_ip: int = field(default=2_147_483_647, metadata={"min": 0})
+    """The maximum number of connections from one address (Kafka's max.connections.per.ip)."""
     session_timeout_ms: int = field(default=10_000, metadata={"min": 1})
     """The time without an entry after which the others expire a broker; if nothing listens at its
     address, two and a half beats are enough."""

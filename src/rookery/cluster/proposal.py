@@ -9,6 +9,7 @@ from typing import Final
 
 from rookery.cluster.entry import MAX_EVENTS, MAX_PAYLOAD_BYTES
 from rookery.cluster.events.logevents import BatchesCommitted
+from rookery.cluster.events.securityevents import AclRow, AclsCreated
 from rookery.cluster.events.sinkevents import SinkPartStaged
 from rookery.cluster.state.outcome import Outcome
 from rookery.errors import Conflict
@@ -23,6 +24,7 @@ PART_BYTES: Final = 128 * 1024
 _PART_EXTENTS: Final = 500
 _EXTENT_BYTES: Final = 80
 _EVENT_BYTES: Final = 64
+_RULE_BYTES: Final = 32
 
 
 class IncarnationFenced(Conflict):
@@ -112,6 +114,22 @@ def divide(events: Sequence[Message]) -> Iterator[list[Message]]:
         extents += own_extents
     if part:
         yield part
+
+
+def divide_rules(rules: Sequence[AclRow]) -> Iterator[AclsCreated]:
+    """Divide a list of new access rules into events that each fit into one entry."""
+    part: list[AclRow] = []
+    size = 0
+    for rule in rules:
+        # A character needs four bytes at most.
+        own_size = _RULE_BYTES + 4 * sum(map(len, (rule.resource_name, rule.principal, rule.host)))
+        if part and size + own_size > PART_BYTES:
+            yield AclsCreated(rules=part)
+            part, size = [], 0
+        part.append(rule)
+        size += own_size
+    if part:
+        yield AclsCreated(rules=part)
 
 
 def size_of(event: Message) -> int:

@@ -80,7 +80,7 @@ def load(  # noqa: PLR0913, PLR0917 (one for each source)
     """
     environ = os.environ if environ is None else environ
     tomls, problems = [TomlFile(path) for path in files], Problems()
-    settings = settings_of(cls, _table_names(cls, section, tomls))
+    settings = settings_of(cls, _table_names(cls, section, tomls, more))
     given: dict[Setting, Given] = {}
     for file in tomls:
         if sections:
@@ -114,7 +114,10 @@ def config_files(
 
 
 def _table_names(
-    cls: type[DataclassInstance], section: str, files: Sequence[TomlFile]
+    cls: type[DataclassInstance],
+    section: str,
+    files: Sequence[TomlFile],
+    more: Sequence[Given],
 ) -> TableNames:
     """Return the names of the tables that files give to each field that holds named tables."""
     found: dict[str, dict[str, None]] = {field: {} for field in table_fields(cls)}
@@ -122,6 +125,9 @@ def _table_names(
         for field, names in found.items():
             for name in file.names(f"{section}.{field}"):
                 names[name.replace("-", "_")] = None
+    for path in (one.setting.path for one in more):
+        if path[0] in found:
+            found[path[0]][path[1]] = None
     return tuple((field, tuple(names)) for field, names in found.items())
 
 

@@ -10,13 +10,13 @@ from hashlib import sha256
 
 from rookery.cluster.events.securityevents import (
     AclRow,
-    AclsCreated,
     QuotaChange,
     QuotaEntityPart,
     QuotasChanged,
     ScramChange,
     ScramCredentialsChanged,
 )
+from rookery.cluster.proposal import divide_rules
 from rookery.cluster.state.security import Security, StoredScram
 from rookery.formats.kraft.image import MetadataImage
 from rookery.model.acl import StoredAcl
@@ -91,9 +91,9 @@ def missing_events(image: MetadataImage, known: Security) -> Iterator[Message]:
     not undo changes that were made in between.
     """
     theirs = security_of(image)
-    rules = [AclRow(**rule._asdict()) for rule in theirs.acls if rule not in known.acls]
-    if rules:
-        yield AclsCreated(rules=rules)
+    yield from divide_rules(
+        [AclRow(**rule._asdict()) for rule in theirs.acls if rule not in known.acls]
+    )
     for user, credentials in theirs.scram.items():
         changes = [
             ScramChange(mechanism=mechanism, **stored._asdict())

@@ -11,6 +11,7 @@ import errno
 import logging
 import socket
 import ssl
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
@@ -53,6 +54,28 @@ class ListenerSettings:
     connection: ConnectionSettings = field(default_factory=ConnectionSettings)
 
 
+class HostLimit:
+    """Bounds the number of connections of each client host, over all listeners that share it."""
+
+    def __init__(self, max_connections: int = 2**31 - 1) -> None:
+        self.max_connections = max_connections
+        self._open: Counter[str] = Counter()
+
+    def enter(self, host: str) -> bool:
+        """Count a new connection; return False, and do not count it, at the limit."""
+        if self._open[host] >= self.max_connections:
+            return False
+        self._open[host] += 1
+        return True
+
+    def leave(self, host: str) -> None:
+        """Count the end of a connection."""
+        self._open[host] -= 1
+        if not self._open[host]:
+            # Otherwise every address that ever connected would stay in memory.
+            del self._open[host]
+
+
 class Listener:
     """Accepts connections and tracks the open ones."""
 
@@ -86,6 +109,9 @@ class Listener:
         self.tls = tls
         """The TLS context of the next connections; None for a plaintext port."""
         self._admitting = admit
+        self.hosts = HostLimit()
+        """The limit of connections from one host; listeners can share it."""
+        self._host_of: dict[Connection, str] = {}
         self._chunks = Chunks()
         self._sockets: list[socket.socket] = []
         self._handshakes: dict[Connection, asyncio.Task[None]] = {}
@@ -214,14 +240,12 @@ class Listener:
     def _admit(self, sock: socket.socket, address: object) -> None:
         self.accepted += 1
         peer = address_name(address)
+        host = peer.rpartition(":")[0]
         if len(self.connections) >= self._settings.max_connections:
-            self.refused += 1
-            sock.close()
-            log.warning(
-                "refused a connection: %d are open, which is the limit",
-                self._settings.max_connections,
-                extra={"client": peer},
-            )
+            self._refuse(sock, peer, "", self._settings.max_connections)
+            return
+        if not self.hosts.enter(host):
+            self._refuse(sock, peer, " from this host", self.hosts.max_connections)
             return
         connection = Connection(
             self._handler, self._settings.connection, self._budget, self._chunks, self._answers
@@ -229,12 +253,23 @@ class Listener:
         connection.when_made = self._admitting
         connection.when_lost(lambda: self._lost(connection))
         self.connections.add(connection)
+        self._host_of[connection] = host
         self._is_empty.clear()
         task = asyncio.create_task(self._greet(sock, connection, peer))
         self._handshakes[connection] = task
         task.add_done_callback(lambda _: self._handshakes.pop(connection, None))
         # If it is cancelled before its first step, it has not taken ownership of the socket.
         task.add_done_callback(lambda task: sock.close() if task.cancelled() else None)
+
+    def _refuse(self, sock: socket.socket, peer: str, which: str, limit: int) -> None:
+        self.refused += 1
+        sock.close()
+        log.warning(
+            "refused a connection: %d%s are open, which is the limit",
+            limit,
+            which,
+            extra={"client": peer},
+        )
 
     async def _greet(self, sock: socket.socket, connection: Connection, peer: str) -> None:
         """Attach a connection to its socket; with TLS, after the handshake."""
@@ -250,5 +285,9 @@ class Listener:
 
     def _lost(self, connection: Connection) -> None:
         self.connections.discard(connection)
+        # A connection can be lost twice: at the end of its handshake, and by itself.
+        host = self._host_of.pop(connection, None)
+        if host is not None:
+            self.hosts.leave(host)
         if not self.connections:
             self._is_empty.set()

@@ -1,13 +1,17 @@
-"""Converts TLS settings to `ssl.SSLContext`, for both ends; the minimum version is TLS 1.2."""
+"""Converts TLS settings to `ssl.SSLContext`, for both ends; the minimum version is TLS 1.2.
+
+Files are in PEM form, or PKCS12 stores.
+"""
 
 from __future__ import annotations
 
 import ssl
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from pathlib import Path
 
 from rookery.errors import ConfigError
+from rookery.security.keystore import memory_file, read_store
 
 
 class ClientAuth(Enum):
@@ -20,16 +24,20 @@ class ClientAuth(Enum):
 
 @dataclass(frozen=True, slots=True)
 class KeyPair:
-    """A certificate chain (PEM file) and its private key."""
+    """A certificate chain and its private key."""
 
     certificate_file: str
-    """Our certificate first, then those that lead to the authority."""
+    """Our certificate first, then those that lead to the authority (PEM); or a PKCS12 store, which
+    holds the key, too. Empty if `data` is set."""
 
     key_file: str | None = None
     """The private key; None if it is in the certificate file."""
 
     key_password: str | None = field(default=None, repr=False)
-    """The password of the key, if it is encrypted."""
+    """The password of the key or of the store, if it is encrypted."""
+
+    data: str | None = field(default=None, repr=False)
+    """The certificates and the key as text (PEM), in place of files."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,10 +68,16 @@ class ServerTls:
     """The server's certificate."""
 
     client_ca_file: str | None = None
-    """Authorities that clients' certificates must come from (PEM)."""
+    """Authorities that clients' certificates must come from (PEM or PKCS12)."""
 
     client_auth: ClientAuth = ClientAuth.NONE
     """Whether clients are asked for a certificate."""
+
+    client_ca_password: str | None = field(default=None, repr=False)
+    """The password of the authorities, if they are a PKCS12 store."""
+
+    client_ca_data: str | None = field(default=None, repr=False)
+    """The authorities as text (PEM)."""
 
 
 def client_context(settings: ClientTls) -> ssl.SSLContext:
@@ -95,12 +109,16 @@ def server_context(settings: ServerTls) -> ssl.SSLContext:
     if settings.client_auth is ClientAuth.NONE:
         return context
     # The system's authorities sign certificates for web sites; any of their customers could log in.
-    if settings.client_ca_file is None:
+    if settings.client_ca_file is None and settings.client_ca_data is None:
         raise ConfigError(
             f"tls.client_ca_file: must be set, because tls.client_auth is "
             f"{settings.client_auth.value!r}"
         )
-    _load_file(context, "tls.client_ca_file", settings.client_ca_file)
+    if settings.client_ca_file is not None:
+        password = settings.client_ca_password
+        _load_file(context, "tls.client_ca_file", settings.client_ca_file, password)
+    if settings.client_ca_data is not None:
+        _load_data(context, settings.client_ca_data, "tls.client_ca_data")
     required = settings.client_auth is ClientAuth.REQUIRED
     context.verify_mode = ssl.CERT_REQUIRED if required else ssl.CERT_OPTIONAL
     return context
@@ -123,22 +141,49 @@ def _load_authorities(context: ssl.SSLContext, file: str | None, data: str | Non
         context.load_default_certs(ssl.Purpose.SERVER_AUTH)
 
 
-def _load_file(context: ssl.SSLContext, setting: str, file: str) -> None:
+def _load_file(
+    context: ssl.SSLContext, setting: str, file: str, password: str | None = None
+) -> None:
+    try:
+        store = read_store(file, password)
+    except ConfigError as error:
+        raise ConfigError(f"{setting}: {error}") from error
+    if store is not None:
+        _load_data(context, store.certificates.decode(), setting)
+        return
     try:
         context.load_verify_locations(cafile=file)
     except OSError as error:  # ssl.SSLError is one, too
         raise ConfigError(f"{setting}: {file}: {_reason(error)}") from error
 
 
-def _load_data(context: ssl.SSLContext, data: str) -> None:
+def _load_data(context: ssl.SSLContext, data: str, setting: str = "tls.ca_data") -> None:
     try:
         context.load_verify_locations(cadata=data)
     except (OSError, ValueError) as error:
-        raise ConfigError(f"tls.ca_data: not a certificate in PEM form: {error}") from error
+        raise ConfigError(f"{setting}: not a certificate in PEM form: {error}") from error
 
 
 def _load_own(context: ssl.SSLContext, own: KeyPair) -> None:
-    _check_readable("tls.certificate_file", own.certificate_file)
+    if own.data is not None:
+        with memory_file(own.data.encode()) as file:
+            _load_pem(context, replace(own, certificate_file=file), "the text of the setting")
+        return
+    try:
+        store = read_store(own.certificate_file, own.key_password)
+    except ConfigError as error:
+        raise ConfigError(f"tls.certificate_file: {error}") from error
+    if store is None:
+        _load_pem(context, own, own.certificate_file)
+        return
+    if not store.key:
+        raise ConfigError(f"tls.certificate_file: {own.certificate_file}: has no private key")
+    with memory_file(store.key + store.certificates) as file:
+        _load_pem(context, KeyPair(file), own.certificate_file)
+
+
+def _load_pem(context: ssl.SSLContext, own: KeyPair, shown: str) -> None:
+    """Load a certificate in PEM form; errors call its place `shown`."""
     if own.key_file is not None:
         _check_readable("tls.key_file", own.key_file)
     # A callable rather than the text: without one, OpenSSL would prompt on the terminal and block.
@@ -151,7 +196,8 @@ def _load_own(context: ssl.SSLContext, own: KeyPair) -> None:
     try:
         context.load_cert_chain(own.certificate_file, own.key_file, password)
     except OSError as error:
-        raise ConfigError(_why_not_loaded(own, error, is_encrypted=bool(asked))) from error
+        named = replace(own, certificate_file=shown)
+        raise ConfigError(_why_not_loaded(named, error, is_encrypted=bool(asked))) from error
 
 
 def _check_readable(setting: str, file: str) -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from rookery.broker.acls import NO_AUTHORIZER, read_each, write_rule
 from rookery.broker.call import Call, handles
 from rookery.broker.decisions import decide, require_security
-from rookery.cluster.events.securityevents import AclsCreated
+from rookery.cluster.events.securityevents import AclRow
+from rookery.cluster.proposal import divide_rules
 from rookery.errors import ApiError, ErrorCode
 from rookery.security.access import Operation, cluster
 from rookery.security.acl import read_creation
@@ -31,15 +32,26 @@ async def create_acls(call: Call, request: CreateAclsRequest) -> CreateAclsRespo
         return CreateAclsResponse(results=[disabled for _ in request.creations])
     require_security(call)
     rows = read_each(request.creations, lambda creation: write_rule(read_creation(creation)))
-    valid = [row for row in rows if not isinstance(row, ApiError)]
-    outcome = ErrorCode.NONE
-    if valid:
-        [decided] = await decide(call, [AclsCreated(rules=valid)])
-        outcome = decided.error
-    made = _result(outcome, None if outcome is ErrorCode.NONE else outcome.sentence)
+    codes = iter(await _create(call, [row for row in rows if not isinstance(row, ApiError)]))
     return CreateAclsResponse(
-        results=[_result(row.code, str(row)) if isinstance(row, ApiError) else made for row in rows]
+        results=[
+            _result(row.code, str(row)) if isinstance(row, ApiError) else _decided(next(codes))
+            for row in rows
+        ]
     )
+
+
+async def _create(call: Call, rows: list[AclRow]) -> list[ErrorCode]:
+    """Add rules, as many entries as they need; return the result of each."""
+    events = list(divide_rules(rows))
+    outcomes = await decide(call, list(events))
+    return [
+        outcome.error for event, outcome in zip(events, outcomes, strict=True) for _ in event.rules
+    ]
+
+
+def _decided(code: ErrorCode) -> AclCreationResult:
+    return _result(code, None if code is ErrorCode.NONE else code.sentence)
 
 
 def _result(code: ErrorCode, text: str | None) -> AclCreationResult:

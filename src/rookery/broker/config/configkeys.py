@@ -284,6 +284,9 @@ _OWN: Final = (
     BrokerKey("log.retention.hours", _I, "168", "Used if log.retention.ms is not set."),
     BrokerKey("log.roll.hours", _I, "168", "Used if log.roll.ms is not set."),
     BrokerKey("max.connections", _I, "10000", "The maximum number of client connections."),
+    BrokerKey(
+        "max.connections.per.ip", _I, "2147483647", "The maximum number of connections of a host."
+    ),
     BrokerKey("node.id", _I, "-1", "This broker's node id."),
     BrokerKey("num.partitions", _I, "1", "The default of new topics."),
     BrokerKey("process.roles", _LIST, "broker", "Every process is a broker; none is a controller."),

@@ -182,6 +182,7 @@ def facts(settings: BrokerSettings, node_id: int, address: str) -> dict[str, str
         "listeners": f"PLAINTEXT://{settings.listen}",
         "log.dirs": log_dir(settings),
         "max.connections": str(settings.max_connections),
+        "max.connections.per.ip": str(settings.max_connections_per_ip),
         "node.id": str(node_id),
         "num.partitions": str(settings.partitions),
         "queued.max.request.bytes": str(settings.request_bytes),

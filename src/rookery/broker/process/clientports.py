@@ -16,7 +16,7 @@ from rookery.cluster.events.brokerevents import EndpointRow
 from rookery.errors import ConfigError, Unavailable
 from rookery.model.address import parse_address
 from rookery.net.answers import AnswerBudget
-from rookery.net.listener import Listener, ListenerSettings
+from rookery.net.listener import HostLimit, Listener, ListenerSettings
 from rookery.net.outbox import Budget
 from rookery.net.settings import ConnectionSettings
 from rookery.security.bearer import TokenVerifier
@@ -78,6 +78,7 @@ class ClientPorts:
         self._services = services
         self._dispatcher, self._budget = Dispatcher(services), Budget(settings.request_bytes)
         self._answers = AnswerBudget(settings.answer_bytes, settings.unread_timeout_ms)
+        self._hosts = HostLimit(settings.max_connections_per_ip)
         for name, config in settings.client_listeners().items():
             accounts = ClusterAccounts(services.replica, await self._open_tokens(config))
             login = LoginService(login_settings(config), accounts, services.clock, services.random)
@@ -167,6 +168,7 @@ class ClientPorts:
             tls=watch.context if watch is not None else None,
             admit=ListenerIdentity(name, config, self._services.quotas.record_connection).admit,
         )
+        listener.hosts = self._hosts
         await listener.start()
         self.listeners.append(listener)
         if watch is not None:

@@ -1,25 +1,26 @@
 """Converts Kafka's `server.properties` into settings for serving the directory it names.
 
 Keys with a counterpart are converted, and defaults of topics become `defaults`. All others are
-reported in warnings: keys without a meaning for a single broker, and unknown keys.
+reported in warnings: keys of security without an effect, keys without a meaning for a single
+broker, and unknown keys.
 """
 
 from __future__ import annotations
 
-import socket
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
 from rookery.broker.config.configkeys import BROKER_KEYS
+from rookery.broker.process.kafkalisteners import KafkaListener, read_listeners
+from rookery.broker.process.kafkalogins import access_values
+from rookery.broker.process.kafkaproperties import KafkaProperties, read_properties
 from rookery.broker.settings import BrokerSettings
 from rookery.config.schema import Setting, settings_of
 from rookery.config.sources import Given
-from rookery.errors import ConfigError, Corrupt
-from rookery.formats.logfile.properties import parse_properties
+from rookery.errors import ConfigError
 
-_MAX_BYTES: Final = 1024 * 1024
 _MINUTE_MS: Final = 60_000
 _HOUR_MS: Final = 60 * _MINUTE_MS
 _WEEK_MS: Final = 168 * _HOUR_MS
@@ -29,6 +30,7 @@ _SETTINGS: Final = {
     "auto.create.topics.enable": ("auto_create_topics", 0),
     "broker.rack": ("rack", 0),
     "max.connections": ("max_connections", 0),
+    "max.connections.per.ip": ("max_connections_per_ip", 0),
     "num.partitions": ("partitions", 0),
     "offsets.retention.minutes": ("offsets_retention_ms", _MINUTE_MS),
     "offsets.topic.num.partitions": ("offsets_topic_partitions", 0),
@@ -49,15 +51,10 @@ _HOURS: Final = {
     "log.retention.minutes": ("log.retention.ms", _MINUTE_MS),
     "log.roll.hours": ("log.roll.ms", _HOUR_MS),
 }
-_PLACE: Final = frozenset(
-    {
-        "log.dirs", "log.dir", "node.id", "broker.id", "listeners", "advertised.listeners",
-        "listener.security.protocol.map", "controller.listener.names",
-    }
-)  # fmt: skip
 _UNUSED: Final = (
-    "process.roles", "controller.", "inter.broker.", "num.network.threads", "num.io.threads",
-    "socket.", "num.recovery.", "default.replication.factor", "min.insync.replicas", "replica.",
+    "process.roles", "controller.", "early.start.", "inter.broker.", "num.network.threads",
+    "num.io.threads", "socket.", "num.recovery.", "default.replication.factor",
+    "min.insync.replicas", "replica.",
     "offsets.topic.replication.", "transaction.state.log.replication.",
     "transaction.state.log.min.isr", "share.coordinator.", "broker.heartbeat.",
     "broker.session.", "metadata.log.", "metadata.max.", "log.retention.check.interval.ms",
@@ -65,7 +62,10 @@ _UNUSED: Final = (
     "group.consumer.", "group.share.", "group.streams.", "group.coordinator.",
 )  # fmt: skip
 """Prefixes of keys that have a meaning in Kafka, but not for a single broker."""
-_GUARDS: Final = ("authorizer.", "super.users", "allow.everyone.", "sasl.", "ssl.", "listener.name")
+_GUARDS: Final = (
+    "authorizer.", "super.users", "allow.everyone.", "sasl.", "ssl.", "listener.name",
+    "principal.builder.", "security.", "connections.max.reauth.ms", "max.connections.per.ip",
+)  # fmt: skip
 
 
 @dataclass(slots=True)
@@ -82,16 +82,21 @@ def read_kafka_file(path: Path) -> KafkaFile:
     Raises:
         ConfigError: it cannot be read, or requires something that cannot be served.
     """
-    values = _read(path)
-    by_name = {".".join(setting.path): setting for setting in settings_of(BrokerSettings)}
+    file = read_properties(path)
+    listeners = read_listeners(file)
+    names = tuple(one.name for one in listeners)
+    by_name = {
+        ".".join(setting.path): setting
+        for setting in settings_of(BrokerSettings, (("listeners", names),))
+    }
     found = KafkaFile()
-    for name, value, key in _translated(values, path):
+    for name, value, key in (*_place(file), *_listeners(listeners), *_translated(file)):
         found.given.append(_given(by_name[name], value, f"{path} {key}"))
-    defaults = dict(_defaults(values))
+    defaults = dict(_defaults(file.values))
     if defaults:
         text = ",".join(f"{name}={value}" for name, value in defaults.items())
         found.given.append(_given(by_name["defaults"], text, str(path)))
-    found.warnings = list(_warnings(values, path))
+    found.warnings = [*_warnings(file), *file.warnings]
     return found
 
 
@@ -99,84 +104,38 @@ def _given(setting: Setting, value: str, source: str) -> Given:
     return Given(setting, value, is_text=True, source=source)
 
 
-def _read(path: Path) -> dict[str, str]:
-    try:
-        with path.open("rb") as file:
-            data = file.read(_MAX_BYTES + 1)
-    except OSError as error:
-        raise ConfigError(f"{path}: cannot be read: {error.strerror or error}") from None
-    if len(data) > _MAX_BYTES:
-        raise ConfigError(f"{path}: above {_MAX_BYTES} bytes; is this Kafka's server.properties?")
-    try:
-        # Java's encoding of such files.
-        return parse_properties(data.decode("iso-8859-1"), str(path))
-    except Corrupt as error:
-        raise ConfigError(str(error)) from error
-
-
-def _translated(values: Mapping[str, str], path: Path) -> Iterator[tuple[str, str, str]]:
-    """Yield our settings: name, value, and Kafka's name."""
-    folder = values.get("log.dirs") or values.get("log.dir")
+def _place(file: KafkaProperties) -> Iterator[tuple[str, str, str]]:
+    """Yield which directory is served, and as which node: name, value, and Kafka's name."""
+    folder = file.get("log.dir")
+    folder = file.get("log.dirs") or folder
     if not folder:
-        raise ConfigError(f"{path}: log.dirs is missing; it names the directory to serve")
+        raise ConfigError(f"{file.path}: log.dirs is missing; it names the directory to serve")
     yield "log_dir", folder, "log.dirs"
-    node = values.get("node.id", values.get("broker.id", ""))
+    node = file.get("broker.id")
+    node = file.get("node.id") or node
     if node:
         yield "node_id", node, "node.id"
-    listener = _listener(values, path)
-    if listener is not None:
-        host, _, port = listener.address.rpartition(":")
-        yield "listen", f"{host or '0.0.0.0'}:{port}", "listeners"  # noqa: S104 (as in the file)
-        advertised = _advertised(values, listener) or (
-            f"{socket.gethostname()}:{port}" if not host else ""
-        )
-        if advertised:
-            yield "advertise", advertised, "advertised.listeners"
+
+
+def _listeners(listeners: Sequence[KafkaListener]) -> Iterator[tuple[str, str, str]]:
+    """Yield the settings of listeners; a single one can be overridden by flags."""
+    for one in listeners:
+        is_only = len(listeners) == 1
+        place = "" if is_only else f"listeners.{one.name}."
+        yield f"{place}listen", one.listen, "listeners"
+        if one.advertise:
+            yield f"{place}advertise", one.advertise, "advertised.listeners"
+        for name, value in one.security.items():
+            source = f"listener {one.name}"
+            yield f"{'security.' if is_only else place}{name}", value, source
+
+
+def _translated(file: KafkaProperties) -> Iterator[tuple[str, str, str]]:
+    yield from access_values(file)
     for key, (name, factor) in _SETTINGS.items():
-        if key in values:
-            yield name, str(int(values[key]) * factor) if factor else values[key], key
-
-
-@dataclass(frozen=True, slots=True)
-class _Listener:
-    name: str
-    address: str
-
-
-def _listeners(text: str) -> Iterator[_Listener]:
-    for part in text.split(","):
-        name, _, address = part.strip().partition("://")
-        if address:
-            yield _Listener(name.upper(), address)
-
-
-def _listener(values: Mapping[str, str], path: Path) -> _Listener | None:
-    """Return the listener that clients can use without a password or a certificate."""
-    controllers = {
-        name.strip().upper() for name in values.get("controller.listener.names", "").split(",")
-    }
-    protocols = dict(
-        part.strip().upper().partition(":")[::2]
-        for part in values.get("listener.security.protocol.map", "").split(",")
-    )
-    offered = [
-        one for one in _listeners(values.get("listeners", "")) if one.name not in controllers
-    ]
-    for one in offered:
-        if protocols.get(one.name, one.name) == "PLAINTEXT":
-            return one
-    if offered:
-        names = ", ".join(one.name for one in offered)
-        raise ConfigError(
-            f"{path}: listeners: {names}: only PLAINTEXT can be served; add such a listener, on an "
-            "address that untrusted clients cannot reach"
-        )
-    return None
-
-
-def _advertised(values: Mapping[str, str], listener: _Listener) -> str:
-    advertised = _listeners(values.get("advertised.listeners", ""))
-    return next((one.address for one in advertised if one.name == listener.name), "")
+        if key in file.values:
+            value = file.get(key)
+            yield name, str(int(value) * factor) if factor else value, key
 
 
 def _defaults(values: Mapping[str, str]) -> Iterator[tuple[str, str]]:
@@ -193,21 +152,16 @@ def _defaults(values: Mapping[str, str]) -> Iterator[tuple[str, str]]:
             yield key, value
 
 
-def _warnings(values: Mapping[str, str], path: Path) -> Iterator[str]:
-    guards: list[str] = []
-    unused: list[str] = []
-    unknown: list[str] = []
-    inherited = dict(_defaults(values))
-    for key in values:
-        if key in _SETTINGS or key in _PLACE or key in _HOURS or key in inherited:
-            continue
-        if key.startswith(_GUARDS):
-            guards.append(key)
-        else:
-            (unused if key.startswith(_UNUSED) else unknown).append(key)
+def _warnings(file: KafkaProperties) -> Iterator[str]:
+    inherited = dict(_defaults(file.values))
+    keys = [key for key in file.unused(file.values) if key not in _HOURS and key not in inherited]
+    guards = [key for key in keys if key.startswith(_GUARDS)]
+    rest = [key for key in keys if key not in guards]
+    unused = [key for key in rest if key.startswith(_UNUSED)]
+    unknown = [key for key in rest if key not in unused]
     if guards:
-        yield f"{path}: there is no authentication; these keys have no effect: {', '.join(guards)}"
+        yield f"{file.path}: these keys of security have no effect: {', '.join(guards)}"
     if unused:
-        yield f"{path}: these keys have no meaning for a single broker: {', '.join(unused)}"
+        yield f"{file.path}: these keys have no meaning for a single broker: {', '.join(unused)}"
     if unknown:
-        yield f"{path}: unknown keys: {', '.join(unknown)}"
+        yield f"{file.path}: unknown keys: {', '.join(unknown)}"

@@ -62,6 +62,11 @@ def run(args: ExportLog) -> int:
         f"in {report.segments:,} segments, {size_text(report.bytes)}; {report.groups:,} groups, "
         f"{report.transactional_ids:,} transactional ids"
     )
+    if report.access_rules or report.users or report.quotas:
+        print(
+            f"{report.access_rules:,} access rules, {report.users:,} users, quotas of "
+            f"{report.quotas:,} entities"
+        )
     for name in report.left_out:
         print(f"left out: topic {name!r}, since Kafka has a topic of its own under this name")
     print(f"start Kafka with node.id={args.node_id} and log.dirs={folder}")

@@ -175,6 +175,11 @@ def _as_text(report: ImportReport, *, is_verified: bool) -> Iterator[str]:
         f"{report.producers:,} producers, {report.transactional_ids:,} transactional ids, "
         f"{report.offsets:,} offsets of {report.groups:,} groups"
     )
+    if report.rules or report.users or report.quotas:
+        yield (
+            f"{report.rules:,} access rules, {report.users:,} users, quotas of "
+            f"{report.quotas:,} entities"
+        )
     for place, ids in report.ended.items():
         yield f"{place.text}: ended the open transactions of producers {', '.join(map(str, ids))}"
     for one in report.skipped:

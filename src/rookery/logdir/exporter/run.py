@@ -82,6 +82,10 @@ class ExportReport:
     bytes: int = 0
     groups: int = 0
     transactional_ids: int = 0
+    access_rules: int = 0
+    users: int = 0
+    quotas: int = 0
+    """Users, client ids and addresses with quotas."""
     left_out: list[str] = field(default_factory=list)
     """Topics with Kafka's internal names, which are not written."""
 
@@ -246,7 +250,11 @@ class Export:
             for key, value in configs[name].items():
                 yield ConfigRecord(resource_type=TOPIC, resource_name=name, name=key, value=value)
         if self.settings.topics is None:
-            yield from records_of(self.state.security)
+            security = self.state.security
+            self.report.access_rules = len(security.acls)
+            self.report.users = len(security.scram)
+            self.report.quotas = len(security.quotas)
+            yield from records_of(security)
         if self.state.next_producer_id:
             yield ProducerIdsRecord(
                 broker_id=self.settings.node_id, next_producer_id=self.state.next_producer_id

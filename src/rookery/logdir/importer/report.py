@@ -26,8 +26,12 @@ class ImportReport:
     groups: int = 0
     offsets: int = 0
     """The committed offsets of groups."""
-    access_changes: int = 0
-    """Changes of access rules, users and quotas, each for one user or entity."""
+    rules: int = 0
+    """New access rules."""
+    users: int = 0
+    """Users with new credentials."""
+    quotas: int = 0
+    """Users, client ids and addresses with new quotas."""
     already: list[TopicPartition] = field(default_factory=list)
     """Partitions that an earlier import had completed."""
     ended: dict[TopicPartition, list[int]] = field(default_factory=dict)
@@ -55,7 +59,9 @@ class ImportReport:
             "transactional_ids": self.transactional_ids,
             "groups": self.groups,
             "offsets": self.offsets,
-            "access_changes": self.access_changes,
+            "access_rules": self.rules,
+            "users": self.users,
+            "quotas": self.quotas,
             "already_there": [one.text for one in self.already],
             "ended_transactions": {place.text: ids for place, ids in self.ended.items()},
             "skipped": [one.text for one in self.skipped],

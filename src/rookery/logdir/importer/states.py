@@ -8,7 +8,9 @@ from typing import Final
 from rookery.cluster.events.groupevents import OffsetCommitted, OffsetsPublished
 from rookery.cluster.events.importevents import TransactionalIdImported
 from rookery.cluster.events.logevents import ProducerIdsAllotted
+from rookery.cluster.events.securityevents import AclsCreated, ScramCredentialsChanged
 from rookery.cluster.events.txnevents import MarkersWritten, TransactionPlace
+from rookery.cluster.proposal import divide
 from rookery.cluster.state import producers
 from rookery.cluster.state.rules.securityrules import SECURITY
 from rookery.cluster.state.txns import LAST_EPOCH
@@ -143,8 +145,15 @@ async def import_security(target: ImportTarget, image: MetadataImage, report: Im
             f"{target.state.feature_level}; raise it to {SECURITY} and import again"
         )
         return
+    for part in divide(events):
+        await happen(target, part, "access rules, users and quotas")
     for event in events:
-        await happen(target, [event], "access rules, users and quotas")
-    report.access_changes += len(events)
+        match event:
+            case AclsCreated():
+                report.rules += len(event.rules)
+            case ScramCredentialsChanged():
+                report.users += 1
+            case _:
+                report.quotas += 1
     if image.tokens:
         report.left_out.append(f"{len(image.tokens)} delegation tokens: they cannot be imported")

@@ -32,13 +32,23 @@ def tls_settings(config: ListenerConfig) -> ServerTls | None:
     """
     if not config.protocol.has_tls:
         return None
-    if not config.certificate_file:
+    if not config.certificate_file and not config.certificate_data:
         raise ConfigError(
             f"must be set, because the listener is {config.listen}", name="certificate_file"
         )
-    own = KeyPair(config.certificate_file, config.key_file or None, config.key_password or None)
-    auth = ClientAuth(config.client_auth)
-    return ServerTls(own, config.client_ca_file or None, auth)
+    own = KeyPair(
+        config.certificate_file,
+        config.key_file or None,
+        config.key_password or None,
+        config.certificate_data or None,
+    )
+    return ServerTls(
+        own,
+        config.client_ca_file or None,
+        ClientAuth(config.client_auth),
+        config.client_ca_password or None,
+        config.client_ca_data or None,
+    )
 
 
 def login_settings(config: ListenerConfig) -> LoginSettings:

@@ -40,13 +40,19 @@ class ListenerSecurity:
     """How a listener is protected, for all listeners or for one."""
 
     certificate_file: str = ""
-    """The server's certificate and those that lead to its authority (PEM)."""
+    """The server's certificate and those that lead to its authority (PEM), or a PKCS12 store."""
+    certificate_data: str = field(default="", metadata={"secret": True}, repr=False)
+    """The certificates and the private key as text (PEM), in place of files."""
     key_file: str = ""
     """The private key; empty if it is in the certificate file."""
     key_password: str = field(default="", metadata={"secret": True}, repr=False)
-    """The password of the key, if it is encrypted."""
+    """The password of the key or of the store, if it is encrypted."""
     client_ca_file: str = ""
-    """Authorities of client certificates (PEM)."""
+    """Authorities of client certificates (PEM or PKCS12)."""
+    client_ca_password: str = field(default="", metadata={"secret": True}, repr=False)
+    """The password of these authorities, if they are a PKCS12 store."""
+    client_ca_data: str = ""
+    """Authorities of client certificates as text (PEM)."""
     client_auth: Literal["none", "requested", "required"] = "none"
     """Whether clients are asked for a certificate."""
     principal_mapping_rules: str = "DEFAULT"

@@ -1,0 +1,1 @@
+"""A real Kafka's access rules, users and quotas, carried over and back."""
