@@ -12,14 +12,16 @@ from typing import Any
 import pytest
 
 ROOT = Path(__file__).parents[2]
-CLEAN = {"name": "clean", "version": "1.0", "vulns": []}
-SICK = {
+Row = dict[str, object]
+
+CLEAN: Row = {"name": "clean", "version": "1.0", "vulns": []}
+SICK: Row = {
     "name": "sick",
     "version": "2.0",
     "vulns": [{"id": "PYSEC-1", "fix_versions": ["2.1"], "aliases": [], "description": ""}],
 }
-UNKNOWN = {"name": "unknown", "skip_reason": "Dependency not found on PyPI: unknown (1.0)"}
-OURS = {"name": "ours", "skip_reason": "distribution marked as editable"}
+UNKNOWN: Row = {"name": "unknown", "skip_reason": "Dependency not found on PyPI: unknown (1.0)"}
+OURS: Row = {"name": "ours", "skip_reason": "distribution marked as editable"}
 
 
 def load_script() -> Any:
@@ -38,7 +40,7 @@ def load_script() -> Any:
 AUDIT = load_script()
 
 
-def lines_for(*rows: dict[str, object]) -> list[str]:
+def lines_for(*rows: Row) -> list[str]:
     return list(AUDIT.describe(AUDIT.read_report({"dependencies": rows, "fixes": []})))
 
 
@@ -51,7 +53,7 @@ def run_with(monkeypatch: pytest.MonkeyPatch, code: str, *flags: str) -> int:
     return status
 
 
-def printing(*rows: dict[str, object]) -> str:
+def printing(*rows: Row) -> str:
     return f"print({json.dumps({'dependencies': rows, 'fixes': []})!r})"
 
 
@@ -79,9 +81,7 @@ def test_a_service_that_knows_no_package_does_not_count_as_clean() -> None:
 @pytest.mark.parametrize(
     "rows", [(CLEAN, SICK), (CLEAN, UNKNOWN), (UNKNOWN,)], ids=["advisory", "partly", "away"]
 )
-def test_only_the_strict_form_fails(
-    rows: tuple[dict[str, object], ...], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_only_the_strict_form_fails(rows: tuple[Row, ...], monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:
         assert run_with(patch, printing(*rows)) == 0
     with monkeypatch.context() as patch:
