@@ -8,7 +8,7 @@ NATIVE := $(wildcard src/rookery/*/*.pyx src/rookery/*/*.pxd)
 READY := $(VENV)/.ready
 PEERS := $(VENV)/.peers
 
-.PHONY: help demo demo-secure test test-peers test-faults check bench fuzz long crash faults killing soak stock spark42 large clean
+.PHONY: help demo demo-secure test test-peers test-faults check bench fuzz long crash faults killing soak stock spark42 large audit clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -37,8 +37,11 @@ test-peers: $(READY) $(PEERS) ## Run the tests with Java tools, further servers 
 test-faults: $(READY) $(PEERS) ## Run the tests that kill, pause, cut off and abuse processes
 	@scripts/test faults
 
-check: $(READY) ## Format, lint, types, layers, prose
+check: $(READY) ## Format, lint, types, layers, prose, security
 	@scripts/check
+
+audit: $(READY) ## Before a release: fail if an installed package has a known vulnerability
+	@$(BIN)/python scripts/audit --strict
 
 bench: $(READY) ## Measure against kio, kafka-python and aiokafka, and print ratios
 	@scripts/bench

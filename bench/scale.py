@@ -268,9 +268,9 @@ def small() -> None:
         make_topic(served, "small", 4)
         for connections, in_flight, goal in ((4, 50, "<= 40"), (16, 1, "")):
             clients = [Client(served) for _ in range(connections)]
-            _exchange(clients, in_flight, 1.0)
+            exchange(clients, in_flight, 1.0)
             before = cpu(served.pid)
-            count = _exchange(clients, in_flight, 5.0)
+            count = exchange(clients, in_flight, 5.0)
             spent = (cpu(served.pid) - before) / count * 1e6
             what = f"small produce, {connections} connections x {in_flight} in flight, CPU"
             show(what, spent, "us", goal)
@@ -278,7 +278,7 @@ def small() -> None:
                 client.socket.close()
 
 
-def _exchange(clients: Sequence[Client], in_flight: int, seconds: float) -> int:
+def exchange(clients: Sequence[Client], in_flight: int, seconds: float) -> int:
     """Keep so many requests of each client in flight for so long; return how many were answered."""
     selector = selectors.DefaultSelector()
     frames = [

@@ -51,7 +51,12 @@ def test_every_backend_opens_logs_and_states_their_traits() -> None:
     ("url", "traits"),
     [
         ("memory:x", ClusterLogTraits(is_as_durable_as_store=True)),
-        ("etcd://host:2379/log", ClusterLogTraits(is_as_durable_as_store=False)),
+        ("etcd://127.0.0.1:2379/log", ClusterLogTraits(is_as_durable_as_store=False)),
+        ("etcd://host:2379/log?tls=on", ClusterLogTraits(is_as_durable_as_store=False)),
+        (
+            "etcd://localhost:2379,host:2379/log",
+            ClusterLogTraits(is_as_durable_as_store=False, plaintext_members=("host:2379",)),
+        ),
         (
             "sqlite:///my%20data/cluster.sqlite",
             ClusterLogTraits(is_as_durable_as_store=True, path=Path("/my data/cluster.sqlite")),

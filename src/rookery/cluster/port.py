@@ -37,6 +37,8 @@ class ClusterLogTraits:
     checks_store: bool = False
     """Whether the log is in the cluster's store and itself verifies that conditional writes work
     there."""
+    plaintext_members: tuple[str, ...] = ()
+    """The servers of the log on other hosts to which connections are not encrypted."""
 
     @property
     def is_on_this_host(self) -> bool:

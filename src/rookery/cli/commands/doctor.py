@@ -1,4 +1,4 @@
-"""`rookery doctor`: what runs here, what is missing, and what to do about it."""
+"""`rookery doctor`: what runs here, what is missing or open, and what to do about it."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rookery.cli.command import Command, CommandArguments, print_json
+from rookery.cli.options.fields import positional, repeated
 
 if TYPE_CHECKING:
     from rookery.native import NativeStatus
@@ -75,9 +76,24 @@ class Finding:
         return not self.remedy
 
 
-def run(args: CommandArguments) -> int:
-    """Look at everything; 0 if all is well, 1 if something is missing."""
-    findings = examine()
+@dataclass(frozen=True, kw_only=True)
+class DoctorArguments(CommandArguments):
+    """The settings of the broker to examine; those of the environment count, too."""
+
+    properties: str | None = positional(
+        "SERVER_PROPERTIES", "examine the settings in Kafka's own file", nargs="?"
+    )
+    config: tuple[str, ...] = repeated(
+        "--config",
+        metavar="FILE",
+        help="examine the broker's settings in a TOML file; may be repeated "
+        "(default: that of ROOKERY_CONFIG, or rookery.toml if it is here)",
+    )
+
+
+def run(args: DoctorArguments) -> int:
+    """Look at everything; 0 if all is well, 1 if something is missing or open to others."""
+    findings = [*examine(), *_examine_security(args)]
     is_well = all(finding.is_well for finding in findings)
     if args.json:
         rows = [{**dataclasses.asdict(one), "well": one.is_well} for one in findings]
@@ -165,6 +181,15 @@ def _examine_spark() -> list[Finding]:
     return [Finding("spark", *look) for look in look_at_spark()]
 
 
+def _examine_security(args: DoctorArguments) -> list[Finding]:
+    try:
+        from rookery.cli.securitycheck import look_at_settings
+    except ImportError as error:
+        return [Finding("security", "broker", f"not examined: {error}", _REINSTALL)]
+    looks = look_at_settings(args.config, args.properties or "")
+    return [Finding("security", *look) for look in looks]
+
+
 def _version(package: str) -> str:
     from importlib import metadata
 
@@ -180,7 +205,8 @@ def _print_findings(findings: list[Finding]) -> None:
     except ImportError:
         # A doctor must be able to say that rich itself is missing.
         for finding in findings:
-            state = "ok" if finding.is_well else f"MISSING, do: {finding.remedy}"
+            word = "OPEN" if finding.kind == "security" else "MISSING"
+            state = "ok" if finding.is_well else f"{word}, do: {finding.remedy}"
             print(f"{finding.kind} {finding.name}: {finding.detail}: {state}")
 
 
@@ -207,8 +233,8 @@ def _print_table(findings: list[Finding]) -> None:
 
 
 COMMAND = Command(
-    arguments=CommandArguments,
+    arguments=DoctorArguments,
     run=run,
-    summary="Tell what runs here, what is missing, and what to do about it.",
-    example="rookery doctor --json",
+    summary="Tell what runs here, what is missing or open to others, and what to do about it.",
+    example="rookery doctor --json\n  rookery doctor --config broker.toml",
 )

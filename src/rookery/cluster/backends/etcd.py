@@ -26,7 +26,6 @@ from rookery.cluster.port import (
     check_trim,
 )
 from rookery.errors import ConfigError, Unavailable
-from rookery.model.address import parse_address
 
 try:
     from rookery.cluster.etcd.rpc import grpc  # noqa: F401 (asked for here, so that the advice can be given)
@@ -45,16 +44,17 @@ from rookery.cluster.etcd.watch import HeadWatch
 log = logging.getLogger(__name__)
 
 
-def traits(_url: str) -> ClusterLogTraits:
+def traits(url: str) -> ClusterLogTraits:
     """Return the traits: if etcd is lost, all data that only etcd held is lost."""
-    return ClusterLogTraits(is_as_durable_as_store=False)
+    return ClusterLogTraits(
+        is_as_durable_as_store=False, plaintext_members=parse(url).plaintext_members
+    )
 
 
 def open(url: str, durability: Durability) -> ClusterLog:  # noqa: A001, ARG001 (a backend's interface)
     """Open a handle on the log that the URL names."""
     address = parse(url)
-    members = [parse_address(endpoint) for endpoint in address.endpoints]
-    if not address.tls and not all(member.is_loopback for member in members):
+    if address.plaintext_members:
         log.warning(
             "connections to %s are not encrypted: an observer of the network can read the cluster "
             "log with its credentials; use TLS (tls=on or ca=FILE in the URL)",

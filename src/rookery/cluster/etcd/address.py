@@ -9,6 +9,7 @@ from typing import Final
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from rookery.errors import ConfigError
+from rookery.model.address import parse_address
 
 DEFAULT_NAME: Final = "rookery"
 DEFAULT_PORT: Final = 2379
@@ -40,6 +41,13 @@ class EtcdAddress:
 
     def __str__(self) -> str:
         return f"etcd at {', '.join(self.endpoints)}"
+
+    @property
+    def plaintext_members(self) -> tuple[str, ...]:
+        """The members on other hosts to which connections are not encrypted."""
+        if self.tls:
+            return ()
+        return tuple(one for one in self.endpoints if not parse_address(one).is_loopback)
 
 
 def parse(url: str) -> EtcdAddress:
