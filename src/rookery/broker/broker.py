@@ -127,6 +127,8 @@ class Broker:
     async def start(self) -> None:
         """Join the cluster and serve."""
         await self.backing.open(lambda: uuid_text(self._random.token(16)))
+        guard = open_guard(self.settings, self.replica)
+        self.groups.topics.visibility = None if guard is None else guard.visibility
         self.services = Services(
             settings=self.settings,
             clock=self._clock,
@@ -143,7 +145,7 @@ class Broker:
             quotas=self.quotas,
             hidden=_hidden_apis(self.settings, self.backing),
             rules=self._rules,
-            guard=open_guard(self.settings, self.replica),
+            guard=guard,
         )
         self._open_node_lock()
         await self.identity.claim()
