@@ -1,7 +1,7 @@
 """The cluster's access rules (ACLs) and topics, for the guard and for the ACL APIs.
 
-A rule is in force on this broker when the answer to its creation is sent. Other brokers apply the
-cluster log continuously and enforce the rule as soon as they have applied its entry.
+A rule is in force on all live brokers when the answer to its creation is sent
+(`cluster/agreement.py`).
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from rookery.security.acl import (
 )
 from rookery.service.access.guard import Guard
 from rookery.service.access.policy import AccessPolicy, AuthorizerSettings, read_super_users
+from rookery.service.access.visibility import TopicVisibility
 
 NO_AUTHORIZER: Final = "No Authorizer is configured."
 """The error message for requests about ACLs."""
@@ -85,6 +86,13 @@ def open_guard(settings: BrokerSettings, replica: Replica) -> Guard | None:
         ClusterTopics(replica),
         creates_topics=settings.auto_create_topics,
     )
+
+
+def visibility_of(guard: Guard | None) -> TopicVisibility | None:
+    """Return what selects the topics that clients may describe; None if they may describe all."""
+    if guard is None or not guard.policy.settings.is_enforced:
+        return None
+    return TopicVisibility(guard.policy)
 
 
 def read_rules(stored: Iterable[StoredAcl]) -> Iterator[AclBinding]:

@@ -320,7 +320,7 @@ def test_changed_rules_change_the_matches_of_a_regular_expression(
     assert (one.owned, two.owned) == (cluster.places("t"), cluster.places("u"))
 
 
-def test_member_of_a_new_coordinator_is_told_only_topics_that_it_may_describe(
+def test_member_of_a_new_coordinator_gets_only_topics_that_it_may_describe(
     group: Group, cluster: Cluster
 ) -> None:
     wants = {"subscribed_topic_names": [], "subscribed_topic_regex": "[tu]"}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rookery.broker.acls import NO_AUTHORIZER, write_rule
 from rookery.broker.call import Call, handles
-from rookery.broker.decisions import decide, require_security
+from rookery.broker.decisions import decide_for_all_brokers, require_security
 from rookery.cluster.events.securityevents import AclRow, AclsCreated
 from rookery.errors import ApiError, ErrorCode
 from rookery.security.access import Operation, cluster
@@ -40,7 +40,7 @@ async def create_acls(call: Call, request: CreateAclsRequest) -> CreateAclsRespo
             results.append(_result(error.code, str(error)))
     outcome = ErrorCode.NONE
     if rows:
-        [decided] = await decide(call, [AclsCreated(rules=rows)])
+        [decided] = await decide_for_all_brokers(call, [AclsCreated(rules=rows)])
         outcome = decided.error
     made = _result(outcome, None if outcome is ErrorCode.NONE else outcome.sentence)
     return CreateAclsResponse(results=[made if one is None else one for one in results])

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from rookery.broker.acls import NO_AUTHORIZER, write_filter
 from rookery.broker.call import Call, handles
-from rookery.broker.decisions import decide, require_security
+from rookery.broker.decisions import decide_for_all_brokers, require_security
 from rookery.cluster.events.securityevents import AclFilterRow, AclsDeleted
 from rookery.cluster.state.acls import StoredAcl
 from rookery.errors import ApiError, ErrorCode
@@ -45,7 +45,7 @@ async def delete_acls(call: Call, request: DeleteAclsRequest) -> DeleteAclsRespo
         except ApiError as error:
             results.append(_result(error.code, str(error)))
     if rows:
-        [outcome] = await decide(call, [AclsDeleted(filters=rows)])
+        [outcome] = await decide_for_all_brokers(call, [AclsDeleted(filters=rows)])
         removed: Sequence[Sequence[StoredAcl]] = outcome.value or [()] * len(rows)
         for place, rules in zip(valid, removed, strict=True):
             results[place].error_code = outcome.error

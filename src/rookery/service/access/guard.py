@@ -21,7 +21,6 @@ from rookery.service.access.policy import AccessClient, AccessPolicy
 from rookery.service.access.redaction import KINDS, answer_changes
 from rookery.service.access.requestnames import names_in
 from rookery.service.access.verdict import AccessVerdict
-from rookery.service.access.visibility import TopicVisibility
 from rookery.wire.codec import API_VERSIONS_KEY
 from rookery.wire.message import ZERO_UUID, Api, Message, TopicId, TopicName
 from rookery.wire.messages.fetch import FETCH
@@ -87,11 +86,6 @@ class Guard:
         self._topics = topics
         self._creates_topics = creates_topics
         self._fetches = FetchAccess(policy)
-
-    @property
-    def visibility(self) -> TopicVisibility | None:
-        """Selects the topics that clients may describe; None if denials do not count."""
-        return TopicVisibility(self.policy) if self.policy.settings.is_enforced else None
 
     def check(
         self,
