@@ -66,6 +66,11 @@ class ClusterTopics:
         """Return the names of all topics."""
         return list(self._replica.state.topics.by_name)
 
+    def partitions_of(self, name: str) -> int:
+        """Return the number of partitions of a topic; 0 if it does not exist."""
+        topic = self._replica.state.topics.by_name.get(name)
+        return 0 if topic is None else len(topic.partitions)
+
 
 def open_guard(settings: BrokerSettings, replica: Replica) -> Guard | None:
     """Create the guard; None if there is no authorizer.

@@ -125,6 +125,20 @@ def take_mutations(call: Call, partitions: int, *, strict_since: int) -> None:
         call.throttle.take_mutations(partitions, is_strict=call.version >= strict_since)
 
 
+def may_create_unasked(call: Call, partitions: int) -> bool:
+    """Charge the partitions of a topic that a client creates by naming it to its quota (KIP-599).
+
+    As in Kafka, the topic is not created if the quota is used up, and the client does not pause: it
+    sends such requests for other topics, too.
+    """
+    try:
+        if call.throttle is not None:
+            call.throttle.take_mutations(partitions, is_strict=True, pauses=False)
+    except ApiError:
+        return False
+    return True
+
+
 def require_security(call: Call) -> None:
     """Refuse changes of rules, credentials and quotas before all brokers can read them.
 

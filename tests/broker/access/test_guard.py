@@ -24,7 +24,18 @@ from rookery.service.access.redaction import KINDS
 from rookery.service.access.requestnames import names_in
 from rookery.wire.codec import response_frame
 from rookery.wire.message import TopicId
+from rookery.wire.messages.add_partitions_to_txn import (
+    ADD_PARTITIONS_TO_TXN,
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnTopic,
+)
 from rookery.wire.messages.fetch import FETCH, FetchRequest, FetchResponse
+from rookery.wire.messages.find_coordinator import (
+    FIND_COORDINATOR,
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+)
 from rookery.wire.messages.heartbeat import HEARTBEAT, HeartbeatRequest
 from tests.broker.access.requests import GROUP, KNOWN, TXN, AccessCase, cases
 
@@ -68,6 +79,9 @@ class OneTopic:
 
     def names(self) -> list[str]:
         return [KNOWN]
+
+    def partitions_of(self, name: str) -> int:
+        return 1 if name == KNOWN else 0
 
 
 def guard(rules: MemoryRules, *, is_enforced: bool = True) -> Guard:
@@ -204,6 +218,50 @@ def test_a_fetch_session_ends_when_the_rules_change() -> None:
     lost = ErrorCode.FETCH_SESSION_ID_NOT_FOUND
     assert (opened, continued) == (ErrorCode.NONE, ErrorCode.NONE)
     assert (stranger, after_change) == (lost, lost)
+
+
+def test_partitions_beside_a_denied_topic_are_judged_each() -> None:
+    rules = [
+        AclBinding(
+            resource, PatternType.LITERAL, name, "User:alice", "*", AclOperation.WRITE,
+            PermissionType.ALLOW,
+        )
+        for resource, name in ((AclResource.TRANSACTIONAL_ID, TXN), (AclResource.TOPIC, KNOWN))
+    ]  # fmt: skip
+    topics = [AddPartitionsToTxnTopic(name=name, partitions=[0, 1]) for name in (KNOWN, "denied")]
+    request = AddPartitionsToTxnRequest(
+        v3_and_below_transactional_id=TXN, v3_and_below_topics=topics
+    )
+    rows = routes()[ADD_PARTITIONS_TO_TXN.key].touches
+    verdict = guard(MemoryRules(rules)).check(ADD_PARTITIONS_TO_TXN, rows, 3, request, session())
+    assert verdict is not None
+    answer = verdict.complete(None)
+    assert isinstance(answer, AddPartitionsToTxnResponse)
+    codes = {
+        topic.name: [part.partition_error_code for part in topic.results_by_partition]
+        for topic in answer.results_by_topic_v3_and_below
+    }
+    denied = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    assert codes == {
+        KNOWN: [ErrorCode.OPERATION_NOT_ATTEMPTED, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION],
+        "denied": [denied, denied],
+    }
+
+
+@pytest.mark.parametrize("version", [4, 6])
+def test_coordinators_of_shares_are_for_brokers(version: int) -> None:
+    request = FindCoordinatorRequest(key_type=2, coordinator_keys=["group:id:0"])
+    rows = routes()[FIND_COORDINATOR.key].touches
+    strict, lenient = guard(MemoryRules()), guard(MemoryRules(EVERYTHING))
+    verdict = strict.check(FIND_COORDINATOR, rows, version, request, session())
+    assert lenient.check(FIND_COORDINATOR, rows, version, request, session()) is None
+    # Earlier versions have no such keys; the handler refuses them as invalid.
+    assert (verdict is not None) == (version == 6)
+    if verdict is not None:
+        answer = verdict.complete(None)
+        assert isinstance(answer, FindCoordinatorResponse)
+        [found] = answer.coordinators
+        assert found.error_code is ErrorCode.CLUSTER_AUTHORIZATION_FAILED
 
 
 def test_super_users_are_written_as_in_kafka() -> None:

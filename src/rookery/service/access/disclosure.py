@@ -13,6 +13,7 @@ from rookery.errors import ErrorCode
 from rookery.security.access import AclResource, Operation
 from rookery.service.access.policy import AccessClient
 from rookery.wire.message import ZERO_UUID, Api, Message
+from rookery.wire.messages.add_partitions_to_txn import AddPartitionsToTxnResponse
 from rookery.wire.messages.delete_topics import DELETE_TOPICS, DeleteTopicsResponse
 from rookery.wire.messages.describe_topic_partitions import (
     DESCRIBE_TOPIC_PARTITIONS,
@@ -61,3 +62,17 @@ def restore_names(
             name = name_of(result.topic_id)
             if name and client.has(Operation.DESCRIBE, AclResource.TOPIC, name):
                 result.name = name
+
+
+def report_missing(refusal: Message, partitions_of: Callable[[str], int]) -> None:
+    """Report partitions that do not exist as such, of topics that a denied one keeps from a change.
+
+    A client may write to these topics, so that it may learn this.
+    """
+    if not isinstance(refusal, AddPartitionsToTxnResponse):
+        return
+    for topic in refusal.results_by_topic_v3_and_below:
+        count = partitions_of(topic.name)
+        for part in topic.results_by_partition:
+            if not 0 <= part.partition_index < count:
+                part.partition_error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

@@ -15,7 +15,7 @@ from typing import Any, Final, Protocol
 from rookery.errors import ErrorCode
 from rookery.net.session import ClientSession
 from rookery.security.access import Access, AccessScope, AclResource, Denial, Operation
-from rookery.service.access.disclosure import name_visible_topics, restore_names
+from rookery.service.access.disclosure import name_visible_topics, report_missing, restore_names
 from rookery.service.access.fetchaccess import FetchAccess
 from rookery.service.access.policy import AccessClient, AccessPolicy
 from rookery.service.access.redaction import KINDS, answer_changes
@@ -67,6 +67,9 @@ class TopicDirectory(Protocol):
 
     def names(self) -> list[str]:
         """Return the names of all topics."""
+
+    def partitions_of(self, name: str) -> int:
+        """Return the number of partitions of a topic; 0 if it does not exist."""
 
 
 class Guard:
@@ -246,6 +249,8 @@ class Review:
             return
         refusal = self._api.refuse_items(halves.denied, code)
         restore_names(self._api, self._version, refusal, self._client, self._topics.name_of)
+        if code is ErrorCode.OPERATION_NOT_ATTEMPTED:
+            report_missing(refusal, self._topics.partitions_of)
         self.verdict.cut(halves, refusal)
 
     def _code_of_name(self, name: str, row: Access) -> ErrorCode | None:
