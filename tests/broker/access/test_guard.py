@@ -22,6 +22,7 @@ from rookery.service.access.guard import OPEN_APIS, Guard
 from rookery.service.access.policy import AccessPolicy, AuthorizerSettings, read_super_users
 from rookery.service.access.redaction import KINDS
 from rookery.service.access.requestnames import names_in
+from rookery.service.access.verdict import AccessVerdict
 from rookery.wire.codec import response_frame
 from rookery.wire.message import TopicId
 from rookery.wire.messages.add_partitions_to_txn import (
@@ -30,6 +31,10 @@ from rookery.wire.messages.add_partitions_to_txn import (
     AddPartitionsToTxnResponse,
     AddPartitionsToTxnTopic,
 )
+from rookery.wire.messages.describe_topic_partitions import (
+    DescribeTopicPartitionsRequest,
+    TopicRequest,
+)
 from rookery.wire.messages.fetch import FETCH, FetchRequest, FetchResponse
 from rookery.wire.messages.find_coordinator import (
     FIND_COORDINATOR,
@@ -37,6 +42,7 @@ from rookery.wire.messages.find_coordinator import (
     FindCoordinatorResponse,
 )
 from rookery.wire.messages.heartbeat import HEARTBEAT, HeartbeatRequest
+from rookery.wire.messages.metadata import MetadataRequest
 from tests.broker.access.requests import GROUP, KNOWN, TXN, AccessCase, cases
 
 KNOWN_ID = b"k" * 16
@@ -52,6 +58,8 @@ EVERYTHING = [
     )
 ]  # fmt: skip
 CASES = list(cases())
+SHARES_SINCE = 6
+"""The first version of FindCoordinator with keys of shares."""
 
 
 class MemoryRules:
@@ -121,6 +129,20 @@ def test_a_super_user_and_the_log_mode_deny_nothing(case: AccessCase) -> None:
     assert lenient.check(case.api, rows, case.version, request, session()) is None
 
 
+def is_invalid(case: AccessCase) -> bool:
+    """Return whether a request is refused whoever sends it."""
+    return case.variant == "share" and case.version < SHARES_SINCE
+
+
+def serves_nothing(verdict: AccessVerdict | None) -> bool:
+    """Return whether no item of a request is served; Metadata still reports the brokers."""
+    if verdict is None:
+        return False
+    if isinstance(verdict.request, MetadataRequest):
+        return not verdict.request.topics
+    return verdict.request is None
+
+
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_without_rules_nothing_is_served_except_filtered_lists(case: AccessCase) -> None:
     request = case.request({KNOWN: KNOWN_ID})
@@ -129,7 +151,7 @@ def test_without_rules_nothing_is_served_except_filtered_lists(case: AccessCase)
     is_filtered = all(
         row.scope is AccessScope.LISTED or row.denial is Denial.REDACT for row in rows
     )
-    assert is_filtered or (verdict is not None and verdict.request is None)
+    assert is_filtered or is_invalid(case) or serves_nothing(verdict)
     if verdict is not None and verdict.request is None:
         response_frame(case.api, case.version, 1, verdict.complete(None))
 
@@ -140,7 +162,10 @@ def test_with_all_permissions_the_request_is_served_as_it_is(case: AccessCase) -
     rows = case.route.touches
     verdict = guard(MemoryRules(EVERYTHING)).check(case.api, rows, case.version, request, session())
     if verdict is not None and case.by_id and case.topic != KNOWN:
-        assert verdict.request is None
+        assert serves_nothing(verdict)
+    elif isinstance(request, DescribeTopicPartitionsRequest) and not request.topics:
+        assert verdict is not None
+        assert verdict.request == request.replace(topics=[TopicRequest(name=KNOWN)])
     elif verdict is not None:
         assert verdict.request == request
 

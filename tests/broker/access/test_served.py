@@ -92,6 +92,17 @@ def test_a_list_of_all_topics_omits_those_that_may_not_be_described(
     assert [topic.name for topic in found.topics] == ["mine"]
 
 
+@pytest.mark.parametrize("version", range(14))
+def test_a_client_without_rules_learns_of_the_brokers(
+    server: TestedServer, alice: UserConnection, version: int
+) -> None:
+    wanted = [MetadataRequestTopic(name="mine")]
+    found = alice.ask(METADATA, version, MetadataRequest(topics=wanted))
+    assert isinstance(found, MetadataResponse)
+    assert [broker.port for broker in found.brokers] == [server.port]
+    assert [(topic.name, topic.error_code) for topic in found.topics] == [("mine", DENIED)]
+
+
 def test_a_topic_is_not_created_without_permission(
     server: TestedServer, alice: UserConnection
 ) -> None:
