@@ -27,7 +27,7 @@ from rookery.wire.messages.delete_topics import (
     DeleteTopicsRequest,
     DeleteTopicState,
 )
-from rookery.wire.messages.metadata import METADATA, MetadataRequest
+from rookery.wire.messages.metadata import METADATA, MetadataRequest, MetadataRequestTopic
 from rookery.wire.messages.produce import PRODUCE
 from tests.broker.raw import batch, create, produce_request, raw
 from tests.broker.test_client_quotas import Parts, alter
@@ -151,6 +151,21 @@ def test_other_changes_of_partitions_are_limited_too(broker: ServedBroker) -> No
     assert response.throttle_time_ms >= 1_000
     [lenient] = ask(broker.bootstrap, DELETE_TOPICS, 4, delete).responses
     assert lenient.error_code is ErrorCode.NONE
+
+
+def test_topics_created_by_naming_them_are_limited_too(broker: ServedBroker) -> None:
+    limit(broker, "controller_mutation_rate", 1.0)
+    first = ask(broker.bootstrap, CREATE_TOPICS, 7, create_request("a", partitions=20))
+    wanted = MetadataRequest(topics=[MetadataRequestTopic(name="b")])
+
+    response = ask(broker.bootstrap, METADATA, 9, wanted)
+
+    assert first.topics[0].error_code is ErrorCode.NONE
+    assert response.topics[0].error_code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert response.throttle_time_ms == 0
+    limit(broker, "controller_mutation_rate", None)
+    later = ask(broker.bootstrap, METADATA, 9, wanted)
+    assert later.topics[0].error_code is ErrorCode.NONE
 
 
 def test_processing_time_is_limited(broker: ServedBroker) -> None:

@@ -1,7 +1,7 @@
 """The cluster's access rules (ACLs) and topics, for the guard and for the ACL APIs.
 
-A rule is in force on this broker when the answer to its creation is sent. Other brokers apply the
-cluster log continuously and enforce the rule as soon as they have applied its entry.
+A rule is in force on all live brokers when the answer to its creation is sent
+(`cluster/agreement.py`).
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from rookery.security.acl import AclBinding, AclFilter
 from rookery.security.principal import parse_super_users
 from rookery.service.access.guard import Guard
 from rookery.service.access.policy import AccessPolicy, AuthorizerSettings
+from rookery.service.access.visibility import TopicVisibility
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -61,6 +62,11 @@ class ClusterTopics:
         """Return the names of all topics."""
         return list(self._replica.state.topics.by_name)
 
+    def partitions_of(self, name: str) -> int:
+        """Return the number of partitions of a topic; 0 if it does not exist."""
+        topic = self._replica.state.topics.by_name.get(name)
+        return 0 if topic is None else len(topic.partitions)
+
 
 def open_guard(settings: BrokerSettings, replica: Replica) -> Guard | None:
     """Create the guard; None if there is no authorizer.
@@ -93,6 +99,13 @@ def read_each(items: Iterable[T], read: Callable[[T], R]) -> list[R | ApiError]:
             return error
 
     return [read_one(item) for item in items]
+
+
+def visibility_of(guard: Guard | None) -> TopicVisibility | None:
+    """Return what selects the topics that clients may describe; None if they may describe all."""
+    if guard is None or not guard.policy.settings.is_enforced:
+        return None
+    return TopicVisibility(guard.policy)
 
 
 def write_rule(rule: AclBinding) -> AclRow:

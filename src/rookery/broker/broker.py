@@ -9,7 +9,7 @@ from dataclasses import replace
 from functools import cached_property
 from typing import Final
 
-from rookery.broker.acls import open_guard
+from rookery.broker.acls import open_guard, visibility_of
 from rookery.broker.call import Services, hidden_when_read_only
 from rookery.broker.checks import rules_of
 from rookery.broker.config.configs import TopicCache
@@ -29,6 +29,7 @@ from rookery.broker.storage.backing import Backing
 from rookery.broker.storage.caretakerkeeper import CaretakerKeeper
 from rookery.broker.storage.open import open_backing
 from rookery.clock import Clock, Random, SystemClock, SystemRandom
+from rookery.cluster.agreement import SecurityAgreement
 from rookery.cluster.entry import Entry
 from rookery.cluster.member import ClusterMember
 from rookery.cluster.numbers import Numbers
@@ -144,7 +145,9 @@ class Broker:
             hidden=_hidden_apis(self.settings, self.backing),
             rules=self._rules,
             guard=open_guard(self.settings, self.replica),
+            agreement=SecurityAgreement(self.replica),
         )
+        self.groups.topics.visibility = visibility_of(self.services.guard)
         self._open_node_lock()
         await self.identity.claim()
         await self.ports.start(self.services)

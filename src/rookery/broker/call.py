@@ -31,6 +31,7 @@ from rookery.broker.settings import BrokerSettings
 from rookery.broker.telemetry.pushedmetrics import Telemetry
 from rookery.broker.topicdescription import describe
 from rookery.clock import Clock, Random
+from rookery.cluster.agreement import SecurityAgreement
 from rookery.cluster.replica import Replica
 from rookery.cluster.state.brokers import LiveBroker
 from rookery.cluster.state.state import State
@@ -81,6 +82,8 @@ class Services:
     """How clients log in, by listener."""
     guard: Guard | None = None
     """Applies access rules; None if there are none."""
+    agreement: SecurityAgreement | None = None
+    """Knows which changes of rules and users the other brokers have applied."""
     audit: AuditLog | None = None
     """Records logins, denials and changes; None if there is no audit file."""
     registration: LiveBroker | None = None

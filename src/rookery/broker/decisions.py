@@ -24,6 +24,8 @@ from rookery.wire.message import Message
 log = logging.getLogger(__name__)
 
 _DEFAULT_TIMEOUT_MS: Final = 60_000
+# A silent broker is expired after one session; the expiry has to be decided, too.
+_SESSIONS: Final = 2
 
 TIMED_OUT: Final = Outcome(ErrorCode.REQUEST_TIMED_OUT)
 
@@ -56,6 +58,22 @@ async def decide(call: Call, events: Sequence[Message], timeout_ms: int = 0) -> 
     for event, change, outcome in zip(events, changes, outcomes, strict=True):
         _record(call, removed_rules(event, outcome) or change, outcome)
     return outcomes
+
+
+async def decide_for_all_brokers(call: Call, events: Sequence[Message]) -> list[Outcome]:
+    """Return the outcome of each event once it is in force on all live brokers.
+
+    REQUEST_TIMED_OUT if a broker neither applies the events nor expires: they are in force here,
+    and will be there.
+
+    Raises:
+        Error: the cluster log is unreachable, or this broker is fenced.
+    """
+    outcomes = await decide(call, events)
+    agreement, session_ms = call.services.agreement, call.services.settings.session_timeout_ms
+    if agreement is None or await agreement.wait(session_ms * _SESSIONS):
+        return outcomes
+    return [TIMED_OUT for _ in outcomes]
 
 
 def _record(call: Call, changes: Sequence[AuditedChange], outcome: Outcome) -> None:
@@ -105,6 +123,20 @@ def take_mutations(call: Call, partitions: int, *, strict_since: int) -> None:
     """
     if call.throttle is not None:
         call.throttle.take_mutations(partitions, is_strict=call.version >= strict_since)
+
+
+def may_create_unasked(call: Call, partitions: int) -> bool:
+    """Charge the partitions of a topic that a client creates by naming it to its quota (KIP-599).
+
+    As in Kafka, the topic is not created if the quota is used up, and the client does not pause: it
+    sends such requests for other topics, too.
+    """
+    try:
+        if call.throttle is not None:
+            call.throttle.take_mutations(partitions, is_strict=True, pauses=False)
+    except ApiError:
+        return False
+    return True
 
 
 def require_security(call: Call) -> None:

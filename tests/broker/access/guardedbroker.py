@@ -18,7 +18,7 @@ from rookery.wire.messages.alter_user_scram_credentials import (
 )
 from tests.broker.access.login import TestedServer
 
-USERS = {"alice": "alice-secret", "admin": "admin-secret"}
+USERS = {"alice": "alice-secret", "admin": "admin-secret", "prober": "prober-secret"}
 
 
 class GuardedBroker(ServedBroker):

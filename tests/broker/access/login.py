@@ -11,7 +11,12 @@ from rookery.testing.wait import wait_until
 from rookery.wire.codec import read_response
 from rookery.wire.message import Api, Message
 from rookery.wire.messages.create_acls import CREATE_ACLS, AclCreation, CreateAclsRequest
-from rookery.wire.messages.create_topics import CREATE_TOPICS, CreatableTopic, CreateTopicsRequest
+from rookery.wire.messages.create_topics import (
+    CREATE_TOPICS,
+    CreatableTopic,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
 from rookery.wire.messages.delete_acls import DELETE_ACLS, DeleteAclsFilter, DeleteAclsRequest
 from rookery.wire.messages.delete_topics import (
     DELETE_TOPICS,
@@ -106,6 +111,7 @@ class TestedServer:
     def __init__(self, bootstrap: str, port: int) -> None:
         self.bootstrap = bootstrap
         self.port = port
+        self._marks = 0
 
     def prepare(self, group: str, transactional_id: str) -> None:
         """Have a group with an offset, and a transactional id."""
@@ -136,8 +142,14 @@ class TestedServer:
             accepts=lambda code: code is ErrorCode.NONE,
         )
 
-    def set_rules(self, rules: Iterable[Rule]) -> None:
-        """Replace all rules; return when they are in force."""
+    def set_rules(self, rules: Iterable[Rule], prober: UserConnection | None = None) -> None:
+        """Replace all rules; return when they are in force.
+
+        Args:
+            rules: alice's rules.
+            prober: a connection of the user `prober`, who gets one more rule. It is used to see
+                that Kafka's controller, which decides about forwarded requests, has the rules, too.
+        """
         one = DeleteAclsFilter(
             resource_type_filter=ANY, resource_name_filter=None, pattern_type_filter=ANY,
             principal_filter=None, host_filter=None, operation=ANY, permission_type=ANY,
@@ -151,10 +163,24 @@ class TestedServer:
             )
             for rule in rules
         ]  # fmt: skip
+        if prober is not None:
+            self._marks += 1
+            creations.append(_mark(self._marks))
         if creations:
             made = self.ask(CREATE_ACLS, 3, CreateAclsRequest(creations=creations))
             assert {result.error_code for result in made.results} == {ErrorCode.NONE}
         wait_until(lambda: self.count_rules() == len(creations))
+        if prober is not None:
+            wait_until(lambda: self._may_create(prober, f"mark-{self._marks}"))
+
+    def _may_create(self, user: UserConnection, name: str) -> bool:
+        topic = CreatableTopic(
+            name=name, num_partitions=1, replication_factor=1, assignments=[], configs=[]
+        )
+        request = CreateTopicsRequest(topics=[topic], validate_only=True)
+        answer = user.ask(CREATE_TOPICS, 7, request)
+        assert isinstance(answer, CreateTopicsResponse)
+        return answer.topics[0].error_code is ErrorCode.NONE
 
     def count_rules(self) -> int:
         """Return the number of rules in force."""
@@ -197,3 +223,10 @@ class TestedServer:
     def ask(self, api: Api[Any, Any], version: int, request: Message) -> Any:
         """Ask as a super user."""
         return ask(self.bootstrap, api, version, request)
+
+
+def _mark(number: int) -> AclCreation:
+    return AclCreation(
+        resource_type=2, resource_name=f"mark-{number}", resource_pattern_type=LITERAL,
+        principal="User:prober", host="*", operation=5, permission_type=ALLOW,
+    )  # fmt: skip

@@ -21,6 +21,7 @@ from rookery.wire.message import (
 )
 from rookery.wire.table import FieldStep, WireTable
 from rookery.wire.walk import has_kind, rewrite
+from tests.broker.access.variants import VARIANTS
 from tests.broker.raw import batch
 
 KNOWN, MISSING = "known", "kn-missing"
@@ -49,6 +50,8 @@ class AccessCase(NamedTuple):
     by_id: bool
     type: int = 0
     """The type of the resource, where a request can name several."""
+    variant: str = ""
+    """What the request asks for otherwise, as in `variants.py`."""
 
     @property
     def api(self) -> Api[Any, Any]:
@@ -56,7 +59,8 @@ class AccessCase(NamedTuple):
 
     def __str__(self) -> str:
         how = "id" if self.by_id else "name"
-        return f"{self.api.name}-{self.version}-{self.topic}-{how}-{self.type}"
+        variant = f"-{self.variant}" if self.variant else ""
+        return f"{self.api.name}-{self.version}-{self.topic}-{how}-{self.type}{variant}"
 
     def request(self, ids: Mapping[str, bytes]) -> Message:
         """Build the request for a server whose topics have these ids."""
@@ -70,19 +74,30 @@ class AccessCase(NamedTuple):
         request = _struct(table_of(self.api.request, self.version), self.api)
         _name(request, self, ids)
         _adapt(request, self)
+        if self.variant:
+            VARIANTS[self.api.name][self.variant].change(request, self.version)
         return request
 
 
 def cases() -> Iterator[AccessCase]:
-    """Yield the cases of all guarded APIs, in the lowest and the highest served version."""
+    """Yield the cases of all guarded APIs, in all served versions."""
     for route in routes().values():
         if route.api.key in OPEN_APIS:
             continue
-        for version in sorted({route.versions[0], route.versions[-1]}):
-            yield from _variants(route, version)
+        for version in route.versions:
+            yield from _plain_cases(route, version)
+            yield from _varied_cases(route, version)
 
 
-def _variants(route: Route, version: int) -> Iterator[AccessCase]:
+def _varied_cases(route: Route, version: int) -> Iterator[AccessCase]:
+    topics = (BOTH,) if route.api.name in {"AddPartitionsToTxn", "Fetch"} else (KNOWN,)
+    for name, variant in VARIANTS.get(route.api.name, {}).items():
+        if variant.since <= version <= variant.until:
+            for topic in topics:
+                yield AccessCase(route, version, topic, by_id=False, variant=name)
+
+
+def _plain_cases(route: Route, version: int) -> Iterator[AccessCase]:
     fields = table_of(route.api.request, version)
     for kind in _types(route.api):
         if not has_kind(route.api.request, TopicName) or kind:
@@ -189,6 +204,7 @@ def _adapt(request: Any, case: AccessCase) -> None:
         "pattern_type_filter": FILTER_ANY,
         "operation": FILTER_ANY,
         "permission_type": FILTER_ANY,
+        "response_partition_limit": 2000,
         "num_partitions": 1,
         "replication_factor": 1,
     }
@@ -220,6 +236,12 @@ def _init_producer_id(request: Any, case: AccessCase) -> None:
     request.transactional_id = None if is_idempotent else TXN
 
 
+def _alter_users(request: Any, _case: AccessCase) -> None:
+    [deletion] = request.deletions
+    deletion.name, deletion.mechanism = "nobody", 1
+    request.upsertions = []
+
+
 def _create_topics(request: Any, _case: AccessCase) -> None:
     for topic in request.topics:
         topic.num_partitions, topic.replication_factor = 1, 1
@@ -246,6 +268,7 @@ _ADAPTATIONS: Mapping[str, Callable[[Any, AccessCase], None]] = {
     "ConsumerGroupHeartbeat": _heartbeat,
     "InitProducerId": _init_producer_id,
     "CreateTopics": _create_topics,
+    "AlterUserScramCredentials": _alter_users,
     "CreateAcls": _create_acls,
     "DeleteAcls": _delete_acls,
 }

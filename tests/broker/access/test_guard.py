@@ -18,10 +18,27 @@ from rookery.service.access.guard import OPEN_APIS, Guard
 from rookery.service.access.policy import AccessPolicy, AuthorizerSettings
 from rookery.service.access.redaction import KINDS
 from rookery.service.access.requestnames import names_in
+from rookery.service.access.verdict import AccessVerdict
 from rookery.wire.codec import response_frame
 from rookery.wire.message import TopicId
+from rookery.wire.messages.add_partitions_to_txn import (
+    ADD_PARTITIONS_TO_TXN,
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnTopic,
+)
+from rookery.wire.messages.describe_topic_partitions import (
+    DescribeTopicPartitionsRequest,
+    TopicRequest,
+)
 from rookery.wire.messages.fetch import FETCH, FetchRequest, FetchResponse
+from rookery.wire.messages.find_coordinator import (
+    FIND_COORDINATOR,
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+)
 from rookery.wire.messages.heartbeat import HEARTBEAT, HeartbeatRequest
+from rookery.wire.messages.metadata import MetadataRequest
 from tests.broker.access.requests import GROUP, KNOWN, TXN, AccessCase, cases
 
 KNOWN_ID = b"k" * 16
@@ -37,6 +54,8 @@ EVERYTHING = [
     )
 ]  # fmt: skip
 CASES = list(cases())
+SHARES_SINCE = 6
+"""The first version of FindCoordinator with keys of shares."""
 
 
 class MemoryRules:
@@ -64,6 +83,9 @@ class OneTopic:
 
     def names(self) -> list[str]:
         return [KNOWN]
+
+    def partitions_of(self, name: str) -> int:
+        return 1 if name == KNOWN else 0
 
 
 def guard(rules: MemoryRules, *, is_enforced: bool = True) -> Guard:
@@ -103,6 +125,20 @@ def test_a_super_user_and_the_log_mode_deny_nothing(case: AccessCase) -> None:
     assert lenient.check(case.api, rows, case.version, request, session()) is None
 
 
+def is_invalid(case: AccessCase) -> bool:
+    """Return whether a request is refused whoever sends it."""
+    return case.variant == "share" and case.version < SHARES_SINCE
+
+
+def serves_nothing(verdict: AccessVerdict | None) -> bool:
+    """Return whether no item of a request is served; Metadata still reports the brokers."""
+    if verdict is None:
+        return False
+    if isinstance(verdict.request, MetadataRequest):
+        return not verdict.request.topics
+    return verdict.request is None
+
+
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_without_rules_nothing_is_served_except_filtered_lists(case: AccessCase) -> None:
     request = case.request({KNOWN: KNOWN_ID})
@@ -111,7 +147,7 @@ def test_without_rules_nothing_is_served_except_filtered_lists(case: AccessCase)
     is_filtered = all(
         row.scope is AccessScope.LISTED or row.denial is Denial.REDACT for row in rows
     )
-    assert is_filtered or (verdict is not None and verdict.request is None)
+    assert is_filtered or is_invalid(case) or serves_nothing(verdict)
     if verdict is not None and verdict.request is None:
         response_frame(case.api, case.version, 1, verdict.complete(None))
 
@@ -122,7 +158,10 @@ def test_with_all_permissions_the_request_is_served_as_it_is(case: AccessCase) -
     rows = case.route.touches
     verdict = guard(MemoryRules(EVERYTHING)).check(case.api, rows, case.version, request, session())
     if verdict is not None and case.by_id and case.topic != KNOWN:
-        assert verdict.request is None
+        assert serves_nothing(verdict)
+    elif isinstance(request, DescribeTopicPartitionsRequest) and not request.topics:
+        assert verdict is not None
+        assert verdict.request == request.replace(topics=[TopicRequest(name=KNOWN)])
     elif verdict is not None:
         assert verdict.request == request
 
@@ -200,6 +239,50 @@ def test_a_fetch_session_ends_when_the_rules_change() -> None:
     lost = ErrorCode.FETCH_SESSION_ID_NOT_FOUND
     assert (opened, continued) == (ErrorCode.NONE, ErrorCode.NONE)
     assert (stranger, after_change) == (lost, lost)
+
+
+def test_partitions_beside_a_denied_topic_are_judged_each() -> None:
+    rules = [
+        AclBinding(
+            resource, PatternType.LITERAL, name, "User:alice", "*", Operation.WRITE,
+            PermissionType.ALLOW,
+        )
+        for resource, name in ((AclResource.TRANSACTIONAL_ID, TXN), (AclResource.TOPIC, KNOWN))
+    ]  # fmt: skip
+    topics = [AddPartitionsToTxnTopic(name=name, partitions=[0, 1]) for name in (KNOWN, "denied")]
+    request = AddPartitionsToTxnRequest(
+        v3_and_below_transactional_id=TXN, v3_and_below_topics=topics
+    )
+    rows = routes()[ADD_PARTITIONS_TO_TXN.key].touches
+    verdict = guard(MemoryRules(rules)).check(ADD_PARTITIONS_TO_TXN, rows, 3, request, session())
+    assert verdict is not None
+    answer = verdict.complete(None)
+    assert isinstance(answer, AddPartitionsToTxnResponse)
+    codes = {
+        topic.name: [part.partition_error_code for part in topic.results_by_partition]
+        for topic in answer.results_by_topic_v3_and_below
+    }
+    denied = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    assert codes == {
+        KNOWN: [ErrorCode.OPERATION_NOT_ATTEMPTED, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION],
+        "denied": [denied, denied],
+    }
+
+
+@pytest.mark.parametrize("version", [4, 6])
+def test_coordinators_of_shares_are_for_brokers(version: int) -> None:
+    request = FindCoordinatorRequest(key_type=2, coordinator_keys=["group:id:0"])
+    rows = routes()[FIND_COORDINATOR.key].touches
+    strict, lenient = guard(MemoryRules()), guard(MemoryRules(EVERYTHING))
+    verdict = strict.check(FIND_COORDINATOR, rows, version, request, session())
+    assert lenient.check(FIND_COORDINATOR, rows, version, request, session()) is None
+    # Earlier versions have no such keys; the handler refuses them as invalid.
+    assert (verdict is not None) == (version == 6)
+    if verdict is not None:
+        answer = verdict.complete(None)
+        assert isinstance(answer, FindCoordinatorResponse)
+        [found] = answer.coordinators
+        assert found.error_code is ErrorCode.CLUSTER_AUTHORIZATION_FAILED
 
 
 def test_a_rule_in_force_decides_the_next_request() -> None:

@@ -9,6 +9,11 @@ from typing import Any
 import pytest
 
 from rookery.errors import ErrorCode
+from rookery.wire.messages.consumer_group_heartbeat import (
+    CONSUMER_GROUP_HEARTBEAT,
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+)
 from rookery.wire.messages.create_acls import CREATE_ACLS, AclCreation, CreateAclsRequest
 from rookery.wire.messages.delete_acls import DELETE_ACLS, DeleteAclsFilter, DeleteAclsRequest
 from rookery.wire.messages.describe_acls import DESCRIBE_ACLS, DescribeAclsRequest
@@ -30,7 +35,7 @@ from tests.broker.access.guardedbroker import USERS, GuardedBroker, add_users
 from tests.broker.access.login import ANY, Rule, TestedServer, UserConnection
 from tests.broker.raw import batch, fetch_request
 
-TOPIC, READ, WRITE, DESCRIBE = 2, 3, 4, 8
+TOPIC, GROUP, READ, WRITE, DESCRIBE = 2, 3, 3, 4, 8
 DENIED = ErrorCode.TOPIC_AUTHORIZATION_FAILED
 
 
@@ -87,6 +92,17 @@ def test_a_list_of_all_topics_omits_those_that_may_not_be_described(
     assert [topic.name for topic in found.topics] == ["mine"]
 
 
+@pytest.mark.parametrize("version", range(14))
+def test_a_client_without_rules_learns_of_the_brokers(
+    server: TestedServer, alice: UserConnection, version: int
+) -> None:
+    wanted = [MetadataRequestTopic(name="mine")]
+    found = alice.ask(METADATA, version, MetadataRequest(topics=wanted))
+    assert isinstance(found, MetadataResponse)
+    assert [broker.port for broker in found.brokers] == [server.port]
+    assert [(topic.name, topic.error_code) for topic in found.topics] == [("mine", DENIED)]
+
+
 def test_a_topic_is_not_created_without_permission(
     server: TestedServer, alice: UserConnection
 ) -> None:
@@ -111,6 +127,29 @@ def test_a_removed_rule_ends_a_fetch_session(server: TestedServer, alice: UserCo
     full = alice.ask(FETCH, 12, opening)
     assert isinstance(full, FetchResponse)
     assert full.responses[0].partitions[0].error_code is DENIED
+
+
+def test_a_regular_expression_matches_only_topics_that_may_be_described(
+    server: TestedServer, alice: UserConnection
+) -> None:
+    ids = {server.topic_id(name): name for name in ("mine", "secret")}
+    joining = ConsumerGroupHeartbeatRequest(
+        group_id="group", member_id="member", member_epoch=0, rebalance_timeout_ms=10_000,
+        subscribed_topic_names=[], subscribed_topic_regex=".*", topic_partitions=[],
+    )  # fmt: skip
+
+    def assigned(request: ConsumerGroupHeartbeatRequest) -> tuple[int, set[str]]:
+        answer = alice.ask(CONSUMER_GROUP_HEARTBEAT, 1, request)
+        assert isinstance(answer, ConsumerGroupHeartbeatResponse)
+        assert answer.error_code is ErrorCode.NONE
+        assert answer.assignment is not None
+        return answer.member_epoch, {ids[x.topic_id] for x in answer.assignment.topic_partitions}
+
+    server.set_rules([Rule(GROUP, "group", READ), Rule(TOPIC, "mine", DESCRIBE)])
+    epoch, first = assigned(joining)
+    server.set_rules([Rule(GROUP, "group", READ), Rule(TOPIC, "*", DESCRIBE)])
+    _, later = assigned(joining.replace(member_epoch=epoch))
+    assert (first, later) == ({"mine"}, {"mine", "secret"})
 
 
 @pytest.mark.parametrize("version", range(1, 4))

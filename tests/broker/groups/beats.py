@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from itertools import count
 from typing import Any, Protocol
 
-from rookery.broker.coordination.machine import Event, MachineRequest, Persist, Reply, TopicInfo
+from rookery.broker.coordination.machine import (
+    Event,
+    MachineRequest,
+    Persist,
+    Reply,
+    TopicInfo,
+    TopicViewer,
+)
 from rookery.broker.groups.consumer.assign import Places
 from rookery.broker.groups.consumer.change import merge
 from rookery.broker.groups.consumer.machine import ConsumerGroupMachine
@@ -26,6 +34,7 @@ class Cluster:
         self.mark = 0
         self._ids = count(1)
         self._topics: dict[str, TopicInfo] = {}
+        self._hidden: dict[str, frozenset[str]] | None = None
         for name, number in partitions.items():
             self.create(name, number)
 
@@ -51,6 +60,19 @@ class Cluster:
     def names(self) -> list[str]:
         """Return the names of all topics."""
         return list(self._topics)
+
+    def hide(self, **hidden: str) -> None:
+        """Have access rules, by which each of some clients may not describe one topic."""
+        self._hidden = {principal: frozenset({name}) for principal, name in hidden.items()}
+        self.mark += 1
+
+    def visible(self, names: Iterable[str], viewer: TopicViewer | None) -> frozenset[str] | None:
+        """Return those of some names that a client may describe."""
+        if self._hidden is None:
+            return frozenset(names)
+        if viewer is None:
+            return None
+        return frozenset(names) - self._hidden.get(viewer.principal, frozenset())
 
     def places(self, *names: str) -> Places:
         """Return all partitions of some topics, as far as they are there."""
@@ -86,8 +108,9 @@ class Group:
         message = ConsumerGroupHeartbeatRequest(**{"group_id": "readers", **fields})
         token = next(self._tokens)
         request = MachineRequest(
-            token, message, version, "app", "/127.0.0.1", f"id-{token}", self.cluster
-        )
+            token, message, version, "app", "/127.0.0.1", f"id-{token}", self.cluster,
+            TopicViewer(message.member_id, "127.0.0.1"),
+        )  # fmt: skip
         [reply] = self.on(request)
         assert reply.token == token
         assert isinstance(reply.response, ConsumerGroupHeartbeatResponse)

@@ -289,6 +289,62 @@ def test_regular_expression_matches_topics_created_later(group: Group, cluster: 
     assert not group.machine.subscribes("t")
 
 
+def test_regular_expression_matches_only_topics_that_the_member_may_describe(
+    group: Group, cluster: Cluster
+) -> None:
+    cluster.hide(one="u")
+    one, two = (
+        Reader(group, name, subscribed_topic_names=[], subscribed_topic_regex="u|team-.*")
+        for name in ("one", "two")
+    )
+    settle(one, two)
+    cluster.create("team-a", 2)
+    settle(one, two)
+    assert not one.owned & cluster.places("u")
+    assert one.owned | two.owned == cluster.places("u", "team-a")
+    assert two.owned >= cluster.places("u")
+
+
+def test_changed_rules_change_the_matches_of_a_regular_expression(
+    group: Group, cluster: Cluster
+) -> None:
+    wants = {"subscribed_topic_names": [], "subscribed_topic_regex": "[tu]"}
+    one, two = Reader(group, "one", **wants), Reader(group, "two", **wants)
+    settle(one, two)
+    cluster.hide(one="t", two="u")
+    settle(one, two)
+    swapped = one.owned, two.owned
+    cluster.hide(one="u", two="t")
+    settle(one, two)
+    assert swapped == (cluster.places("u"), cluster.places("t"))
+    assert (one.owned, two.owned) == (cluster.places("t"), cluster.places("u"))
+
+
+def test_member_of_a_new_coordinator_gets_only_topics_that_it_may_describe(
+    group: Group, cluster: Cluster
+) -> None:
+    wants = {"subscribed_topic_names": [], "subscribed_topic_regex": "[tu]"}
+    cluster.hide(one="u")
+    one, two = Reader(group, "one", **wants), Reader(group, "two", **wants)
+    settle(one, two)
+    group.fail_over()
+    two.step()
+    two.leave()
+    settle(one)
+    assert one.owned == cluster.places("t")
+
+
+def test_failover_without_changes_keeps_the_epoch(group: Group, cluster: Cluster) -> None:
+    wants = {"subscribed_topic_names": [], "subscribed_topic_regex": "[tu]"}
+    cluster.hide(nobody="u")
+    one, two = Reader(group, "one", **wants), Reader(group, "two", **wants)
+    settle(one, two)
+    epoch = group.machine.epoch
+    group.fail_over()
+    settle(one, two)
+    assert group.machine.epoch == epoch
+
+
 def test_changed_subscription_is_applied(group: Group, cluster: Cluster) -> None:
     one = reader(group, "one")
     settle(one)

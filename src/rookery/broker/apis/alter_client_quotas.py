@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rookery.broker.call import Call, handles
-from rookery.broker.decisions import decide, require_security
+from rookery.broker.decisions import decide_for_all_brokers, require_security
 from rookery.cluster.events.securityevents import QuotaChange, QuotaEntityPart, QuotasChanged
 from rookery.errors import ApiError, ErrorCode
 from rookery.security.access import Operation, cluster
@@ -39,7 +39,7 @@ async def alter_client_quotas(
         except ApiError as error:
             result.error_code, result.error_message = error.code, str(error)
     if not request.validate_only:
-        outcomes = await decide(call, [event for _, event in plans])
+        outcomes = await decide_for_all_brokers(call, [event for _, event in plans])
         for (result, _), outcome in zip(plans, outcomes, strict=True):
             if outcome.error is not ErrorCode.NONE:
                 result.error_code, result.error_message = outcome.error, outcome.error.sentence

@@ -6,7 +6,7 @@ from collections import Counter
 from typing import Final
 
 from rookery.broker.call import Call, handles
-from rookery.broker.decisions import decide, require_security
+from rookery.broker.decisions import decide_for_all_brokers, require_security
 from rookery.cluster.events.securityevents import ScramChange, ScramCredentialsChanged
 from rookery.errors import ApiError, ErrorCode
 from rookery.security.access import Operation, cluster
@@ -55,7 +55,7 @@ async def alter_user_scram_credentials(
             events.append(ScramCredentialsChanged(user=user, changes=list(map(_row, changed))))
         except ApiError as error:
             results[user] = _result(user, error.code, str(error))
-    outcomes = await decide(call, events)
+    outcomes = await decide_for_all_brokers(call, events)
     for event, outcome in zip(events, outcomes, strict=True):
         text = _NOT_FOUND if outcome.error is ErrorCode.RESOURCE_NOT_FOUND else None
         results[event.user] = _result(event.user, outcome.error, text)

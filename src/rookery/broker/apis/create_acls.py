@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rookery.broker.acls import NO_AUTHORIZER, read_each, write_rule
 from rookery.broker.call import Call, handles
-from rookery.broker.decisions import decide, require_security
+from rookery.broker.decisions import decide_for_all_brokers, require_security
 from rookery.cluster.events.securityevents import AclRow
 from rookery.cluster.proposal import divide_rules
 from rookery.errors import ApiError, ErrorCode
@@ -44,7 +44,7 @@ async def create_acls(call: Call, request: CreateAclsRequest) -> CreateAclsRespo
 async def _create(call: Call, rows: list[AclRow]) -> list[ErrorCode]:
     """Add rules, as many entries as they need; return the result of each."""
     events = list(divide_rules(rows))
-    outcomes = await decide(call, list(events))
+    outcomes = await decide_for_all_brokers(call, list(events)) if events else []
     return [
         outcome.error for event, outcome in zip(events, outcomes, strict=True) for _ in event.rules
     ]

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from rookery.broker.acls import NO_AUTHORIZER, read_each, write_filter
 from rookery.broker.call import Call, handles
-from rookery.broker.decisions import decide, require_security
+from rookery.broker.decisions import decide_for_all_brokers, require_security
 from rookery.cluster.events.securityevents import AclsDeleted
 from rookery.errors import ApiError, ErrorCode
 from rookery.model.acl import StoredAcl
@@ -41,7 +41,9 @@ async def delete_acls(call: Call, request: DeleteAclsRequest) -> DeleteAclsRespo
     ]
     valid = [(at, row) for at, row in enumerate(rows) if not isinstance(row, ApiError)]
     if valid:
-        [outcome] = await decide(call, [AclsDeleted(filters=[row for _, row in valid])])
+        [outcome] = await decide_for_all_brokers(
+            call, [AclsDeleted(filters=[row for _, row in valid])]
+        )
         removed: Sequence[Sequence[StoredAcl]] = outcome.value or [()] * len(valid)
         for (at, _), rules in zip(valid, removed, strict=True):
             results[at].error_code = outcome.error

@@ -8,7 +8,7 @@ from rookery.broker.call import Call, handles
 from rookery.cluster.state.brokers import LiveBroker
 from rookery.cluster.state.groups import coordinator_of
 from rookery.errors import ErrorCode
-from rookery.security.access import AclResource, Operation, named
+from rookery.security.access import AclResource, Operation, cluster, named
 from rookery.wire.messages.find_coordinator import (
     FIND_COORDINATOR,
     Coordinator,
@@ -18,7 +18,14 @@ from rookery.wire.messages.find_coordinator import (
 
 _GROUP: Final = 0
 _TRANSACTION: Final = 1
+_SHARE: Final = 2
 _BATCHED: Final = 4
+_WITH_SHARES: Final = range(6, FIND_COORDINATOR.versions.stop)
+
+
+def _is_for_shares(request: FindCoordinatorRequest) -> bool:
+    """The keys are those of share partitions."""
+    return request.key_type == _SHARE
 
 
 @handles(
@@ -28,6 +35,7 @@ _BATCHED: Final = 4
     touches=(
         named(AclResource.GROUP, Operation.DESCRIBE),
         named(AclResource.TRANSACTIONAL_ID, Operation.DESCRIBE),
+        cluster(Operation.CLUSTER_ACTION, versions=_WITH_SHARES, when=_is_for_shares),
     ),
 )
 def find_coordinator(call: Call, request: FindCoordinatorRequest) -> FindCoordinatorResponse:

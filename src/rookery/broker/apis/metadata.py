@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Final
 
 from rookery.broker.call import Call, handles
-from rookery.broker.decisions import decide
+from rookery.broker.decisions import decide, may_create_unasked
 from rookery.broker.operations import NOT_ASKED, ON_CLUSTER, ON_TOPIC
 from rookery.broker.topics import (
     check_alike,
@@ -126,7 +126,10 @@ async def _make(call: Call, names: list[str], *, allowed: bool) -> Refused:
             check_name(name)
             if allowed and name not in RESERVED_TOPICS and len(events) < _MAX_MADE:
                 check_alike(call.state.topics, name)
-                events.append(new_topic(call.services, name))
+                event = new_topic(call.services, name)
+                # Otherwise the topic is reported as unknown, and the client asks again.
+                if may_create_unasked(call, event.partitions):
+                    events.append(event)
         except ApiError as error:
             refused[name] = error.code
     outcomes = await decide(call, events)

@@ -10,7 +10,7 @@ from rookery.broker.groups.offsets import CommitAuthor, commit
 from rookery.broker.groups.requests import check_group_id, reach_head
 from rookery.cluster.events.groupevents import OffsetCommitted
 from rookery.cluster.state.topics import Topic
-from rookery.errors import ErrorCode
+from rookery.errors import ApiError, ErrorCode
 from rookery.security.access import AclResource, Operation, named
 from rookery.wire.messages.offset_commit import (
     OFFSET_COMMIT,
@@ -24,6 +24,7 @@ from rookery.wire.messages.offset_commit import (
 
 _BY_ID: Final = 10
 _MAX_METADATA: Final = 4096
+_UNKNOWN: Final = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID})
 
 
 @handles(
@@ -43,21 +44,30 @@ async def offset_commit(call: Call, request: OffsetCommitRequest) -> OffsetCommi
     if not wanted:
         # As in Kafka, the member is not checked if there is nothing to commit.
         return OffsetCommitResponse(topics=answers)
-    codes = await commit(
-        call.services.groups,
-        call.services.replica,
-        CommitAuthor(
-            request.group_id,
-            request.member_id,
-            request.generation_id_or_member_epoch,
-            request.group_instance_id,
-            call.version,
-        ),
-        [event for _, event in wanted],
+    author = CommitAuthor(
+        request.group_id,
+        request.member_id,
+        request.generation_id_or_member_epoch,
+        request.group_instance_id,
+        call.version,
     )
+    offsets = [event for _, event in wanted]
+    try:
+        codes = await commit(call.services.groups, call.services.replica, author, offsets)
+    except ApiError as error:
+        _refuse(answers, error.code)
+        return OffsetCommitResponse(topics=answers)
     for (answer, _), code in zip(wanted, codes, strict=True):
         answer.error_code = code
     return OffsetCommitResponse(topics=answers)
+
+
+def _refuse(answers: list[OffsetCommitResponseTopic], code: ErrorCode) -> None:
+    """Give a group's error to all partitions that exist, as in Kafka; the others are not asked."""
+    for topic in answers:
+        for part in topic.partitions:
+            if part.error_code not in _UNKNOWN:
+                part.error_code = code
 
 
 def _find(call: Call, asked: OffsetCommitRequestTopic) -> Topic | None:

@@ -50,6 +50,9 @@ async def txn_offset_commit(call: Call, request: TxnOffsetCommitRequest) -> TxnO
         for topic in request.topics
     ]
     wanted = list(_wanted(call, request, answers))
+    if all(_is_unknown(part) for topic in answers for part in topic.partitions):
+        # As in Kafka, neither the transaction nor the member is checked.
+        return TxnOffsetCommitResponse(topics=answers)
     event = TransactionOffsetsCommitted(
         transactional_id=transactional_id,
         producer_id=request.producer_id,
@@ -65,10 +68,23 @@ async def txn_offset_commit(call: Call, request: TxnOffsetCommitRequest) -> TxnO
     try:
         codes = await commit_offsets(call, who, event)
     except ApiError as error:
-        raise _told(call, error) from error
+        _refuse(answers, _told(call, error).code)
+        return TxnOffsetCommitResponse(topics=answers)
     for (answer, _), code in zip(wanted, codes, strict=True):
         answer.error_code = code
     return TxnOffsetCommitResponse(topics=answers)
+
+
+def _is_unknown(part: TxnOffsetCommitResponsePartition) -> bool:
+    return part.error_code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def _refuse(answers: list[TxnOffsetCommitResponseTopic], code: ErrorCode) -> None:
+    """Give an error of the transaction or the group to all partitions that exist."""
+    for topic in answers:
+        for part in topic.partitions:
+            if not _is_unknown(part):
+                part.error_code = code
 
 
 def _told(call: Call, error: ApiError) -> ApiError:

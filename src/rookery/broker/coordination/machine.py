@@ -8,7 +8,7 @@ receive further events before that.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
@@ -22,18 +22,35 @@ class TopicInfo(NamedTuple):
     partitions: int
 
 
+class TopicViewer(NamedTuple):
+    """A client, as far as access rules know it."""
+
+    principal: str = ""
+    host: str = ""
+    """Its address, without its port."""
+
+
 class TopicLookup(Protocol):
     """The cluster's topics at the time of an event; a machine reads them only then."""
 
     @property
     def mark(self) -> object:
-        """A value that changes whenever a topic is created or deleted, but not when one grows."""
+        """A value that changes whenever a topic is created or deleted, or access rules change.
+
+        It does not change when a topic grows.
+        """
 
     def find(self, name: str) -> TopicInfo | None:
         """Return a topic if it exists."""
 
     def names(self) -> list[str]:
         """Return the names of all topics."""
+
+    def visible(self, names: Iterable[str], viewer: TopicViewer | None) -> frozenset[str] | None:
+        """Return those of some names that a client may describe.
+
+        None if it depends on the client, and the client is not known.
+        """
 
 
 class NoTopics:
@@ -48,6 +65,10 @@ class NoTopics:
     def names(self) -> list[str]:
         """Return nothing."""
         return []
+
+    def visible(self, names: Iterable[str], _viewer: TopicViewer | None) -> frozenset[str]:
+        """Return all names: there are no access rules."""
+        return frozenset(names)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +85,8 @@ class MachineRequest:
     """An unused member id, for a client that joins."""
     topics: TopicLookup = NoTopics()  # noqa: RUF009 (it has no state)
     """For machines that assign partitions themselves."""
+    viewer: TopicViewer = TopicViewer()  # noqa: RUF009 (a tuple)
+    """Whose permissions decide which topics a regular expression matches."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from typing import Any, TypeAlias, TypeVar, cast
 from uuid import UUID
 
 from rookery.broker.call import Call
-from rookery.broker.coordination.machine import MachineRequest
+from rookery.broker.coordination.machine import MachineRequest, TopicViewer
 from rookery.broker.coordination.seats import HeldRequest
 from rookery.broker.groups.machine import GroupMachine
 from rookery.cluster.proposal import IncarnationFenced
@@ -40,6 +40,7 @@ def hand_over(
     check_group_id(group_id)
     groups = call.services.groups
     client_id = call.header.client_id or ""
+    session = call.connection.session
     event = MachineRequest(
         token=HeldRequest(api, request),
         message=request,
@@ -48,6 +49,7 @@ def hand_over(
         client_host=_host(call.connection.peer),
         new_member_id=f"{client_id}-{UUID(bytes=call.services.random.token(16))}" if joins else "",
         topics=groups.topics,
+        viewer=TopicViewer(session.principal or "", session.host),
     )
     answer = groups.ask(group_id, event, call.connection.when_lost, creates=creates)
     return cast("Answer[Res]", answer)

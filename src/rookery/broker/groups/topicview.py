@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from rookery.broker.coordination.machine import TopicInfo
+from collections.abc import Iterable
+
+from rookery.broker.coordination.machine import TopicInfo, TopicViewer
 from rookery.cluster.replica import Replica
+from rookery.service.access.visibility import TopicVisibility
 
 
 class ReplicaTopics:
@@ -11,17 +14,21 @@ class ReplicaTopics:
 
     def __init__(self, replica: Replica) -> None:
         self._replica = replica
+        self.visibility: TopicVisibility | None = None
+        """Decides which topics clients may describe; None if they may describe all of them."""
 
     @property
     def mark(self) -> object:
-        """The number of topics and the newest one, which change if a topic is created or deleted.
+        """The number of topics, the newest one, and the version of the access rules.
 
-        A new topic is always the last one. The last one is the same again only if all newer ones
-        were deleted. Then the number is the same only if no older one was deleted.
+        The first two change if a topic is created or deleted: a new topic is always the last one.
+        The last one is the same again only if all newer ones were deleted. Then the number is the
+        same only if no older one was deleted.
         """
         topics = self._replica.state.topics.by_name
         last = next(reversed(topics.values()), None)
-        return len(topics), b"" if last is None else last.id
+        rules = None if self.visibility is None else self.visibility.stamp
+        return len(topics), b"" if last is None else last.id, rules
 
     def find(self, name: str) -> TopicInfo | None:
         """Return a topic if it exists."""
@@ -31,3 +38,11 @@ class ReplicaTopics:
     def names(self) -> list[str]:
         """Return the names of all topics."""
         return list(self._replica.state.topics.by_name)
+
+    def visible(self, names: Iterable[str], viewer: TopicViewer | None) -> frozenset[str] | None:
+        """Return those of some names that a client may describe; None if it must be known."""
+        if self.visibility is None:
+            return frozenset(names)
+        if viewer is None:
+            return None
+        return self.visibility.select(names, viewer.principal, viewer.host)

@@ -12,17 +12,22 @@ from typing import Any, Final
 from rookery.errors import ErrorCode
 from rookery.security.access import AclResource, Operation
 from rookery.service.access.policy import AccessClient
+from rookery.service.access.verdict import AccessVerdict
 from rookery.wire.message import ZERO_UUID, Api, Message
+from rookery.wire.messages.add_partitions_to_txn import AddPartitionsToTxnResponse
 from rookery.wire.messages.delete_topics import DELETE_TOPICS, DeleteTopicsResponse
 from rookery.wire.messages.describe_topic_partitions import (
     DESCRIBE_TOPIC_PARTITIONS,
     DescribeTopicPartitionsRequest,
     TopicRequest,
 )
-from rookery.wire.messages.metadata import METADATA, MetadataResponse
+from rookery.wire.messages.metadata import METADATA, MetadataRequest, MetadataResponse
+from rookery.wire.messages.offset_fetch import OFFSET_FETCH, OffsetFetchResponse
 
 _NULL_NAMES_SINCE: Final = 12
 """The first version of Metadata whose answer can have a topic without a name."""
+_GROUP_CODE: Final = range(2, 8)
+"""The versions of OffsetFetch with one group and an error code for it."""
 
 
 def name_visible_topics(
@@ -61,3 +66,36 @@ def restore_names(
             name = name_of(result.topic_id)
             if name and client.has(Operation.DESCRIBE, AclResource.TOPIC, name):
                 result.name = name
+
+
+def report_missing(refusal: Message, partitions_of: Callable[[str], int]) -> None:
+    """Report partitions that do not exist as such, of topics that a denied one keeps from a change.
+
+    A client may write to these topics, so that it may learn this.
+    """
+    if not isinstance(refusal, AddPartitionsToTxnResponse):
+        return
+    for topic in refusal.results_by_topic_v3_and_below:
+        count = partitions_of(topic.name)
+        for part in topic.results_by_partition:
+            if not 0 <= part.partition_index < count:
+                part.partition_error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def serve_brokers(verdict: AccessVerdict, request: Message) -> None:
+    """Serve a Metadata request whose topics are all refused: every client learns of the brokers."""
+    if verdict.request is not None or not isinstance(request, MetadataRequest):
+        return
+
+    def remove_topics(answer: MetadataResponse) -> Message:
+        # In version 0, an empty list asks for all topics.
+        return answer.replace(topics=[])
+
+    verdict.serve_empty(request.replace(topics=[]))
+    verdict.changes.append(remove_topics)
+
+
+def shorten(api: Api[Any, Any], version: int, refusal: Message) -> None:
+    """Leave only the error of the group in an answer that has one."""
+    if api is OFFSET_FETCH and version in _GROUP_CODE and isinstance(refusal, OffsetFetchResponse):
+        refusal.topics = []

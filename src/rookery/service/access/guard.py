@@ -15,7 +15,13 @@ from typing import Any, Final, Protocol
 from rookery.errors import ErrorCode
 from rookery.net.session import ClientSession
 from rookery.security.access import Access, AccessScope, AclResource, Denial, Operation
-from rookery.service.access.disclosure import name_visible_topics, restore_names
+from rookery.service.access.disclosure import (
+    name_visible_topics,
+    report_missing,
+    restore_names,
+    serve_brokers,
+    shorten,
+)
 from rookery.service.access.fetchaccess import FetchAccess
 from rookery.service.access.policy import AccessClient, AccessPolicy
 from rookery.service.access.redaction import KINDS, answer_changes
@@ -68,6 +74,9 @@ class TopicDirectory(Protocol):
     def names(self) -> list[str]:
         """Return the names of all topics."""
 
+    def partitions_of(self, name: str) -> int:
+        """Return the number of partitions of a topic; 0 if it does not exist."""
+
 
 class Guard:
     """Applies the access rules to requests."""
@@ -110,6 +119,7 @@ class Guard:
             if row.applies(version, review.verdict.request):
                 review.apply(row)
         verdict = review.verdict
+        serve_brokers(verdict, request)
         if client.is_enforced:
             if api is FETCH:
                 self._fetches.check(verdict, request, session)
@@ -246,6 +256,8 @@ class Review:
             return
         refusal = self._api.refuse_items(halves.denied, code)
         restore_names(self._api, self._version, refusal, self._client, self._topics.name_of)
+        if code is ErrorCode.OPERATION_NOT_ATTEMPTED:
+            report_missing(refusal, self._topics.partitions_of)
         self.verdict.cut(halves, refusal)
 
     def _code_of_name(self, name: str, row: Access) -> ErrorCode | None:
@@ -282,4 +294,6 @@ class Review:
         return self.verdict.request
 
     def _refuse_all(self, code: ErrorCode) -> None:
-        self.verdict.refuse(self._api.refuse(self.verdict.request, code))
+        refusal = self._api.refuse(self.verdict.request, code)
+        shorten(self._api, self._version, refusal)
+        self.verdict.refuse(refusal)

@@ -73,6 +73,11 @@ class AccessPolicy:
     @property
     def rules(self) -> AclRules:
         """The rules, as the source has them now."""
+        self.refresh()
+        return self._current
+
+    def refresh(self) -> Hashable:
+        """Take over changes of the rules; return the stamp of those in force."""
         stamp = self._source.stamp()
         if stamp != self.stamp:
             new = dict.fromkeys(self._source.rules())
@@ -80,7 +85,7 @@ class AccessPolicy:
             # A new set also discards the remembered decisions.
             self._current = self._current.changed(add=new, remove=gone)
             self.stamp = stamp
-        return self._current
+        return stamp
 
     def client(self, session: ClientSession) -> AccessClient:
         """Return the decisions for a client, by the rules of now."""

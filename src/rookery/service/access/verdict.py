@@ -43,6 +43,12 @@ class AccessVerdict:
         self.refused.append(RefusedHalf(halves, answer))
         self.request = halves.kept
 
+    def serve_empty(self, request: Message) -> None:
+        """Serve a request without any item, if all items are refused."""
+        last = self.refused[-1]
+        self.refused[-1] = last._replace(halves=last.halves._replace(kept=request))
+        self.request = request
+
     @property
     def is_plain(self) -> bool:
         """Whether the request is served as it is, and so is its answer."""

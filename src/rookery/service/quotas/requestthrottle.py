@@ -85,8 +85,13 @@ class RequestThrottle:
             return await _MeasuredSteps(answer, self.spend)
         return await answer
 
-    def take_mutations(self, partitions: int, *, is_strict: bool) -> None:
+    def take_mutations(self, partitions: int, *, is_strict: bool, pauses: bool = True) -> None:
         """Record partitions that are to be created or deleted.
+
+        Args:
+            partitions: the number of partitions.
+            is_strict: whether the change is refused if the quota is used up.
+            pauses: whether the client must pause then.
 
         Raises:
             ApiError: THROTTLING_QUOTA_EXCEEDED; the change must not be made.
@@ -94,7 +99,8 @@ class RequestThrottle:
         pause_ms, is_allowed = self._quotas.record_mutations(
             self._user, self._client_id, partitions, is_strict=is_strict
         )
-        self._pause_ms = max(self._pause_ms, pause_ms)
+        if pauses:
+            self._pause_ms = max(self._pause_ms, pause_ms)
         if not is_allowed:
             code = ErrorCode.THROTTLING_QUOTA_EXCEEDED
             raise ApiError(code, code.sentence)

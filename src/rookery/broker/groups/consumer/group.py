@@ -220,9 +220,15 @@ class ConsumerGroup:
             self.epoch += 1
         self.is_dirty = True
 
-    def refresh(self, topics: TopicLookup, *, is_changed: bool) -> None:
-        """Check the cluster's topics and the members' subscriptions; reassign if necessary."""
-        if is_changed or not self.subscriptions.is_current(topics):
+    def refresh(self, topics: TopicLookup, *, is_changed: bool, is_stale: bool = False) -> None:
+        """Check the cluster's topics and the members' subscriptions; reassign if necessary.
+
+        Args:
+            topics: the cluster's topics.
+            is_changed: whether a subscription has changed, which requires a new assignment.
+            is_stale: whether a subscription must be resolved again.
+        """
+        if is_changed or is_stale or not self.subscriptions.is_current(topics):
             is_changed |= self.subscriptions.refresh(self.members.values(), topics)
             if is_changed:
                 self.begin_epoch()

@@ -66,7 +66,11 @@ def _heartbeat(
     before = member.subscription
     group.timeouts.end_classic(member)
     group.is_dirty |= member.update(request, message)
-    group.refresh(request.topics, is_changed=member.subscription != before)
+    group.refresh(
+        request.topics,
+        is_changed=member.subscription != before,
+        is_stale=not group.subscriptions.sees_same(member),
+    )
     reported = owned(message)
     if group.reconcile(member, reported, now_ms):
         member.repeats_left = _REPEATS
@@ -94,6 +98,7 @@ def _is_idle(
         and message.instance_id == member.instance_id
         and request.client_id == member.client_id
         and request.client_host == member.client_host
+        and request.viewer == member.viewer
     )
     return (
         changes_nothing

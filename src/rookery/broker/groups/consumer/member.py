@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from rookery.broker.coordination.machine import MachineRequest
+from rookery.broker.coordination.machine import MachineRequest, TopicViewer
 from rookery.broker.groups.consumer.reconcile import MemberHolding
 from rookery.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 
@@ -67,6 +67,10 @@ class GroupMember:
     response can be lost, and not every client asks again. A new coordinator does not know which
     responses arrived, so it repeats the assignment."""
 
+    viewer: TopicViewer | None = field(default=None, compare=False)
+    """The client, whose permissions limit what its regular expression matches. None until its first
+    request to this coordinator."""
+
     @property
     def epoch(self) -> int:
         """The group epoch that it has reached."""
@@ -87,6 +91,7 @@ class GroupMember:
         before = self._described()
         self.classic = None
         self.client_id, self.client_host = request.client_id, request.client_host
+        self.viewer = request.viewer
         if message.instance_id is not None:
             self.instance_id = message.instance_id
         if message.rack_id is not None:
