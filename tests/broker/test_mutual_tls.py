@@ -90,7 +90,7 @@ def test_refused_client_receives_an_alert(
         host, _, port = broker.address("ssl").rpartition(":")
         with (
             socket.create_connection((host, int(port)), 20) as connection,
-            pytest.raises(ssl.SSLError, match="(?i)alert"),
+            pytest.raises(ssl.SSLError, match=r"(?i)alert"),
             context.wrap_socket(connection, server_hostname=host) as stream,
         ):
             # With TLS 1.3, the client's half of the handshake ends before the server's.

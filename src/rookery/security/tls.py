@@ -10,7 +10,6 @@ from typing import Final
 
 from rookery.errors import ConfigError
 
-
 _REFUSED_CERTIFICATES: Final = frozenset(
     {"CERTIFICATE_VERIFY_FAILED", "PEER_DID_NOT_RETURN_A_CERTIFICATE"}
 )
