@@ -52,6 +52,7 @@ _CHOICES: Final[Mapping[tuple[str, str], Group]] = {
 }
 PEERS: Final = frozenset(
     {
+        "franz",
         "java",
         "kcat",
         "kafka_cluster",

@@ -16,10 +16,20 @@ from kio.schema.errors import ErrorCode
 from rookery.client.client import Client
 from rookery.client.settings import ClientSettings, Sasl
 from rookery.clock import SystemClock
-from rookery.security.access import AclResource
 from rookery.model.acl import PatternType
-from rookery.security.access import Operation
-from rookery.security.acl import AclBinding, PermissionType from rookery.security.tls import ClientTls from rookery.testing.broker import BrokerProcess from rookery.testing.wait import wait_until from tests.abuse.attack import Attacker, Door from tests.abuse.batches import GOOD from tests.abuse.samples import TOPIC from tests.abuse.topics import code_of_produce, produce_request from tests.security.tokens import AUDIENCE, ISSUER, Issuer  SPARE_SOCKETS = 3 FLAGS = ("--durability", "os", "--tail-bytes", "4194304", "--cache-bytes", "4194304"
+from rookery.security.access import AclResource, Operation
+from rookery.security.acl import AclBinding, PermissionType
+from rookery.security.tls import ClientTls
+from rookery.testing.broker import BrokerProcess
+from rookery.testing.wait import wait_until
+from tests.abuse.attack import Attacker, Door
+from tests.abuse.batches import GOOD
+from tests.abuse.samples import TOPIC
+from tests.abuse.topics import code_of_produce, produce_request
+from tests.security.tokens import AUDIENCE, ISSUER, Issuer
+
+SPARE_SOCKETS = 3
+FLAGS = ("--durability", "os", "--tail-bytes", "4194304", "--cache-bytes", "4194304")
 ADMIN, WRITER, GUEST = "admin", "writer", "guest"
 PASSWORD = "the password of writer and guest"  # noqa: S105 (the fixture's)
 OWN_TOPIC = "own"

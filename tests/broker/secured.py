@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import ssl
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -13,7 +13,12 @@ from typing import Any, Final
 
 from rookery.broker.settings import DEFAULT_LISTEN, BrokerSettings
 from rookery.client.settings import ClientSettings, Sasl
-from rookery.cluster.events.securityevents import ScramChange, ScramCredentialsChanged
+from rookery.cluster.events.securityevents import (
+    AclRow,
+    AclsCreated,
+    ScramChange,
+    ScramCredentialsChanged,
+)
 from rookery.errors import ErrorCode
 from rookery.security.credential import MIN_ITERATIONS, SCRAM_MECHANISMS, ScramCredential
 from rookery.security.tls import ClientTls
@@ -77,6 +82,28 @@ class SecuredBroker(ServedBroker):
         [outcome] = await self.broker.replica.propose([event])
         assert outcome.error is ErrorCode.NONE
 
+    def allow(self, principal: str, prefix: str) -> None:
+        """Let a principal use all topics and groups whose names begin with a prefix."""
+        topic, group, prefixed, everything, allow = 2, 3, 4, 2, 3
+        rules = [
+            AclRow(
+                resource_type=kind,
+                pattern_type=prefixed,
+                resource_name=prefix,
+                principal=principal,
+                host="*",
+                operation=everything,
+                permission=allow,
+            )
+            for kind in (topic, group)
+        ]
+
+        async def create() -> None:
+            [outcome] = await self.broker.replica.propose([AclsCreated(rules=rules)])
+            assert outcome.error is ErrorCode.NONE
+
+        self.do(create())
+
 
 def _change(mechanism: str, password: str) -> ScramChange:
     known = ScramCredential.from_password(mechanism, password, os.urandom(16), MIN_ITERATIONS)
@@ -90,8 +117,16 @@ def _change(mechanism: str, password: str) -> ScramChange:
 
 
 @contextmanager
-def serve_secured(folder: Path, **security: object) -> Iterator[SecuredBroker]:
-    """Start a broker with four listeners, named like their protocols, and the user alice."""
+def serve_secured(
+    folder: Path, *, options: Mapping[str, Any] | None = None, **security: object
+) -> Iterator[SecuredBroker]:
+    """Start a broker with four listeners, named like their protocols, and the user alice.
+
+    Args:
+        folder: of data and certificates.
+        options: settings of the broker beside its security.
+        security: settings of all listeners.
+    """
     files = Certificates.make(folder / "certificates", HOST, "localhost", client=USER)
     names = ("plaintext", "ssl", "sasl_plaintext", "sasl_ssl")
     values = {
@@ -102,7 +137,7 @@ def serve_secured(folder: Path, **security: object) -> Iterator[SecuredBroker]:
         **security,
     }
     settings = BrokerSettings(
-        durability="os",
+        **{"durability": "os", **(options or {})},
         security=ListenerSecurity(**values),  # type: ignore[arg-type]  # settings by name
         listeners={name: ListenerConfig(listen=f"{name}://{HOST}:0") for name in names},
     )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import socket
+import ssl
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -14,7 +16,7 @@ from rookery.client.settings import ClientSettings
 from rookery.errors import ConfigError, Unavailable
 from rookery.security.tls import ClientTls, KeyPair
 from rookery.testing.certificates import Certificates
-from tests.broker.secured import USER, SecuredBroker, serve_secured
+from tests.broker.secured import HOST, USER, SecuredBroker, serve_secured
 
 
 def settings(broker: SecuredBroker, own: Path | None) -> ClientSettings:
@@ -91,6 +93,27 @@ async def test_expired_certificate_is_refused(tmp_path: Path, days: int) -> None
             with pytest.raises(Unavailable):
                 await client.admin.describe_cluster()
         assert principals(broker) == set()
+
+
+@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
+@pytest.mark.parametrize("has_certificate", [True, False])
+def test_refused_client_receives_an_alert(
+    tmp_path: Path, version: ssl.TLSVersion, *, has_certificate: bool
+) -> None:
+    others = Certificates.make(tmp_path / "others", HOST, client=USER)
+    with serve_secured(tmp_path, client_auth="required") as broker:
+        context = broker.trust()
+        context.minimum_version = context.maximum_version = version
+        if has_certificate:
+            context.load_cert_chain(others.client)
+        host, _, port = broker.address("ssl").rpartition(":")
+        with (
+            socket.create_connection((host, int(port)), 20) as connection,
+            pytest.raises(ssl.SSLError, match=r"(?i)alert"),
+            context.wrap_socket(connection, server_hostname=host) as stream,
+        ):
+            # With TLS 1.3, the client's half of the handshake ends before the server's.
+            stream.recv(1)
 
 
 async def test_certificate_that_no_rule_matches_is_refused(tmp_path: Path) -> None:

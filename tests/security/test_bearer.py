@@ -63,7 +63,8 @@ def test_signed_token_is_accepted(
     [
         {"iss": "https://other.example"}, {"iss": None}, {"aud": "other"}, {"aud": None},
         {"exp": None}, {"exp": 1}, {"exp": "soon"}, {"exp": True}, {"nbf": 2**40},
-        {"sub": None}, {"sub": ""},
+        {"exp": float("inf")}, {"exp": float("nan")}, {"exp": 10**30}, {"nbf": -(10**400)},
+        {"sub": None}, {"sub": ""}, {"sub": "a\nb"}, {"sub": "a\0"}, {"sub": "\ud800"},
     ],
 )  # fmt: skip
 def test_token_with_wrong_claims_is_refused(

@@ -7,38 +7,33 @@ check never waits. `refresh` reads them again, from a file or an https URL.
 
 from __future__ import annotations
 
-import json
 import logging
-import urllib.request
+import unicodedata
 from dataclasses import dataclass
 from importlib import import_module
-from pathlib import Path
 from typing import Any, Final
 
 from rookery.clock import Clock
-from rookery.errors import ConfigError, Unavailable
+from rookery.errors import ConfigError, Error
+from rookery.security.jwks import ALGORITHMS, SigningKey, is_url, parse_keys, read_jwks
 from rookery.security.sasl import AcceptedToken, refusal
 
 log = logging.getLogger(__name__)
 
-ALGORITHMS: Final = (
-    "RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA",
-)  # fmt: skip
-"""The accepted signature algorithms."""
 REFRESH_MS: Final = 3_600_000
 """The age at which keys are read again (Kafka's sasl.oauthbearer.jwks.endpoint.refresh.ms)."""
 RETRY_MS: Final = 10_000
 """The interval of attempts while keys are missing; a token can name a key that is new."""
-MAX_JWKS_BYTES: Final = 1024 * 1024
-_TIMEOUT_SECONDS: Final = 10
 _SKEW_SECONDS: Final = 30
 """How far the clocks of issuer and server may differ (Kafka's default)."""
-_MAX_SECONDS: Final = 2**53
-"""Times of tokens are smaller; in milliseconds, a larger one would not fit into an answer."""
+_LAST_SECOND: Final = 2**53 // 1000
+"""The latest accepted time: its milliseconds are exact in every number format of JSON."""
+_NOT_IN_NAMES: Final = frozenset({"Cc", "Cs"})
+"""The Unicode categories of control characters and of halves of characters."""
 _MAX_LOGGED: Final = 200
 """The length of a reason in the log: anyone can send a token, and choose its text."""
 _UNREADABLE: Final = (ValueError, TypeError, AttributeError, KeyError, RecursionError)
-"""What PyJWT raises, besides its own errors, for a token or a key that it cannot read."""
+"""What PyJWT raises, besides its own errors, for a token that it cannot read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +52,7 @@ class BearerSettings:
     @property
     def is_remote(self) -> bool:
         """Whether the keys are read over the network."""
-        return "://" in self.jwks
+        return is_url(self.jwks)
 
     def __post_init__(self) -> None:
         missing = [name for name in ("jwks", "issuer", "audience") if not getattr(self, name)]
@@ -79,10 +74,12 @@ class TokenVerifier:
         self._settings = settings
         self._clock = clock
         self._jwt = _load()
-        self._keys: list[_SigningKey] = []
+        self._keys: list[SigningKey] = []
         self._read_ms: int | None = None
         self._tried_ms: int | None = None
         self._is_key_missing = False
+        self.trouble = ""
+        """Why the keys could not be read the last time; empty if they could."""
 
     @property
     def is_due(self) -> bool:
@@ -101,9 +98,15 @@ class TokenVerifier:
             Unavailable: they cannot be read.
         """
         self._tried_ms = self._clock.monotonic_ms()
-        self._keys = self._parse(_read(self._settings))
+        place = self._settings.jwks
+        try:
+            self._keys = parse_keys(read_jwks(place, self._clock), place)
+        except Error as error:
+            self.trouble = str(error)
+            raise
         self._read_ms = self._tried_ms
         self._is_key_missing = False
+        self.trouble = ""
 
     def check(self, token: str) -> AcceptedToken:
         """Return the user of a token.
@@ -144,8 +147,10 @@ class TokenVerifier:
         expires, begins = claims["exp"], claims.get("nbf", 0)
         if not isinstance(user, str) or not user:
             raise ValueError(f"the claim {self._settings.user_claim} is not a name")
+        if any(unicodedata.category(letter) in _NOT_IN_NAMES for letter in user):
+            raise ValueError(f"the claim {self._settings.user_claim} has control characters")
         if not all(_is_time(value) for value in (expires, begins)):
-            raise ValueError("exp and nbf must be times")
+            raise ValueError(f"exp and nbf must be numbers up to {_LAST_SECOND}")
         now = self._clock.now_ms() / 1000
         if expires + _SKEW_SECONDS <= now:
             raise ValueError("the token has expired")
@@ -153,7 +158,7 @@ class TokenVerifier:
             raise ValueError("the token is not valid yet")
         return AcceptedToken(user, int(expires * 1000) + _SKEW_SECONDS * 1000)
 
-    def _find_key(self, key_id: object) -> _SigningKey:
+    def _find_key(self, key_id: object) -> SigningKey:
         matching = [key for key in self._keys if key_id is None or key.key_id == key_id]
         if len(matching) == 1:
             return matching[0]
@@ -161,60 +166,12 @@ class TokenVerifier:
             self._is_key_missing = True
         raise ValueError(f"{len(matching)} of {len(self._keys)} keys match key id {key_id!r}")
 
-    def _parse(self, data: bytes) -> list[_SigningKey]:
-        where = self._settings.jwks
-        try:
-            rows = json.loads(data)["keys"]
-            parsed = [self._parse_key(row) for row in rows if _is_usable(row)]
-        except (self._jwt.PyJWTError, *_UNREADABLE) as error:
-            raise ConfigError(f"{where}: not a JWK set: {error}", name="oauth_jwks") from None
-        if not parsed:
-            raise ConfigError(f"{where}: has no public signing key", name="oauth_jwks")
-        return parsed
-
-    def _parse_key(self, row: dict[str, Any]) -> _SigningKey:
-        public = self._jwt.PyJWK(row).key
-        # A set should have public keys only; the public half of a private one is enough here.
-        if hasattr(public, "public_key"):
-            public = public.public_key()
-        return _SigningKey(row.get("kid"), row.get("alg"), public)
-
-
-@dataclass(frozen=True, slots=True)
-class _SigningKey:
-    """One key of the issuer."""
-
-    key_id: str | None
-    declared: str | None
-    """The algorithm that the set declares for it."""
-    public: Any
-
 
 def _is_time(value: object) -> bool:
-    if isinstance(value, bool) or not isinstance(value, int | float):
+    if not isinstance(value, int | float) or isinstance(value, bool):
         return False
-    # The comparison also excludes what is not a number (NaN).
-    return -_MAX_SECONDS < value < _MAX_SECONDS
-
-
-def _is_usable(row: dict[str, Any]) -> bool:
-    """Whether a row is a public key for signatures of an accepted algorithm."""
-    is_asymmetric = row.get("kty") in {"RSA", "EC", "OKP"} and row.get("use", "sig") == "sig"
-    return is_asymmetric and row.get("alg", ALGORITHMS[0]) in ALGORITHMS
-
-
-def _read(settings: BearerSettings) -> bytes:
-    try:
-        if not settings.is_remote:
-            return Path(settings.jwks).read_bytes()
-        # The settings accept https only.
-        with urllib.request.urlopen(settings.jwks, timeout=_TIMEOUT_SECONDS) as answer:  # noqa: S310
-            data: bytes = answer.read(MAX_JWKS_BYTES + 1)
-    except OSError as error:
-        raise Unavailable(f"oauth_jwks: {settings.jwks}: {error}") from error
-    if len(data) > MAX_JWKS_BYTES:
-        raise ConfigError(f"{settings.jwks}: longer than {MAX_JWKS_BYTES} bytes", name="oauth_jwks")
-    return data
+    # This excludes infinity and NaN, too.
+    return -_LAST_SECOND <= value <= _LAST_SECOND
 
 
 def _load() -> Any:

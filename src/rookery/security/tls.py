@@ -9,9 +9,15 @@ import ssl
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from pathlib import Path
+from typing import Final
 
 from rookery.errors import ConfigError
 from rookery.security.keystore import memory_file, read_store
+
+_REFUSED_CERTIFICATES: Final = frozenset(
+    {"CERTIFICATE_VERIFY_FAILED", "PEER_DID_NOT_RETURN_A_CERTIFICATE"}
+)
+"""OpenSSL's reasons for a handshake that fails because of the client's certificate."""
 
 
 class ClientAuth(Enum):
@@ -105,6 +111,7 @@ def server_context(settings: ServerTls) -> ssl.SSLContext:
         ConfigError: a file or a setting is not usable; the text names both.
     """
     context = _context(ssl.PROTOCOL_TLS_SERVER)
+    context.sslobject_class = _AlertingTls
     _load_own(context, settings.own)
     if settings.client_auth is ClientAuth.NONE:
         return context
@@ -122,6 +129,29 @@ def server_context(settings: ServerTls) -> ssl.SSLContext:
     required = settings.client_auth is ClientAuth.REQUIRED
     context.verify_mode = ssl.CERT_REQUIRED if required else ssl.CERT_OPTIONAL
     return context
+
+
+class _AlertingTls(ssl.SSLObject):
+    """Lets a client learn that its certificate is refused.
+
+    Event loops drop the connection when a handshake fails, together with the alert that OpenSSL has
+    written for the client. The client would take that for a fault of the network and try again,
+    until a timeout. If the handshake claims to need more input instead, the loop sends the alert
+    and waits: for the client, which closes the connection, or for the timeout of handshakes.
+    """
+
+    _error: ssl.SSLError | None = None
+
+    def do_handshake(self) -> None:
+        if self._error is not None:
+            raise self._error
+        try:
+            super().do_handshake()
+        except ssl.SSLError as error:
+            if error.reason not in _REFUSED_CERTIFICATES:
+                raise
+            self._error = error
+            raise ssl.SSLWantReadError(ssl.SSL_ERROR_WANT_READ, str(error)) from error
 
 
 def _context(protocol: int) -> ssl.SSLContext:

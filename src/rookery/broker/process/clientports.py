@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from contextlib import suppress
 from typing import Final
 
 from rookery.broker.accounts import ClusterAccounts, create_secret
@@ -64,6 +65,12 @@ class ClientPorts:
         """The listener on the broker's own port, which is advertised to clients."""
         return self.listeners[0]
 
+    @property
+    def key_trouble(self) -> str:
+        """Why keys of tokens could not be read; empty if they could. Old ones stay in use."""
+        problems = dict.fromkeys(verifier.trouble for verifier in self._verifiers)
+        return "; ".join(problem for problem in problems if problem)
+
     async def start(self, services: Services) -> None:
         """Listen on all ports.
 
@@ -96,14 +103,14 @@ class ClientPorts:
             await self._listen(name, config.at(address), is_shared=True)
 
     async def _open_tokens(self, config: ListenerConfig) -> TokenVerifier | None:
-        """Open the check of tokens; keys that cannot be reached now are read later."""
+        """Open the check of tokens; keys that a server does not give now are read later."""
         bearer = bearer_settings(config)
         if bearer is None:
             return None
         verifier = TokenVerifier(bearer, self._services.clock)
         try:
             await asyncio.to_thread(verifier.refresh)
-        except Unavailable as error:
+        except (ConfigError, Unavailable) as error:
             if not bearer.is_remote:
                 raise ConfigError(str(error)) from error
             log.warning("tokens are refused until their keys can be read: %s", error)
@@ -114,10 +121,13 @@ class ClientPorts:
         """Read the keys of tokens again, if they are old or a new one is needed.
 
         Raises:
-            Unavailable: some cannot be read; the previous ones stay in use.
+            Unavailable: some could not be read the last time; the previous ones stay in use.
         """
         due = [verifier for verifier in self._verifiers if verifier.is_due]
-        await asyncio.gather(*(asyncio.to_thread(verifier.refresh) for verifier in due))
+        await asyncio.gather(*(_refresh(verifier) for verifier in due))
+        # Most calls read nothing. They must not end an outage, so they report it, too.
+        if self.key_trouble:
+            raise Unavailable(self.key_trouble)
 
     def start_tasks(self, tasks: PeriodicTasks) -> None:
         """Begin the periodic work of the listeners."""
@@ -222,6 +232,12 @@ class ClientPorts:
         for listener in self.listeners:
             for connection in list(listener.connections):
                 connection.abort()
+
+
+async def _refresh(verifier: TokenVerifier) -> None:
+    # The verifier keeps the error for `key_trouble`.
+    with suppress(ConfigError, Unavailable):
+        await asyncio.to_thread(verifier.refresh)
 
 
 def _endpoint(name: str, config: ListenerConfig, port: int) -> EndpointRow:

@@ -137,6 +137,7 @@ class Observer(ServerHealth):
         return {
             "caretaker": lambda: self._broker.caretaking.trouble,
             "certificates": lambda: self._broker.ports.certificate_trouble,
+            "keys of tokens": lambda: self._broker.ports.key_trouble,
         }
 
     async def refresh(self) -> None:
