@@ -69,6 +69,7 @@ class BearerServer:
         self._username: str | None = None
         self.claimed_name = ""
         """Stays empty: the name in a token that is not verified means nothing."""
+        self.has_delegation_token = False
         self.expires_ms = 0
         """The wall-clock time at which the token expires; 0 for never."""
 

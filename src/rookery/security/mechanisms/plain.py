@@ -53,6 +53,7 @@ class PlainServer:
         self._is_used = False
         self._username: str | None = None
         self.claimed_name = ""
+        self.has_delegation_token = False
         self.expires_ms = 0
 
     @property
