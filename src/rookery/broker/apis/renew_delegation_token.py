@@ -6,7 +6,7 @@ from rookery.broker.call import Call, handles
 from rookery.broker.decisions import decide
 from rookery.broker.tokens.tokenrequest import token_user
 from rookery.cluster.events.tokenevents import DelegationTokenRenewed
-from rookery.errors import ApiError, ErrorCode
+from rookery.errors import ErrorCode
 from rookery.wire.messages.renew_delegation_token import (
     RENEW_DELEGATION_TOKEN,
     RenewDelegationTokenRequest,
@@ -23,6 +23,10 @@ async def renew_delegation_token(
     tokens.require_key()
     await call.services.replica.barrier()
     token_id = tokens.find(bytes(request.hmac))
+    if token_id is None:
+        return RenewDelegationTokenResponse(
+            error_code=ErrorCode.DELEGATION_TOKEN_NOT_FOUND, expiry_timestamp=0
+        )
     period_ms = tokens.settings.expiry_ms
     if request.renew_period_ms > 0:
         period_ms = min(period_ms, request.renew_period_ms)
@@ -31,6 +35,6 @@ async def renew_delegation_token(
         token_id=token_id, principal=str(user), now_ms=now_ms, expires_ms=now_ms + period_ms
     )
     [outcome] = await decide(call, [event])
-    if outcome.error is not ErrorCode.NONE:
-        raise ApiError(outcome.error)
-    return RenewDelegationTokenResponse(error_code=ErrorCode.NONE, expiry_timestamp=outcome.value)
+    return RenewDelegationTokenResponse(
+        error_code=outcome.error, expiry_timestamp=outcome.value or 0
+    )

@@ -75,21 +75,18 @@ class DelegationTokens:
         """
         return _hmac(self.require_key(), token_id)
 
-    def find(self, token_hmac: bytes) -> str:
-        """Return the id of the token with an HMAC.
+    def find(self, token_hmac: bytes) -> str | None:
+        """Return the id of the token with an HMAC; None if there is none.
 
         Raises:
-            ApiError: there is no such token, or there are none here.
+            ApiError: DELEGATION_TOKEN_AUTH_DISABLED; there are no tokens here.
         """
         key, security = self.require_key(), self._replica.state.security
         source = security, security.tokens_version, key
         if source != self._index_source:
             self._index = {_hmac(key, token_id): token_id for token_id in security.tokens}
             self._index_source = source
-        token_id = self._index.get(token_hmac)
-        if token_id is None:
-            raise ApiError(ErrorCode.DELEGATION_TOKEN_NOT_FOUND)
-        return token_id
+        return self._index.get(token_hmac)
 
     def credential(self, mechanism: str, token_id: str) -> TokenCredential | None:
         """Return what a client that logs in with a token must prove; None if it cannot."""

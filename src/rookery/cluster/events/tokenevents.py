@@ -22,7 +22,7 @@ class DelegationTokenCreated(Message, key=125, versions=range(1), flexible=0):
 
 
 class DelegationTokenRenewed(Message, key=126, versions=range(1), flexible=0):
-    """A token gets another time of expiry: later if it is renewed, or sooner."""
+    """A client extends the life of a token."""
 
     token_id: TokenId
     principal: Principal  # the client that asks for it
@@ -31,11 +31,12 @@ class DelegationTokenRenewed(Message, key=126, versions=range(1), flexible=0):
 
 
 class DelegationTokenRevoked(Message, key=127, versions=range(1), flexible=0):
-    """A token is removed at a client's request."""
+    """A client ends a token at once, or sets the time of its end."""
 
     token_id: TokenId
     principal: Principal
     now_ms: i64
+    expires_ms: i64  # -1: it is removed at once
 
 
 class DelegationTokenExpired(Message, key=128, versions=range(1), flexible=0):

@@ -47,14 +47,14 @@ def _renewed(
     _done: EntryOutcome,
 ) -> Outcome:
     security = known.security
-    error = _refusal(security, event)
-    if error is not ErrorCode.NONE:
-        return Outcome(error)
-    token = security.tokens[event.token_id]
-    expires_ms = min(event.expires_ms, token.max_ms)
-    security.tokens[event.token_id] = token._replace(expires_ms=expires_ms)
-    security.tokens_version += 1
-    return Outcome(ErrorCode.NONE, expires_ms)
+    token = security.tokens.get(event.token_id)
+    if token is None:
+        return Outcome(ErrorCode.DELEGATION_TOKEN_NOT_FOUND)
+    if token.is_expired(event.now_ms):
+        return Outcome(ErrorCode.DELEGATION_TOKEN_EXPIRED)
+    if not token.may_change(event.principal):
+        return Outcome(ErrorCode.DELEGATION_TOKEN_OWNER_MISMATCH)
+    return _set_expiry(security, event.token_id, event.expires_ms)
 
 
 def _revoked(
@@ -64,12 +64,18 @@ def _revoked(
     _done: EntryOutcome,
 ) -> Outcome:
     security = known.security
-    error = _refusal(security, event)
-    if error is not ErrorCode.NONE:
-        return Outcome(error)
-    del security.tokens[event.token_id]
-    security.tokens_version += 1
-    return OK
+    token = security.tokens.get(event.token_id)
+    if token is None:
+        return Outcome(ErrorCode.DELEGATION_TOKEN_NOT_FOUND)
+    if not token.may_change(event.principal):
+        return Outcome(ErrorCode.DELEGATION_TOKEN_OWNER_MISMATCH)
+    if event.expires_ms < 0:
+        del security.tokens[event.token_id]
+        security.tokens_version += 1
+        return Outcome(ErrorCode.NONE, event.now_ms)
+    if token.is_expired(event.now_ms):
+        return Outcome(ErrorCode.DELEGATION_TOKEN_EXPIRED)
+    return _set_expiry(security, event.token_id, event.expires_ms)
 
 
 def _expired(
@@ -87,18 +93,13 @@ def _expired(
     return OK
 
 
-def _refusal(
-    security: Security,
-    event: tokenevents.DelegationTokenRenewed | tokenevents.DelegationTokenRevoked,
-) -> ErrorCode:
-    token = security.tokens.get(event.token_id)
-    if token is None:
-        return ErrorCode.DELEGATION_TOKEN_NOT_FOUND
-    if token.is_expired(event.now_ms):
-        return ErrorCode.DELEGATION_TOKEN_EXPIRED
-    if not token.may_change(event.principal):
-        return ErrorCode.DELEGATION_TOKEN_OWNER_MISMATCH
-    return ErrorCode.NONE
+def _set_expiry(security: Security, token_id: str, expires_ms: int) -> Outcome:
+    """Set the time at which a token expires; the outcome has the time that results."""
+    token = security.tokens[token_id]
+    expires_ms = min(expires_ms, token.max_ms)
+    security.tokens[token_id] = token._replace(expires_ms=expires_ms)
+    security.tokens_version += 1
+    return Outcome(ErrorCode.NONE, expires_ms)
 
 
 HANDLERS: Final[dict[type[Message], Callable[..., Outcome]]] = {
