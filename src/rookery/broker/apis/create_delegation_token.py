@@ -44,7 +44,9 @@ async def create_delegation_token(
 async def _create(
     call: Call, request: CreateDelegationTokenRequest, owner: Principal, requester: Principal
 ) -> CreateDelegationTokenResponse:
-    if any(renewer.principal_type != USER for renewer in request.renewers):
+    # Logins create users only, so that a token of another kind of owner would be useless.
+    kinds = {owner.kind, *(renewer.principal_type for renewer in request.renewers)}
+    if kinds != {USER}:
         raise ApiError(ErrorCode.INVALID_PRINCIPAL_TYPE)
     tokens = call.services.delegation_tokens
     tokens.require_key()

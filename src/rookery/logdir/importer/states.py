@@ -135,16 +135,20 @@ def _offsets(group: LoggedGroup, ids: dict[str, bytes]) -> Iterator[OffsetCommit
 
 
 async def import_security(target: ImportTarget, image: MetadataImage, report: ImportReport) -> None:
-    """Add the access rules, users and quotas that the cluster does not have yet."""
+    """Add the access rules, users, quotas and tokens that the cluster does not have yet."""
     events = list(missing_events(image, target.state.security))
     if events and target.state.feature_level < SECURITY:
         report.left_out.append(
-            f"access rules, users and quotas: the cluster has feature level "
+            f"access rules, users, quotas and tokens: the cluster has feature level "
             f"{target.state.feature_level}; raise it to {SECURITY} and import again"
         )
         return
     for event in events:
-        await happen(target, [event], "access rules, users and quotas")
+        await happen(target, [event], "access rules, users, quotas and tokens")
     report.access_changes += len(events)
     if image.tokens:
-        report.left_out.append(f"{len(image.tokens)} delegation tokens: they cannot be imported")
+        report.left_out.append(
+            f"the key of {len(image.tokens)} delegation tokens: write Kafka's "
+            "delegation.token.secret.key to a file, and name it in the brokers' setting "
+            "delegation_tokens.secret_file"
+        )
