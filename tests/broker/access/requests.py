@@ -241,6 +241,12 @@ def _delete_acls(request: Any, _case: AccessCase) -> None:
     choice.principal_filter = "User:nobody"
 
 
+def _create_delegation_token(request: Any, case: AccessCase) -> None:
+    """Ask for a token of another user, where a request can."""
+    if case.version >= 3:
+        request.owner_principal_type, request.owner_principal_name = "User", "bob"
+
+
 _ADAPTATIONS: Mapping[str, Callable[[Any, AccessCase], None]] = {
     "Produce": _produce,
     "ConsumerGroupHeartbeat": _heartbeat,
@@ -248,4 +254,5 @@ _ADAPTATIONS: Mapping[str, Callable[[Any, AccessCase], None]] = {
     "CreateTopics": _create_topics,
     "CreateAcls": _create_acls,
     "DeleteAcls": _delete_acls,
+    "CreateDelegationToken": _create_delegation_token,
 }

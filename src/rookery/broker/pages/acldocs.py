@@ -77,7 +77,8 @@ def _condition(row: Access) -> str:
         text = (row.when.__doc__ or "").strip().rstrip(".")
         words.append(f"if {text[:1].lower()}{text[1:]}")
     if row.is_own_exempt:
-        words.append("unless it is the client or its own")
+        is_user = row.resource is AclResource.USER
+        words.append(f"unless the client {'is the user' if is_user else 'owns or renews it'}")
     return ", ".join(words)
 
 
