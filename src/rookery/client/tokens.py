@@ -53,7 +53,7 @@ class DelegationToken:
     """Identifies the token when it is renewed or expired; secret."""
     owner: str
     requester: str
-    """Who created it; empty if the broker does not say."""
+    """The principal that created it; empty if the broker does not report it."""
     renewers: tuple[str, ...]
     issued_ms: int
     expires_ms: int

@@ -28,6 +28,8 @@ _WEEK_MS: Final = 168 * _HOUR_MS
 _SETTINGS: Final = {
     "auto.create.topics.enable": ("auto_create_topics", 0),
     "broker.rack": ("rack", 0),
+    "delegation.token.expiry.time.ms": ("delegation_tokens.expiry_ms", 0),
+    "delegation.token.max.lifetime.ms": ("delegation_tokens.max_lifetime_ms", 0),
     "max.connections": ("max_connections", 0),
     "num.partitions": ("partitions", 0),
     "offsets.retention.minutes": ("offsets_retention_ms", _MINUTE_MS),
@@ -65,7 +67,10 @@ _UNUSED: Final = (
     "group.consumer.", "group.share.", "group.streams.", "group.coordinator.",
 )  # fmt: skip
 """Prefixes of keys that have a meaning in Kafka, but not for a single broker."""
-_GUARDS: Final = ("authorizer.", "super.users", "allow.everyone.", "sasl.", "ssl.", "listener.name")
+_GUARDS: Final = (
+    "authorizer.", "super.users", "allow.everyone.", "sasl.", "ssl.", "listener.name",
+    "delegation.token.",
+)  # fmt: skip
 
 
 @dataclass(slots=True)

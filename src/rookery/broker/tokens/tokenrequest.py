@@ -1,4 +1,4 @@
-"""What the APIs of delegation tokens have in common: who may use them, and as whom."""
+"""What the APIs of delegation tokens have in common: which clients may use them."""
 
 from __future__ import annotations
 
