@@ -118,7 +118,7 @@ def _change(mechanism: str, password: str) -> ScramChange:
 
 @contextmanager
 def serve_secured(
-    folder: Path, *, options: Mapping[str, Any] | None = None, **security: object
+    folder: Path, options: Mapping[str, Any] | None = None, /, **security: object
 ) -> Iterator[SecuredBroker]:
     """Start a broker with four listeners, named like their protocols, and the user alice.
 

@@ -18,9 +18,10 @@ from tests.broker.conftest import Start
 
 HIDDEN = {
     "AddOffsetsToTxn", "AddPartitionsToTxn", "AlterClientQuotas", "AlterConfigs",
-    "AlterUserScramCredentials", "CreatePartitions", "CreateTopics",
-    "DeleteRecords", "DeleteTopics", "EndTxn", "IncrementalAlterConfigs", "InitProducerId",
-    "TxnOffsetCommit", "UpdateFeatures", "WriteTxnMarkers",
+    "AlterUserScramCredentials", "CreateDelegationToken", "CreatePartitions", "CreateTopics",
+    "DeleteRecords", "DeleteTopics", "EndTxn", "ExpireDelegationToken", "IncrementalAlterConfigs",
+    "InitProducerId", "RenewDelegationToken", "TxnOffsetCommit", "UpdateFeatures",
+    "WriteTxnMarkers",
 }  # fmt: skip
 # APIs that change state and that a read-only broker serves: groups live in memory there, Metadata
 # creates no topics, and Produce is refused.
@@ -28,10 +29,10 @@ KEPT = {
     "ConsumerGroupHeartbeat", "CreateAcls", "DeleteAcls", "DeleteGroups", "Heartbeat", "JoinGroup",
     "LeaveGroup", "Metadata", "OffsetCommit", "OffsetDelete", "Produce", "SyncGroup",
 }  # fmt: skip
-# APIs that anyone may use.
+# APIs that anyone may use; those that change a token ask for its owner or a renewer.
 OPEN = {
-    "ApiVersions", "GetTelemetrySubscriptions", "PushTelemetry", "SaslAuthenticate",
-    "SaslHandshake",
+    "ApiVersions", "ExpireDelegationToken", "GetTelemetrySubscriptions", "PushTelemetry",
+    "RenewDelegationToken", "SaslAuthenticate", "SaslHandshake",
 }  # fmt: skip
 KINDS = {
     AclResource.TOPIC: (TopicName, TopicId),

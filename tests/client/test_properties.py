@@ -65,6 +65,13 @@ def test_plain_login_is_read() -> None:
     assert (found.tls, found.sasl) == (None, Sasl("PLAIN", "alice", "secret"))
 
 
+@pytest.mark.parametrize("value", ["true", '"TRUE"'])
+def test_login_with_a_delegation_token_is_read(value: str) -> None:
+    login = f'{SCRAM} required username="id" password="hmac" tokenauth={value};'
+    sasl = parse_client_properties(SASL_SSL | {"sasl.jaas.config": login}).sasl
+    assert sasl == Sasl("SCRAM-SHA-512", "id", "hmac", is_delegation_token=True)
+
+
 def test_token_is_read_from_a_file() -> None:
     values = {
         "security.protocol": "SASL_SSL",
@@ -115,10 +122,6 @@ def test_plaintext_needs_no_settings() -> None:
         ({"sasl.jaas.config": ""}, "sasl.jaas.config: must have the form"),
         ({"sasl.jaas.config": f'{SCRAM} required username="secret"'}, "must have the form"),
         ({"sasl.jaas.config": f'{SCRAM} required username="secret";'}, "needs password"),
-        (
-            {"sasl.jaas.config": f"{SCRAM} required username=a password=secret tokenauth=true;"},
-            "delegation tokens are not supported",
-        ),
         ({"sasl.mechanism": "OAUTHBEARER"}, "must be the URL of a file"),
     ],
 )

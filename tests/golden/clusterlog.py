@@ -35,6 +35,12 @@ from rookery.cluster.events.sinkevents import (
     SinkPartStaged,
     StagedRun,
 )
+from rookery.cluster.events.tokenevents import (
+    DelegationTokenCreated,
+    DelegationTokenExpired,
+    DelegationTokenRenewed,
+    DelegationTokenRevoked,
+)
 from rookery.cluster.state.groups import Group
 from rookery.cluster.state.images.image import write_image
 from rookery.cluster.state.rules.securityrules import SECURITY
@@ -94,7 +100,7 @@ def _rare_entry(state: State, random: Random) -> bytes:
 def _rare_event(state: State, random: Random) -> Message:
     makers = [_sink_event, _sink_event, _log_event, _any_event]
     if state.feature_level >= SECURITY:
-        makers += [_rule_event, _account_event, _registration]
+        makers += [_rule_event, _account_event, _token_event, _registration]
     return random.choice(makers)(state, random)
 
 
@@ -160,6 +166,29 @@ def _account_event(_state: State, random: Random) -> Message:
     if random.random() < 0.5:
         parts.append(QuotaEntityPart(entity_type="client-id", name="c"))
     return QuotasChanged(entity=parts, changes=[limit])
+
+
+def _token_event(state: State, random: Random) -> Message:
+    token_id, now_ms = random.choice("abc"), random.randrange(100)
+    known = state.security.tokens.get(token_id)
+    principal = random.choice(("User:u", "User:v", "User:w"))
+    if known is None or random.random() < 0.1:
+        return DelegationTokenCreated(
+            token_id=token_id, owner="User:u", requester=principal, renewers=["User:v"],
+            issued_ms=now_ms, expires_ms=now_ms + 30, max_ms=now_ms + 50,
+        )  # fmt: skip
+    choice = random.randrange(4)
+    if choice == 0:
+        expires_ms = random.choice((known.expires_ms, now_ms))
+        return DelegationTokenExpired(token_id=token_id, expires_ms=expires_ms)
+    if choice == 1:
+        expires_ms = random.choice((-1, now_ms + 10))
+        return DelegationTokenRevoked(
+            token_id=token_id, principal=principal, now_ms=now_ms, expires_ms=expires_ms
+        )
+    return DelegationTokenRenewed(
+        token_id=token_id, principal=principal, now_ms=now_ms, expires_ms=now_ms + 20
+    )
 
 
 def _registration(_state: State, random: Random) -> Message:

@@ -14,6 +14,7 @@ from rookery.log.maintain import snapshots
 from rookery.log.maintain.caretaker import Caretaker
 from rookery.log.settings import CareSettings
 from tests.cluster.test_security_state import credential, quota_change, rule_row
+from tests.cluster.test_token_state import token_event
 from tests.log.site import Site, batch
 from tests.log.test_recover import recover
 
@@ -32,6 +33,7 @@ async def test_access_control_of_the_snapshot_is_recovered(site: Site) -> None:
             AclsCreated(rules=[rule_row()]),
             ScramCredentialsChanged(user="u", changes=[credential(1)]),
             quota_change("producer_byte_rate", 10.0, [("user", "u")]),
+            token_event("a"),
         ]
     )
     before = security_image(writer.replica.state.security)

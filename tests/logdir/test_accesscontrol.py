@@ -35,12 +35,13 @@ from tests.cluster.test_security_state import (
     quota_change,
     rule_row,
 )
+from tests.cluster.test_token_state import random_token_event, token_event
 from tests.logdir.made import make_directory
 from tests.logdir.test_serve_stages import serving
 
 
 def contents(security: Security) -> tuple[Any, ...]:
-    return set(security.acls), security.scram, security.quotas
+    return set(security.acls), security.scram, security.quotas, security.tokens
 
 
 def apply(image: MetadataImage, records: list[Message]) -> None:
@@ -51,7 +52,7 @@ def apply(image: MetadataImage, records: list[Message]) -> None:
 
 def random_event(random: Random) -> Message:
     name, user = random.choice("abc"), random.choice("uv")
-    choice = random.randrange(4)
+    choice = random.randrange(5)
     if choice == 0:
         rule = rule_row(name, operation=random.choice((3, 4)))
         return AclsCreated(rules=[rule, rule])
@@ -60,6 +61,8 @@ def random_event(random: Random) -> Message:
     if choice == 2:
         change = credential(random.choice((1, 2)), is_removed=random.random() < 0.4)
         return ScramCredentialsChanged(user=user, changes=[change])
+    if choice == 3:
+        return random_token_event(random)
     return quota_change(
         random.choice(("producer_byte_rate", "consumer_byte_rate")),
         float(random.randrange(1, 9)),
@@ -90,6 +93,7 @@ def test_written_records_give_the_same_state(seed: int) -> None:
 def test_exported_records_give_the_same_state() -> None:
     cluster, image = Cluster(), MetadataImage()
     fill(cluster)
+    cluster.decide(token_event("a"))
 
     apply(image, list(records_of(cluster.state.security)))
 
@@ -103,18 +107,22 @@ def test_import_adds_only_what_is_missing() -> None:
         ScramCredentialsChanged(user="u", changes=[credential(1), credential(2)]),
         quota_change("producer_byte_rate", 1.0, [("user", "u")]),
         quota_change("consumer_byte_rate", 2.0, [("user", "u")]),
+        token_event("a"),
+        token_event("b"),
     ):
         outcome, work = source.decide(event), Work(0)
         loaded: Any = SimpleNamespace(directory=SimpleNamespace(image=image))
         SecurityScribe(loaded).writers[type(event)](work, event, outcome)
         apply(image, work.records)
     target.decide(quota_change("producer_byte_rate", 9.0, [("user", "u")]))
+    target.decide(token_event("b"))
 
     for missing in list(missing_events(image, target.state.security)):
         target.decide(missing)
 
     expected = Security()
     expected.acls, expected.scram = source.state.security.acls, source.state.security.scram
+    expected.tokens = source.state.security.tokens
     expected.quotas = {(("user", "u"),): {"producer_byte_rate": 9.0, "consumer_byte_rate": 2.0}}
     assert contents(target.state.security) == contents(expected)
     assert not list(missing_events(image, target.state.security))

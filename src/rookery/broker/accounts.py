@@ -1,16 +1,20 @@
-"""The users of a cluster: SCRAM credentials from the cluster's state, also for PLAIN."""
+"""The users of a cluster: SCRAM credentials and delegation tokens from the cluster's state.
+
+Passwords are accepted by PLAIN, too; delegation tokens only by SCRAM.
+"""
 
 from __future__ import annotations
 
 from typing import Final
 
+from rookery.broker.tokens.delegationtokens import DelegationTokens
 from rookery.clock import Random
 from rookery.cluster.events.securityevents import ClusterSecretCreated
 from rookery.cluster.replica import Replica
 from rookery.cluster.state.rules.securityrules import SECURITY
 from rookery.security.bearer import TokenVerifier
 from rookery.security.credential import MIN_ITERATIONS, SCRAM_MECHANISMS, ScramCredential
-from rookery.security.sasl import AcceptedToken, refusal
+from rookery.security.sasl import AcceptedToken, TokenCredential, refusal
 
 _NO_SALT: Final = b"rookery: no such user"
 _SECRET_BYTES: Final = 32
@@ -29,8 +33,21 @@ async def create_secret(replica: Replica, random: Random) -> None:
 class ClusterAccounts:
     """Answers from the state that the replica has applied."""
 
-    def __init__(self, replica: Replica, tokens: TokenVerifier | None = None) -> None:
+    def __init__(
+        self,
+        replica: Replica,
+        delegation_tokens: DelegationTokens,
+        tokens: TokenVerifier | None = None,
+    ) -> None:
+        """Answer for one listener.
+
+        Args:
+            replica: has the users.
+            delegation_tokens: has the cluster's delegation tokens.
+            tokens: checks bearer tokens; None if the listener accepts none.
+        """
         self._replica = replica
+        self._delegation_tokens = delegation_tokens
         self._tokens = tokens
 
     @property
@@ -52,6 +69,10 @@ class ClusterAccounts:
         return ScramCredential(
             mechanism, stored.salt, stored.iterations, stored.stored_key, stored.server_key
         )
+
+    def delegation_token(self, mechanism: str, token_id: str) -> TokenCredential | None:
+        """Return what a login with a delegation token needs."""
+        return self._delegation_tokens.credential(mechanism, token_id)
 
     def has_password(self, username: str, password: str) -> bool:
         """Check a password against a user's credentials; takes as long for an unknown user."""

@@ -28,6 +28,7 @@ from rookery.broker.settings import BrokerSettings
 from rookery.broker.storage.backing import Backing
 from rookery.broker.storage.caretakerkeeper import CaretakerKeeper
 from rookery.broker.storage.open import open_backing
+from rookery.broker.tokens.delegationtokens import DelegationTokens
 from rookery.clock import Clock, Random, SystemClock, SystemRandom
 from rookery.cluster.agreement import SecurityAgreement
 from rookery.cluster.entry import Entry
@@ -142,6 +143,7 @@ class Broker:
             producer_ids=ProducerIds(self.replica),
             groups=self.groups,
             quotas=self.quotas,
+            delegation_tokens=DelegationTokens(self.settings, self.replica, self._clock),
             hidden=_hidden_apis(self.settings, self.backing),
             rules=self._rules,
             guard=open_guard(self.settings, self.replica),

@@ -29,6 +29,7 @@ from rookery.broker.groups.coordinator import GroupCoordinator
 from rookery.broker.producerids import ProducerIds
 from rookery.broker.settings import BrokerSettings
 from rookery.broker.telemetry.pushedmetrics import Telemetry
+from rookery.broker.tokens.delegationtokens import DelegationTokens
 from rookery.broker.topicdescription import describe
 from rookery.clock import Clock, Random
 from rookery.cluster.agreement import SecurityAgreement
@@ -66,6 +67,7 @@ class Services:
     producer_ids: ProducerIds
     groups: GroupCoordinator
     quotas: ClientQuotas
+    delegation_tokens: DelegationTokens
     opening: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(1))
     """Held while a compressed batch is decompressed, which can make it a thousand times larger."""
     hidden: frozenset[int] = frozenset()

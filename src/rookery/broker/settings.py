@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
 from rookery.broker.groups.settings import ClassicSettings, ConsumerSettings
+from rookery.broker.tokens.settings import DelegationTokenSettings
 from rookery.cluster.settings import MemberSettings
 from rookery.errors import ConfigError
 from rookery.log.settings import CareSettings, CompactionSettings, RewriteSettings
@@ -76,6 +77,8 @@ class BrokerSettings:
     allow_everyone_if_no_acl: bool = False
     """Whether resources without any access rule are open to everyone (Kafka's
     allow.everyone.if.no.acl.found)."""
+    delegation_tokens: DelegationTokenSettings = field(default_factory=DelegationTokenSettings)
+    """Tokens with which jobs log in as the user that created them."""
     insecure: bool = False
     """Allow other hosts to connect to listeners without authentication, and to HTTP without a
     token."""
@@ -175,6 +178,7 @@ class BrokerSettings:
             "compaction": CompactionSettings(**values["compaction"]),
             "classic_groups": ClassicSettings(**values["classic_groups"]),
             "consumer_groups": ConsumerSettings(**values["consumer_groups"]),
+            "delegation_tokens": DelegationTokenSettings(**values["delegation_tokens"]),
             "prices": Prices(**values["prices"]),
             "security": ListenerSecurity(**values["security"]),
             "listeners": {

@@ -22,6 +22,7 @@ from rookery.client.produce.producer import Producer
 from rookery.client.produce.producerbatch import RecordLocation
 from rookery.client.quotas import QuotaAdmin
 from rookery.client.settings import ClientSettings, ProducerSettings
+from rookery.client.tokens import TokenAdmin
 from rookery.client.users import UserAdmin
 from rookery.clock import Clock, Random, SystemClock, SystemRandom
 from rookery.model.offset import EARLIEST
@@ -41,7 +42,8 @@ class Client:
     Its parts can be used directly. `admin` manages topics, configs and the cluster, `groups`
     consumer groups and their offsets. `offsets` finds offsets of partitions, `fetcher` reads raw
     batches of many partitions, and `diagnostics` describes disks, transactions and producers.
-    `users`, `acls` and `quotas` manage SCRAM users, access rules and client quotas.
+    `users`, `acls`, `quotas` and `tokens` manage SCRAM users, access rules, client quotas and
+    delegation tokens.
     `producer()` makes producers with their own settings. Functions of this package such as
     `describe_topics` combine their results.
 
@@ -88,6 +90,7 @@ class Client:
         self.users = UserAdmin(self.router, self.random)
         self.acls = AclAdmin(self.router)
         self.quotas = QuotaAdmin(self.router)
+        self.tokens = TokenAdmin(self.router)
 
     async def __aenter__(self) -> Self:
         return self

@@ -162,9 +162,8 @@ def _sasl(values: Mapping[str, str]) -> Sasl:
     missing = [name for name in ("username", "password") if not options.get(name)]
     if missing:
         raise ConfigError(f"needs {' and '.join(missing)}", name="sasl.jaas.config")
-    if options.get("tokenauth", "").lower() == "true":
-        raise ConfigError("delegation tokens are not supported", name="sasl.jaas.config")
-    return Sasl(mechanism, options["username"], options["password"])
+    is_token = mechanism.startswith("SCRAM-") and options.get("tokenauth", "").lower() == "true"
+    return Sasl(mechanism, options["username"], options["password"], is_delegation_token=is_token)
 
 
 def _token_file(values: Mapping[str, str]) -> str:

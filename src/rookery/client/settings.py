@@ -38,6 +38,15 @@ class Sasl:
     """The token for OAUTHBEARER, which is sent unencrypted, so use TLS."""
     token_file: str = ""
     """A file with the token instead; each login reads it again."""
+    is_delegation_token: bool = False
+    """Whether user name and password are the id and the HMAC (in base64) of a delegation token; for
+    SCRAM."""
+
+    def __post_init__(self) -> None:
+        if self.is_delegation_token and not self.mechanism.startswith("SCRAM-"):
+            raise ConfigError(
+                f"delegation tokens need SCRAM, not {self.mechanism}", name="sasl.mechanism"
+            )
 
     def read_token(self) -> str:
         """Return the token.

@@ -19,6 +19,7 @@ from rookery.cluster.events import (
     pinevents,
     securityevents,
     sinkevents,
+    tokenevents,
     topicevents,
     txnevents,
 )
@@ -43,6 +44,7 @@ EVENTS: Final[dict[int, type[Message]]] = {
         sinkevents,
         importevents,
         securityevents,
+        tokenevents,
     )
     for event in vars(module).values()
     if isinstance(event, type) and issubclass(event, Message) and event.KEY is not None

@@ -1,6 +1,7 @@
-"""Access rules, users and quotas of a Kafka cluster, in the form of Rookery's state and events.
+"""Access rules, users, quotas and tokens of a Kafka cluster, as Rookery's state and events.
 
-Kafka's numbers and keys are the same as Rookery's. Delegation tokens are not taken over.
+Kafka's numbers and keys are the same as Rookery's. The passwords of delegation tokens depend on a
+key that is not in the metadata: tokens work on brokers that have Kafka's key as a setting.
 """
 
 from __future__ import annotations
@@ -16,12 +17,18 @@ from rookery.cluster.events.securityevents import (
     ScramChange,
     ScramCredentialsChanged,
 )
+from rookery.cluster.events.tokenevents import DelegationTokenCreated
 from rookery.cluster.proposal import divide_rules
 from rookery.cluster.state.security import Security, StoredScram
+from rookery.cluster.state.tokens import StoredToken
 from rookery.formats.kraft.image import MetadataImage
 from rookery.model.acl import StoredAcl
 from rookery.wire.kraft.cluster import ClientQuotaRecord, EntityData
-from rookery.wire.kraft.security import AccessControlEntryRecord, UserScramCredentialRecord
+from rookery.wire.kraft.security import (
+    AccessControlEntryRecord,
+    DelegationTokenRecord,
+    UserScramCredentialRecord,
+)
 from rookery.wire.message import Message
 
 
@@ -32,6 +39,7 @@ def security_of(image: MetadataImage) -> Security:
     for record in image.scram.values():
         security.scram.setdefault(record.name, {})[record.mechanism] = _scram_of(record)
     security.quotas = {entity: dict(limits) for entity, limits in image.quotas.items()}
+    security.tokens = {token_id: token_of(record) for token_id, record in image.tokens.items()}
     return security
 
 
@@ -45,6 +53,18 @@ def acl_of(record: AccessControlEntryRecord) -> StoredAcl:
         record.host,
         record.operation,
         record.permission_type,
+    )
+
+
+def token_of(record: DelegationTokenRecord) -> StoredToken:
+    """Return the token of a record."""
+    return StoredToken(
+        record.owner,
+        record.requester,
+        tuple(record.renewers),
+        record.issue_timestamp,
+        record.expiration_timestamp,
+        record.max_timestamp,
     )
 
 
@@ -63,6 +83,21 @@ def records_of(security: Security) -> Iterator[Message]:
                 value=value,
                 remove=False,
             )
+    for token_id, token in security.tokens.items():
+        yield token_record(token_id, token)
+
+
+def token_record(token_id: str, token: StoredToken) -> DelegationTokenRecord:
+    """Return the record of a token."""
+    return DelegationTokenRecord(
+        owner=token.owner,
+        requester=token.requester,
+        renewers=list(token.renewers),
+        issue_timestamp=token.issued_ms,
+        max_timestamp=token.max_ms,
+        expiration_timestamp=token.expires_ms,
+        token_id=token_id,
+    )
 
 
 def acl_record(rule: StoredAcl, record_id: bytes) -> AccessControlEntryRecord:
@@ -87,8 +122,8 @@ def acl_id(rule: StoredAcl) -> bytes:
 def missing_events(image: MetadataImage, known: Security) -> Iterator[Message]:
     """Yield the events that add what a cluster does not have yet.
 
-    Credentials and limits that the cluster has stay as they are: an import that is repeated must
-    not undo changes that were made in between.
+    Credentials, limits and tokens that the cluster has stay as they are: an import that is repeated
+    must not undo changes that were made in between.
     """
     theirs = security_of(image)
     yield from divide_rules(
@@ -112,6 +147,10 @@ def missing_events(image: MetadataImage, known: Security) -> Iterator[Message]:
                     for key, value in sorted(new.items())
                 ],
             )
+    for token_id, token in theirs.tokens.items():
+        if token_id not in known.tokens:
+            values = token._asdict() | {"renewers": list(token.renewers)}
+            yield DelegationTokenCreated(token_id=token_id, **values)
 
 
 def _scram_of(record: UserScramCredentialRecord) -> StoredScram:

@@ -19,6 +19,8 @@ class ClientSession:
     """The client's address, without its port."""
     mechanism: str = ""
     """The SASL mechanism of the last login; empty without one."""
+    has_delegation_token: bool = False
+    """Whether the last login was with a delegation token."""
     expires_ms: int = 0
     """The monotonic time at which the login expires; 0 for never."""
     software_name: str = ""

@@ -83,6 +83,10 @@ class Access:
     denial: Denial
     or_on_cluster: Operation | None = None
     """An operation on the cluster that is sufficient instead, for all the resources together."""
+    or_on_owner: Operation | None = None
+    """An operation on the user that owns a resource that is sufficient instead."""
+    is_own_exempt: bool = False
+    """Whether clients need no permission for themselves and for what is their own."""
     versions: range | None = None
     """The request's versions to which the row applies; None for all."""
     when: Callable[[Any], bool] | None = None
@@ -131,12 +135,26 @@ def created(*, when: Callable[[Any], bool] | None = None) -> Access:
     )
 
 
+def acting_for(operation: Operation, *, when: Callable[[Any], bool]) -> Access:
+    """Return the row for a user that the client acts for, unless that is the client itself."""
+    return Access(
+        resource=AclResource.USER,
+        operation=operation,
+        scope=AccessScope.NAMED,
+        denial=Denial.REFUSE_REQUEST,
+        when=when,
+        is_own_exempt=True,
+    )
+
+
 def listed(
     resource: AclResource,
     operation: Operation,
     *,
     denial: Denial = Denial.OMIT,
     or_on_cluster: Operation | None = None,
+    or_on_owner: Operation | None = None,
+    is_own_exempt: bool = False,
 ) -> Access:
     """Return the row for every resource of a type that the answer lists."""
     return Access(
@@ -145,6 +163,8 @@ def listed(
         scope=AccessScope.LISTED,
         denial=denial,
         or_on_cluster=or_on_cluster,
+        or_on_owner=or_on_owner,
+        is_own_exempt=is_own_exempt,
     )
 
 

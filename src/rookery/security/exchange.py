@@ -13,6 +13,8 @@ class SingleMessageServer:
         self._username: str | None = None
         self.claimed_name = ""
         """The user name that the client has claimed so far, for the audit; empty if none."""
+        self.has_delegation_token = False
+        """Such a login never uses one."""
         self.expires_ms = 0
         """The wall-clock time at which the credentials expire; 0 for never."""
 

@@ -33,6 +33,8 @@ class Login:
     password: str = field(repr=False)
     """The password; for OAUTHBEARER the token."""
     nonce: str = field(repr=False)
+    is_token: bool = False
+    """Whether they are the id and the HMAC of a delegation token; for SCRAM."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +44,17 @@ class AcceptedToken:
     username: str
     expires_ms: int = 0
     """The wall-clock time at which it expires; 0 for never."""
+
+
+@dataclass(frozen=True, slots=True)
+class TokenCredential:
+    """What a client that logs in with a delegation token must prove, and who it then is."""
+
+    scram: ScramCredential
+    owner: str
+    """The name of the user that the token stands for."""
+    expires_ms: int
+    """The wall-clock time at which the token expires."""
 
 
 class Accounts(Protocol):
@@ -57,6 +70,9 @@ class Accounts(Protocol):
 
     def scram(self, mechanism: str, username: str) -> ScramCredential | None:
         """Return the user's credential for that mechanism, or None if there is none."""
+
+    def delegation_token(self, mechanism: str, token_id: str) -> TokenCredential | None:
+        """Return what a delegation token needs, or None if it does not exist or has expired."""
 
     def has_password(self, username: str, password: str) -> bool:
         """Return whether the password is correct; takes as long for an unknown user."""
@@ -111,6 +127,10 @@ class ServerExchange(Protocol):
     @property
     def expires_ms(self) -> int:
         """The wall-clock time at which the credentials expire; 0 for never."""
+
+    @property
+    def has_delegation_token(self) -> bool:
+        """Whether the client has proved that it has a delegation token, not a password."""
 
     def respond(self, message: bytes) -> bytes:
         """Take the client's message, return the answer to send.

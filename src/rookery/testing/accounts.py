@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from rookery.security.credential import HASHES, MIN_ITERATIONS, SALT_BYTES, ScramCredential
-from rookery.security.sasl import AcceptedToken, refusal
+from rookery.security.sasl import AcceptedToken, TokenCredential, refusal
+
+TOKEN_PREFIX: Final = "token-of-"  # noqa: S105 (the beginning of an id)
 
 
 class MemoryAccounts:
@@ -24,6 +28,14 @@ class MemoryAccounts:
     def scram(self, mechanism: str, username: str) -> ScramCredential | None:
         """Return the user's credential for that mechanism, or None if there is none."""
         return self._credentials.get((mechanism, username))
+
+    def delegation_token(self, mechanism: str, token_id: str) -> TokenCredential | None:
+        """Accept the password of a user as the HMAC of the token `token-of-USER`."""
+        owner = token_id.removeprefix(TOKEN_PREFIX)
+        known = self._credentials.get((mechanism, owner))
+        if known is None or owner == token_id:
+            return None
+        return TokenCredential(known, owner, expires_ms=0)
 
     def has_password(self, username: str, password: str) -> bool:
         """Tell whether it is the user's password."""

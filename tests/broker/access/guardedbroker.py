@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from hashlib import pbkdf2_hmac
 from pathlib import Path
@@ -40,7 +41,7 @@ class GuardedBroker(ServedBroker):
         self.settings = replace(self.settings, listen=defaults.listen, listeners=listeners)
 
 
-def add_users(server: TestedServer) -> None:
+def add_users(server: TestedServer, users: Mapping[str, str] = USERS) -> None:
     upsertions = [
         ScramCredentialUpsertion(
             name=name,
@@ -49,7 +50,7 @@ def add_users(server: TestedServer) -> None:
             salt=b"salt",
             salted_password=pbkdf2_hmac("sha256", word.encode(), b"salt", 4096),
         )
-        for name, word in USERS.items()
+        for name, word in users.items()
     ]
     request = AlterUserScramCredentialsRequest(deletions=[], upsertions=upsertions)
     answer = server.ask(ALTER_USER_SCRAM_CREDENTIALS, 0, request)

@@ -263,6 +263,12 @@ def _delete_acls(request: Any, _case: AccessCase) -> None:
     choice.principal_filter = "User:nobody"
 
 
+def _create_delegation_token(request: Any, case: AccessCase) -> None:
+    """Ask for a token of another user, where a request can."""
+    if case.version >= 3:
+        request.owner_principal_type, request.owner_principal_name = "User", "bob"
+
+
 _ADAPTATIONS: Mapping[str, Callable[[Any, AccessCase], None]] = {
     "Produce": _produce,
     "ConsumerGroupHeartbeat": _heartbeat,
@@ -271,4 +277,5 @@ _ADAPTATIONS: Mapping[str, Callable[[Any, AccessCase], None]] = {
     "AlterUserScramCredentials": _alter_users,
     "CreateAcls": _create_acls,
     "DeleteAcls": _delete_acls,
+    "CreateDelegationToken": _create_delegation_token,
 }

@@ -72,7 +72,7 @@ def logins(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LoginBroker]:
         "principal_mapping_rules": r"RULE:^CN=([^,]+),.*$/$1/L, DEFAULT",
     }
     strangers = Certificates.make(folder / "strangers", HOST, client=USER)
-    with serve_secured(folder, options={"authorizer": "acls"}, **security) as broker:
+    with serve_secured(folder, {"authorizer": "acls"}, **security) as broker:
         broker.allow(f"User:{USER}", ALICE)
         broker.allow("User:*", ANYONE)
         yield LoginBroker(broker, issuer, strangers)

@@ -16,7 +16,8 @@ _HEAD: Final = """\
 Made from the routes by `scripts/docs`; do not edit. A broker checks these permissions if it runs
 with `--authorizer acls`; with `--authorizer log` it only logs what it would deny. A client needs
 all rows of an API that apply to its request. APIs that are not listed here need no permission:
-ApiVersions, the login, and client metrics. Super users can do everything.
+ApiVersions, the login, client metrics, and the renewal and expiry of a delegation token, which its
+owner and its renewers can request. Super users can do everything.
 
 The decision is that of Kafka's StandardAuthorizer: a DENY wins over every ALLOW. Rules name
 resources literally, by a prefix, or all of them (`*`). ALLOW of READ, WRITE, DELETE or ALTER also
@@ -32,6 +33,8 @@ _RESOURCES: Final = {
     AclResource.GROUP: "group",
     AclResource.CLUSTER: "cluster",
     AclResource.TRANSACTIONAL_ID: "transactional id",
+    AclResource.DELEGATION_TOKEN: "delegation token",
+    AclResource.USER: "user",
 }
 _SCOPES: Final = {
     AccessScope.NAMED: "each one named",
@@ -57,6 +60,8 @@ def _lines(route: Route) -> Iterator[str]:
         operation = row.operation.name
         if row.or_on_cluster is not None:
             operation += f", or {row.or_on_cluster.name} on the cluster"
+        if row.or_on_owner is not None:
+            operation += f", or {row.or_on_owner.name} on its owner"
         scope = ", ".join(filter(None, [_SCOPES[row.scope], _condition(row)]))
         yield (
             f"| {route.api.name} | {_RESOURCES[row.resource]} | {operation} | {scope} "
@@ -71,6 +76,9 @@ def _condition(row: Access) -> str:
     if row.when is not None:
         text = (row.when.__doc__ or "").strip().rstrip(".")
         words.append(f"if {text[:1].lower()}{text[1:]}")
+    if row.is_own_exempt:
+        is_user = row.resource is AclResource.USER
+        words.append(f"unless the client {'is the user' if is_user else 'owns or renews it'}")
     return ", ".join(words)
 
 

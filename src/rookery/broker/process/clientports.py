@@ -87,7 +87,8 @@ class ClientPorts:
         self._answers = AnswerBudget(settings.answer_bytes, settings.unread_timeout_ms)
         self._hosts = HostLimit(settings.max_connections_per_ip)
         for name, config in settings.client_listeners().items():
-            accounts = ClusterAccounts(services.replica, await self._open_tokens(config))
+            verifier = await self._open_tokens(config)
+            accounts = ClusterAccounts(services.replica, services.delegation_tokens, verifier)
             login = LoginService(login_settings(config), accounts, services.clock, services.random)
             login.audit = services.audit
             services.logins[name] = login

@@ -14,6 +14,7 @@ from rookery.broker.groups.removal import OffsetRetention
 from rookery.broker.overdue import Overdue
 from rookery.broker.process.membership import MEMBERS_MS, Membership
 from rookery.broker.settings import BrokerSettings
+from rookery.broker.tokens.tokenexpiry import TokenExpiry
 from rookery.clock import Clock
 from rookery.cluster.replica import Replica
 from rookery.service.periodic import PeriodicTasks
@@ -22,10 +23,11 @@ _TRANSACTIONS_INTERVAL_MS: Final = 1_000
 _CLAIMS_INTERVAL_MS: Final = 1_000
 # The interval of the check for expired offsets (Kafka's offsets.retention.check.interval.ms).
 _OFFSETS_INTERVAL_MS: Final = 600_000
+_TOKENS_INTERVAL_MS: Final = 60_000
 
 
 class ClusterDuties:
-    """Expires members, transactions, transactional ids and offsets, and claims groups."""
+    """Expires members, transactions, ids, offsets and tokens, and claims groups."""
 
     def __init__(
         self,
@@ -47,6 +49,7 @@ class ClusterDuties:
         self._settings = settings
         self._membership = membership
         self._overdue = Overdue(replica, clock, settings, lambda: membership.is_clock_sound)
+        self._tokens = TokenExpiry(replica, clock, lambda: membership.keeps_caretaker)
         self._claims = GroupClaims(groups, replica, clock)
         self._offsets = OffsetRetention(
             groups,
@@ -65,6 +68,7 @@ class ClusterDuties:
             return
         tasks.every(_TRANSACTIONS_INTERVAL_MS, "expiry of transactions", self._overdue.look)
         tasks.every(_TRANSACTIONS_INTERVAL_MS, "expiry of transactional ids", self._overdue.forget)
+        tasks.every(_TOKENS_INTERVAL_MS, "expiry of delegation tokens", self._tokens.run)
         tasks.every(_CLAIMS_INTERVAL_MS, "claims of groups", self._claims.run)
         if expires_offsets:
             tasks.every(_OFFSETS_INTERVAL_MS, "expiry of offsets", self._offsets.run)

@@ -29,6 +29,8 @@ _WEEK_MS: Final = 168 * _HOUR_MS
 _SETTINGS: Final = {
     "auto.create.topics.enable": ("auto_create_topics", 0),
     "broker.rack": ("rack", 0),
+    "delegation.token.expiry.time.ms": ("delegation_tokens.expiry_ms", 0),
+    "delegation.token.max.lifetime.ms": ("delegation_tokens.max_lifetime_ms", 0),
     "max.connections": ("max_connections", 0),
     "max.connections.per.ip": ("max_connections_per_ip", 0),
     "num.partitions": ("partitions", 0),
@@ -65,6 +67,7 @@ _UNUSED: Final = (
 _GUARDS: Final = (
     "authorizer.", "super.users", "allow.everyone.", "sasl.", "ssl.", "listener.name",
     "principal.builder.", "security.", "connections.max.reauth.ms", "max.connections.per.ip",
+    "delegation.token.",
 )  # fmt: skip
 
 

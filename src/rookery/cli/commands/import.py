@@ -175,10 +175,10 @@ def _as_text(report: ImportReport, *, is_verified: bool) -> Iterator[str]:
         f"{report.producers:,} producers, {report.transactional_ids:,} transactional ids, "
         f"{report.offsets:,} offsets of {report.groups:,} groups"
     )
-    if report.rules or report.users or report.quotas:
+    if report.rules or report.users or report.quotas or report.tokens:
         yield (
             f"{report.rules:,} access rules, {report.users:,} users, quotas of "
-            f"{report.quotas:,} entities"
+            f"{report.quotas:,} entities, {report.tokens:,} delegation tokens"
         )
     for place, ids in report.ended.items():
         yield f"{place.text}: ended the open transactions of producers {', '.join(map(str, ids))}"

@@ -52,6 +52,10 @@ class Credentials:
         metavar="FILE",
         help="log in with the token in this file (OAUTHBEARER)",
     )
+    delegation_token: bool = switch(
+        "--delegation-token",
+        help="--user and the password are the id and the HMAC of a delegation token",
+    )
 
     def properties(self) -> ClientProperties:
         """Read the file of `--client-config`.
@@ -97,7 +101,12 @@ class Credentials:
             if self.password_file:
                 raise ConfigError("--password-file: needs --user, whose password it is")
             return self.properties().sasl
-        return Sasl(self.mechanism, self.user, self._password())
+        return Sasl(
+            self.mechanism,
+            self.user,
+            self._password(),
+            is_delegation_token=self.delegation_token,
+        )
 
     def _password(self) -> str:
         import getpass

@@ -42,7 +42,8 @@ async def log_in(
     secret = sasl.password
     if sasl.mechanism == "OAUTHBEARER":
         secret = await asyncio.to_thread(sasl.read_token)
-    login = Login(sasl.username, secret, random.token(18).hex())
+    nonce = random.token(18).hex()
+    login = Login(sasl.username, secret, nonce, is_token=sasl.is_delegation_token)
     exchange = open_client(sasl.mechanism, login)
     return await _exchange(upstream, versions, exchange, sasl, timeout_ms)
 
@@ -73,6 +74,8 @@ def _refused(upstream: Upstream, sasl: Sasl, code: ErrorCode, message: str | Non
     said = f" ({message})" if message else ""
     has_token = sasl.mechanism == "OAUTHBEARER"
     subject = "the token" if has_token else f"user {sasl.username!r}"
+    if sasl.is_delegation_token:
+        subject = f"delegation token {sasl.username!r}"
     checks = "its expiry, issuer and audience" if has_token else "sasl.username and sasl.password"
     return ApiError(
         code, f"broker {upstream.name} refused {subject} by {sasl.mechanism}{said}; check {checks}"

@@ -1,9 +1,10 @@
-"""Access rules, credentials and quotas, as all brokers agree on them."""
+"""Access rules, credentials, quotas and delegation tokens, as all brokers agree on them."""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
+from rookery.cluster.state.tokens import StoredToken
 from rookery.model.acl import StoredAcl
 
 QuotaEntity = tuple[tuple[str, str | None], ...]
@@ -27,6 +28,7 @@ class Security:
 
     __slots__ = (
         "accounts_version", "acls", "acls_version", "quotas", "quotas_version", "scram", "secret",
+        "tokens", "tokens_version",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -42,8 +44,17 @@ class Security:
         """Empty until a broker has created it."""
         self.accounts_version = 0
         """Changes with the credentials and the secret; not replicated."""
+        self.tokens: dict[str, StoredToken] = {}
+        """Delegation tokens by id."""
+        self.tokens_version = 0
+        """Changes with the tokens; not replicated."""
 
     @property
-    def version(self) -> tuple[int, int, int]:
+    def version(self) -> tuple[int, ...]:
         """Changes with everything here; not replicated."""
-        return self.acls_version, self.accounts_version, self.quotas_version
+        return (
+            self.acls_version,
+            self.accounts_version,
+            self.quotas_version,
+            self.tokens_version,
+        )

@@ -34,6 +34,7 @@ from rookery.cluster.state.rules import (
     pinrules,
     securityrules,
     sinkrules,
+    tokenrules,
     topicrules,
     txnrules,
 )
@@ -184,6 +185,7 @@ class State:
         **pinrules.HANDLERS,
         **securityrules.HANDLERS,
         **sinkrules.HANDLERS,
+        **tokenrules.HANDLERS,
         **topicrules.HANDLERS,
         **txnrules.HANDLERS,
     }

@@ -98,7 +98,7 @@ class Caretaker:
         self._snapshot_ms = clock.monotonic_ms()
         self._topics_seen = self._topics()
         # A state that was read from a snapshot has this version.
-        self._security_seen = (0, 0, 0)
+        self._security_seen: tuple[int, ...] = (0, 0, 0, 0)
 
     def employ(self, retention: Retention, sweeper: Sweeper, *rewriters: RewriteWorker) -> None:
         """Set the workers."""

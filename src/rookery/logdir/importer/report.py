@@ -32,6 +32,8 @@ class ImportReport:
     """Users with new credentials."""
     quotas: int = 0
     """Users, client ids and addresses with new quotas."""
+    tokens: int = 0
+    """Delegation tokens that were added."""
     already: list[TopicPartition] = field(default_factory=list)
     """Partitions that an earlier import had completed."""
     ended: dict[TopicPartition, list[int]] = field(default_factory=dict)
@@ -62,6 +64,7 @@ class ImportReport:
             "access_rules": self.rules,
             "users": self.users,
             "quotas": self.quotas,
+            "delegation_tokens": self.tokens,
             "already_there": [one.text for one in self.already],
             "ended_transactions": {place.text: ids for place, ids in self.ended.items()},
             "skipped": [one.text for one in self.skipped],

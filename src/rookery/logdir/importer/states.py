@@ -9,6 +9,7 @@ from rookery.cluster.events.groupevents import OffsetCommitted, OffsetsPublished
 from rookery.cluster.events.importevents import TransactionalIdImported
 from rookery.cluster.events.logevents import ProducerIdsAllotted
 from rookery.cluster.events.securityevents import AclsCreated, ScramCredentialsChanged
+from rookery.cluster.events.tokenevents import DelegationTokenCreated
 from rookery.cluster.events.txnevents import MarkersWritten, TransactionPlace
 from rookery.cluster.proposal import divide
 from rookery.cluster.state import producers
@@ -137,11 +138,11 @@ def _offsets(group: LoggedGroup, ids: dict[str, bytes]) -> Iterator[OffsetCommit
 
 
 async def import_security(target: ImportTarget, image: MetadataImage, report: ImportReport) -> None:
-    """Add the access rules, users and quotas that the cluster does not have yet."""
+    """Add the access rules, users, quotas and tokens that the cluster does not have yet."""
     events = list(missing_events(image, target.state.security))
     if events and target.state.feature_level < SECURITY:
         report.left_out.append(
-            f"access rules, users and quotas: the cluster has feature level "
+            f"access rules, users, quotas and tokens: the cluster has feature level "
             f"{target.state.feature_level}; raise it to {SECURITY} and import again"
         )
         return
@@ -153,7 +154,13 @@ async def import_security(target: ImportTarget, image: MetadataImage, report: Im
                 report.rules += len(event.rules)
             case ScramCredentialsChanged():
                 report.users += 1
+            case DelegationTokenCreated():
+                report.tokens += 1
             case _:
                 report.quotas += 1
     if image.tokens:
-        report.left_out.append(f"{len(image.tokens)} delegation tokens: they cannot be imported")
+        report.left_out.append(
+            f"the key of {len(image.tokens)} delegation tokens: write Kafka's "
+            "delegation.token.secret.key to a file, and name it in the brokers' setting "
+            "delegation_tokens.secret_file"
+        )

@@ -9,6 +9,9 @@
 The client proves that it knows the password, and the server that it knows the credential; an
 eavesdropper learns neither. C and S are the nonces of the two sides. Secrets are compared in
 constant time.
+
+With Kafka's extension `tokenauth=true` in the client's first message, the name is the id of a
+delegation token and the password is the token's HMAC in base64. The user is the token's owner.
 """
 
 from __future__ import annotations
@@ -45,6 +48,7 @@ NAMES = tuple(HASHES)
 _NO_BINDING = "n,,"
 # RFC 5802's "printable": visible ASCII without the comma.
 _NONCE = re.compile(r"[!-+\--~]{8,1024}")
+_TOKEN_AUTH, _YES = "tokenauth", "true"
 _EXTENSIONS = r"((?:,[A-Za-z]+=[^,\0]+)*)"
 _CLIENT_FIRST = re.compile(
     r"([ny]),(?:a=([^,\0]+))?,(n=([^,\0]+),r=([!-+\--~]{1,1024})" + _EXTENSIONS + ")"
@@ -77,6 +81,8 @@ class ScramClient:
         self._mechanism = mechanism
         self._login = login
         self._first_bare = f"n={_escape(login.username)},r={login.nonce}"
+        if login.is_token:
+            self._first_bare += f",{_TOKEN_AUTH}={_YES}"
         self._signature = b""
         self._step = ScramClient._on_server_first
         self.is_done = False
@@ -133,13 +139,14 @@ class ScramServer:
         self.is_done = False
         self.claimed_name = ""
         self.expires_ms = 0
+        self.has_delegation_token = False
 
     @property
     def username(self) -> str:
-        """Return the authenticated user name."""
+        """Return the authenticated user name; the owner's if the client has a token."""
         if not self.is_done:
             raise RuntimeError("the client has not proved who it is")
-        return self._first.username
+        return self._username
 
     def respond(self, message: bytes) -> bytes:
         """Take the client's message, return the answer."""
@@ -149,7 +156,7 @@ class ScramServer:
     def _on_client_first(self, message: str) -> bytes:
         self._first = _parse_client_first(message)
         self.claimed_name = self._first.username
-        known = self._accounts.scram(self._mechanism, self._first.username)
+        known = self._find_credential(self._first)
         # The decoy is computed in any case, so that the time is the same for a known name.
         decoy = self._decoy(self._first.username)
         self._is_known = known is not None
@@ -161,6 +168,17 @@ class ScramServer:
         )
         self._step = ScramServer._on_client_final
         return self._server_first.encode()
+
+    def _find_credential(self, first: _ClientFirst) -> ScramCredential | None:
+        self._username = first.username
+        if not first.is_token:
+            return self._accounts.scram(self._mechanism, first.username)
+        self.has_delegation_token = True
+        token = self._accounts.delegation_token(self._mechanism, first.username)
+        if token is None:
+            return None
+        self._username, self.expires_ms = token.owner, token.expires_ms
+        return token.scram
 
     def _decoy(self, username: str) -> ScramCredential:
         """Derive a fake credential, constant for each name, which hides whether the user exists."""
@@ -208,6 +226,7 @@ class _ClientFirst(NamedTuple):
     bare: str
     username: str
     nonce: str
+    is_token: bool
 
 
 class _ServerFirst(NamedTuple):
@@ -226,18 +245,17 @@ def _parse_client_first(message: str) -> _ClientFirst:
     username = _unescape(name)
     if authorization_id is not None and _unescape(authorization_id) != username:
         raise refusal("the authorization id must be the user's own name")  # CVE-2017-12610
-    _check_client_extensions(extensions)
-    return _ClientFirst(message[: -len(bare)], bare, username, nonce)
+    is_token = _read_client_extensions(extensions)
+    return _ClientFirst(message[: -len(bare)], bare, username, nonce, is_token)
 
 
-def _check_client_extensions(extensions: str) -> None:
-    # Optional extensions are ignored, as in Kafka. But an extension that changes whose secret is
-    # checked cannot be ignored.
-    for extension in extensions.split(","):
-        if extension.lower() == "tokenauth=true":
-            raise refusal("delegation tokens are not offered")
-        if extension.startswith("m="):
-            raise refusal("a mandatory SCRAM extension is not known")
+def _read_client_extensions(extensions: str) -> bool:
+    """Return whether the client logs in with a token; other optional extensions are ignored."""
+    found = extensions.split(",")
+    if any(extension.startswith("m=") for extension in found):
+        raise refusal("a mandatory SCRAM extension is not known")
+    values = dict(extension.split("=", 1) for extension in found if extension)
+    return values.get(_TOKEN_AUTH, "").lower() == _YES
 
 
 def _parse_server_first(message: str, nonce: str) -> _ServerFirst:

@@ -26,12 +26,15 @@ from rookery.service.access.fetchaccess import FetchAccess
 from rookery.service.access.policy import AccessClient, AccessPolicy
 from rookery.service.access.redaction import KINDS, answer_changes
 from rookery.service.access.requestnames import names_in
+from rookery.service.access.tokenaccess import can_use_token_apis, deny_creation
 from rookery.service.access.verdict import AccessVerdict
 from rookery.wire.codec import API_VERSIONS_KEY
 from rookery.wire.message import ZERO_UUID, Api, Message, TopicId, TopicName
+from rookery.wire.messages.expire_delegation_token import EXPIRE_DELEGATION_TOKEN
 from rookery.wire.messages.fetch import FETCH
 from rookery.wire.messages.get_telemetry_subscriptions import GET_TELEMETRY_SUBSCRIPTIONS
 from rookery.wire.messages.push_telemetry import PUSH_TELEMETRY
+from rookery.wire.messages.renew_delegation_token import RENEW_DELEGATION_TOKEN
 from rookery.wire.messages.sasl_authenticate import SASL_AUTHENTICATE
 from rookery.wire.messages.sasl_handshake import SASL_HANDSHAKE
 from rookery.wire.partition import cut
@@ -43,9 +46,12 @@ OPEN_APIS: Final = frozenset(
         SASL_AUTHENTICATE.key,
         GET_TELEMETRY_SUBSCRIPTIONS.key,
         PUSH_TELEMETRY.key,
+        RENEW_DELEGATION_TOKEN.key,
+        EXPIRE_DELEGATION_TOKEN.key,
     }
 )
-"""The APIs that need no permission. Others without a row are refused to all but super users."""
+"""The APIs that need no permission; a token itself states which users may change it. Others without
+a row are refused to all but super users."""
 
 CODES: Final = {
     AclResource.TOPIC: ErrorCode.TOPIC_AUTHORIZATION_FAILED,
@@ -112,7 +118,7 @@ class Guard:
         if not rows:
             review.refuse_unlisted()
         for row in rows:
-            if row.is_for_missing and not self._creates_topics:
+            if not self._is_relevant(row, session):
                 continue
             if review.verdict.request is None:
                 break
@@ -126,6 +132,12 @@ class Guard:
             if verdict.request is not None:
                 verdict.changes += answer_changes(api, rows, client, self._topics.name_of)
         return None if verdict.is_plain else verdict
+
+    def _is_relevant(self, row: Access, session: ClientSession) -> bool:
+        if row.is_for_missing:
+            return self._creates_topics
+        # Other clients' requests for tokens are refused by the handler, whatever the rules are.
+        return row.resource is not AclResource.USER or can_use_token_apis(session)
 
 
 class Review:
@@ -167,6 +179,8 @@ class Review:
             self._check_settings(row)
         elif row.resource is AclResource.TOPIC:
             self._check_topics(row)
+        elif row.resource is AclResource.USER:
+            self._check_owner(row)
         else:
             self._check_names(row)
 
@@ -218,6 +232,12 @@ class Review:
             self._refuse_all(code)
             return
         self.verdict.cut(halves, self._api.refuse(halves.denied, code))
+
+    def _check_owner(self, row: Access) -> None:
+        """Check the user that a delegation token is for."""
+        refusal = deny_creation(self._client, row, self._request)
+        if refusal is not None:
+            self.verdict.refuse(refusal)
 
     def _check_topics(self, row: Access) -> None:
         names = set(names_in(self._request, self._version, TopicName)) - {""}

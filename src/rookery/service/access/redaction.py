@@ -7,13 +7,14 @@ answers are masks of all operations that exist; here only those remain that the 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from functools import cache
+from functools import cache, partial
 from typing import Any, Final, NamedTuple
 
 from rookery.errors import ErrorCode
 from rookery.security.access import Access, AccessScope, AclResource, Denial, Operation
 from rookery.security.acl import CLUSTER_NAME
 from rookery.service.access.policy import AccessClient
+from rookery.service.access.tokenaccess import omit_tokens
 from rookery.service.access.verdict import AnswerChange
 from rookery.wire.message import (
     Api,
@@ -84,7 +85,9 @@ def answer_changes(
     redaction = Redaction(client, name_of)
     changes: list[AnswerChange] = []
     for row in rows:
-        if row.scope is AccessScope.LISTED and row.denial is Denial.OMIT:
+        if row.resource is AclResource.DELEGATION_TOKEN:
+            changes.append(partial(omit_tokens, client, row))
+        elif row.scope is AccessScope.LISTED and row.denial is Denial.OMIT:
             if not client.has_on_cluster(row.or_on_cluster):
                 changes.append(lambda answer, row=row: redaction.omit(answer, row))  # type: ignore[misc]
         elif row.scope is AccessScope.LISTED and api is CONSUMER_GROUP_DESCRIBE:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from rookery.cluster.events import securityevents
+from rookery.cluster.events import securityevents, tokenevents
 from rookery.cluster.events.brokerevents import ConfigsChanged, FeatureLevelRaised
 from rookery.cluster.events.topicevents import (
     LogStartMoved,
@@ -92,6 +92,19 @@ def _credentials_changed(
     return [AuditedChange(resource, Operation.ALTER)]
 
 
+def _token_created(_state: State, event: tokenevents.DelegationTokenCreated) -> list[AuditedChange]:
+    resource = ProtectedResource(AclResource.USER, event.owner)
+    return [AuditedChange(resource, Operation.CREATE_TOKENS)]
+
+
+def _token(operation: Operation) -> Callable[[State, Message], list[AuditedChange]]:
+    def describe(_state: State, event: Message) -> list[AuditedChange]:
+        token_id: str = event.token_id  # type: ignore[attr-defined] # these events have one
+        return [AuditedChange(ProtectedResource(AclResource.DELEGATION_TOKEN, token_id), operation)]
+
+    return describe
+
+
 def _cluster(operation: Operation) -> Callable[[State, Message], list[AuditedChange]]:
     return lambda _state, _event: [AuditedChange(_CLUSTER, operation)]
 
@@ -107,4 +120,7 @@ _CHANGES: Final[dict[type[Message], Callable[..., list[AuditedChange]]]] = {
     securityevents.AclsDeleted: _cluster(Operation.ALTER),
     securityevents.ScramCredentialsChanged: _credentials_changed,
     securityevents.QuotasChanged: _cluster(Operation.ALTER_CONFIGS),
+    tokenevents.DelegationTokenCreated: _token_created,
+    tokenevents.DelegationTokenRenewed: _token(Operation.ALTER),
+    tokenevents.DelegationTokenRevoked: _token(Operation.DELETE),
 }

@@ -240,6 +240,7 @@ class LoginService:
         if session.principal not in {None, principal}:
             raise refusal("a connection cannot change its principal")
         session.mechanism = login.mechanism
+        session.has_delegation_token = login.exchange.has_delegation_token
         lifetime_ms = self._lifetime_ms(login.exchange)
         session.expires_ms = self._clock.monotonic_ms() + lifetime_ms if lifetime_ms else 0
         connection.authenticated(principal)

@@ -1,11 +1,23 @@
-"""Access rules, credentials and quotas in a state's image."""
+"""Access rules, credentials, quotas and delegation tokens in a state's image."""
 
 from __future__ import annotations
 
 from rookery.cluster.events.securityevents import AclRow, QuotaEntityPart
 from rookery.cluster.state.rules.securityrules import binding_of
 from rookery.cluster.state.security import Security, StoredScram
-from rookery.wire.message import Message, SecretBytes, User, f64, i8, i32
+from rookery.cluster.state.tokens import StoredToken
+from rookery.wire.message import (
+    Message,
+    Principal,
+    SecretBytes,
+    TokenId,
+    User,
+    f64,
+    field,
+    i8,
+    i32,
+    i64,
+)
 
 
 class ScramImage(Message):
@@ -33,6 +45,18 @@ class QuotaImage(Message):
     limits: list[LimitImage]
 
 
+class TokenImage(Message):
+    """A delegation token."""
+
+    token_id: TokenId
+    owner: Principal
+    requester: Principal
+    renewers: list[Principal]
+    issued_ms: i64
+    expires_ms: i64
+    max_ms: i64
+
+
 class SecurityImage(Message):
     """Everything that access control stores."""
 
@@ -40,11 +64,13 @@ class SecurityImage(Message):
     scram: list[ScramImage]
     quotas: list[QuotaImage]
     secret: SecretBytes
+    tokens: list[TokenImage] = field(tag=0, factory=list)
 
 
 def security_image(security: Security) -> list[SecurityImage]:
     """Write access control; an empty list if the cluster has none, as before feature level 3."""
-    if not (security.acls or security.scram or security.quotas or security.secret):
+    stored = (security.acls, security.scram, security.quotas, security.secret, security.tokens)
+    if not any(stored):
         return []
     return [
         SecurityImage(
@@ -62,6 +88,7 @@ def security_image(security: Security) -> list[SecurityImage]:
                 for entity, limits in security.quotas.items()
             ],
             secret=security.secret,
+            tokens=[_token_image(token_id, token) for token_id, token in security.tokens.items()],
         )
     ]
 
@@ -79,4 +106,22 @@ def read_security(images: list[SecurityImage]) -> Security:
             entity = tuple((part.entity_type, part.name) for part in quota.entity)
             security.quotas[entity] = {limit.key: limit.value for limit in quota.limits}
         security.secret = bytes(image.secret)
+        for token in image.tokens:
+            security.tokens[token.token_id] = _token(token)
     return security
+
+
+def _token_image(token_id: str, token: StoredToken) -> TokenImage:
+    values = token._asdict() | {"renewers": list(token.renewers)}
+    return TokenImage(token_id=token_id, **values)
+
+
+def _token(image: TokenImage) -> StoredToken:
+    return StoredToken(
+        image.owner,
+        image.requester,
+        tuple(image.renewers),
+        image.issued_ms,
+        image.expires_ms,
+        image.max_ms,
+    )

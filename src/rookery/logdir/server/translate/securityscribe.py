@@ -1,4 +1,4 @@
-"""Writes changes of access rules, users and quotas into `__cluster_metadata`.
+"""Writes changes of access rules, users, quotas and tokens into `__cluster_metadata`.
 
 The cluster's secret has no record in Kafka: a broker over a directory creates a new one at each
 start, which changes only the salts that unknown users appear to have.
@@ -6,15 +6,17 @@ start, which changes only the salts that unknown users appear to have.
 
 from __future__ import annotations
 
-from rookery.cluster.events import securityevents
+from rookery.cluster.events import securityevents, tokenevents
 from rookery.cluster.state.outcome import Outcome
 from rookery.cluster.state.rules.securityrules import binding_of
-from rookery.logdir.accesscontrol import acl_id, acl_of, acl_record
+from rookery.cluster.state.tokens import StoredToken
+from rookery.logdir.accesscontrol import acl_id, acl_of, acl_record, token_of, token_record
 from rookery.logdir.server.loadeddirectory import LoadedDirectory
 from rookery.logdir.server.translate.work import EventWriters, Work
 from rookery.wire.kraft.cluster import ClientQuotaRecord, EntityData
 from rookery.wire.kraft.security import (
     RemoveAccessControlEntryRecord,
+    RemoveDelegationTokenRecord,
     RemoveUserScramCredentialRecord,
     UserScramCredentialRecord,
 )
@@ -24,14 +26,20 @@ class SecurityScribe:
     """Translates events of access control."""
 
     def __init__(self, loaded: LoadedDirectory) -> None:
-        """Start with the rules of the loaded directory, whose records have ids."""
+        """Start with the rules of the loaded directory, whose records have ids, and its tokens."""
         records = loaded.directory.image.acls.items()
         self._ids = {acl_of(record): record_id for record_id, record in records}
+        tokens = loaded.directory.image.tokens.items()
+        self._tokens = {token_id: token_of(record) for token_id, record in tokens}
         self.writers: EventWriters = {
             securityevents.AclsCreated: self._rules_created,
             securityevents.AclsDeleted: self._rules_deleted,
             securityevents.ScramCredentialsChanged: self._credentials_changed,
             securityevents.QuotasChanged: self._quotas_changed,
+            tokenevents.DelegationTokenCreated: self._token_created,
+            tokenevents.DelegationTokenRenewed: self._token_renewed,
+            tokenevents.DelegationTokenRevoked: self._token_revoked,
+            tokenevents.DelegationTokenExpired: self._token_expired,
         }
 
     def _rules_created(self, work: Work, event: securityevents.AclsCreated, _: Outcome) -> None:
@@ -77,3 +85,44 @@ class SecurityScribe:
                     entity=entity, key=change.key, value=change.value, remove=change.is_removed
                 )
             )
+
+    def _token_created(
+        self, work: Work, event: tokenevents.DelegationTokenCreated, _: Outcome
+    ) -> None:
+        token = StoredToken(
+            event.owner,
+            event.requester,
+            tuple(event.renewers),
+            event.issued_ms,
+            event.expires_ms,
+            event.max_ms,
+        )
+        self._write_token(work, event.token_id, token)
+
+    def _token_renewed(
+        self, work: Work, event: tokenevents.DelegationTokenRenewed, outcome: Outcome
+    ) -> None:
+        token = self._tokens[event.token_id]._replace(expires_ms=outcome.value)
+        self._write_token(work, event.token_id, token)
+
+    def _token_revoked(
+        self, work: Work, event: tokenevents.DelegationTokenRevoked, outcome: Outcome
+    ) -> None:
+        if event.expires_ms < 0:
+            self._remove_token(work, event.token_id)
+            return
+        token = self._tokens[event.token_id]._replace(expires_ms=outcome.value)
+        self._write_token(work, event.token_id, token)
+
+    def _token_expired(
+        self, work: Work, event: tokenevents.DelegationTokenExpired, _: Outcome
+    ) -> None:
+        self._remove_token(work, event.token_id)
+
+    def _write_token(self, work: Work, token_id: str, token: StoredToken) -> None:
+        self._tokens[token_id] = token
+        work.records.append(token_record(token_id, token))
+
+    def _remove_token(self, work: Work, token_id: str) -> None:
+        del self._tokens[token_id]
+        work.records.append(RemoveDelegationTokenRecord(token_id=token_id))

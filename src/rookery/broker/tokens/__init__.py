@@ -1,0 +1,1 @@
+"""Delegation tokens (KIP-48): their passwords, and their expiry."""
