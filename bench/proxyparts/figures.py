@@ -53,11 +53,11 @@ class Figure:
 
     @property
     def ratio(self) -> float | None:
-        """Ours to Kroxylicious; None if Kroxylicious shows no cost."""
+        """Ours to Kroxylicious; None if one of them seems to cost nothing, which is noise."""
         ours, peer = self.ours, self.peer
         if self.ours_to_direct is not None and self.peer_to_direct is not None:
             ours, peer = self.ours_to_direct, self.peer_to_direct
-        return ours / peer if peer > 0 else None
+        return ours / peer if ours > 0 and peer > 0 else None
 
     @property
     def judged(self) -> float | None:
@@ -124,24 +124,25 @@ class Figures:
         for name in ("what", "worst", "best", "floor", "floor met", "goal", "goal met"):
             table.add_column(name, justify="left" if name == "what" else "right")
         for bar in BARS:
-            values = [row.judged for row in self.rows if row.bar is bar and row.judged is not None]
-            if values:
-                table.add_row(bar.name, *_judge(bar, values))
+            rows = [row for row in self.rows if row.bar is bar]
+            if rows:
+                table.add_row(bar.name, *_judge(bar, rows))
         self.console.print(table)
 
 
-def _judge(bar: Bar, values: Sequence[float]) -> list[str]:
-    """Return the cells of a bar's row."""
-    ordered = sorted(values, reverse=bar.is_less_better)
+def _judge(bar: Bar, rows: Sequence[Figure]) -> list[str]:
+    """Return the cells of a bar's row; a row that is unclear meets nothing."""
+    values = [row.judged for row in rows if row.judged is not None]
+    ordered = sorted(values, reverse=bar.is_less_better) or [None]
     sign = "≤ " if bar.is_less_better else "≥ "
     floors, goals = sum(map(bar.has_floor, values)), sum(map(bar.has_goal, values))
     return [
         _text(ordered[0]),
         _text(ordered[-1]),
         f"{sign}{bar.floor:g}",
-        f"{floors} of {len(values)}",
+        f"{floors} of {len(rows)}",
         f"{sign}{bar.goal:g}",
-        f"{goals} of {len(values)}",
+        f"{goals} of {len(rows)}",
     ]
 
 

@@ -44,15 +44,12 @@ def _half_rate(scene: Scene, direct: Route) -> int:
 
 def _compare(scene: Scene, routes: list[Route], title: str, rate: int | None) -> None:
     runs: dict[str, list[dict[str, float]]] = {route.name: [] for route in routes}
-    for number in range(-scene.warm_ups, scene.rounds):
-        for route in routes:
-            with _load(scene, route, rate):
-                values = _measure(scene, route)
-            shown = ", ".join(f"{key} {value:,.2f}" for key, value in values.items())
-            step = "warm-up" if number < 0 else f"round {number + 1}"
-            scene.figures.say(f"{step}  {route.name:<12} {title:<26} {shown}")
-            if number >= 0:
-                runs[route.name].append(values)
+    for number, route in scene.turns(routes):
+        with _load(scene, route, rate):
+            values = _measure(scene, route)
+        scene.tell(number, route, title, values)
+        if number >= 0:
+            runs[route.name].append(values)
     for figure, bar in _FIGURES.items():
         direct, ours, peer = (
             statistics.median(run[figure] for run in runs[name]) for name in (DIRECT, OURS, PEER)

@@ -105,16 +105,11 @@ def _measure(
 ) -> dict[str, list[dict[str, float]]]:
     """Return the figures of each route, round by round, without those that warm up."""
     runs: dict[str, list[dict[str, float]]] = {route.name: [] for route in routes}
-    for number in range(-scene.warm_ups, scene.rounds):
-        step = "warm-up" if number < 0 else f"round {number + 1}"
-        # Each route is the first in one round, so that none has the best place.
-        start = number % len(routes)
-        for route in routes[start:] + routes[:start]:
-            values = _run(scene, scenario, route)
-            shown = ", ".join(f"{key} {value:,.2f}" for key, value in values.items())
-            scene.figures.say(f"{step}  {route.name:<12} {scenario.name:<26} {shown}")
-            if number >= 0:
-                runs[route.name].append(values)
+    for number, route in scene.turns(routes):
+        values = _run(scene, scenario, route)
+        scene.tell(number, route, scenario.name, values)
+        if number >= 0:
+            runs[route.name].append(values)
     return runs
 
 
