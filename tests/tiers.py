@@ -57,6 +57,7 @@ PEERS: Final = frozenset(
         "kcat",
         "kafka_cluster",
         "kafka_secure",
+        "kroxylicious",
         "made",
         "moto",
         "own_kafka",

@@ -3,7 +3,7 @@ from __future__ import annotations
 import subprocess
 import sys
 
-from rookery.testing.ports import free_port
+from rookery.testing.ports import free_port, free_ports
 
 _ELSEWHERE = """
 import itertools
@@ -22,3 +22,9 @@ def test_processes_get_distinct_ports() -> None:
     theirs = {int(port) for port in said.stdout.split()}
     assert len(theirs) == 50
     assert not mine & theirs
+
+
+def test_consecutive_ports_belong_to_the_caller_alone() -> None:
+    first = free_ports(5)
+
+    assert not set(range(first, first + 5)) & {free_port() for _ in range(50)}

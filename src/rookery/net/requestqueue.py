@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, NamedTuple, TypeVar
 
-from rookery.errors import ProtocolError
+from rookery.errors import ProtocolError, Unavailable
 from rookery.net.answers import AnswerBudget
 from rookery.net.connectionstate import ConnectionState
 from rookery.net.outbox import Answer, Budget, Outbox
@@ -307,6 +307,9 @@ def log_failure(peer: str, error: BaseException) -> None:
     """Log that a failed request ends the connection of a client."""
     if isinstance(error, ProtocolError):
         log.warning("closing a connection: %s", error, extra={"client": peer})
+    elif isinstance(error, Unavailable):
+        # The server behind a proxy is away: the client connects again.
+        log.info("closing a connection: %s", error, extra={"client": peer})
     elif isinstance(error, asyncio.CancelledError):
         log.info("closing a connection: a request was cancelled", extra={"client": peer})
     else:

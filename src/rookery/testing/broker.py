@@ -13,7 +13,7 @@ from time import monotonic, sleep
 from types import TracebackType
 from typing import Any, Final, Self
 
-from rookery.testing.ports import HOST, free_port
+from rookery.testing.ports import HOST, free_ports
 from rookery.testing.process import LoggedProcess
 
 _START_SECONDS: Final = 90.0
@@ -28,7 +28,7 @@ class BrokerProcess:
         self.folder = folder
         self.log = folder.with_name(folder.name + ".log")
         self.workers = workers
-        self.port = _free_ports(workers + 1)
+        self.port = free_ports(workers + 1)
         self.http: list[str] = []
         """Where each process serves its metrics and health."""
         self.ready: dict[str, Any] = {}
@@ -161,12 +161,3 @@ def wait_gone(pid: int) -> None:
             return
         sleep(_LOOK_SECONDS)
     raise TimeoutError(f"process {pid} does not end")
-
-
-def _free_ports(count: int) -> int:
-    """Return the first of `count` consecutive free ports."""
-    ports = [free_port()]
-    while len(ports) < count:
-        port = free_port()
-        ports = [*ports, port] if port == ports[-1] + 1 else [port]
-    return ports[0]

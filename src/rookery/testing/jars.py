@@ -49,6 +49,7 @@ KAFKA: Final = Bundle("kafka", "Apache Kafka", "about 100 jars, 127 MB")
 CONNECTOR: Final = Bundle("spark", "Spark's Kafka connector", "4 jars, 10 MB")
 ICEBERG: Final = Bundle("iceberg", "Iceberg for Spark 4.1", "2 jars, 63 MB")
 DELTA: Final = Bundle("delta", "Delta for Spark 4.1", "2 jars, 9 MB")
+KROXYLICIOUS: Final = Bundle("kroxylicious", "Kroxylicious", "about 50 jars, 30 MB")
 
 POM: Final = KAFKA.pom
 VERSION: Final = KAFKA.version

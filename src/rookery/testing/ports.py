@@ -29,6 +29,15 @@ def free_port() -> int:
     raise OSError(f"no free TCP port between {_FIRST} and {_LAST} on {HOST}")
 
 
+def free_ports(count: int) -> int:
+    """Return the first of a number of consecutive free ports."""
+    ports = [free_port()]
+    while len(ports) < count:
+        port = free_port()
+        ports = [*ports, port] if port == ports[-1] + 1 else [port]
+    return ports[0]
+
+
 def _claim(port: int) -> bool:
     """Take a port for this process, until it ends; return False if another one has it.
 

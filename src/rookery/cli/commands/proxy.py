@@ -1,0 +1,71 @@
+"""`rookery proxy`: put an address in front of a Kafka cluster."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from rookery.cli.command import Command
+from rookery.cli.options.server import ServerArguments, run_configured, settings_flags
+
+if TYPE_CHECKING:
+    from rookery.proxy.serve import ProxyInfo
+    from rookery.proxy.settings import ProxySettings
+
+SECTION = "proxy"
+
+
+def _settings_class() -> type[ProxySettings]:
+    from rookery.proxy.settings import ProxySettings
+
+    return ProxySettings
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServeProxy(ServerArguments):
+    """The settings of the proxy."""
+
+    flags: Mapping[str, object] = settings_flags(_settings_class)
+
+
+def run(args: ServeProxy) -> int:
+    """Show the settings, or serve until told to stop."""
+    return run_configured(
+        args, _settings_class(), SECTION, lambda settings: _serve(settings, as_json=args.json)
+    )
+
+
+async def _serve(settings: ProxySettings, *, as_json: bool) -> int:
+    from rookery.proxy.serve import serve
+    from rookery.service.process import StopRequest
+
+    return await serve(settings, StopRequest(), lambda info: _tell(info, as_json=as_json))
+
+
+def _tell(info: ProxyInfo, *, as_json: bool) -> None:
+    """Print that clients can connect, and where."""
+    if as_json:
+        print(json.dumps(info.as_json()), flush=True)
+        return
+    lines = ["The proxy is ready."]
+    for name, address in info.clusters.items():
+        nodes = ", ".join(f"{node} at {text}" for node, text in info.nodes[name].items())
+        lines.append(f"  {name:<11} {address} (brokers: {nodes or 'the upstream is away'})")
+    lines += [
+        f"  metrics     {f'http://{info.http}/metrics' if info.http else 'off'}",
+        f"  health      {f'http://{info.http}/health/ready' if info.http else 'off'}",
+        "Try it:",
+        f"  kcat -b {next(iter(info.clusters.values()))} -L",
+        "Stop it with Ctrl-C.",
+    ]
+    print("\n".join(lines), flush=True)
+
+
+COMMAND = Command(
+    arguments=ServeProxy,
+    run=run,
+    summary="Run a proxy: clients connect to it as to the Kafka cluster behind it.",
+    example="rookery proxy --upstream kafka:9092 --listen 127.0.0.1:9192",
+)

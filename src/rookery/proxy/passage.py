@@ -1,0 +1,113 @@
+"""How each version of each API passes through the proxy.
+
+The table has one row for each API and version that the proxy knows. A request without a row is
+refused: its connection is closed after the responses before it, because an unknown request has no
+known form of response.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from rookery.wire.catalog import kafka_apis
+from rookery.wire.codec import API_VERSIONS_KEY
+from rookery.wire.endpoints import has_endpoints
+from rookery.wire.message import Api
+from rookery.wire.messages.fetch import FETCH
+from rookery.wire.messages.join_group import JOIN_GROUP
+from rookery.wire.messages.produce import PRODUCE
+from rookery.wire.messages.sasl_handshake import SASL_HANDSHAKE
+from rookery.wire.messages.share_acknowledge import SHARE_ACKNOWLEDGE
+from rookery.wire.messages.share_fetch import SHARE_FETCH
+from rookery.wire.messages.sync_group import SYNC_GROUP
+
+# Brokers and controllers send these to each other; no client does.
+_INTERNAL: Final = frozenset(
+    {
+        "AllocateProducerIds",
+        "AlterPartition",
+        "AssignReplicasToDirs",
+        "BeginQuorumEpoch",
+        "BrokerHeartbeat",
+        "BrokerRegistration",
+        "ControllerRegistration",
+        "DeleteShareGroupState",
+        "EndQuorumEpoch",
+        "Envelope",
+        "FetchSnapshot",
+        "InitializeShareGroupState",
+        "ReadShareGroupState",
+        "ReadShareGroupStateSummary",
+        "UpdateRaftVoter",
+        "Vote",
+        "WriteShareGroupState",
+    }
+)
+# Responses that hold an address only to correct a client's stale view of the leaders (KIP-951).
+_WITH_HINTS: Final = frozenset({PRODUCE, FETCH, SHARE_FETCH, SHARE_ACKNOWLEDGE})
+# The coordinator answers these when the whole group has joined.
+_SLOW: Final = frozenset({JOIN_GROUP, SYNC_GROUP})
+
+
+@dataclass(frozen=True, slots=True)
+class Passage:
+    """How one version of an API passes."""
+
+    api: Api[Any, Any]
+    version: int
+    has_addresses: bool
+    """Whether the response holds addresses of brokers, so that it is decoded."""
+    has_hints: bool
+    """Whether these addresses are hints in a response that rarely has any."""
+    can_be_one_way: bool
+    """Whether a request may have no response."""
+    is_slow: bool
+    """Whether the response may take as long as a rebalance."""
+
+    @property
+    def is_api_versions(self) -> bool:
+        """Whether the response lists what the client may send next."""
+        return self.api.key == API_VERSIONS_KEY
+
+
+class PassageTable:
+    """The passage of every API and version that is let through."""
+
+    def __init__(self, passages: Mapping[tuple[int, int], Passage]) -> None:
+        self._passages = dict(passages)
+        self.find = self._passages.get
+        """Return the passage of an API's key and version, a tuple; None if it is refused."""
+
+    def versions(self, key: int) -> range:
+        """Return the versions of an API that are let through; empty if there are none."""
+        versions = [version for each, version in self._passages if each == key]
+        return range(min(versions), max(versions) + 1) if versions else range(0)
+
+
+def mirror_passages() -> PassageTable:
+    """Return the table for clients whose connections are mirrored, one for one.
+
+    SaslHandshake 0 is missing: bare tokens follow it, without a header that could be renumbered.
+    """
+    return PassageTable(
+        {
+            (api.key, version): _passage(api, version)
+            for api in kafka_apis().values()
+            if api.name not in _INTERNAL
+            for version in api.versions
+            if (api.key, version) != (SASL_HANDSHAKE.key, 0)
+        }
+    )
+
+
+def _passage(api: Api[Any, Any], version: int) -> Passage:
+    return Passage(
+        api=api,
+        version=version,
+        has_addresses=has_endpoints(api.response),
+        has_hints=api in _WITH_HINTS,
+        can_be_one_way=api.has_one_way_requests,
+        is_slow=api in _SLOW,
+    )

@@ -1,0 +1,54 @@
+"""The proxy of a process: its virtual clusters, and the periodic look at their upstreams."""
+
+from __future__ import annotations
+
+import asyncio
+
+from rookery.proxy.settings import ProxySettings
+from rookery.proxy.virtualcluster import SharedMemory, VirtualCluster
+from rookery.service.periodic import PeriodicTasks
+
+
+class Proxy:
+    """Serves the clients of all virtual clusters."""
+
+    def __init__(self, settings: ProxySettings) -> None:
+        """Prepare the clusters.
+
+        Raises:
+            ConfigError: a setting cannot be used.
+        """
+        self.settings = settings
+        self.failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        memory = SharedMemory.of(settings)
+        self.clusters = [
+            VirtualCluster(name, each, settings, memory)
+            for name, each in settings.virtual_clusters().items()
+        ]
+        self._tasks = PeriodicTasks()
+
+    async def start(self) -> None:
+        """Open the ports of all clusters.
+
+        Raises:
+            ConfigError: a port cannot be listened on.
+        """
+        for cluster in self.clusters:
+            await cluster.start()
+            name = f"refresh of the brokers of {cluster.name}"
+            self._tasks.every(self.settings.refresh_interval_ms, name, cluster.refresh)
+
+    def waits_for(self) -> str:
+        """Return what a start under way waits for."""
+        return "the upstream clusters"
+
+    async def stop(self) -> None:
+        """Answer the requests in flight, then close all connections."""
+        await self._tasks.stop()
+        grace_ms = self.settings.drain_timeout_ms
+        await asyncio.gather(*(cluster.stop(grace_ms) for cluster in self.clusters))
+
+    async def abandon(self) -> None:
+        """Close everything that a failed start has opened."""
+        await self._tasks.stop()
+        await asyncio.gather(*(cluster.stop(0) for cluster in self.clusters))

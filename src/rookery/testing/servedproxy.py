@@ -1,0 +1,96 @@
+"""The proxy for tests: real, on real ports, in an event loop of its own.
+
+with ServedProxy("127.0.0.1:9092") as proxy:
+    AdminClient({"bootstrap.servers": proxy.bootstrap})
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Coroutine
+from dataclasses import replace
+from types import TracebackType
+from typing import Any, Final, Self, TypeVar
+
+from rookery.net.loop import loop_factory
+from rookery.proxy.proxy import Proxy
+from rookery.proxy.settings import ProxySettings
+from rookery.testing.ports import HOST, free_port
+
+_TIMEOUT_SECONDS: Final = 30
+_NODE_PORTS: Final = 4
+
+T = TypeVar("T")
+
+
+class ServedProxy:
+    """A proxy with one virtual cluster, unless the settings have others."""
+
+    def __init__(self, upstream: str, settings: ProxySettings | None = None) -> None:
+        """Choose ports; start nothing.
+
+        Args:
+            upstream: the brokers behind the proxy.
+            settings: what else to set; upstream, address and ports are set here.
+        """
+        self.port = free_port()
+        self.settings = replace(
+            settings or ProxySettings(),
+            upstream=upstream,
+            listen=f"{HOST}:{self.port}",
+            http_listen="",
+        )
+        if not self.settings.node_ports:
+            self.settings = replace(self.settings, node_ports=_free_range())
+        self.proxy: Proxy
+        """The proxy itself; what changes it must run in its own loop, by `do`."""
+        self._loop = loop_factory()()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="proxy", daemon=True)
+
+    @property
+    def bootstrap(self) -> str:
+        """The address for clients."""
+        return f"{HOST}:{self.port}"
+
+    def do(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run a coroutine in the proxy's loop."""
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result(_TIMEOUT_SECONDS)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        try:
+            self.do(self._start())
+        except BaseException:
+            self._end()
+            raise
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        try:
+            self.do(self.proxy.stop())
+        finally:
+            self._end()
+
+    async def _start(self) -> None:
+        self.proxy = Proxy(self.settings)
+        await self.proxy.start()
+
+    def _end(self) -> None:
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(_TIMEOUT_SECONDS)
+        self._loop.close()
+
+
+def _free_range() -> str:
+    """Return a range of ports that nothing listens on."""
+    run: list[int] = []
+    while len(run) < _NODE_PORTS:
+        port = free_port()
+        run = [*run, port] if run and port == run[-1] + 1 else [port]
+    return f"{run[0]}-{run[-1]}"
