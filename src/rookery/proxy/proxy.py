@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping, Sequence
 
+from rookery.proxy.filterapi import Filter
 from rookery.proxy.settings import ProxySettings
 from rookery.proxy.virtualcluster import SharedMemory, VirtualCluster
 from rookery.service.periodic import PeriodicTasks
@@ -12,8 +14,14 @@ from rookery.service.periodic import PeriodicTasks
 class Proxy:
     """Serves the clients of all virtual clusters."""
 
-    def __init__(self, settings: ProxySettings) -> None:
+    def __init__(
+        self, settings: ProxySettings, filters: Mapping[str, Sequence[Filter]] | None = None
+    ) -> None:
         """Prepare the clusters.
+
+        Args:
+            settings: of the proxy.
+            filters: of each virtual cluster, by its name.
 
         Raises:
             ConfigError: a setting cannot be used.
@@ -22,7 +30,7 @@ class Proxy:
         self.failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         memory = SharedMemory.of(settings)
         self.clusters = [
-            VirtualCluster(name, each, settings, memory)
+            VirtualCluster(name, each, settings, memory, (filters or {}).get(name, ()))
             for name, each in settings.virtual_clusters().items()
         ]
         self._tasks = PeriodicTasks()

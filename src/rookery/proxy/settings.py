@@ -82,6 +82,8 @@ class ProxySettings(VirtualClusterSettings):
     """How long a broker may take for a response; more than clients wait, who then connect again."""
     rebalance_timeout_ms: int = field(default=1_800_000, metadata={"min": 1})
     """The same for the requests that wait until all members of a group have joined."""
+    filter_timeout_ms: int = field(default=10_000, metadata={"min": 1})
+    """How long the filters of a request or response may wait together."""
     refresh_interval_ms: int = field(default=30_000, metadata={"min": 100})
     """How often the proxy asks the upstream for its brokers."""
     request_bytes: int = field(default=536_870_912, metadata={"min": 1_048_576})

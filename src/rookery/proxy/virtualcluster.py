@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import count
 from typing import Final
 
 from rookery.client.connect.versions import negotiate
+from rookery.clock import Clock, SystemClock
 from rookery.errors import Error, Unavailable
 from rookery.model.address import Address
 from rookery.net.answers import AnswerBudget
@@ -22,6 +23,7 @@ from rookery.net.settings import UpstreamSettings
 from rookery.net.upstream import Upstream, connect
 from rookery.proxy.addresses import read_addresses, replace_addresses
 from rookery.proxy.clientlink import ClientLink
+from rookery.proxy.filterapi import Filter
 from rookery.proxy.nodeports import NodePorts
 from rookery.proxy.passage import mirror_passages
 from rookery.proxy.settings import ProxySettings, VirtualClusterSettings
@@ -58,6 +60,7 @@ class VirtualCluster:
         settings: VirtualClusterSettings,
         limits: ProxySettings,
         memory: SharedMemory,
+        filters: Sequence[Filter] = (),
     ) -> None:
         """Prepare the cluster; `start` opens its ports.
 
@@ -66,12 +69,16 @@ class VirtualCluster:
             settings: of the cluster.
             limits: what all clusters of the process have in common.
             memory: shared with other clusters.
+            filters: in the order in which requests pass them.
 
         Raises:
             ConfigError: a setting cannot be used.
         """
         self.name = name
-        self.passages = mirror_passages()
+        self.clock: Clock = SystemClock()
+        self.filter_timeout_ms = limits.filter_timeout_ms
+        self.own_timeout_ms = limits.connect_timeout_ms
+        self.passages = mirror_passages(filters)
         self.request_options = CallOptions(timeout_ms=limits.request_timeout_ms)
         self.slow_options = CallOptions(timeout_ms=limits.rebalance_timeout_ms)
         self.one_way_options = CallOptions(timeout_ms=limits.request_timeout_ms, is_answered=False)
@@ -90,6 +97,7 @@ class VirtualCluster:
         self._ports: NodePorts | None = None
         self._advertised: dict[int, Address] = {}
         self._opening = asyncio.Lock()
+        self._filters = tuple(filters)
 
     @property
     def bootstrap_address(self) -> Address:
@@ -107,6 +115,8 @@ class VirtualCluster:
         Raises:
             ConfigError: a port cannot be listened on.
         """
+        for each in self._filters:
+            await each.start()
         listener = await self._listen(self._settings.address.port, None)
         self._ports = NodePorts(self._settings.ports(listener.port))
         try:
@@ -140,6 +150,8 @@ class VirtualCluster:
     async def stop(self, grace_ms: int) -> None:
         """Close all ports, and all connections when their requests are answered."""
         await asyncio.gather(*(listener.stop(grace_ms) for listener in self.listeners))
+        for each in self._filters:
+            await each.close()
 
     # What links need.
 
