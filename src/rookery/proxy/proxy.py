@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Mapping, Sequence
 
 from rookery.proxy.filterapi import Filter
+from rookery.proxy.filterload import load_filters
 from rookery.proxy.settings import ProxySettings
 from rookery.proxy.virtualcluster import SharedMemory, VirtualCluster
 from rookery.service.periodic import PeriodicTasks
@@ -21,7 +22,7 @@ class Proxy:
 
         Args:
             settings: of the proxy.
-            filters: of each virtual cluster, by its name.
+            filters: of each virtual cluster, by its name, instead of those that are configured.
 
         Raises:
             ConfigError: a setting cannot be used.
@@ -30,7 +31,13 @@ class Proxy:
         self.failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         memory = SharedMemory.of(settings)
         self.clusters = [
-            VirtualCluster(name, each, settings, memory, (filters or {}).get(name, ()))
+            VirtualCluster(
+                name,
+                each,
+                settings,
+                memory,
+                filters[name] if filters else load_filters(each, settings.filter),
+            )
             for name, each in settings.virtual_clusters().items()
         ]
         self._tasks = PeriodicTasks()

@@ -37,6 +37,10 @@ class VirtualClusterSettings:
     """The ports of the upstream's brokers, such as 9093-9192; by default the 100 ports after that
     of `listen`."""
 
+    filters: tuple[str, ...] = ()
+    """The filters that requests pass, in order: names of [proxy.filter.NAME] tables, or types of
+    filters that need no options."""
+
     def bootstrap(self) -> list[Address]:
         """Return the brokers to begin with.
 
@@ -67,11 +71,23 @@ class VirtualClusterSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class FilterSettings:
+    """The settings of one filter."""
+
+    type: str = ""
+    """The kind of filter: one that Rookery has, or one of an installed package."""
+    options: dict[str, Any] = field(default_factory=dict)
+    """The options of that kind."""
+
+
+@dataclass(frozen=True, slots=True)
 class ProxySettings(VirtualClusterSettings):
     """The settings of one proxy process, or of several on a host that share its ports."""
 
     clusters: dict[str, VirtualClusterSettings] = field(default_factory=dict)
     """Virtual clusters by name, each a table [proxy.clusters.NAME]; they replace `upstream`."""
+    filter: dict[str, FilterSettings] = field(default_factory=dict)
+    """Filters by name, each a table [proxy.filter.NAME]."""
     http_listen: str = "127.0.0.1:9654"
     """The HTTP address of metrics and health; empty for none. Workers use consecutive ports."""
     http_token_file: str = ""
@@ -119,6 +135,9 @@ class ProxySettings(VirtualClusterSettings):
     def from_json(cls, given: dict[str, Any]) -> ProxySettings:
         """Return the settings that `dataclasses.asdict` gave."""
         clusters = {
-            name: VirtualClusterSettings(**each) for name, each in given["clusters"].items()
+            name: VirtualClusterSettings(**{**each, "filters": tuple(each["filters"])})
+            for name, each in given["clusters"].items()
         }
-        return cls(**{**given, "clusters": clusters})
+        filters = {name: FilterSettings(**each) for name, each in given["filter"].items()}
+        tables = {"clusters": clusters, "filter": filters, "filters": tuple(given["filters"])}
+        return cls(**{**given, **tables})

@@ -86,7 +86,7 @@ class ServedProxy:
             self._end()
 
     async def _start(self) -> None:
-        self.proxy = Proxy(self.settings, {"default": self._filters})
+        self.proxy = Proxy(self.settings, {"default": self._filters} if self._filters else None)
         await self.proxy.start()
 
     def _end(self) -> None:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from rookery.cli.command import Command
+from rookery.cli.options.fields import positional
 from rookery.cli.options.server import ServerArguments, run_configured, settings_flags
 
 if TYPE_CHECKING:
@@ -27,11 +28,16 @@ def _settings_class() -> type[ProxySettings]:
 class ServeProxy(ServerArguments):
     """The settings of the proxy."""
 
+    file: str | None = positional(
+        "PROXY_TOML", "a TOML file with the table [proxy], as with --config", nargs="?"
+    )
     flags: Mapping[str, object] = settings_flags(_settings_class)
 
 
 def run(args: ServeProxy) -> int:
     """Show the settings, or serve until told to stop."""
+    if args.file is not None:
+        args = replace(args, config=(*args.config, args.file))
     return run_configured(
         args, _settings_class(), SECTION, lambda settings: _serve(settings, as_json=args.json)
     )
@@ -67,5 +73,6 @@ COMMAND = Command(
     arguments=ServeProxy,
     run=run,
     summary="Run a proxy: clients connect to it as to the Kafka cluster behind it.",
-    example="rookery proxy --upstream kafka:9092 --listen 127.0.0.1:9192",
+    example="rookery proxy --upstream kafka:9092 --listen 127.0.0.1:9192\n"
+    "  rookery proxy proxy.toml",
 )
