@@ -78,8 +78,29 @@ def test_file_describes_several_virtual_clusters(file: Path) -> None:
         }
         assert list(seen) == ["plain", "tenant"]
         assert {name.removeprefix("tenant.") for name in seen["plain"]} >= seen["tenant"]
-        assert get(f"http://{info['http']}/health/ready")[0] == 200
-        assert "rookery_proxy_nodes_known 2" in get(f"http://{info['http']}/metrics")[1]
+        assert get(f"http://{info['http'][0]}/health/ready")[0] == 200
+        assert "rookery_proxy_nodes_known 2" in get(f"http://{info['http'][0]}/metrics")[1]
+        process.send_signal(signal.SIGTERM)
+
+        assert process.wait(20) == 0
+
+
+def test_workers_share_all_ports(file: Path) -> None:
+    with run_proxy(str(file), "--workers", "2", "--http-listen", "127.0.0.1:0") as (process, info):
+        address = info["clusters"]["plain"]
+        names = [
+            AdminClient({"bootstrap.servers": address}).list_topics(timeout=20).cluster_id
+            for _ in range(6)
+        ]
+        assert len(set(names)) == 1
+        assert len(info["http"]) == 2
+        served = sum(
+            int(line.split()[-1])
+            for http in info["http"]
+            for line in get(f"http://{http}/metrics")[1].splitlines()
+            if line.startswith("rookery_net_connections_total")
+        )
+        assert served >= len(names)
         process.send_signal(signal.SIGTERM)
 
         assert process.wait(20) == 0
@@ -101,7 +122,7 @@ def test_health_reports_an_upstream_that_is_away() -> None:
         "--listen", f"127.0.0.1:{listen}",
         "--http-listen", f"127.0.0.1:{http}",
     ) as (_, info):  # fmt: skip
-        code, text = get(f"http://{info['http']}/health/ready")
+        code, text = get(f"http://{info['http'][0]}/health/ready")
 
         assert code == 503
         assert "upstream default" in text

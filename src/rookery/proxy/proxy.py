@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from rookery.proxy.filterapi import Filter
 from rookery.proxy.filterload import load_filters
 from rookery.proxy.settings import ProxySettings
-from rookery.proxy.virtualcluster import SharedMemory, VirtualCluster
+from rookery.proxy.virtualcluster import ProcessShare, VirtualCluster
 from rookery.service.periodic import PeriodicTasks
 
 
@@ -29,13 +29,13 @@ class Proxy:
         """
         self.settings = settings
         self.failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        memory = SharedMemory.of(settings)
+        self.share = ProcessShare.of(settings)
         self.clusters = [
             VirtualCluster(
                 name,
                 each,
                 settings,
-                memory,
+                self.share,
                 filters[name] if filters else load_filters(each, settings.filter),
             )
             for name, each in settings.virtual_clusters().items()

@@ -88,6 +88,11 @@ class ProxySettings(VirtualClusterSettings):
     """Virtual clusters by name, each a table [proxy.clusters.NAME]; they replace `upstream`."""
     filter: dict[str, FilterSettings] = field(default_factory=dict)
     """Filters by name, each a table [proxy.filter.NAME]."""
+    workers: int = field(default=1, metadata={"min": 1, "max": 256})
+    """The number of processes that share all ports. The node ids of the upstream must then differ
+    modulo the number of `node_ports`."""
+    is_shared: bool = field(default=False, metadata={"setting": False})
+    """Whether other processes serve the same ports."""
     http_listen: str = "127.0.0.1:9654"
     """The HTTP address of metrics and health; empty for none. Workers use consecutive ports."""
     http_token_file: str = ""

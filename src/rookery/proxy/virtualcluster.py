@@ -37,18 +37,20 @@ _CLIENT_ID: Final = "rookery-proxy"
 
 
 @dataclass(frozen=True, slots=True)
-class SharedMemory:
-    """The memory that all clients of a process share."""
+class ProcessShare:
+    """What all virtual clusters of a process share."""
 
     requests: Budget
     answers: AnswerBudget
     chunks: Chunks
+    listeners: list[Listener]
+    """The started listeners of all clusters."""
 
     @classmethod
-    def of(cls, settings: ProxySettings) -> SharedMemory:
+    def of(cls, settings: ProxySettings) -> ProcessShare:
         """Create the limits that the settings give."""
         answers = AnswerBudget(settings.answer_bytes, settings.unread_timeout_ms)
-        return cls(Budget(settings.request_bytes), answers, Chunks())
+        return cls(Budget(settings.request_bytes), answers, Chunks(), [])
 
 
 class VirtualCluster:
@@ -59,7 +61,7 @@ class VirtualCluster:
         name: str,
         settings: VirtualClusterSettings,
         limits: ProxySettings,
-        memory: SharedMemory,
+        share: ProcessShare,
         filters: Sequence[Filter] = (),
     ) -> None:
         """Prepare the cluster; `start` opens its ports.
@@ -68,7 +70,7 @@ class VirtualCluster:
             name: of the cluster.
             settings: of the cluster.
             limits: what all clusters of the process have in common.
-            memory: shared with other clusters.
+            share: shared with other clusters.
             filters: in the order in which requests pass them.
 
         Raises:
@@ -90,7 +92,7 @@ class VirtualCluster:
         """Why the upstream cannot be asked for its brokers; empty if it can."""
         self._settings = settings
         self._limits = limits
-        self._memory = memory
+        self._share = share
         self._bootstrap = settings.bootstrap()
         self._next_bootstrap = count()
         self._upstream_of: dict[int, Address] = {}
@@ -118,7 +120,9 @@ class VirtualCluster:
         for each in self._filters:
             await each.start()
         listener = await self._listen(self._settings.address.port, None)
-        self._ports = NodePorts(self._settings.ports(listener.port))
+        self._ports = NodePorts(
+            self._settings.ports(listener.port), is_shared=self._limits.is_shared
+        )
         try:
             await self.refresh()
         except Error as error:
@@ -189,7 +193,7 @@ class VirtualCluster:
         settings = UpstreamSettings(
             client_id=_CLIENT_ID, connect_timeout_ms=self._limits.connect_timeout_ms
         )
-        return await connect(address.host, address.port, settings, chunks=self._memory.chunks)
+        return await connect(address.host, address.port, settings, chunks=self._share.chunks)
 
     async def _learn(self, addresses: dict[int, Address]) -> None:
         """Record the upstream's brokers; open a port for each new one."""
@@ -218,13 +222,15 @@ class VirtualCluster:
             ListenerSettings(
                 host=self._settings.address.host,
                 port=port,
+                reuse_port=self._limits.is_shared,
                 max_connections=self._limits.max_connections,
             ),
-            budget=self._memory.requests,
-            answers=self._memory.answers,
+            budget=self._share.requests,
+            answers=self._share.answers,
         )
         await listener.start()
         self.listeners.append(listener)
+        self._share.listeners.append(listener)
         return listener
 
     def _public(self, port: int) -> Address:
