@@ -11,12 +11,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
-from rookery.broker.accounts import MECHANISMS
 from rookery.broker.settings import DEFAULT_LISTEN, BrokerSettings
 from rookery.client.settings import ClientSettings, Sasl
 from rookery.cluster.events.securityevents import ScramChange, ScramCredentialsChanged
 from rookery.errors import ErrorCode
-from rookery.security.credential import MIN_ITERATIONS, ScramCredential
+from rookery.security.credential import MIN_ITERATIONS, SCRAM_MECHANISMS, ScramCredential
 from rookery.security.tls import ClientTls
 from rookery.service.listen.listenersettings import ListenerConfig, ListenerSecurity
 from rookery.testing.certificates import Certificates
@@ -73,7 +72,7 @@ class SecuredBroker(ServedBroker):
         self.do(self._add_user(user, password))
 
     async def _add_user(self, user: str, password: str) -> None:
-        changes = [_change(mechanism, password) for mechanism in MECHANISMS]
+        changes = [_change(mechanism, password) for mechanism in SCRAM_MECHANISMS]
         event = ScramCredentialsChanged(user=user, changes=changes)
         [outcome] = await self.broker.replica.propose([event])
         assert outcome.error is ErrorCode.NONE
@@ -82,7 +81,7 @@ class SecuredBroker(ServedBroker):
 def _change(mechanism: str, password: str) -> ScramChange:
     known = ScramCredential.from_password(mechanism, password, os.urandom(16), MIN_ITERATIONS)
     return ScramChange(
-        mechanism=MECHANISMS[mechanism],
+        mechanism=SCRAM_MECHANISMS[mechanism],
         iterations=known.iterations,
         salt=known.salt,
         stored_key=known.stored_key,

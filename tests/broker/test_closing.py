@@ -13,8 +13,9 @@ from rookery.broker.settings import BrokerSettings
 from rookery.client.client import Client
 from rookery.client.settings import ClientSettings, Sasl
 from rookery.errors import ApiError, ErrorCode
-from rookery.security.access import AclResource
-from rookery.security.acl import AclBinding, AclOperation, PatternType, PermissionType
+from rookery.model.acl import PatternType
+from rookery.security.access import AclResource, Operation
+from rookery.security.acl import AclBinding, PermissionType
 from rookery.security.tls import ClientTls
 from rookery.service.access.policy import DENIALS
 from rookery.service.listen.listenersettings import ListenerConfig, ListenerSecurity
@@ -32,7 +33,7 @@ RULE = AclBinding(
     "birds",
     "User:alice",
     "*",
-    AclOperation.WRITE,
+    Operation.WRITE,
     PermissionType.ALLOW,
 )
 

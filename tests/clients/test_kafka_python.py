@@ -6,17 +6,11 @@ from typing import Any
 
 import pytest
 from kafka import TopicPartition
-from kafka.admin import (
-    ConfigResource,
-    ConfigResourceType,
-    KafkaAdminClient,
-    NewPartitions,
-    NewTopic,
-)
+from kafka.admin import ConfigResource, ConfigResourceType, NewPartitions, NewTopic
 
 from rookery.testing.wait import wait_until
 from tests.clients.peers import BOTH, CODECS, new_topic, stored_codecs
-from tests.kafkapython import KafkaConsumer, KafkaProducer
+from tests.kafkapython import KafkaAdminClient, KafkaConsumer, KafkaProducer
 
 COUNT = 500
 Version = tuple[int, int] | None

@@ -203,6 +203,8 @@ def _is_passing(error: KafkaError) -> bool:
 _PASSING: Final = frozenset(
     (
         KafkaError._ALL_BROKERS_DOWN,
+        # The broker that was asked left the metadata before it answered.
+        KafkaError._DESTROY_BROKER,
         KafkaError._TRANSPORT,
         KafkaError._TIMED_OUT,
         KafkaError.UNKNOWN_TOPIC_OR_PART,

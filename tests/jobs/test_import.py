@@ -164,7 +164,7 @@ def test_incompatible_files_are_refused(
     for folder, told in (
         ("types", "a column of another type"),
         ("values", "1.parquet has no column value"),
-        ("folders", "in folders of other names"),
+        ("folders", "in folders with other names"),
     ):
         with pytest.raises(ConfigError, match=told):
             jobs.import_files(

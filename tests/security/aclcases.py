@@ -8,8 +8,9 @@ from typing import Final, NamedTuple
 
 from hypothesis import strategies as st
 
+from rookery.model.acl import PatternType
 from rookery.security.access import AclResource, Operation
-from rookery.security.acl import AclBinding, AclOperation, PatternType, PermissionType
+from rookery.security.acl import AclBinding, PermissionType
 from rookery.security.aclrules import ProtectedResource
 
 SUPER_USER: Final = "User:root"
@@ -25,11 +26,11 @@ POOL: Final = [
         ("User:alice", "User:*", "Group:alice"),
         (HOSTS[0], "*"),
         (
-            AclOperation.ALL,
-            AclOperation.READ,
-            AclOperation.DESCRIBE,
-            AclOperation.ALTER_CONFIGS,
-            AclOperation.CREATE,
+            Operation.ALL,
+            Operation.READ,
+            Operation.DESCRIBE,
+            Operation.ALTER_CONFIGS,
+            Operation.CREATE,
         ),
         PermissionType,
     )
@@ -69,7 +70,7 @@ def covers(rule: AclBinding, resource: ProtectedResource) -> bool:
 
 def implied(rule: AclBinding) -> set[str]:
     names = {rule.operation.name}
-    if rule.operation is AclOperation.ALL:
+    if rule.operation is Operation.ALL:
         names |= {operation.name for operation in Operation}
     if rule.permission is PermissionType.ALLOW:
         if rule.operation.name in {"READ", "WRITE", "DELETE", "ALTER"}:

@@ -9,9 +9,10 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
+from rookery.model.acl import PatternType
 from rookery.security import aclrules
 from rookery.security.access import AclResource, Operation
-from rookery.security.acl import AclBinding, AclFilter, AclOperation, PatternType, PermissionType
+from rookery.security.acl import AclBinding, AclFilter, PermissionType
 from rookery.security.aclrules import AclReason, AclRules, ProtectedResource
 from tests.security.aclcases import GRID, SUPER_USER, is_allowed, rules
 
@@ -29,7 +30,7 @@ def rule(
         pattern if name is None else name,
         principal,
         host,
-        AclOperation[operation],
+        Operation[operation],
         PermissionType[permission],
     )
 

@@ -5,8 +5,9 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rookery.model.acl import PatternType
 from rookery.security.access import AclResource, Operation
-from rookery.security.acl import AclBinding, AclOperation, PatternType, PermissionType
+from rookery.security.acl import AclBinding, PermissionType
 from rookery.security.aclrules import AclDecision, AclReason, ProtectedResource
 from rookery.security.audit import (
     MAX_TEXT,
@@ -22,7 +23,7 @@ RULE = AclBinding(
     "ord",
     "User:*",
     "*",
-    AclOperation.ALL,
+    Operation.ALL,
     PermissionType.DENY,
 )
 DENIAL = AuditRecord(

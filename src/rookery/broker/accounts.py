@@ -9,11 +9,9 @@ from rookery.cluster.events.securityevents import ClusterSecretCreated
 from rookery.cluster.replica import Replica
 from rookery.cluster.state.rules.securityrules import SECURITY
 from rookery.security.bearer import TokenVerifier
-from rookery.security.credential import MIN_ITERATIONS, ScramCredential
+from rookery.security.credential import MIN_ITERATIONS, SCRAM_MECHANISMS, ScramCredential
 from rookery.security.sasl import AcceptedToken, refusal
 
-MECHANISMS: Final = {"SCRAM-SHA-256": 1, "SCRAM-SHA-512": 2}
-"""Kafka's numbers of the SCRAM mechanisms."""
 _NO_SALT: Final = b"rookery: no such user"
 _SECRET_BYTES: Final = 32
 
@@ -47,7 +45,8 @@ class ClusterAccounts:
 
     def scram(self, mechanism: str, username: str) -> ScramCredential | None:
         """Return a user's credential."""
-        stored = self._replica.state.security.scram.get(username, {}).get(MECHANISMS[mechanism])
+        credentials = self._replica.state.security.scram.get(username, {})
+        stored = credentials.get(SCRAM_MECHANISMS[mechanism])
         if stored is None:
             return None
         return ScramCredential(
@@ -56,7 +55,7 @@ class ClusterAccounts:
 
     def has_password(self, username: str, password: str) -> bool:
         """Check a password against a user's credentials; takes as long for an unknown user."""
-        for mechanism in MECHANISMS:
+        for mechanism in SCRAM_MECHANISMS:
             known = self.scram(mechanism, username)
             if known is not None:
                 return known.matches(password)

@@ -6,24 +6,20 @@ cluster log continuously and enforce the rule as soon as they have applied its e
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator
-from typing import Final
+from collections.abc import Callable, Hashable, Iterable
+from typing import Final, TypeVar
 
 from rookery.broker.settings import BrokerSettings
 from rookery.cluster.events.securityevents import AclFilterRow, AclRow
 from rookery.cluster.replica import Replica
-from rookery.cluster.state.acls import StoredAcl
-from rookery.security.access import AclResource
-from rookery.security.acl import (
-    ANY,
-    AclBinding,
-    AclFilter,
-    AclOperation,
-    PatternType,
-    PermissionType,
-)
+from rookery.errors import ApiError
+from rookery.security.acl import AclBinding, AclFilter
+from rookery.security.principal import parse_super_users
 from rookery.service.access.guard import Guard
-from rookery.service.access.policy import AccessPolicy, AuthorizerSettings, read_super_users
+from rookery.service.access.policy import AccessPolicy, AuthorizerSettings
+
+T = TypeVar("T")
+R = TypeVar("R")
 
 NO_AUTHORIZER: Final = "No Authorizer is configured."
 """The error message for requests about ACLs."""
@@ -42,7 +38,7 @@ class ClusterRules:
 
     def rules(self) -> Iterable[AclBinding]:
         """Return all rules."""
-        return read_rules(self._replica.state.security.acls)
+        return map(AclBinding.from_stored, self._replica.state.security.acls)
 
 
 class ClusterTopics:
@@ -72,7 +68,7 @@ def open_guard(settings: BrokerSettings, replica: Replica) -> Guard | None:
     Raises:
         ConfigError: the list of super users cannot be used.
     """
-    super_users = read_super_users(settings.super_users)
+    super_users = parse_super_users(settings.super_users)
     if settings.authorizer == "none":
         return None
     authorizer = AuthorizerSettings(
@@ -87,41 +83,23 @@ def open_guard(settings: BrokerSettings, replica: Replica) -> Guard | None:
     )
 
 
-def read_rules(stored: Iterable[StoredAcl]) -> Iterator[AclBinding]:
-    """Convert stored rules."""
-    for row in stored:
-        yield AclBinding(
-            AclResource(row.resource_type),
-            PatternType(row.pattern_type),
-            row.resource_name,
-            row.principal,
-            row.host,
-            AclOperation(row.operation),
-            PermissionType(row.permission),
-        )
+def read_each(items: Iterable[T], read: Callable[[T], R]) -> list[R | ApiError]:
+    """Convert the items of a request, each on its own: an invalid one becomes its error."""
+
+    def read_one(item: T) -> R | ApiError:
+        try:
+            return read(item)
+        except ApiError as error:
+            return error
+
+    return [read_one(item) for item in items]
 
 
 def write_rule(rule: AclBinding) -> AclRow:
     """Convert a rule for the cluster log."""
-    return AclRow(
-        resource_type=rule.resource_type,
-        pattern_type=rule.pattern_type,
-        resource_name=rule.name,
-        principal=rule.principal,
-        host=rule.host,
-        operation=rule.operation,
-        permission=rule.permission,
-    )
+    return AclRow(**rule.stored()._asdict())
 
 
 def write_filter(choice: AclFilter) -> AclFilterRow:
     """Convert a filter for the cluster log."""
-    return AclFilterRow(
-        resource_type=choice.resource_type or ANY,
-        pattern_type=choice.pattern_type,
-        resource_name=choice.name,
-        principal=choice.principal,
-        host=choice.host,
-        operation=choice.operation or ANY,
-        permission=choice.permission or ANY,
-    )
+    return AclFilterRow(**choice.stored()._asdict())

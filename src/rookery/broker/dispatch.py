@@ -12,6 +12,7 @@ from rookery.cluster.proposal import IncarnationFenced
 from rookery.errors import ErrorCode, ProtocolError, code_of
 from rookery.net.connection import Connection
 from rookery.net.outbox import Answer
+from rookery.net.session import ClientSession
 from rookery.service.access.verdict import AccessVerdict
 from rookery.service.meter import ApiMeter, RequestMetrics
 from rookery.service.quotas.requestthrottle import RequestThrottle
@@ -156,12 +157,14 @@ class Dispatcher:
     def __call__(self, connection: Connection, frame: Frame) -> Answer | Awaitable[Answer]:
         """Start a request; an exception closes the connection."""
         session = connection.session
-        if session.principal is None or session.expires_ms:
+        needs_login = session.principal is None or session.expires_ms != 0
+        if needs_login:
             login = self._services.logins.get(session.listener)
             if login is not None and login.expects_token(connection):
-                return login.take_token(connection, bytes(frame))
-            self._check_login(connection, frame)
+                return login.take_token(connection, bytes(frame))  # It has no header.
         key, version, correlation_id = peek(frame)
+        if needs_login:
+            self._check_login(session, key)
         served = self._served.get((key, version))
         if served is None:
             return self._refuse_version(key, version, correlation_id)
@@ -194,19 +197,17 @@ class Dispatcher:
             return work.finish(answer)
         return work.wait(answer)
 
-    def _check_login(self, connection: Connection, frame: Frame) -> None:
+    def _check_login(self, session: ClientSession, key: int) -> None:
         """Accept only logins from a client that has not logged in, or whose login has expired.
 
         Raises:
             ProtocolError: it is another request; the connection closes, as in Kafka.
         """
-        key, _, _ = peek(frame)
-        session, now_ms = connection.session, self._services.clock.monotonic_ms()
         if key in _BEFORE_LOGIN:
             return
         if session.principal is None:
             raise ProtocolError(f"API {key} before the login; authenticate with SASL first")
-        if now_ms >= session.expires_ms:
+        if self._services.clock.monotonic_ms() >= session.expires_ms:
             raise ProtocolError(f"the login of {session.principal} has expired; log in again")
 
     def _refuse_version(self, key: int, version: int, correlation_id: int) -> Answer:

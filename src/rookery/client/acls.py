@@ -8,27 +8,28 @@ from typing import Final, Protocol, TypeVar
 from rookery.client.connect.connections import Link
 from rookery.client.connect.router import Router
 from rookery.errors import ApiError, ErrorCode
-from rookery.security.access import AclResource
-from rookery.security.acl import (
-    ANY,
-    AclBinding,
-    AclFilter,
-    AclOperation,
-    PatternType,
-    PermissionType,
-)
+from rookery.model.acl import StoredAcl
+from rookery.security.acl import AclBinding, AclFilter
 from rookery.wire.messages.create_acls import CREATE_ACLS, AclCreation, CreateAclsRequest
 from rookery.wire.messages.delete_acls import DELETE_ACLS, DeleteAclsFilter, DeleteAclsRequest
 from rookery.wire.messages.describe_acls import (
     DESCRIBE_ACLS,
     DescribeAclsRequest,
-    DescribeAclsResource,
 )
 
 T = TypeVar("T")
+F = TypeVar("F", DescribeAclsRequest, DeleteAclsFilter)
 
 _LOWEST: Final = 1
 """The first version with pattern types; without them a prefix would become a literal name."""
+
+
+class _ResourceRow(Protocol):
+    """The fields that resources have in responses."""
+
+    resource_type: int
+    resource_name: str
+    pattern_type: int
 
 
 class _AclRow(Protocol):
@@ -54,22 +55,15 @@ class AclAdmin:
         Raises:
             ApiError: for example SECURITY_DISABLED if the cluster has no authorizer.
         """
-        choice = choice or AclFilter()
-        request = DescribeAclsRequest(
-            resource_type_filter=choice.resource_type or ANY,
-            resource_name_filter=choice.name,
-            pattern_type_filter=choice.pattern_type,
-            principal_filter=choice.principal,
-            host_filter=choice.host,
-            operation=choice.operation or ANY,
-            permission_type=choice.permission or ANY,
-        )
+        request = _write_filter(DescribeAclsRequest, choice or AclFilter())
 
         async def ask(link: Link, request_ms: int) -> list[AclBinding]:
             version = link.versions.choose(DESCRIBE_ACLS, lowest=_LOWEST)
             answer = await link.call(DESCRIBE_ACLS, version, request, request_ms)
             _check(answer.error_code, "describe rules", answer.error_message)
-            return sorted(rule for row in answer.resources for rule in _rules(row))
+            return sorted(
+                _read_rule(resource, row) for resource in answer.resources for row in resource.acls
+            )
 
         return await self._ask("describe rules", ask, timeout_ms)
 
@@ -97,7 +91,9 @@ class AclAdmin:
         Raises:
             ApiError: a filter was rejected; rules of others may be removed.
         """
-        request = DeleteAclsRequest(filters=[_filter(choice) for choice in choices])
+        request = DeleteAclsRequest(
+            filters=[_write_filter(DeleteAclsFilter, choice) for choice in choices]
+        )
 
         async def ask(link: Link, request_ms: int) -> list[AclBinding]:
             version = link.versions.choose(DELETE_ACLS, lowest=_LOWEST)
@@ -107,8 +103,7 @@ class AclAdmin:
                 _check(result.error_code, "remove rules", result.error_message)
                 for row in result.matching_acls:
                     _check(row.error_code, "remove a rule", row.error_message)
-                    pattern = (row.resource_type, row.pattern_type, row.resource_name)
-                    removed.add(_rule(pattern, row))
+                    removed.add(_read_rule(row, row))
             return sorted(removed)
 
         return await self._ask("remove rules", ask, timeout_ms)
@@ -145,33 +140,30 @@ def _creation(rule: AclBinding) -> AclCreation:
     )
 
 
-def _filter(choice: AclFilter) -> DeleteAclsFilter:
-    return DeleteAclsFilter(
-        resource_type_filter=choice.resource_type or ANY,
-        resource_name_filter=choice.name,
-        pattern_type_filter=choice.pattern_type,
-        principal_filter=choice.principal,
-        host_filter=choice.host,
-        operation=choice.operation or ANY,
-        permission_type=choice.permission or ANY,
+def _write_filter(message: type[F], choice: AclFilter) -> F:
+    wanted = choice.stored()
+    return message(
+        resource_type_filter=wanted.resource_type,
+        resource_name_filter=wanted.resource_name,
+        pattern_type_filter=wanted.pattern_type,
+        principal_filter=wanted.principal,
+        host_filter=wanted.host,
+        operation=wanted.operation,
+        permission_type=wanted.permission,
     )
 
 
-def _rules(row: DescribeAclsResource) -> list[AclBinding]:
-    pattern = (row.resource_type, row.pattern_type, row.resource_name)
-    return [_rule(pattern, one) for one in row.acls]
-
-
-def _rule(pattern: tuple[int, int, str], row: _AclRow) -> AclBinding:
-    resource_type, pattern_type, name = pattern
-    return AclBinding(
-        AclResource(resource_type),
-        PatternType(pattern_type),
-        name,
-        row.principal,
-        row.host,
-        AclOperation(row.operation),
-        PermissionType(row.permission_type),
+def _read_rule(resource: _ResourceRow, row: _AclRow) -> AclBinding:
+    return AclBinding.from_stored(
+        StoredAcl(
+            resource.resource_type,
+            resource.pattern_type,
+            resource.resource_name,
+            row.principal,
+            row.host,
+            row.operation,
+            row.permission_type,
+        )
     )
 
 

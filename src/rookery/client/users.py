@@ -7,14 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
-from enum import IntEnum
 from typing import Final, TypeVar
 
 from rookery.client.connect.connections import Link
 from rookery.client.connect.router import Router
 from rookery.clock import Random
 from rookery.errors import ApiError, ErrorCode, Unavailable
-from rookery.security.credential import MIN_ITERATIONS, SALT_BYTES, salted_password
+from rookery.security.credential import MIN_ITERATIONS, SALT_BYTES, ScramMechanism, salted_password
 from rookery.wire.messages.alter_user_scram_credentials import (
     ALTER_USER_SCRAM_CREDENTIALS,
     AlterUserScramCredentialsRequest,
@@ -29,18 +28,6 @@ from rookery.wire.messages.describe_user_scram_credentials import (
 )
 
 T = TypeVar("T")
-
-
-class ScramMechanism(IntEnum):
-    """The SCRAM mechanisms; the numbers are Kafka's."""
-
-    SHA_256 = 1
-    SHA_512 = 2
-
-    @property
-    def text(self) -> str:
-        """The name in SASL, as in `SCRAM-SHA-512`."""
-        return f"SCRAM-{self.name.replace('_', '-')}"
 
 
 ALL_MECHANISMS: Final = tuple(ScramMechanism)

@@ -17,9 +17,9 @@ from rookery.cluster.events.securityevents import (
     ScramChange,
     ScramCredentialsChanged,
 )
-from rookery.cluster.state.acls import StoredAcl
 from rookery.cluster.state.security import Security, StoredScram
 from rookery.formats.kraft.image import MetadataImage
+from rookery.model.acl import StoredAcl
 from rookery.wire.kraft.cluster import ClientQuotaRecord, EntityData
 from rookery.wire.kraft.security import AccessControlEntryRecord, UserScramCredentialRecord
 from rookery.wire.message import Message

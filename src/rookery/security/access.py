@@ -19,6 +19,8 @@ from typing import Any
 class Operation(IntEnum):
     """Operations of access rules, numbered as in Kafka."""
 
+    ALL = 2
+    """In a rule: every operation. No request needs it."""
     READ = 3
     WRITE = 4
     CREATE = 5
@@ -31,6 +33,7 @@ class Operation(IntEnum):
     IDEMPOTENT_WRITE = 12
     CREATE_TOKENS = 13
     DESCRIBE_TOKENS = 14
+    TWO_PHASE_COMMIT = 15
 
 
 class AclResource(IntEnum):

@@ -14,51 +14,18 @@ from enum import IntEnum
 from typing import Final, TypeVar
 
 from rookery.errors import ApiError, ErrorCode
-from rookery.security.access import AclResource
+from rookery.model.acl import ANY, WILDCARD, PatternType, StoredAcl, StoredAclFilter
+from rookery.security.access import AclResource, Operation
 from rookery.wire.messages.create_acls import AclCreation
 from rookery.wire.messages.delete_acls import DeleteAclsFilter
 from rookery.wire.messages.describe_acls import DescribeAclsRequest
 
-ANY: Final = 1
-"""The number of "any" in filters, for types of resources, operations and permissions."""
-WILDCARD: Final = "*"
-"""As a literal name: every resource of the type. As a host: every address."""
 ANYONE: Final = "User:*"
 """The principal of rules that apply to every user."""
 CLUSTER_NAME: Final = "kafka-cluster"
 """The only name that a resource of type cluster can have."""
 
 _Number = TypeVar("_Number", bound=IntEnum)
-
-
-class PatternType(IntEnum):
-    """How a pattern names resources. Rules are literal or prefixed; the others are for filters."""
-
-    ANY = 1
-    """Patterns of both types whose text equals the name."""
-    MATCH = 2
-    """Every pattern that covers the name."""
-    LITERAL = 3
-    PREFIXED = 4
-
-
-class AclOperation(IntEnum):
-    """The operation that a rule is about: one that a request can need, or all of them."""
-
-    ALL = 2
-    READ = 3
-    WRITE = 4
-    CREATE = 5
-    DELETE = 6
-    ALTER = 7
-    DESCRIBE = 8
-    CLUSTER_ACTION = 9
-    DESCRIBE_CONFIGS = 10
-    ALTER_CONFIGS = 11
-    IDEMPOTENT_WRITE = 12
-    CREATE_TOKENS = 13
-    DESCRIBE_TOKENS = 14
-    TWO_PHASE_COMMIT = 15
 
 
 class PermissionType(IntEnum):
@@ -68,44 +35,44 @@ class PermissionType(IntEnum):
     ALLOW = 3
 
 
-OPERATIONS: Final[Mapping[AclResource, frozenset[AclOperation]]] = {
+OPERATIONS: Final[Mapping[AclResource, frozenset[Operation]]] = {
     AclResource.TOPIC: frozenset(
         {
-            AclOperation.READ,
-            AclOperation.WRITE,
-            AclOperation.CREATE,
-            AclOperation.DELETE,
-            AclOperation.ALTER,
-            AclOperation.DESCRIBE,
-            AclOperation.DESCRIBE_CONFIGS,
-            AclOperation.ALTER_CONFIGS,
+            Operation.READ,
+            Operation.WRITE,
+            Operation.CREATE,
+            Operation.DELETE,
+            Operation.ALTER,
+            Operation.DESCRIBE,
+            Operation.DESCRIBE_CONFIGS,
+            Operation.ALTER_CONFIGS,
         }
     ),
     AclResource.GROUP: frozenset(
         {
-            AclOperation.READ,
-            AclOperation.DELETE,
-            AclOperation.DESCRIBE,
-            AclOperation.DESCRIBE_CONFIGS,
-            AclOperation.ALTER_CONFIGS,
+            Operation.READ,
+            Operation.DELETE,
+            Operation.DESCRIBE,
+            Operation.DESCRIBE_CONFIGS,
+            Operation.ALTER_CONFIGS,
         }
     ),
     AclResource.CLUSTER: frozenset(
         {
-            AclOperation.CREATE,
-            AclOperation.ALTER,
-            AclOperation.DESCRIBE,
-            AclOperation.CLUSTER_ACTION,
-            AclOperation.DESCRIBE_CONFIGS,
-            AclOperation.ALTER_CONFIGS,
-            AclOperation.IDEMPOTENT_WRITE,
+            Operation.CREATE,
+            Operation.ALTER,
+            Operation.DESCRIBE,
+            Operation.CLUSTER_ACTION,
+            Operation.DESCRIBE_CONFIGS,
+            Operation.ALTER_CONFIGS,
+            Operation.IDEMPOTENT_WRITE,
         }
     ),
     AclResource.TRANSACTIONAL_ID: frozenset(
-        {AclOperation.WRITE, AclOperation.DESCRIBE, AclOperation.TWO_PHASE_COMMIT}
+        {Operation.WRITE, Operation.DESCRIBE, Operation.TWO_PHASE_COMMIT}
     ),
-    AclResource.DELEGATION_TOKEN: frozenset({AclOperation.DESCRIBE}),
-    AclResource.USER: frozenset({AclOperation.CREATE_TOKENS, AclOperation.DESCRIBE_TOKENS}),
+    AclResource.DELEGATION_TOKEN: frozenset({Operation.DESCRIBE}),
+    AclResource.USER: frozenset({Operation.CREATE_TOKENS, Operation.DESCRIBE_TOKENS}),
 }
 """The operations that requests can need on each type of resource; others never have an effect."""
 
@@ -121,8 +88,37 @@ class AclBinding:
     """As in `User:alice`."""
     host: str
     """A client's address in the form of `format_host`, or `*`."""
-    operation: AclOperation
+    operation: Operation
     permission: PermissionType
+
+    @classmethod
+    def from_stored(cls, stored: StoredAcl) -> AclBinding:
+        """Return the rule of Kafka's numbers.
+
+        Raises:
+            ValueError: a number has no meaning.
+        """
+        return cls(
+            AclResource(stored.resource_type),
+            PatternType(stored.pattern_type),
+            stored.resource_name,
+            stored.principal,
+            stored.host,
+            Operation(stored.operation),
+            PermissionType(stored.permission),
+        )
+
+    def stored(self) -> StoredAcl:
+        """Return the rule with Kafka's numbers."""
+        return StoredAcl(
+            int(self.resource_type),
+            int(self.pattern_type),
+            self.name,
+            self.principal,
+            self.host,
+            int(self.operation),
+            int(self.permission),
+        )
 
     def __str__(self) -> str:
         """Describe the rule in one line, for people."""
@@ -143,31 +139,20 @@ class AclFilter:
     name: str | None = None
     principal: str | None = None
     host: str | None = None
-    operation: AclOperation | None = None
+    operation: Operation | None = None
     permission: PermissionType | None = None
 
-    def matches(self, rule: AclBinding) -> bool:
-        """Return whether a rule is in the choice."""
-        return (
-            self.resource_type in (None, rule.resource_type)
-            and self.principal in (None, rule.principal)
-            and self.host in (None, rule.host)
-            and self.operation in (None, rule.operation)
-            and self.permission in (None, rule.permission)
-            and self._matches_pattern(rule)
+    def stored(self) -> StoredAclFilter:
+        """Return the filter with Kafka's numbers."""
+        return StoredAclFilter(
+            int(self.resource_type or ANY),
+            int(self.pattern_type),
+            self.name,
+            self.principal,
+            self.host,
+            int(self.operation or ANY),
+            int(self.permission or ANY),
         )
-
-    def _matches_pattern(self, rule: AclBinding) -> bool:
-        is_either = self.pattern_type in (PatternType.ANY, PatternType.MATCH)
-        if not is_either and self.pattern_type is not rule.pattern_type:
-            return False
-        if self.name is None or self.name == rule.name:
-            return True
-        if self.pattern_type is not PatternType.MATCH:
-            return False
-        if rule.pattern_type is PatternType.PREFIXED:
-            return self.name.startswith(rule.name)
-        return rule.name == WILDCARD
 
 
 def read_creation(creation: AclCreation) -> AclBinding:
@@ -186,7 +171,7 @@ def read_creation(creation: AclCreation) -> AclBinding:
     pattern_type = _read(PatternType, creation.resource_pattern_type, "patternType")
     if pattern_type not in (PatternType.LITERAL, PatternType.PREFIXED):
         raise _invalid(f"Invalid patternType {pattern_type.name}")
-    operation = _read(AclOperation, creation.operation, "operation")
+    operation = _read(Operation, creation.operation, "operation")
     permission = _read(PermissionType, creation.permission_type, "permissionType")
     if ":" not in creation.principal:
         raise _invalid(
@@ -216,7 +201,7 @@ def read_filter(message: DescribeAclsRequest | DeleteAclsFilter) -> AclFilter:
         name=message.resource_name_filter,
         principal=message.principal_filter,
         host=message.host_filter,
-        operation=_read_any(AclOperation, message.operation, "operation"),
+        operation=_read_any(Operation, message.operation, "operation"),
         permission=_read_any(PermissionType, message.permission_type, "permissionType"),
     )
 
@@ -227,7 +212,7 @@ def find_mistake(rule: AclBinding) -> str | None:
     `kafka-acls` refuses the first of these; Kafka itself accepts them all.
     """
     operations = OPERATIONS[rule.resource_type]
-    if rule.operation is not AclOperation.ALL and rule.operation not in operations:
+    if rule.operation is not Operation.ALL and rule.operation not in operations:
         names = ", ".join(sorted(operation.name for operation in operations))
         return f"{rule.operation.name} does not exist on {rule.resource_type.name}, only {names}"
     if rule.pattern_type is PatternType.PREFIXED and rule.name == WILDCARD:

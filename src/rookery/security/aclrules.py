@@ -20,16 +20,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import Enum
 from typing import Final, NamedTuple
 
+from rookery.model.acl import WILDCARD, PatternType
 from rookery.security.access import AclResource, Operation
-from rookery.security.acl import (
-    ANYONE,
-    WILDCARD,
-    AclBinding,
-    AclFilter,
-    AclOperation,
-    PatternType,
-    PermissionType,
-)
+from rookery.security.acl import ANYONE, AclBinding, AclFilter, PermissionType
 
 PROBE_NAME: Final = "hardcode"
 """The name that Kafka tries first when any resource of a type is sufficient."""
@@ -70,12 +63,12 @@ _BY_DEFAULT: Final = AclDecision(allowed=False, rule=None, reason=AclReason.NOT_
 _MAX_MEMO: Final = 8_192
 _MAX_MEMO_NAME: Final = 249
 _EVERY_OPERATION: Final = -1
-_IMPLIED: Final[Mapping[AclOperation, AclOperation]] = {
-    AclOperation.READ: AclOperation.DESCRIBE,
-    AclOperation.WRITE: AclOperation.DESCRIBE,
-    AclOperation.DELETE: AclOperation.DESCRIBE,
-    AclOperation.ALTER: AclOperation.DESCRIBE,
-    AclOperation.ALTER_CONFIGS: AclOperation.DESCRIBE_CONFIGS,
+_IMPLIED: Final[Mapping[Operation, Operation]] = {
+    Operation.READ: Operation.DESCRIBE,
+    Operation.WRITE: Operation.DESCRIBE,
+    Operation.DELETE: Operation.DESCRIBE,
+    Operation.ALTER: Operation.DESCRIBE,
+    Operation.ALTER_CONFIGS: Operation.DESCRIBE_CONFIGS,
 }
 
 
@@ -199,13 +192,14 @@ class AclRules:
 
     def select(self, choice: AclFilter) -> list[AclBinding]:
         """Return the rules that a filter matches, sorted by resource."""
-        return sorted(filter(choice.matches, self._bindings))
+        wanted = choice.stored()
+        return sorted(rule for rule in self._bindings if wanted.matches(rule.stored()))
 
     def decide(
         self,
         principal: str,
         host: str,
-        operation: Operation | AclOperation,
+        operation: Operation,
         resource: ProtectedResource,
     ) -> AclDecision:
         """Decide whether a client can do something.
@@ -230,7 +224,7 @@ class AclRules:
         self,
         principal: str,
         host: str,
-        operation: Operation | AclOperation,
+        operation: Operation,
         resource: ProtectedResource,
     ) -> AclDecision:
         if principal in self._super_users:
@@ -267,7 +261,7 @@ class AclRules:
         rules = [
             entry.rule
             for entry in _applying(table.principals, principal, host)
-            if entry.rule.operation in (operation, AclOperation.ALL)
+            if entry.rule.operation in (operation, Operation.ALL)
         ]
         denied = {_pattern(rule) for rule in rules if rule.permission is PermissionType.DENY}
         allowed = {_pattern(rule) for rule in rules if rule.permission is PermissionType.ALLOW}
@@ -302,7 +296,7 @@ class AclRules:
 def _prepare(rule: AclBinding) -> _Entry:
     is_deny = rule.permission is PermissionType.DENY
     operations = 1 << rule.operation
-    if rule.operation is AclOperation.ALL:
+    if rule.operation is Operation.ALL:
         operations = _EVERY_OPERATION
     elif not is_deny and rule.operation in _IMPLIED:
         operations |= 1 << _IMPLIED[rule.operation]

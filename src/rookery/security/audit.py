@@ -13,7 +13,7 @@ from enum import StrEnum
 from typing import Final
 
 from rookery.security.access import Operation
-from rookery.security.acl import AclBinding, AclOperation
+from rookery.security.acl import AclBinding
 from rookery.security.aclrules import AclDecision, ProtectedResource
 
 MAX_TEXT: Final = 1_024
@@ -58,7 +58,7 @@ class AuditRecord:
     api: str | None = None
     """The name of the API, as in `Produce`."""
     resource: ProtectedResource | None = None
-    operation: Operation | AclOperation | None = None
+    operation: Operation | None = None
     rule: AclBinding | None = None
     """The rule that was decisive, if one was."""
     reason: str | None = None

@@ -9,9 +9,29 @@ from __future__ import annotations
 import hashlib
 import hmac
 from dataclasses import dataclass, field
+from enum import IntEnum
+from types import MappingProxyType
 from typing import Final
 
-HASHES: Final = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
+
+class ScramMechanism(IntEnum):
+    """The SCRAM mechanisms; the numbers are Kafka's."""
+
+    SHA_256 = 1
+    SHA_512 = 2
+
+    @property
+    def text(self) -> str:
+        """The name in SASL, as in `SCRAM-SHA-512`."""
+        return f"SCRAM-{self.name.replace('_', '-')}"
+
+
+SCRAM_MECHANISMS: Final = MappingProxyType({each.text: each for each in ScramMechanism})
+"""The SCRAM mechanisms by their names in SASL."""
+HASHES: Final = {
+    ScramMechanism.SHA_256.text: "sha256",
+    ScramMechanism.SHA_512.text: "sha512",
+}
 """The hash function of each SCRAM mechanism."""
 
 MIN_ITERATIONS: Final = 4096

@@ -60,19 +60,25 @@ class Principal:
 
 
 ANONYMOUS: Final = Principal(USER, "ANONYMOUS")
+"""The principal of a client that has not authenticated."""
 
 
-def parse_super_users(text: str) -> frozenset[str]:
-    """Read Kafka's `super.users`: principals with semicolons between them.
+def parse_super_users(text: str) -> tuple[str, ...]:
+    """Return the principals of a list in Kafka's form: `User:admin;User:x`.
 
     Raises:
         ConfigError: one of them is not a principal.
     """
-    principals = [part.strip() for part in text.split(";")]
-    try:
-        return frozenset(str(Principal.parse(part)) for part in principals if part)
-    except ValueError as error:
-        raise ConfigError(str(error), name="super.users") from None
+    names = tuple(part.strip() for part in text.split(";") if part.strip())
+    for name in names:
+        try:
+            Principal.parse(name)
+        except ValueError:
+            user = name.removeprefix(":")
+            raise ConfigError(
+                f"{name!r} must be written as {Principal(USER, user)}", name="super_users"
+            ) from None
+    return names
 
 
 class PrincipalMapping:

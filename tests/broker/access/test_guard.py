@@ -9,17 +9,13 @@ import pytest
 
 from rookery.broker.call import routes
 from rookery.broker.pages.acldocs import page
-from rookery.errors import ConfigError, ErrorCode
+from rookery.errors import ErrorCode
+from rookery.model.acl import PatternType
 from rookery.net.session import ClientSession
 from rookery.security.access import AccessScope, AclResource, Denial, Operation
-from rookery.security.acl import (
-    AclBinding,
-    AclOperation,
-    PatternType,
-    PermissionType,
-)
+from rookery.security.acl import AclBinding, PermissionType
 from rookery.service.access.guard import OPEN_APIS, Guard
-from rookery.service.access.policy import AccessPolicy, AuthorizerSettings, read_super_users
+from rookery.service.access.policy import AccessPolicy, AuthorizerSettings
 from rookery.service.access.redaction import KINDS
 from rookery.service.access.requestnames import names_in
 from rookery.wire.codec import response_frame
@@ -31,13 +27,13 @@ from tests.broker.access.requests import GROUP, KNOWN, TXN, AccessCase, cases
 KNOWN_ID = b"k" * 16
 EVERYTHING = [
     AclBinding(
-        resource, PatternType.LITERAL, "*", "User:*", "*", AclOperation.ALL, PermissionType.ALLOW
+        resource, PatternType.LITERAL, "*", "User:*", "*", Operation.ALL, PermissionType.ALLOW
     )
     for resource in (AclResource.TOPIC, AclResource.GROUP, AclResource.TRANSACTIONAL_ID)
 ] + [
     AclBinding(
         AclResource.CLUSTER, PatternType.LITERAL, "kafka-cluster", "User:*", "*",
-        AclOperation.ALL, PermissionType.ALLOW,
+        Operation.ALL, PermissionType.ALLOW,
     )
 ]  # fmt: skip
 CASES = list(cases())
@@ -148,7 +144,7 @@ def random_rules(random: Random) -> list[AclBinding]:
                 random.choice(names[resource]),
                 random.choice(("User:alice", "User:*", "User:bob")),
                 random.choice(("*", "127.0.0.1", "10.0.0.1")),
-                random.choice(list(AclOperation)),
+                random.choice(list(Operation)),
                 random.choice((PermissionType.ALLOW, PermissionType.ALLOW, PermissionType.DENY)),
             )
         )
@@ -204,12 +200,6 @@ def test_a_fetch_session_ends_when_the_rules_change() -> None:
     lost = ErrorCode.FETCH_SESSION_ID_NOT_FOUND
     assert (opened, continued) == (ErrorCode.NONE, ErrorCode.NONE)
     assert (stranger, after_change) == (lost, lost)
-
-
-def test_super_users_are_written_as_in_kafka() -> None:
-    assert read_super_users("User:admin; User:x;") == ("User:admin", "User:x")
-    with pytest.raises(ConfigError, match="User:admin"):
-        read_super_users("admin")
 
 
 def test_a_rule_in_force_decides_the_next_request() -> None:

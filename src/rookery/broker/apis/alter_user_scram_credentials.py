@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 from collections import Counter
-from types import MappingProxyType
 from typing import Final
 
-from rookery.broker.accounts import MECHANISMS
 from rookery.broker.call import Call, handles
 from rookery.broker.decisions import decide, require_security
 from rookery.cluster.events.securityevents import ScramChange, ScramCredentialsChanged
 from rookery.errors import ApiError, ErrorCode
 from rookery.security.access import Operation, cluster
-from rookery.security.credential import MIN_ITERATIONS, client_key, digest, server_key
+from rookery.security.credential import (
+    MIN_ITERATIONS,
+    SCRAM_MECHANISMS,
+    ScramMechanism,
+    client_key,
+    digest,
+    server_key,
+)
 from rookery.wire.messages.alter_user_scram_credentials import (
     ALTER_USER_SCRAM_CREDENTIALS,
     AlterUserScramCredentialsRequest,
@@ -22,7 +27,6 @@ from rookery.wire.messages.alter_user_scram_credentials import (
     ScramCredentialUpsertion,
 )
 
-_NAMES: Final = MappingProxyType({number: name for name, number in MECHANISMS.items()})
 _MAX_ITERATIONS: Final = 16_384
 _NOT_FOUND: Final = "Attempt to delete a user credential that does not exist"
 
@@ -72,7 +76,7 @@ def _check(changes: list[_Change]) -> None:
     for change in changes:
         if not change.name:
             raise ApiError(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Username must not be empty")
-        if change.mechanism not in _NAMES:
+        if change.mechanism not in SCRAM_MECHANISMS.values():
             raise ApiError(ErrorCode.UNSUPPORTED_SASL_MECHANISM, "Unknown SCRAM mechanism")
         if isinstance(change, ScramCredentialUpsertion):
             _check_credential(change)
@@ -92,7 +96,7 @@ def _row(change: _Change) -> ScramChange:
         return ScramChange(
             mechanism=change.mechanism, iterations=0, salt=b"", stored_key=b"", server_key=b""
         )
-    name, salted = _NAMES[change.mechanism], bytes(change.salted_password)
+    name, salted = ScramMechanism(change.mechanism).text, bytes(change.salted_password)
     return ScramChange(
         mechanism=change.mechanism,
         iterations=change.iterations,

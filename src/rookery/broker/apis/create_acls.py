@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from rookery.broker.acls import NO_AUTHORIZER, write_rule
+from rookery.broker.acls import NO_AUTHORIZER, read_each, write_rule
 from rookery.broker.call import Call, handles
 from rookery.broker.decisions import decide, require_security
-from rookery.cluster.events.securityevents import AclRow, AclsCreated
+from rookery.cluster.events.securityevents import AclsCreated
 from rookery.errors import ApiError, ErrorCode
 from rookery.security.access import Operation, cluster
 from rookery.security.acl import read_creation
@@ -30,20 +30,16 @@ async def create_acls(call: Call, request: CreateAclsRequest) -> CreateAclsRespo
         disabled = _result(ErrorCode.SECURITY_DISABLED, NO_AUTHORIZER)
         return CreateAclsResponse(results=[disabled for _ in request.creations])
     require_security(call)
-    results: list[AclCreationResult | None] = []
-    rows: list[AclRow] = []
-    for creation in request.creations:
-        try:
-            rows.append(write_rule(read_creation(creation)))
-            results.append(None)
-        except ApiError as error:
-            results.append(_result(error.code, str(error)))
+    rows = read_each(request.creations, lambda creation: write_rule(read_creation(creation)))
+    valid = [row for row in rows if not isinstance(row, ApiError)]
     outcome = ErrorCode.NONE
-    if rows:
-        [decided] = await decide(call, [AclsCreated(rules=rows)])
+    if valid:
+        [decided] = await decide(call, [AclsCreated(rules=valid)])
         outcome = decided.error
     made = _result(outcome, None if outcome is ErrorCode.NONE else outcome.sentence)
-    return CreateAclsResponse(results=[made if one is None else one for one in results])
+    return CreateAclsResponse(
+        results=[_result(row.code, str(row)) if isinstance(row, ApiError) else made for row in rows]
+    )
 
 
 def _result(code: ErrorCode, text: str | None) -> AclCreationResult:

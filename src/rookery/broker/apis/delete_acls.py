@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rookery.broker.acls import NO_AUTHORIZER, write_filter
+from rookery.broker.acls import NO_AUTHORIZER, read_each, write_filter
 from rookery.broker.call import Call, handles
 from rookery.broker.decisions import decide, require_security
-from rookery.cluster.events.securityevents import AclFilterRow, AclsDeleted
-from rookery.cluster.state.acls import StoredAcl
+from rookery.cluster.events.securityevents import AclsDeleted
 from rookery.errors import ApiError, ErrorCode
+from rookery.model.acl import StoredAcl
 from rookery.security.access import Operation, cluster
 from rookery.security.acl import read_filter
 from rookery.wire.messages.delete_acls import (
@@ -34,22 +34,18 @@ async def delete_acls(call: Call, request: DeleteAclsRequest) -> DeleteAclsRespo
         disabled = _result(ErrorCode.SECURITY_DISABLED, NO_AUTHORIZER)
         return DeleteAclsResponse(filter_results=[disabled for _ in request.filters])
     require_security(call)
-    results: list[DeleteAclsFilterResult] = []
-    rows: list[AclFilterRow] = []
-    valid: list[int] = []
-    for place, one in enumerate(request.filters):
-        try:
-            rows.append(write_filter(read_filter(one)))
-            valid.append(place)
-            results.append(_result(ErrorCode.NONE, None))
-        except ApiError as error:
-            results.append(_result(error.code, str(error)))
-    if rows:
-        [outcome] = await decide(call, [AclsDeleted(filters=rows)])
-        removed: Sequence[Sequence[StoredAcl]] = outcome.value or [()] * len(rows)
-        for place, rules in zip(valid, removed, strict=True):
-            results[place].error_code = outcome.error
-            results[place].matching_acls = [_matching(rule) for rule in rules]
+    rows = read_each(request.filters, lambda wanted: write_filter(read_filter(wanted)))
+    results = [
+        _result(row.code, str(row)) if isinstance(row, ApiError) else _result(ErrorCode.NONE, None)
+        for row in rows
+    ]
+    valid = [(at, row) for at, row in enumerate(rows) if not isinstance(row, ApiError)]
+    if valid:
+        [outcome] = await decide(call, [AclsDeleted(filters=[row for _, row in valid])])
+        removed: Sequence[Sequence[StoredAcl]] = outcome.value or [()] * len(valid)
+        for (at, _), rules in zip(valid, removed, strict=True):
+            results[at].error_code = outcome.error
+            results[at].matching_acls = [_matching(rule) for rule in rules]
     return DeleteAclsResponse(filter_results=results)
 
 

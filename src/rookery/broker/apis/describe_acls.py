@@ -7,8 +7,9 @@ from itertools import groupby
 from rookery.broker.acls import NO_AUTHORIZER
 from rookery.broker.call import Call, handles
 from rookery.errors import ErrorCode
+from rookery.model.acl import PatternType
 from rookery.security.access import AclResource, Operation, cluster
-from rookery.security.acl import AclBinding, PatternType, read_filter
+from rookery.security.acl import AclBinding, read_filter
 from rookery.wire.messages.describe_acls import (
     DESCRIBE_ACLS,
     AclDescription,

@@ -3,6 +3,7 @@
     ca.pem, ca-key.pem        a certificate authority of its own
     broker.pem                the broker's key and certificate
     admin-password            the password of the first user
+    admin-created             marks that the first user was created, which happens once
     client.properties         settings for Java clients
     librdkafka.conf           settings for librdkafka and kcat
     rookery.toml              the cluster as [clusters.local], for readers of its log
@@ -37,6 +38,7 @@ from rookery.security.certificates import (
     CertificateAuthority,
     describe_certificates,
 )
+from rookery.security.principal import parse_super_users
 from rookery.security.privatefile import create_private, replace_private
 from rookery.service.listen.listenersettings import ListenerConfig, SecurityProtocol
 
@@ -134,14 +136,14 @@ def secure_settings(settings: BrokerSettings, clock: Clock, random: Random) -> B
     """Prepare the folder, and return the settings of a broker that only serves its users.
 
     Raises:
-        ConfigError: other settings contradict `secure`, or a file cannot be written.
+        ConfigError: other settings are wrong or contradict `secure`, or a file cannot be written.
     """
     _check(settings)
     listener = ListenerConfig(listen=settings.listen, advertise=settings.advertise)
     folder = SecureFolder(settings.data)
     folder.prepare(_hosts(listener), clock, random)
     security = replace(settings.security, certificate_file=str(folder.identity), key_file="")
-    super_users = [one for one in settings.super_users.split(";") if one]
+    super_users = parse_super_users(settings.super_users)
     return replace(
         settings,
         listen=f"sasl_ssl://{listener.address.text}",

@@ -18,10 +18,11 @@ from rookery.client.client import Client
 from rookery.client.settings import ClientSettings, Sasl
 from rookery.clock import SystemRandom
 from rookery.errors import ApiError, ErrorCode
+from rookery.model.acl import WILDCARD, PatternType
 from rookery.net.loop import run_loop
 from rookery.records.recordcodec import Record
-from rookery.security.access import AclResource
-from rookery.security.acl import WILDCARD, AclBinding, AclOperation, PatternType, PermissionType
+from rookery.security.access import AclResource, Operation
+from rookery.security.acl import AclBinding, PermissionType
 from rookery.security.tls import ClientTls
 
 _TOPIC: Final = "birds"
@@ -93,7 +94,7 @@ async def _steps(admin: Client, user: ClientSettings) -> list[DemoStep]:
         ),
         await _refusal("a user without rules may not write", user, _DENIED),
     ]
-    rules = [_rule(AclOperation.READ), _rule(AclOperation.WRITE)]
+    rules = [_rule(Operation.READ), _rule(Operation.WRITE)]
     await admin.acls.create(rules)
     async with Client(user) as client:
         records = client.read(_TOPIC, 0, follow=True)
@@ -135,7 +136,7 @@ async def _end_of(records: AsyncGenerator[Record, None]) -> DemoStep:
     return DemoStep(expectation, is_met=False, observation="it ended without an error")
 
 
-def _rule(operation: AclOperation) -> AclBinding:
+def _rule(operation: Operation) -> AclBinding:
     return AclBinding(
         AclResource.TOPIC,
         PatternType.LITERAL,

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Final
 from rookery.cli.options.fields import option, part, repeated, switch
 
 if TYPE_CHECKING:
-    from rookery.security.access import AclResource
-    from rookery.security.acl import AclBinding, AclFilter, AclOperation, PatternType
+    from rookery.model.acl import PatternType
+    from rookery.security.access import AclResource, Operation
+    from rookery.security.acl import AclBinding, AclFilter
 
 OPERATIONS: Final = (
     "all", "read", "write", "create", "delete", "alter", "describe", "cluster-action",
@@ -64,11 +65,11 @@ class AclFilterOptions:
     host: str | None = option("--host", metavar="ADDRESS", help="only rules for this host")
 
 
-def read_operation(text: str) -> AclOperation:
+def read_operation(text: str) -> Operation:
     """Return the operation that a flag names."""
-    from rookery.security.acl import AclOperation
+    from rookery.security.access import Operation
 
-    return AclOperation[text.upper().replace("-", "_")]
+    return Operation[text.upper().replace("-", "_")]
 
 
 def find_filters(
@@ -83,7 +84,8 @@ def find_filters(
     """
     from dataclasses import replace
 
-    from rookery.security.acl import AclFilter, PatternType
+    from rookery.model.acl import PatternType
+    from rookery.security.acl import AclFilter
 
     everything = AclFilter(
         principal=principal,

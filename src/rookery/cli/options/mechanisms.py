@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from rookery.client.users import ScramMechanism
+    from rookery.security.credential import ScramMechanism
 
 DEFAULT_MECHANISMS: Final = "SCRAM-SHA-256,SCRAM-SHA-512"
 """Both, so that every client can log in."""
@@ -17,12 +17,11 @@ def read_mechanisms(text: str) -> list[ScramMechanism]:
     Raises:
         ConfigError: there is none, or one is unknown.
     """
-    from rookery.client.users import ScramMechanism
     from rookery.errors import ConfigError
+    from rookery.security.credential import SCRAM_MECHANISMS
 
-    known = {one.text: one for one in ScramMechanism}
     names = [name.strip().upper() for name in text.split(",") if name.strip()]
-    unknown = [name for name in names if name not in known]
+    unknown = [name for name in names if name not in SCRAM_MECHANISMS]
     if unknown or not names:
-        raise ConfigError(f"--mechanisms: {text!r} must name some of {', '.join(known)}")
-    return [known[name] for name in dict.fromkeys(names)]
+        raise ConfigError(f"--mechanisms: {text!r} must name some of {', '.join(SCRAM_MECHANISMS)}")
+    return [SCRAM_MECHANISMS[name] for name in dict.fromkeys(names)]

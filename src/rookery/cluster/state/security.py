@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from rookery.cluster.state.acls import StoredAcl
+from rookery.model.acl import StoredAcl
 
 QuotaEntity = tuple[tuple[str, str | None], ...]
 """Types and names of an entity's parts, sorted by type; None is the default of a type."""

@@ -15,6 +15,7 @@ import re
 from typing import Final
 
 from rookery.errors import ApiError, ConfigError
+from rookery.security.exchange import SingleMessageServer
 from rookery.security.sasl import Accounts, Login, read_challenge, read_response, refusal
 
 NAMES = ("OAUTHBEARER",)
@@ -59,39 +60,23 @@ class BearerClient:
         return b""
 
 
-class BearerServer:
-    """Passes one token to the accounts."""
+class BearerServer(SingleMessageServer):
+    """Passes one token to the accounts.
+
+    The claimed name stays empty: the name in a token that is not verified means nothing.
+    """
 
     def __init__(self, accounts: Accounts) -> None:
+        super().__init__()
         self._accounts = accounts
-        self._is_used = False
         self._refusal: ApiError | None = None
-        self._username: str | None = None
-        self.claimed_name = ""
-        """Stays empty: the name in a token that is not verified means nothing."""
-        self.expires_ms = 0
-        """The wall-clock time at which the token expires; 0 for never."""
-
-    @property
-    def is_done(self) -> bool:
-        """Whether the client has proved who it is."""
-        return self._username is not None
-
-    @property
-    def username(self) -> str:
-        """Return the authenticated user name."""
-        if self._username is None:
-            raise RuntimeError("the client has not proved who it is")
-        return self._username
 
     def respond(self, message: bytes) -> bytes:
         """Check the token; a refusal is an error object first, and a failed login afterwards."""
         text = read_response(message)
         if self._refusal is not None and text == _FAREWELL:
             raise self._refusal
-        if self._is_used:
-            raise refusal("OAUTHBEARER has one token only")
-        self._is_used = True
+        self._begin("OAUTHBEARER has one token only")
         authorization_id, token = _parse(text)
         try:
             accepted = self._accounts.check_token(token)
@@ -100,8 +85,7 @@ class BearerServer:
             return _REFUSED
         if authorization_id not in {"", accepted.username}:
             raise refusal("the authorization id is not the user of the token")
-        self._username, self.expires_ms = accepted.username, accepted.expires_ms
-        return b""
+        return self._accept(accepted.username, accepted.expires_ms)
 
 
 def _parse(text: str) -> tuple[str, str]:

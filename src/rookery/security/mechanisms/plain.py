@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from rookery.errors import ProtocolError
+from rookery.security.exchange import SingleMessageServer
 from rookery.security.sasl import (
     Accounts,
     Login,
@@ -45,33 +46,16 @@ class PlainClient:
         return b""
 
 
-class PlainServer:
+class PlainServer(SingleMessageServer):
     """Checks one message of authorization id, name and password."""
 
     def __init__(self, accounts: Accounts) -> None:
+        super().__init__()
         self._accounts = accounts
-        self._is_used = False
-        self._username: str | None = None
-        self.claimed_name = ""
-        self.expires_ms = 0
-
-    @property
-    def is_done(self) -> bool:
-        """Whether the client has proved who it is."""
-        return self._username is not None
-
-    @property
-    def username(self) -> str:
-        """Return the authenticated user name."""
-        if self._username is None:
-            raise RuntimeError("the client has not proved who it is")
-        return self._username
 
     def respond(self, message: bytes) -> bytes:
         """Check the client's message; an empty response means success."""
-        if self._is_used:
-            raise refusal("PLAIN has one message only")
-        self._is_used = True
+        self._begin("PLAIN has one message only")
         tokens = read_response(message).split("\0")
         if len(tokens) != 3:
             raise refusal(f"PLAIN needs authorization id, name and password, not {len(tokens)}")
@@ -80,8 +64,7 @@ class PlainServer:
             raise refusal("PLAIN needs a name and a password")
         self.claimed_name = username
         self._check(authorization_id, username, password)
-        self._username = username
-        return b""
+        return self._accept(username)
 
     def _check(self, authorization_id: str, username: str, password: str) -> None:
         is_right = self._accounts.has_password(username, password)

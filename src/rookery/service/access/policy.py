@@ -13,7 +13,6 @@ from functools import lru_cache
 from typing import Final, Protocol
 
 from rookery import metrics
-from rookery.errors import ConfigError
 from rookery.net.session import ClientSession
 from rookery.security.access import AclResource, Operation
 from rookery.security.acl import CLUSTER_NAME, AclBinding, format_host
@@ -50,19 +49,6 @@ class AuthorizerSettings:
     allow_everyone_if_no_acl: bool = False
     is_enforced: bool = True
     """Whether denied requests are refused; otherwise they are only logged."""
-
-
-def read_super_users(text: str) -> tuple[str, ...]:
-    """Return the principals of a list in Kafka's form: `User:admin;User:x`.
-
-    Raises:
-        ConfigError: a principal has no type.
-    """
-    names = tuple(name.strip() for name in text.split(";") if name.strip())
-    for name in names:
-        if ":" not in name:
-            raise ConfigError(f"{name!r} must be written as User:{name}", name="super_users")
-    return names
 
 
 class AccessPolicy:

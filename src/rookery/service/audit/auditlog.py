@@ -15,6 +15,7 @@ import os
 import threading
 from collections import deque
 from contextlib import suppress
+from dataclasses import replace
 from typing import Final
 
 from rookery import metrics
@@ -78,17 +79,8 @@ class AuditLog:
 
     def record_login(self, client: ClientSession, principal: str, *, reason: str = "") -> None:
         """Record a login, or why it failed."""
-        self.write(
-            AuditRecord(
-                time=self._clock.now_ms(),
-                kind=AuditKind.LOGIN,
-                principal=principal,
-                host=client.host,
-                listener=client.listener,
-                decision=AuditVerdict.DENIED if reason else AuditVerdict.ALLOWED,
-                reason=reason or None,
-            )
-        )
+        record = self._record(AuditKind.LOGIN, client, _verdict(reason))
+        self.write(replace(record, principal=principal, reason=reason or None))
 
     def record_denial(
         self,
@@ -100,38 +92,35 @@ class AuditLog:
         is_enforced: bool,
     ) -> None:
         """Record an operation that the access rules deny, with the rule that was decisive."""
-        self.write(
-            AuditRecord(
-                time=self._clock.now_ms(),
-                kind=AuditKind.ACCESS,
-                principal=client.principal or "",
-                host=client.host,
-                listener=client.listener,
-                decision=AuditVerdict.DENIED if is_enforced else AuditVerdict.WOULD_DENY,
-                resource=resource,
-                operation=operation,
-                rule=rule,
-            )
-        )
+        verdict = AuditVerdict.DENIED if is_enforced else AuditVerdict.WOULD_DENY
+        record = self._record(AuditKind.ACCESS, client, verdict)
+        self.write(replace(record, resource=resource, operation=operation, rule=rule))
 
     def record_change(
         self, client: ClientSession, api: str, change: AuditedChange, *, reason: str = ""
     ) -> None:
         """Record an administrative change, or why it was refused."""
+        record = self._record(AuditKind.CHANGE, client, _verdict(reason))
         self.write(
-            AuditRecord(
-                time=self._clock.now_ms(),
-                kind=AuditKind.CHANGE,
-                principal=client.principal or "",
-                host=client.host,
-                listener=client.listener,
-                decision=AuditVerdict.DENIED if reason else AuditVerdict.ALLOWED,
+            replace(
+                record,
                 api=api,
                 resource=change.resource,
                 operation=change.operation,
                 rule=change.rule,
                 reason=reason or None,
             )
+        )
+
+    def _record(self, kind: AuditKind, client: ClientSession, verdict: AuditVerdict) -> AuditRecord:
+        """Return the fields that all records have."""
+        return AuditRecord(
+            time=self._clock.now_ms(),
+            kind=kind,
+            principal=client.principal or "",
+            host=client.host,
+            listener=client.listener,
+            decision=verdict,
         )
 
     def close(self) -> None:
@@ -200,3 +189,8 @@ class AuditLog:
     def _dropped_line(self, count: int) -> str:
         log.warning("%d audit records were dropped", count)
         return dropped_line(self._clock.now_ms(), count)
+
+
+def _verdict(reason: str) -> AuditVerdict:
+    """Return the outcome of an attempt that was refused for a reason, or succeeded without one."""
+    return AuditVerdict.DENIED if reason else AuditVerdict.ALLOWED

@@ -14,18 +14,12 @@ from rookery.cluster.events.topicevents import (
     TopicDeleted,
 )
 from rookery.cluster.resources import GROUP_RESOURCE, TOPIC_RESOURCE, resource_name
-from rookery.cluster.state.acls import StoredAcl
 from rookery.cluster.state.rules.securityrules import binding_of
 from rookery.cluster.state.state import Outcome, State
 from rookery.errors import ErrorCode
+from rookery.model.acl import StoredAcl
 from rookery.security.access import AclResource, Operation
-from rookery.security.acl import (
-    CLUSTER_NAME,
-    AclBinding,
-    AclOperation,
-    PatternType,
-    PermissionType,
-)
+from rookery.security.acl import CLUSTER_NAME, AclBinding
 from rookery.security.aclrules import ProtectedResource
 from rookery.wire.message import Message
 
@@ -88,16 +82,7 @@ def _rules_created(_state: State, event: securityevents.AclsCreated) -> list[Aud
 
 
 def _rule_change(rule: StoredAcl) -> AuditedChange:
-    binding = AclBinding(
-        AclResource(rule.resource_type),
-        PatternType(rule.pattern_type),
-        rule.resource_name,
-        rule.principal,
-        rule.host,
-        AclOperation(rule.operation),
-        PermissionType(rule.permission),
-    )
-    return AuditedChange(_CLUSTER, Operation.ALTER, binding)
+    return AuditedChange(_CLUSTER, Operation.ALTER, AclBinding.from_stored(rule))
 
 
 def _credentials_changed(

@@ -10,22 +10,18 @@ import asyncio
 import logging
 import ssl
 from collections.abc import Callable
-from typing import Final
 
 from rookery.errors import ConfigError, ProtocolError
 from rookery.net.connection import Connection
 from rookery.security.bearer import BearerSettings
 from rookery.security.distinguishedname import format_name, read_subject
-from rookery.security.principal import PrincipalMapping
+from rookery.security.principal import ANONYMOUS, USER, Principal, PrincipalMapping
 from rookery.security.sasl import mechanisms
 from rookery.security.tls import ClientAuth, KeyPair, ServerTls
 from rookery.service.listen.listenersettings import ListenerConfig
 from rookery.service.listen.login import LoginSettings
 
 log = logging.getLogger(__name__)
-
-ANONYMOUS: Final = "User:ANONYMOUS"
-"""The principal of a client that has not authenticated."""
 
 
 def tls_settings(config: ListenerConfig) -> ServerTls | None:
@@ -125,9 +121,9 @@ class ListenerIdentity:
         tls = connection.transport_info("ssl_object")
         certificate = tls.getpeercert(True) if isinstance(tls, ssl.SSLObject) else None  # noqa: FBT003 (its only form)
         if certificate is None:
-            return ANONYMOUS
+            return str(ANONYMOUS)
         name = format_name(read_subject(certificate))
         user = self._mapping.apply(name)
         if user is None:
             raise ProtocolError(f"no rule of principal_mapping_rules matches {name!r}")
-        return f"User:{user}"
+        return str(Principal(USER, user))

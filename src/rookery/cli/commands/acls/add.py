@@ -65,7 +65,8 @@ def run(args: AddAcls) -> int:
 
 def _rules(args: AddAcls) -> list[AclBinding]:
     from rookery.errors import ConfigError
-    from rookery.security.acl import AclBinding, PatternType, PermissionType
+    from rookery.model.acl import PatternType
+    from rookery.security.acl import AclBinding, PermissionType
 
     resources = args.resources.named()
     if not resources or not args.operations:

@@ -70,7 +70,8 @@ def run(args: CheckAcls) -> int:
 
 def _host(text: str) -> str:
     from rookery.errors import ConfigError
-    from rookery.security.acl import WILDCARD, format_host
+    from rookery.model.acl import WILDCARD
+    from rookery.security.acl import format_host
 
     if text == WILDCARD:
         return text

@@ -27,7 +27,7 @@ class ListAcls(CommandArguments):
 def run(args: ListAcls) -> int:
     """List rules."""
     from rookery.cli.session import run_client
-    from rookery.security.acl import PatternType
+    from rookery.model.acl import PatternType
 
     filters = find_filters(args.rules, args.principal, PatternType.MATCH)
 

@@ -30,7 +30,8 @@ def run(args: RemoveAcls) -> int:
     """Remove rules, and print those that were removed."""
     from rookery.cli.session import run_client
     from rookery.errors import ConfigError
-    from rookery.security.acl import AclFilter, PatternType
+    from rookery.model.acl import PatternType
+    from rookery.security.acl import AclFilter
 
     filters = find_filters(args.rules, args.principal, PatternType.LITERAL)
     if filters == [AclFilter()] and not args.all:

@@ -7,10 +7,10 @@ from typing import Final, Protocol
 
 from rookery.cluster.entry import Entry
 from rookery.cluster.events import securityevents
-from rookery.cluster.state.acls import StoredAcl, StoredAclFilter
 from rookery.cluster.state.outcome import OK, EntryOutcome, Outcome
 from rookery.cluster.state.security import Security, StoredScram
 from rookery.errors import ErrorCode
+from rookery.model.acl import StoredAcl, StoredAclFilter
 from rookery.wire.message import Message
 
 SECURITY: Final = 3

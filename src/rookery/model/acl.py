@@ -1,15 +1,25 @@
-"""Stored access rules with Kafka's numbers, and filters over them."""
+"""Access rules with Kafka's numbers, as they are stored, and filters over them."""
 
 from __future__ import annotations
 
+from enum import IntEnum
 from typing import Final, NamedTuple
 
 ANY: Final = 1
 """In a filter: every resource type, pattern type, operation or permission."""
-MATCH: Final = 2
-"""A filter's pattern type: the literal, prefixed and wildcard rules that apply to a name."""
-PREFIXED: Final = 4
 WILDCARD: Final = "*"
+"""As a literal name: every resource of the type. As a host: every address."""
+
+
+class PatternType(IntEnum):
+    """How a pattern names resources. Rules are literal or prefixed; the others are for filters."""
+
+    ANY = 1
+    """Patterns of both types whose text equals the name."""
+    MATCH = 2
+    """Every pattern that covers the name: literal, prefixed and wildcard."""
+    LITERAL = 3
+    PREFIXED = 4
 
 
 class StoredAcl(NamedTuple):
@@ -48,10 +58,10 @@ class StoredAclFilter(NamedTuple):
 
     def _matches_pattern(self, rule: StoredAcl) -> bool:
         name = self.resource_name
-        if self.pattern_type == MATCH:
+        if self.pattern_type == PatternType.MATCH:
             if name is None:
                 return True
-            if rule.pattern_type == PREFIXED:
+            if rule.pattern_type == PatternType.PREFIXED:
                 return name.startswith(rule.resource_name)
             return rule.resource_name in {name, WILDCARD}
         return self.pattern_type in {ANY, rule.pattern_type} and name in {None, rule.resource_name}
