@@ -34,7 +34,6 @@ from rookery.proxy.passage import Passage, PassageTable
 from rookery.wire.buffer import Buffer
 from rookery.wire.codec import API_VERSIONS_KEY, is_one_way, peek, read_response, response_frame
 from rookery.wire.frame import RESPONSE_MINIMUM, Frame
-from rookery.wire.message import Message
 from rookery.wire.messages.sasl_authenticate import SASL_AUTHENTICATE
 from rookery.wire.messages.sasl_handshake import SASL_HANDSHAKE
 
@@ -59,9 +58,6 @@ class LinkTarget(FilterTarget, Protocol):
         Raises:
             Unavailable: it cannot be reached.
         """
-
-    async def rewrite(self, response: Message) -> None:
-        """Replace the addresses in a response, after ports were opened for new brokers."""
 
     def advertised(self, node_id: int) -> Address | None:
         """Return the proxy's address of a broker; None if it has none."""

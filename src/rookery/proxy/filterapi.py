@@ -62,8 +62,15 @@ FORWARD: Final = Forward()
 class FilterUpstream(Protocol):
     """The upstream, for a filter's own requests."""
 
-    async def send(self, api: Api[Request, Response], request: Request) -> Response:
-        """Send a request in the newest version that both sides know; return its response.
+    async def send(
+        self, api: Api[Request, Response], request: Request, version: int | None = None
+    ) -> Response:
+        """Send a request; return its response, with the proxy's addresses.
+
+        Args:
+            api: of the request.
+            request: to send.
+            version: to send it in; by default the newest that both sides know.
 
         Raises:
             Unavailable: the broker does not answer.

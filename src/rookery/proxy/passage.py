@@ -11,7 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from rookery.proxy.filterapi import Filter, FilterFunction
+from rookery.proxy.filterapi import Filter
+from rookery.proxy.filterchain import FilterStep
 from rookery.wire.catalog import kafka_apis
 from rookery.wire.codec import API_VERSIONS_KEY
 from rookery.wire.endpoints import has_endpoints
@@ -66,9 +67,9 @@ class Passage:
     """Whether a request may have no response."""
     is_slow: bool
     """Whether the response may take as long as a rebalance."""
-    request_filters: tuple[FilterFunction, ...] = ()
+    request_filters: tuple[FilterStep, ...] = ()
     """The functions that see the request, in order; without any, it is not decoded."""
-    response_filters: tuple[FilterFunction, ...] = ()
+    response_filters: tuple[FilterStep, ...] = ()
     """The functions that see the response, in order."""
 
     @property
@@ -123,12 +124,15 @@ def _passage(api: Api[Any, Any], version: int, filters: Sequence[Filter]) -> Pas
         has_hints=api in _WITH_HINTS,
         can_be_one_way=api.has_one_way_requests,
         is_slow=api in _SLOW,
-        request_filters=_functions(filters, "request", api),
-        response_filters=_functions(tuple(reversed(filters)), "response", api),
+        request_filters=_steps(filters, "request", api),
+        # The filter that saw the request last sees the response first.
+        response_filters=_steps(filters, "response", api)[::-1],
     )
 
 
-def _functions(
-    filters: Sequence[Filter], kind: str, api: Api[Any, Any]
-) -> tuple[FilterFunction, ...]:
-    return tuple(function for each in filters for function in each.functions(kind, api))
+def _steps(filters: Sequence[Filter], kind: str, api: Api[Any, Any]) -> tuple[FilterStep, ...]:
+    return tuple(
+        FilterStep(position, function)
+        for position, each in enumerate(filters)
+        for function in each.functions(kind, api)
+    )

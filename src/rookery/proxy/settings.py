@@ -100,7 +100,7 @@ class ProxySettings(VirtualClusterSettings):
     connect_timeout_ms: int = field(default=10_000, metadata={"min": 1})
     """How long a connection to a broker may take."""
     request_timeout_ms: int = field(default=300_000, metadata={"min": 1})
-    """How long a broker may take for a response; more than clients wait, who then connect again."""
+    """How long a broker may take for a response; clients give up and connect again earlier."""
     rebalance_timeout_ms: int = field(default=1_800_000, metadata={"min": 1})
     """The same for the requests that wait until all members of a group have joined."""
     filter_timeout_ms: int = field(default=10_000, metadata={"min": 1})

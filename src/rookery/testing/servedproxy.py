@@ -37,7 +37,7 @@ class ServedProxy:
         """Choose ports; start nothing.
 
         Args:
-            upstream: the brokers behind the proxy.
+            upstream: the brokers of the cluster.
             settings: what else to set; upstream, address and ports are set here.
             filters: of the virtual cluster.
         """

@@ -81,7 +81,7 @@ def _tell(workers: Sequence[ProxyInfo], *, as_json: bool) -> None:
 COMMAND = Command(
     arguments=ServeProxy,
     run=run,
-    summary="Run a proxy: clients connect to it as to the Kafka cluster behind it.",
+    summary="Run a proxy: clients connect to it as they would to the Kafka cluster.",
     example="rookery proxy --upstream kafka:9092 --listen 127.0.0.1:9192\n"
     "  rookery proxy proxy.toml",
 )

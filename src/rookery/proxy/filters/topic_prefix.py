@@ -1,7 +1,7 @@
 """Gives every topic of the virtual cluster a prefix in the upstream; clients do not see it.
 
 Several virtual clusters with different prefixes share one upstream without seeing each other's
-topics. This keeps names apart; it is no access control: whoever reaches the upstream sees all
+topics. This keeps names apart; it is no access control. A client that reaches the upstream sees all
 topics, and so does a client that guesses a topic's id.
 """
 
@@ -53,7 +53,7 @@ class TopicPrefix(Filter):
         return Forward(response)
 
     def _is_foreign(self, name: str) -> bool:
-        # An error about a topic id that nobody knows has no name.
+        # An error about an unknown topic id has no name.
         return bool(name) and not name.startswith(self._prefix)
 
     def _add_to_pattern(self, pattern: str) -> str:
