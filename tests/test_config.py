@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum, IntEnum
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import pytest
 from hypothesis import given
@@ -606,6 +606,37 @@ class Odd:
 class Clash:
     tls_certificate: str = ""
     tls: Tls = field(default_factory=Tls)
+
+
+@dataclass(frozen=True)
+class Open:
+    options: dict[str, Any] = field(default_factory=dict)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '[s]\noptions = {"a b" = 1, inner = {x = [true]}}\n',
+        '[s.options]\n"a b" = 1\ninner.x = [true]\n',
+    ],
+)
+def test_table_of_any_keys_is_taken_whole(tmp_path: Path, text: str) -> None:
+    file = tmp_path / "file.toml"
+    file.write_text(text)
+
+    loaded = load(Open, "s", environ={}, files=[file])
+
+    assert loaded.settings.options == {"a b": 1, "inner": {"x": [True]}}
+    file.write_text(print_config(loaded))
+    assert load(Open, "s", environ={}, files=[file]).settings == loaded.settings
+
+
+def test_table_can_be_given_as_text() -> None:
+    loaded = load(Open, "s", environ={"ROOKERY_S_OPTIONS": '{a = "b"}'})
+
+    assert loaded.settings.options == {"a": "b"}
+    with pytest.raises(ConfigError, match="must be a table, such as"):
+        load(Open, "s", environ={"ROOKERY_S_OPTIONS": "a"})
 
 
 def test_a_class_that_cannot_be_settings_is_named() -> None:

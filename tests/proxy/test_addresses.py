@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from rookery.errors import ErrorCode
 from rookery.model.address import Address
 from rookery.proxy.addresses import read_addresses, replace_addresses, replace_hints
 from rookery.proxy.passage import mirror_passages
@@ -60,7 +61,7 @@ def test_addresses_are_read_and_replaced() -> None:
 def test_listeners_of_controllers_are_hidden() -> None:
     listener = Listener(name="CONTROLLER", host="controller", port=9093)
     response = DescribeQuorumResponse(
-        error_code=0, topics=[], nodes=[Node(node_id=1, listeners=[listener])]
+        error_code=ErrorCode.NONE, topics=[], nodes=[Node(node_id=1, listeners=[listener])]
     )
 
     replace_addresses(response, PROXY.get)

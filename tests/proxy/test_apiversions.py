@@ -55,7 +55,7 @@ def test_answer_keeps_its_features_and_gets_the_clients_number(version: int) -> 
     )
     frame = Frame(memoryview(b"".join(response_frame(API_VERSIONS, version, 5, answer))[4:]))
 
-    changed = b"".join(change_versions(frame, version, -7, PASSAGES))
+    changed = b"".join(change_versions(PASSAGES, version, -7, frame))
 
     assert int.from_bytes(changed[4:8], "big", signed=True) == -7
     body = decode(ApiVersionsResponse, version, changed[8:])
@@ -67,4 +67,4 @@ def test_refusal_of_the_upstream_has_the_form_of_version_0() -> None:
     refusal = refuse_versions(3)
     frame = Frame(memoryview(b"".join(refusal)[4:]))
 
-    assert b"".join(change_versions(frame, 4, 3, PASSAGES)) == b"".join(refusal)
+    assert b"".join(change_versions(PASSAGES, 4, 3, frame)) == b"".join(refusal)

@@ -26,6 +26,15 @@ def test_taken_port_gives_the_next_free_one() -> None:
     assert [ports.assign(node) for node in (1, 11, 2)] == [9094, 9095, 9096]
 
 
+def test_processes_that_share_ports_refuse_what_they_may_see_differently() -> None:
+    ports = NodePorts(PORTS, is_shared=True)
+    ports.assign(1)
+
+    with pytest.raises(ConfigError, match="9094 belongs to broker 1"):
+        ports.assign(11)
+    assert ports.assign(2) == 9095
+
+
 @given(st.lists(st.integers(0, 2**31 - 1), max_size=len(PORTS), unique=True))
 def test_every_broker_has_a_port_of_its_own(nodes: list[int]) -> None:
     ports = NodePorts(PORTS)

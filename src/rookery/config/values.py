@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import math
 import re
+import tomllib
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 from types import NoneType, UnionType
-from typing import Final, Literal, TypeAlias, Union, get_args, get_origin
+from typing import Any, Final, Literal, TypeAlias, Union, get_args, get_origin
 
 _WORDS: Final = {
     **dict.fromkeys(("true", "yes", "on", "1"), True),
@@ -19,7 +20,7 @@ _WORDS: Final = {
 _INT = re.compile(r"[+-]?[0-9]+(_[0-9]+)*")
 _FLOAT = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?")
 
-Toml: TypeAlias = "str | int | float | bool | list[Toml]"
+Toml: TypeAlias = "str | int | float | bool | list[Toml] | dict[str, Toml]"
 """A value in a TOML file or in JSON."""
 
 
@@ -65,7 +66,7 @@ def kind_of(hint: object, minimum: float | None = None, maximum: float | None = 
         return _choice({_member_name(one): one for one in hint})
     if hint in {int, float}:
         return _number(hint is int, minimum, maximum)
-    if hint in {str, bool, Path} and isinstance(hint, type):
+    if hint in _SIMPLE:
         return _SIMPLE[hint]
     raise TypeError(f"a setting cannot be of type {hint}")
 
@@ -74,6 +75,9 @@ def toml_text(value: Toml) -> str:
     """Format a value as TOML."""
     if isinstance(value, list):
         return f"[{', '.join(map(toml_text, value))}]"
+    if isinstance(value, dict):
+        rows = (f"{toml_text(key)} = {toml_text(inner)}" for key, inner in value.items())
+        return f"{{{', '.join(rows)}}}"
     if isinstance(value, str):
         # JSON strings are valid TOML except for this one character.
         return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
@@ -143,10 +147,33 @@ def _path(value: object) -> Path:
         raise BadValue from None  # the home of a nonexistent user
 
 
-_SIMPLE: Final[dict[type, ValueKind]] = {
+def _parse_table(text: str) -> object:
+    try:
+        return _check_table(tomllib.loads(f"table = {text}")["table"])
+    except tomllib.TOMLDecodeError:
+        raise BadValue from None
+
+
+def _check_table(value: object) -> object:
+    if not isinstance(value, dict):
+        raise BadValue
+    return value
+
+
+def _as_table(value: object) -> Toml:
+    if not isinstance(value, dict):
+        raise TypeError(f"{value!r} is no table")
+    return value
+
+
+_SIMPLE: Final[dict[object, ValueKind]] = {
     str: ValueKind("a text", _string, _string, str),
     bool: ValueKind("true or false", _switch, _boolean, bool, is_switch=True),
     Path: ValueKind("a path", _path, _path, str),
+    # Its keys are checked by the code that it is for.
+    dict[str, Any]: ValueKind(
+        'a table, such as {key = "value"}', _parse_table, _check_table, _as_table
+    ),
 }
 
 

@@ -308,7 +308,7 @@ def log_failure(peer: str, error: BaseException) -> None:
     if isinstance(error, ProtocolError):
         log.warning("closing a connection: %s", error, extra={"client": peer})
     elif isinstance(error, Unavailable):
-        # The server behind a proxy is away: the client connects again.
+        # The proxy's broker is away: the client connects again.
         log.info("closing a connection: %s", error, extra={"client": peer})
     elif isinstance(error, asyncio.CancelledError):
         log.info("closing a connection: a request was cancelled", extra={"client": peer})

@@ -1,13 +1,67 @@
 """A proxy for Kafka clusters: it advertises its own addresses, and filters can change what passes.
 
-A *virtual cluster* is what the proxy's clients see. Its *upstream* is the Kafka cluster behind it.
-In mirror mode, every broker of the upstream has a port of its own here, and every client connection
-has one connection to that broker.
+A *virtual cluster* is what the proxy's clients see. Its *upstream* is the Kafka cluster that the
+proxy connects to. In mirror mode, every broker of the upstream has a port of its own here, and every
+client connection has one connection to that broker.
 
-    bytes ──► Listener ──► Relay ──► ClientLink ──► Upstream ──► broker
-                             │           │
-                        PassageTable  LinkState
+    bytes ──► Listener ──► VirtualCluster ──► ClientLink ──► Upstream ──► broker
+                                                  │
+                                   PassageTable, LinkState, filters
 
 Requests and responses pass without being decoded, unless they hold addresses of brokers or a filter
-wants them. `rookery.proxy` exports nothing; the command is `rookery proxy`.
+wants them. This package exports what filters need; the guide is docs/guide/proxy.md.
 """
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rookery.exports import lazy_exports
+
+if TYPE_CHECKING:
+    from rookery.proxy.filterapi import (
+        ANY,
+        FORWARD,
+        Disconnect,
+        Drop,
+        Filter,
+        FilterContext,
+        Forward,
+        Respond,
+        Verdict,
+        on_request,
+        on_response,
+    )
+
+__all__ = [
+    "ANY",
+    "FORWARD",
+    "Disconnect",
+    "Drop",
+    "Filter",
+    "FilterContext",
+    "Forward",
+    "Respond",
+    "Verdict",
+    "on_request",
+    "on_response",
+]
+
+__getattr__, __dir__ = lazy_exports(
+    __name__,
+    {
+        "rookery.proxy.filterapi": [
+            "ANY",
+            "FORWARD",
+            "Disconnect",
+            "Drop",
+            "Filter",
+            "FilterContext",
+            "Forward",
+            "Respond",
+            "Verdict",
+            "on_request",
+            "on_response",
+        ]
+    },
+)

@@ -49,7 +49,7 @@ def refuse_versions(correlation_id: int) -> list[Buffer]:
 
 
 def change_versions(
-    frame: Frame, version: int, correlation_id: int, passages: PassageTable
+    passages: PassageTable, version: int, correlation_id: int, frame: Frame
 ) -> list[Buffer]:
     """Return an upstream's response to ApiVersions as the client gets it.
 

@@ -1,8 +1,8 @@
 """Which port of the proxy stands for which broker of the upstream.
 
-A broker has the same port in every worker process and after every restart, as far as that is
-possible without a common memory: its node id, modulo the number of ports, chooses the port. If that
-port belongs to another broker, the next free one is taken.
+The node id of a broker, modulo the number of ports, chooses its port. If that port belongs to
+another broker, the next free one is taken. Processes that share their ports must agree without a
+common memory; there, such a broker gets no port.
 """
 
 from __future__ import annotations
@@ -41,8 +41,15 @@ class PortRange:
 class NodePorts:
     """Assigns the ports of a range to node ids."""
 
-    def __init__(self, ports: PortRange) -> None:
+    def __init__(self, ports: PortRange, *, is_shared: bool = False) -> None:
+        """Assign none yet.
+
+        Args:
+            ports: to assign.
+            is_shared: whether other processes assign the same ports to the same brokers.
+        """
         self._ports = ports
+        self._is_shared = is_shared
         self._port_of: dict[int, int] = {}
         self._node_of: dict[int, int] = {}
 
@@ -59,18 +66,25 @@ class NodePorts:
         """Return the port of a broker, and assign one if it has none.
 
         Raises:
-            ConfigError: all ports are assigned.
+            ConfigError: all ports are assigned, or that of the broker is another's.
         """
         known = self._port_of.get(node_id)
         if known is not None:
             return known
         size = len(self._ports)
-        for step in range(size):
+        for step in range(1 if self._is_shared else size):
             port = self._ports.first + (node_id + step) % size
             if port not in self._node_of:
                 self._port_of[node_id] = port
                 self._node_of[port] = node_id
                 return port
+        if self._is_shared:
+            taken = self._ports.first + node_id % size
+            raise ConfigError(
+                f"broker {node_id} of the upstream gets no port, because {taken} belongs to broker "
+                f"{self._node_of[taken]}; set another number of ports (now {size}), or one worker",
+                name="node_ports",
+            )
         raise ConfigError(
             f"broker {node_id} of the upstream gets no port, because all {size} from "
             f"{self._ports.first} to {self._ports.last} are assigned; set a larger range",

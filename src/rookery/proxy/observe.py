@@ -36,5 +36,5 @@ def _numbers(proxy: Proxy) -> list[MetricReading]:
     return [
         (_LINKS, lambda: sum(len(cluster.links) for cluster in clusters)),
         (_NODES, lambda: sum(len(cluster.nodes) for cluster in clusters)),
-        *listener_numbers([each for cluster in clusters for each in cluster.listeners]),
+        *listener_numbers(proxy.share.listeners),
     ]

@@ -7,10 +7,12 @@ known form of response.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from rookery.proxy.filterapi import Filter
+from rookery.proxy.filterchain import FilterStep
 from rookery.wire.catalog import kafka_apis
 from rookery.wire.codec import API_VERSIONS_KEY
 from rookery.wire.endpoints import has_endpoints
@@ -65,6 +67,15 @@ class Passage:
     """Whether a request may have no response."""
     is_slow: bool
     """Whether the response may take as long as a rebalance."""
+    request_filters: tuple[FilterStep, ...] = ()
+    """The functions that see the request, in order; without any, it is not decoded."""
+    response_filters: tuple[FilterStep, ...] = ()
+    """The functions that see the response, in order."""
+
+    @property
+    def is_filtered(self) -> bool:
+        """Whether any filter sees the request or the response."""
+        return bool(self.request_filters or self.response_filters)
 
     @property
     def is_api_versions(self) -> bool:
@@ -86,14 +97,17 @@ class PassageTable:
         return range(min(versions), max(versions) + 1) if versions else range(0)
 
 
-def mirror_passages() -> PassageTable:
+def mirror_passages(filters: Sequence[Filter] = ()) -> PassageTable:
     """Return the table for clients whose connections are mirrored, one for one.
 
     SaslHandshake 0 is missing: bare tokens follow it, without a header that could be renumbered.
+
+    Args:
+        filters: of the virtual cluster, in the order of its configuration.
     """
     return PassageTable(
         {
-            (api.key, version): _passage(api, version)
+            (api.key, version): _passage(api, version, filters)
             for api in kafka_apis().values()
             if api.name not in _INTERNAL
             for version in api.versions
@@ -102,7 +116,7 @@ def mirror_passages() -> PassageTable:
     )
 
 
-def _passage(api: Api[Any, Any], version: int) -> Passage:
+def _passage(api: Api[Any, Any], version: int, filters: Sequence[Filter]) -> Passage:
     return Passage(
         api=api,
         version=version,
@@ -110,4 +124,15 @@ def _passage(api: Api[Any, Any], version: int) -> Passage:
         has_hints=api in _WITH_HINTS,
         can_be_one_way=api.has_one_way_requests,
         is_slow=api in _SLOW,
+        request_filters=_steps(filters, "request", api),
+        # The filter that saw the request last sees the response first.
+        response_filters=_steps(filters, "response", api)[::-1],
+    )
+
+
+def _steps(filters: Sequence[Filter], kind: str, api: Api[Any, Any]) -> tuple[FilterStep, ...]:
+    return tuple(
+        FilterStep(position, function)
+        for position, each in enumerate(filters)
+        for function in each.functions(kind, api)
     )

@@ -3,26 +3,41 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping, Sequence
 
+from rookery.proxy.filterapi import Filter
+from rookery.proxy.filterload import load_filters
 from rookery.proxy.settings import ProxySettings
-from rookery.proxy.virtualcluster import SharedMemory, VirtualCluster
+from rookery.proxy.virtualcluster import ProcessShare, VirtualCluster
 from rookery.service.periodic import PeriodicTasks
 
 
 class Proxy:
     """Serves the clients of all virtual clusters."""
 
-    def __init__(self, settings: ProxySettings) -> None:
+    def __init__(
+        self, settings: ProxySettings, filters: Mapping[str, Sequence[Filter]] | None = None
+    ) -> None:
         """Prepare the clusters.
+
+        Args:
+            settings: of the proxy.
+            filters: of each virtual cluster, by its name, instead of those that are configured.
 
         Raises:
             ConfigError: a setting cannot be used.
         """
         self.settings = settings
         self.failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        memory = SharedMemory.of(settings)
+        self.share = ProcessShare.of(settings)
         self.clusters = [
-            VirtualCluster(name, each, settings, memory)
+            VirtualCluster(
+                name,
+                each,
+                settings,
+                self.share,
+                filters[name] if filters else load_filters(each, settings.filter),
+            )
             for name, each in settings.virtual_clusters().items()
         ]
         self._tasks = PeriodicTasks()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from typing import Any
 
 from rookery.model.address import Address
 from rookery.net.http import HttpServer
@@ -21,8 +22,8 @@ class ProxyInfo:
 
     clusters: dict[str, str]
     """The address where the clients of each virtual cluster begin."""
-    nodes: dict[str, dict[int, str]]
-    """The proxy's address of each broker, by cluster."""
+    nodes: dict[str, dict[str, str]]
+    """The proxy's address of each broker, by cluster and node id."""
     http: str
     """The address of metrics and health; empty if there is none."""
     pid: int
@@ -30,6 +31,11 @@ class ProxyInfo:
     def as_json(self) -> dict[str, object]:
         """Return it as JSON, for scripts and for the supervisor process."""
         return asdict(self)
+
+    @classmethod
+    def from_json(cls, report: dict[str, Any]) -> ProxyInfo:
+        """Return the report that `as_json` gave."""
+        return cls(**report)
 
 
 async def serve(
@@ -53,7 +59,7 @@ def _info(proxy: Proxy, http: HttpServer | None) -> ProxyInfo:
     return ProxyInfo(
         clusters={cluster.name: cluster.bootstrap_address.text for cluster in proxy.clusters},
         nodes={
-            cluster.name: {node: address.text for node, address in cluster.nodes.items()}
+            cluster.name: {str(node): address.text for node, address in cluster.nodes.items()}
             for cluster in proxy.clusters
         },
         http=Address(http.settings.host, http.port).text if http else "",

@@ -37,6 +37,10 @@ class VirtualClusterSettings:
     """The ports of the upstream's brokers, such as 9093-9192; by default the 100 ports after that
     of `listen`."""
 
+    filters: tuple[str, ...] = ()
+    """The filters that requests pass, in order: names of [proxy.filter.NAME] tables, or types of
+    filters that need no options."""
+
     def bootstrap(self) -> list[Address]:
         """Return the brokers to begin with.
 
@@ -67,11 +71,28 @@ class VirtualClusterSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class FilterSettings:
+    """The settings of one filter."""
+
+    type: str = ""
+    """The kind of filter: one that Rookery has, or one of an installed package."""
+    options: dict[str, Any] = field(default_factory=dict)
+    """The options of that kind."""
+
+
+@dataclass(frozen=True, slots=True)
 class ProxySettings(VirtualClusterSettings):
     """The settings of one proxy process, or of several on a host that share its ports."""
 
     clusters: dict[str, VirtualClusterSettings] = field(default_factory=dict)
     """Virtual clusters by name, each a table [proxy.clusters.NAME]; they replace `upstream`."""
+    filter: dict[str, FilterSettings] = field(default_factory=dict)
+    """Filters by name, each a table [proxy.filter.NAME]."""
+    workers: int = field(default=1, metadata={"min": 1, "max": 256})
+    """The number of processes that share all ports. The node ids of the upstream must then differ
+    modulo the number of `node_ports`."""
+    is_shared: bool = field(default=False, metadata={"setting": False})
+    """Whether other processes serve the same ports."""
     http_listen: str = "127.0.0.1:9654"
     """The HTTP address of metrics and health; empty for none. Workers use consecutive ports."""
     http_token_file: str = ""
@@ -79,9 +100,11 @@ class ProxySettings(VirtualClusterSettings):
     connect_timeout_ms: int = field(default=10_000, metadata={"min": 1})
     """How long a connection to a broker may take."""
     request_timeout_ms: int = field(default=300_000, metadata={"min": 1})
-    """How long a broker may take for a response; more than clients wait, who then connect again."""
+    """How long a broker may take for a response; clients give up and connect again earlier."""
     rebalance_timeout_ms: int = field(default=1_800_000, metadata={"min": 1})
     """The same for the requests that wait until all members of a group have joined."""
+    filter_timeout_ms: int = field(default=10_000, metadata={"min": 1})
+    """How long the filters of a request or response may wait together."""
     refresh_interval_ms: int = field(default=30_000, metadata={"min": 100})
     """How often the proxy asks the upstream for its brokers."""
     request_bytes: int = field(default=536_870_912, metadata={"min": 1_048_576})
@@ -117,6 +140,9 @@ class ProxySettings(VirtualClusterSettings):
     def from_json(cls, given: dict[str, Any]) -> ProxySettings:
         """Return the settings that `dataclasses.asdict` gave."""
         clusters = {
-            name: VirtualClusterSettings(**each) for name, each in given["clusters"].items()
+            name: VirtualClusterSettings(**{**each, "filters": tuple(each["filters"])})
+            for name, each in given["clusters"].items()
         }
-        return cls(**{**given, "clusters": clusters})
+        filters = {name: FilterSettings(**each) for name, each in given["filter"].items()}
+        tables = {"clusters": clusters, "filter": filters, "filters": tuple(given["filters"])}
+        return cls(**{**given, **tables})

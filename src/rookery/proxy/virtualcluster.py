@@ -1,16 +1,17 @@
-"""A virtual cluster: its ports, the brokers behind them, and the links of its clients."""
+"""A virtual cluster: its ports, the brokers that they stand for, and the links of its clients."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import count
 from typing import Final
 
 from rookery.client.connect.versions import negotiate
+from rookery.clock import Clock, SystemClock
 from rookery.errors import Error, Unavailable
 from rookery.model.address import Address
 from rookery.net.answers import AnswerBudget
@@ -22,6 +23,7 @@ from rookery.net.settings import UpstreamSettings
 from rookery.net.upstream import Upstream, connect
 from rookery.proxy.addresses import read_addresses, replace_addresses
 from rookery.proxy.clientlink import ClientLink
+from rookery.proxy.filterapi import Filter
 from rookery.proxy.nodeports import NodePorts
 from rookery.proxy.passage import mirror_passages
 from rookery.proxy.settings import ProxySettings, VirtualClusterSettings
@@ -35,18 +37,20 @@ _CLIENT_ID: Final = "rookery-proxy"
 
 
 @dataclass(frozen=True, slots=True)
-class SharedMemory:
-    """The memory that all clients of a process share."""
+class ProcessShare:
+    """What all virtual clusters of a process share."""
 
     requests: Budget
     answers: AnswerBudget
     chunks: Chunks
+    listeners: list[Listener]
+    """The started listeners of all clusters."""
 
     @classmethod
-    def of(cls, settings: ProxySettings) -> SharedMemory:
+    def of(cls, settings: ProxySettings) -> ProcessShare:
         """Create the limits that the settings give."""
         answers = AnswerBudget(settings.answer_bytes, settings.unread_timeout_ms)
-        return cls(Budget(settings.request_bytes), answers, Chunks())
+        return cls(Budget(settings.request_bytes), answers, Chunks(), [])
 
 
 class VirtualCluster:
@@ -57,7 +61,8 @@ class VirtualCluster:
         name: str,
         settings: VirtualClusterSettings,
         limits: ProxySettings,
-        memory: SharedMemory,
+        share: ProcessShare,
+        filters: Sequence[Filter] = (),
     ) -> None:
         """Prepare the cluster; `start` opens its ports.
 
@@ -65,13 +70,17 @@ class VirtualCluster:
             name: of the cluster.
             settings: of the cluster.
             limits: what all clusters of the process have in common.
-            memory: shared with other clusters.
+            share: shared with other clusters.
+            filters: in the order in which requests pass them.
 
         Raises:
             ConfigError: a setting cannot be used.
         """
         self.name = name
-        self.passages = mirror_passages()
+        self.clock: Clock = SystemClock()
+        self.filter_timeout_ms = limits.filter_timeout_ms
+        self.own_timeout_ms = limits.connect_timeout_ms
+        self.passages = mirror_passages(filters)
         self.request_options = CallOptions(timeout_ms=limits.request_timeout_ms)
         self.slow_options = CallOptions(timeout_ms=limits.rebalance_timeout_ms)
         self.one_way_options = CallOptions(timeout_ms=limits.request_timeout_ms, is_answered=False)
@@ -83,13 +92,14 @@ class VirtualCluster:
         """Why the upstream cannot be asked for its brokers; empty if it can."""
         self._settings = settings
         self._limits = limits
-        self._memory = memory
+        self._share = share
         self._bootstrap = settings.bootstrap()
         self._next_bootstrap = count()
         self._upstream_of: dict[int, Address] = {}
         self._ports: NodePorts | None = None
         self._advertised: dict[int, Address] = {}
         self._opening = asyncio.Lock()
+        self._filters = tuple(filters)
 
     @property
     def bootstrap_address(self) -> Address:
@@ -107,8 +117,12 @@ class VirtualCluster:
         Raises:
             ConfigError: a port cannot be listened on.
         """
+        for each in self._filters:
+            await each.start()
         listener = await self._listen(self._settings.address.port, None)
-        self._ports = NodePorts(self._settings.ports(listener.port))
+        self._ports = NodePorts(
+            self._settings.ports(listener.port), is_shared=self._limits.is_shared
+        )
         try:
             await self.refresh()
         except Error as error:
@@ -140,6 +154,8 @@ class VirtualCluster:
     async def stop(self, grace_ms: int) -> None:
         """Close all ports, and all connections when their requests are answered."""
         await asyncio.gather(*(listener.stop(grace_ms) for listener in self.listeners))
+        for each in self._filters:
+            await each.close()
 
     # What links need.
 
@@ -177,7 +193,7 @@ class VirtualCluster:
         settings = UpstreamSettings(
             client_id=_CLIENT_ID, connect_timeout_ms=self._limits.connect_timeout_ms
         )
-        return await connect(address.host, address.port, settings, chunks=self._memory.chunks)
+        return await connect(address.host, address.port, settings, chunks=self._share.chunks)
 
     async def _learn(self, addresses: dict[int, Address]) -> None:
         """Record the upstream's brokers; open a port for each new one."""
@@ -206,13 +222,15 @@ class VirtualCluster:
             ListenerSettings(
                 host=self._settings.address.host,
                 port=port,
+                reuse_port=self._limits.is_shared,
                 max_connections=self._limits.max_connections,
             ),
-            budget=self._memory.requests,
-            answers=self._memory.answers,
+            budget=self._share.requests,
+            answers=self._share.answers,
         )
         await listener.start()
         self.listeners.append(listener)
+        self._share.listeners.append(listener)
         return listener
 
     def _public(self, port: int) -> Address:

@@ -27,6 +27,7 @@ PACKAGES: Final = (
     "rookery.jobs",
     "rookery.decode",
     "rookery.tables",
+    "rookery.proxy",
     "rookery.testing",
 )
 """The packages that users import from; each exports its names lazily."""

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Sequence
 from dataclasses import replace
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
 from rookery.net.loop import loop_factory
+from rookery.proxy.filterapi import Filter
 from rookery.proxy.proxy import Proxy
 from rookery.proxy.settings import ProxySettings
 from rookery.testing.ports import HOST, free_port
@@ -27,12 +28,18 @@ T = TypeVar("T")
 class ServedProxy:
     """A proxy with one virtual cluster, unless the settings have others."""
 
-    def __init__(self, upstream: str, settings: ProxySettings | None = None) -> None:
+    def __init__(
+        self,
+        upstream: str,
+        settings: ProxySettings | None = None,
+        filters: Sequence[Filter] = (),
+    ) -> None:
         """Choose ports; start nothing.
 
         Args:
-            upstream: the brokers behind the proxy.
+            upstream: the brokers of the cluster.
             settings: what else to set; upstream, address and ports are set here.
+            filters: of the virtual cluster.
         """
         self.port = free_port()
         self.settings = replace(
@@ -43,6 +50,7 @@ class ServedProxy:
         )
         if not self.settings.node_ports:
             self.settings = replace(self.settings, node_ports=_free_range())
+        self._filters = filters
         self.proxy: Proxy
         """The proxy itself; what changes it must run in its own loop, by `do`."""
         self._loop = loop_factory()()
@@ -78,7 +86,7 @@ class ServedProxy:
             self._end()
 
     async def _start(self) -> None:
-        self.proxy = Proxy(self.settings)
+        self.proxy = Proxy(self.settings, {"default": self._filters} if self._filters else None)
         await self.proxy.start()
 
     def _end(self) -> None:

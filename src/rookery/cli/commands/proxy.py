@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from rookery.cli.command import Command
+from rookery.cli.options.fields import positional
 from rookery.cli.options.server import ServerArguments, run_configured, settings_flags
 
 if TYPE_CHECKING:
@@ -27,11 +28,16 @@ def _settings_class() -> type[ProxySettings]:
 class ServeProxy(ServerArguments):
     """The settings of the proxy."""
 
+    file: str | None = positional(
+        "PROXY_TOML", "a TOML file with the table [proxy], as with --config", nargs="?"
+    )
     flags: Mapping[str, object] = settings_flags(_settings_class)
 
 
 def run(args: ServeProxy) -> int:
     """Show the settings, or serve until told to stop."""
+    if args.file is not None:
+        args = replace(args, config=(*args.config, args.file))
     return run_configured(
         args, _settings_class(), SECTION, lambda settings: _serve(settings, as_json=args.json)
     )
@@ -41,21 +47,30 @@ async def _serve(settings: ProxySettings, *, as_json: bool) -> int:
     from rookery.proxy.serve import serve
     from rookery.service.process import StopRequest
 
-    return await serve(settings, StopRequest(), lambda info: _tell(info, as_json=as_json))
+    stop = StopRequest()
+    if settings.workers == 1:
+        return await serve(settings, stop, lambda info: _tell([info], as_json=as_json))
+    from rookery.proxy.workers import ProxyWorkers
+
+    workers = ProxyWorkers(settings, lambda infos: _tell(infos, as_json=as_json))
+    stop.on_signals()
+    return await workers.run(stop)
 
 
-def _tell(info: ProxyInfo, *, as_json: bool) -> None:
+def _tell(workers: Sequence[ProxyInfo], *, as_json: bool) -> None:
     """Print that clients can connect, and where."""
+    info = workers[0]
+    http = [each.http for each in workers if each.http]
     if as_json:
-        print(json.dumps(info.as_json()), flush=True)
+        print(json.dumps({**info.as_json(), "http": http}), flush=True)
         return
     lines = ["The proxy is ready."]
     for name, address in info.clusters.items():
         nodes = ", ".join(f"{node} at {text}" for node, text in info.nodes[name].items())
         lines.append(f"  {name:<11} {address} (brokers: {nodes or 'the upstream is away'})")
     lines += [
-        f"  metrics     {f'http://{info.http}/metrics' if info.http else 'off'}",
-        f"  health      {f'http://{info.http}/health/ready' if info.http else 'off'}",
+        f"  metrics     {' '.join(f'http://{each}/metrics' for each in http) or 'off'}",
+        f"  health      {' '.join(f'http://{each}/health/ready' for each in http) or 'off'}",
         "Try it:",
         f"  kcat -b {next(iter(info.clusters.values()))} -L",
         "Stop it with Ctrl-C.",
@@ -66,6 +81,7 @@ def _tell(info: ProxyInfo, *, as_json: bool) -> None:
 COMMAND = Command(
     arguments=ServeProxy,
     run=run,
-    summary="Run a proxy: clients connect to it as to the Kafka cluster behind it.",
-    example="rookery proxy --upstream kafka:9092 --listen 127.0.0.1:9192",
+    summary="Run a proxy: clients connect to it as they would to the Kafka cluster.",
+    example="rookery proxy --upstream kafka:9092 --listen 127.0.0.1:9192\n"
+    "  rookery proxy proxy.toml",
 )

@@ -1,0 +1,106 @@
+"""Virtual clusters with prefixes share an upstream without seeing each other's topics."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from uuid import uuid4
+
+import pytest
+from confluent_kafka import Consumer, Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from rookery.errors import ConfigError
+from rookery.proxy.filterload import filter_types, load_filters
+from rookery.proxy.filters.topic_prefix import TopicPrefix
+from rookery.proxy.settings import FilterSettings, VirtualClusterSettings
+from rookery.testing.servedproxy import ServedProxy
+from rookery.testing.wait import wait_until
+
+
+@pytest.fixture(scope="module")
+def prefix() -> str:
+    return f"{uuid4().hex[:8]}."
+
+
+@pytest.fixture(scope="module")
+def prefixed(server: str, prefix: str) -> Iterator[str]:
+    with ServedProxy(server, filters=[TopicPrefix({"prefix": prefix})]) as proxy:
+        yield proxy.bootstrap
+
+
+def topics_at(bootstrap: str) -> set[str]:
+    return set(AdminClient({"bootstrap.servers": bootstrap}).list_topics(timeout=20).topics)
+
+
+def create(bootstrap: str, topic: str) -> None:
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    admin.create_topics([NewTopic(topic, 2, 1)])[topic].result(20)
+
+
+def test_clients_see_their_own_topics_without_the_prefix(
+    server: str, prefixed: str, prefix: str
+) -> None:
+    create(server, f"foreign-{prefix}")
+    create(prefixed, "orders")
+
+    wait_until(lambda: f"{prefix}orders" in topics_at(server))
+    assert topics_at(prefixed) == {"orders"}
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_records_and_groups_pass(server: str, prefixed: str, protocol: str) -> None:
+    topic = f"events-{protocol}"
+    create(prefixed, topic)
+    producer = Producer({"bootstrap.servers": prefixed, "enable.idempotence": True})
+    for number in range(100):
+        producer.produce(topic, b"%d" % number)
+    assert producer.flush(20) == 0
+    consumer = Consumer(
+        {
+            "bootstrap.servers": prefixed,
+            "group.id": f"{topic}-{uuid4().hex}",
+            "group.protocol": protocol,
+            "auto.offset.reset": "earliest",
+        }
+    )
+    values: list[bytes | None] = []
+
+    def has_all() -> bool:
+        messages = consumer.consume(100, timeout=1.0)
+        assert {message.topic() for message in messages if not message.error()} <= {topic}
+        values.extend(message.value() for message in messages if not message.error())
+        return len(values) == 100
+
+    try:
+        consumer.subscribe([topic])
+        wait_until(has_all)
+        consumer.commit(asynchronous=False)
+        assert sum(each.offset for each in consumer.committed(consumer.assignment(), 20)) == 100
+    finally:
+        consumer.close()
+
+
+def test_filters_are_found_by_their_names() -> None:
+    definitions = {"tenant": FilterSettings("topic_prefix", {"prefix": "a."})}
+
+    [found] = load_filters(VirtualClusterSettings(filters=("tenant",)), definitions)
+
+    assert isinstance(found, TopicPrefix)
+    assert "topic_prefix" in filter_types()
+
+
+@pytest.mark.parametrize(
+    ("name", "definition", "message"),
+    [
+        ("nothing", None, "there is no filter 'nothing'; known: .*topic_prefix"),
+        ("topic_prefix", None, "set the option prefix"),
+        ("t", FilterSettings("topic_prefix", {"prefx": "a"}), "no option 'prefx'; it has: prefix"),
+    ],
+)
+def test_invalid_filters_are_refused(
+    name: str, definition: FilterSettings | None, message: str
+) -> None:
+    definitions = {name: definition} if definition is not None else {}
+
+    with pytest.raises(ConfigError, match=message):
+        load_filters(VirtualClusterSettings(filters=(name,)), definitions)
