@@ -217,7 +217,9 @@ class Review:
             # The request has no list of them, so that it is refused as a whole.
             self._refuse_all(code)
             return
-        self.verdict.cut(halves, self._api.refuse(halves.denied, code))
+        refusal = self._api.refuse(halves.denied, code)
+        shorten(self._api, self._version, refusal)
+        self.verdict.cut(halves, refusal)
 
     def _check_topics(self, row: Access) -> None:
         names = set(names_in(self._request, self._version, TopicName)) - {""}
