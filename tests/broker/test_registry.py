@@ -204,7 +204,7 @@ def test_access_rows_are_those_of_kafka() -> None:
             "AlterPartitionReassignments", "AlterUserScramCredentials",
         },
         "ALTER whole or CLUSTER_ACTION": {"WriteTxnMarkers"},
-        "CLUSTER_ACTION whole": {"AddPartitionsToTxn", "Fetch"},
+        "CLUSTER_ACTION whole": {"AddPartitionsToTxn", "Fetch", "FindCoordinator"},
         "DESCRIBE_CONFIGS whole": {"DescribeClientQuotas", "ListConfigResources"},
         "ALTER_CONFIGS whole": {"AlterClientQuotas"},
         "DESCRIBE_CONFIGS": {"DescribeConfigs"},

@@ -54,11 +54,16 @@ DEVIATIONS: Final = (
         "there are no followers: a replica fetches as a consumer", variant="as a replica",
     ),
     Deviation(
-        "FindCoordinator", "/error_code", "INVALID_REQUEST", "COORDINATOR_NOT_AVAILABLE",
+        "FindCoordinator", "/error_code", "INVALID_REQUEST", ANYTHING,
         "there are no share groups", variant="share",
     ),
     Deviation("Metadata", "topics/kn-missing", "NONE", "UNKNOWN_TOPIC_OR_PARTITION", _CREATED),
     Deviation("Metadata", "topics/kn-missing/partitions", ANYTHING, None, _CREATED),
+    Deviation("Metadata", "topics/kn-missing", None, ANYTHING, _CREATED, variant="all"),
+    Deviation(
+        "OffsetDelete", "", ANYTHING, ANYTHING,
+        "a denied topic is reported before the group is looked up", variant="missing group",
+    ),
     Deviation(
         "ConsumerGroupHeartbeat", "error_code", "UNKNOWN_MEMBER_ID", "GROUP_ID_NOT_FOUND",
         "the group exists and has no members; the client joins again",

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from rookery.errors import ErrorCode
 from rookery.wire.message import FieldKind, Message
+from rookery.wire.messages.describe_acls import DescribeAclsResource
 from rookery.wire.table import shape_of
 
 MASKS: Final = frozenset(
@@ -74,6 +75,8 @@ def _elements(elements: list[Message], ids: Mapping[bytes, str]) -> list[tuple[s
 
 
 def _name(element: Message, ids: Mapping[bytes, str]) -> str:
+    if isinstance(element, DescribeAclsResource):
+        return f"{element.resource_type}-{element.pattern_type}-{element.resource_name}"
     for name in element.__fields__:
         held: Any = getattr(element, name)
         kind = _kind(element, name)

@@ -231,7 +231,9 @@ class Review:
             # The request has no list of them, so that it is refused as a whole.
             self._refuse_all(code)
             return
-        self.verdict.cut(halves, self._api.refuse(halves.denied, code))
+        refusal = self._api.refuse(halves.denied, code)
+        shorten(self._api, self._version, refusal)
+        self.verdict.cut(halves, refusal)
 
     def _check_owner(self, row: Access) -> None:
         """Check the user that a delegation token is for."""
