@@ -131,7 +131,16 @@ def test_secrets_of_logins_are_written_nowhere(
     assert "rookery_" in "".join(written)
     signatures = [token.rpartition(".")[2] for token in tokens]
     keys = [line for line in (security / "ca-key.pem").read_text().splitlines() if "-" not in line]
-    secrets = [PASSWORD, WRONG, SALT, HTTP_TOKEN, admin_password, *tokens, *signatures, *keys]
+    secrets: list[str | bytes] = [
+        PASSWORD,
+        WRONG,
+        SALT,
+        HTTP_TOKEN,
+        admin_password,
+        *tokens,
+        *signatures,
+        *keys,
+    ]
     found = [
         secret
         for secret in secrets
