@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -38,7 +39,7 @@ def server(tmp_path: Path, issuer: Issuer, monkeypatch: pytest.MonkeyPatch) -> I
         yield keys
 
 
-def settings(server: KeyServer) -> dict[str, object]:
+def settings(server: KeyServer) -> dict[str, Any]:
     return {
         "mechanisms": "OAUTHBEARER",
         "oauth_jwks": server.url,

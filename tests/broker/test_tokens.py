@@ -29,7 +29,7 @@ def issuer() -> Issuer:
 @pytest.fixture(scope="module")
 def secured(tmp_path_factory: pytest.TempPathFactory, issuer: Issuer) -> Iterator[SecuredBroker]:
     folder = tmp_path_factory.mktemp("tokens")
-    settings = {
+    settings: dict[str, Any] = {
         "mechanisms": "OAUTHBEARER,SCRAM-SHA-256",
         "oauth_jwks": str(issuer.write(folder / "jwks.json")),
         "oauth_issuer": ISSUER,

@@ -37,7 +37,7 @@ async def alter_client_quotas(
         try:
             plans.append((result, _event(entry, seen)))
         except ApiError as error:
-            result.error_code, result.error_message = error.code, str(error)
+            result.error_code, result.error_message = error.code, error.reason
     if not request.validate_only:
         outcomes = await decide_for_all_brokers(call, [event for _, event in plans])
         for (result, _), outcome in zip(plans, outcomes, strict=True):

@@ -30,7 +30,7 @@ async def describe_client_quotas(
         chosen = read_quota_filter(components, strict=request.strict)
     except ApiError as error:
         return DescribeClientQuotasResponse(
-            error_code=error.code, error_message=str(error), entries=None
+            error_code=error.code, error_message=error.reason, entries=None
         )
     await call.services.replica.barrier()
     return DescribeClientQuotasResponse(

@@ -282,6 +282,13 @@ def parse_defaults(text: str) -> dict[str, str]:
         raise ConfigError(f"defaults: {error.text}") from error
 
 
+def _type_problem(kind: ConfigKind) -> str:
+    """Return Kafka's words for a value that is not of a type."""
+    if kind is ConfigKind.BOOLEAN:
+        return "Expected value to be either true or false"
+    return f"Not a number of type {kind.name}"
+
+
 def _check_value(name: str, key: ConfigKey, value: str) -> str:
     """Return a value in its canonical form, as Kafka describes it."""
     text = value.strip()
@@ -291,7 +298,7 @@ def _check_value(name: str, key: ConfigKey, value: str) -> str:
         is_typed = False
     if not is_typed:
         raise invalid(
-            f"Invalid value {value[:200]} for configuration {name}: not of type {key.kind.name}"
+            f"Invalid value {value[:200]} for configuration {name}: {_type_problem(key.kind)}"
         )
     wrong = key.check(text) if key.check else None
     if wrong is not None:
