@@ -1,7 +1,7 @@
 """A proxy for Kafka clusters: it advertises its own addresses, and filters can change what passes.
 
 A *virtual cluster* is what the proxy's clients see. Its *upstream* is the Kafka cluster that the
-proxy connects to. In mirror mode, every broker of the upstream has a port of its own here, and every
+proxy connects to. In mirror mode, every broker of the upstream has a port of its own here, and each
 client connection has one connection to that broker.
 
     bytes ──► Listener ──► VirtualCluster ──► ClientLink ──► Upstream ──► broker
