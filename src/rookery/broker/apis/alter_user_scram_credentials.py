@@ -54,7 +54,7 @@ async def alter_user_scram_credentials(
             _check(changed)
             events.append(ScramCredentialsChanged(user=user, changes=list(map(_row, changed))))
         except ApiError as error:
-            results[user] = _result(user, error.code, str(error))
+            results[user] = _result(user, error.code, error.reason)
     outcomes = await decide_for_all_brokers(call, events)
     for event, outcome in zip(events, outcomes, strict=True):
         text = _NOT_FOUND if outcome.error is ErrorCode.RESOURCE_NOT_FOUND else None
