@@ -1,0 +1,1 @@
+"""Who may use a virtual cluster, and as whom the proxy uses its upstream: TLS, logins and names."""
