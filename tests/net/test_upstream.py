@@ -101,14 +101,14 @@ async def test_only_urgent_requests_pass_a_held_queue() -> None:
         with upstream.hold():
             waiting = [
                 asyncio.ensure_future(upstream.call(HEARTBEAT, 4, beat(each), MINUTE_MS))
-                for each in ("first", "second")
+                for each in ("1", "2")
             ]
             await asyncio.sleep(0)
-            await upstream.call(HEARTBEAT, 4, beat("urgent"), MINUTE_MS, is_urgent=True)
-            assert members == ["urgent"]
+            await upstream.call(HEARTBEAT, 4, beat("9"), MINUTE_MS, is_urgent=True)
+            assert members == ["9"]
         await asyncio.gather(*waiting)
 
-        assert members == ["urgent", "first", "second"]
+        assert members == ["9", "1", "2"]
 
 
 async def test_forward_keeps_the_body_and_maps_correlation_ids() -> None:
