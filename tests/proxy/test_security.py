@@ -229,7 +229,7 @@ def test_names_choose_the_broker(broker: SecuredBroker, files: Certificates) -> 
         brokers = AdminClient(client(proxy, **tls)).list_topics(timeout=20).brokers
         [(node_id, row)] = brokers.items()
         name = f"broker-{node_id}.edge.localhost"
-        assert (row.host, row.port) == (name, proxy.port)
+        assert f"{row.host}:{row.port}" == f"{name}:{proxy.port}"
 
         context = ssl.create_default_context(cafile=str(files.ca))
         with (

@@ -1,4 +1,4 @@
-"""A virtual cluster: its ports, the brokers behind them, and the links of its clients."""
+"""A virtual cluster: its ports, the brokers that they stand for, and the links of its clients."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Who may use a virtual cluster, and as whom the proxy uses its upstream: TLS, logins and names."""
+"""Access to a virtual cluster and to its upstream: TLS, logins and the names of brokers."""
