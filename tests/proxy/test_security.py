@@ -173,9 +173,7 @@ def test_logins_pass_through(broker: SecuredBroker) -> None:
         produce(login | client(proxy))
 
 
-def test_wrong_name_in_a_broker_certificate_is_refused(
-    broker: SecuredBroker, tmp_path: Path
-) -> None:
+def test_untrusted_broker_certificate_is_refused(broker: SecuredBroker, tmp_path: Path) -> None:
     other = Certificates.make(tmp_path, "127.0.0.1")
     security = replace(scram_upstream(broker), ca_file=str(other.ca))
     with (
