@@ -90,6 +90,27 @@ async def test_requests_beyond_the_bound_wait_in_order() -> None:
             assert number_of(await calls[number]) == number
 
 
+async def test_only_urgent_requests_pass_a_held_queue() -> None:
+    members: list[str] = []
+
+    def note(connection: Connection, frame: Frame) -> Answer:
+        members.append(read_request(HEARTBEAT, frame)[1].member_id)
+        return heartbeats(connection, frame)
+
+    async with listening(note) as listener, connected(listener.port) as upstream:
+        with upstream.hold():
+            waiting = [
+                asyncio.ensure_future(upstream.call(HEARTBEAT, 4, beat(each), MINUTE_MS))
+                for each in ("1", "2")
+            ]
+            await asyncio.sleep(0)
+            await upstream.call(HEARTBEAT, 4, beat("9"), MINUTE_MS, is_urgent=True)
+            assert members == ["9"]
+        await asyncio.gather(*waiting)
+
+        assert members == ["9", "1", "2"]
+
+
 async def test_forward_keeps_the_body_and_maps_correlation_ids() -> None:
     async with listening(echo) as listener, connected(listener.port) as upstream:
         await upstream.forward([request(1)], MINUTE_MS)

@@ -39,8 +39,8 @@ class PendingCall:
     """A request, from its creation to its response."""
 
     __slots__ = (
-        "answer", "deadline", "is_answered", "is_kept", "name", "number", "parts", "read", "size",
-        "timeout_ms",
+        "answer", "deadline", "is_answered", "is_kept", "is_urgent", "name", "number", "parts",
+        "read", "size", "timeout_ms",
     )  # fmt: skip
 
     def __init__(
@@ -73,6 +73,8 @@ class PendingCall:
         self.is_answered = is_answered
         self.is_kept = False
         """Whether the caller reports when it has finished with the response."""
+        self.is_urgent = False
+        """Whether it is sent before those in the queue, also while the queue is held."""
         self.timeout_ms = 0
         self.deadline: float | None = None
 
@@ -92,7 +94,7 @@ class PendingCall:
 class CallQueue:
     """Numbers requests, keeps them in order and counts the queued bytes."""
 
-    __slots__ = ("_next_number", "sent", "unsent", "unsent_bytes")
+    __slots__ = ("_next_number", "is_held", "sent", "unsent", "unsent_bytes")
 
     def __init__(self) -> None:
         self.unsent: deque[PendingCall] = deque()
@@ -100,6 +102,8 @@ class CallQueue:
         """Bytes of requests that were not handed to the transport yet."""
         self.sent: deque[PendingCall] = deque()
         """Sent and not answered, oldest first."""
+        self.is_held = False
+        """Whether only urgent requests are sent."""
         self._next_number = 0
 
     def number(self) -> int:
@@ -109,13 +113,21 @@ class CallQueue:
         return number
 
     def add(self, call: PendingCall) -> None:
-        """Append a request."""
-        self.unsent.append(call)
+        """Append a request; an urgent one comes first."""
+        if call.is_urgent:
+            self.unsent.appendleft(call)
+        else:
+            self.unsent.append(call)
         self.unsent_bytes += call.size
 
     def next_to_send(self) -> PendingCall | None:
-        """Move the oldest request that is still awaited to those in flight."""
+        """Move the oldest request that is still awaited to those in flight.
+
+        While the queue is held, only an urgent request is moved.
+        """
         while self.unsent:
+            if self.is_held and not self.unsent[0].is_urgent:
+                return None
             call = self.unsent.popleft()
             self.unsent_bytes -= call.size
             if not call.answer.done():  # it was not cancelled, and has time left

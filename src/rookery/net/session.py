@@ -17,6 +17,8 @@ class ClientSession:
     """The name of the listener that the client has connected to."""
     host: str = ""
     """The client's address, without its port."""
+    server_name: str = ""
+    """The name for which the client has asked in its TLS handshake (SNI), where it is noted."""
     mechanism: str = ""
     """The SASL mechanism of the last login; empty without one."""
     has_delegation_token: bool = False

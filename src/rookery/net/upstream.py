@@ -19,7 +19,8 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from rookery.errors import ConfigError, ProtocolError, Unavailable
@@ -138,8 +139,17 @@ class Upstream(UpstreamProtocol):
         timeout_ms: int,
         *,
         client_id: str | None = None,
+        is_urgent: bool = False,
     ) -> Response:
         """Send a request and return its response.
+
+        Args:
+            api: of the request.
+            version: of the API.
+            request: to send.
+            timeout_ms: the limit for the whole exchange.
+            client_id: replaces that of the settings.
+            is_urgent: whether it is sent before queued requests, also while these are held.
 
         Raises:
             Unavailable: the connection broke, or no response arrived in time.
@@ -147,6 +157,7 @@ class Upstream(UpstreamProtocol):
             ApiError: we have no definition of this version.
         """
         call = self._make_message(api, version, request, client_id)
+        call.is_urgent = is_urgent
         frame: Frame = await self.send(call, timeout_ms)
         try:
             return read_response(api, version, frame)
@@ -195,6 +206,19 @@ class Upstream(UpstreamProtocol):
             number, parts, "a posted request", self.loop.create_future(), is_answered=False
         )
         await self.send(call, timeout_ms)
+
+    @contextmanager
+    def hold(self) -> Iterator[None]:
+        """Keep all requests in the queue that are not urgent.
+
+        Brokers close a connection on which another request arrives during a login.
+        """
+        self.calls.is_held = True
+        try:
+            yield
+        finally:
+            self.calls.is_held = False
+            self._pump()
 
     def _make_message(
         self,

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
 from rookery import metrics
 from rookery.metrics import MetricReading
 from rookery.net.http import Checks
 from rookery.proxy.proxy import Proxy
+from rookery.proxy.virtualcluster import VirtualCluster
 from rookery.service.health import ServerHealth
 from rookery.service.listen.listenermetrics import listener_numbers
 
@@ -29,6 +31,17 @@ class ProxyObserver(ServerHealth):
             for cluster in self._proxy.clusters
         }
         return {**super().ready_checks(), **upstreams}
+
+    def warnings(self) -> Checks:
+        """Return the checks for certificates and users that were changed and cannot be used."""
+        return {
+            f"certificates and users of {cluster.name}": _trouble_of(cluster)
+            for cluster in self._proxy.clusters
+        }
+
+
+def _trouble_of(cluster: VirtualCluster) -> Callable[[], str]:
+    return lambda: cluster.security_trouble
 
 
 def _numbers(proxy: Proxy) -> list[MetricReading]:

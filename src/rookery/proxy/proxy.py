@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from typing import Final
 
 from rookery.proxy.filterapi import Filter
 from rookery.proxy.filterload import load_filters
+from rookery.proxy.processshare import ProcessShare
 from rookery.proxy.settings import ProxySettings
-from rookery.proxy.virtualcluster import ProcessShare, VirtualCluster
+from rookery.proxy.virtualcluster import VirtualCluster
 from rookery.service.periodic import PeriodicTasks
+
+_SECURITY_INTERVAL_MS: Final = 1_000
 
 
 class Proxy:
@@ -52,6 +56,8 @@ class Proxy:
             await cluster.start()
             name = f"refresh of the brokers of {cluster.name}"
             self._tasks.every(self.settings.refresh_interval_ms, name, cluster.refresh)
+            name = f"reload of certificates and users of {cluster.name}"
+            self._tasks.every(_SECURITY_INTERVAL_MS, name, cluster.refresh_security)
 
     def waits_for(self) -> str:
         """Return what a start under way waits for."""

@@ -6,21 +6,56 @@ listen = "127.0.0.1:9092"
 
 [proxy.clusters.orders]           or any number of them, each with a table
 upstream = "10.0.0.5:9092"
-listen = "127.0.0.1:9192"
+listen = "sasl_ssl://0.0.0.0:9192"
+users_file = "users.toml"
+
+[proxy.clusters.orders.security]  how clients are served: certificates and logins
+[proxy.clusters.orders.upstream_security]    the same towards the brokers
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields
-from typing import Any, Final, Literal
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, Final, Literal, Self
 
 from rookery.errors import ConfigError
-from rookery.model.address import Address, parse_address, parse_addresses
+from rookery.model.address import Address, parse_addresses
 from rookery.proxy.nodeports import PortRange
+from rookery.service.listen.listenersettings import ListenerConfig, ListenerSecurity
 
 DEFAULT_LISTEN: Final = "127.0.0.1:9092"
 # The ports after that of `listen`, where the range is not set.
 _DEFAULT_PORTS: Final = 100
+# Ignored beside tables of clusters, they could leave one less protected than it seems.
+_OF_ONE_CLUSTER: Final = ("upstream", "node_names", "users_file", "security", "upstream_security")
+
+
+@dataclass(frozen=True, slots=True)
+class UpstreamSecurity:
+    """How the proxy connects to the brokers of an upstream."""
+
+    tls: bool = False
+    """Whether connections are encrypted. A broker's certificate must be for the host name under
+    which the broker is listed or advertised."""
+    ca_file: str = ""
+    """Authorities of the brokers' certificates (PEM); by default those of the system."""
+    certificate_file: str = ""
+    """The proxy's certificate and those that lead to its authority (PEM), if brokers want one."""
+    key_file: str = ""
+    """The private key; empty if it is in the certificate file."""
+    key_password: str = field(default="", metadata={"secret": True}, repr=False)
+    """The password of the key, if it is encrypted."""
+    mechanism: str = ""
+    """The SASL mechanism with which the proxy logs in: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or
+    OAUTHBEARER. If it is empty and `listen` has no SASL, the logins of clients are passed on."""
+    username: str = ""
+    """The user as whom the proxy logs in, for all clients."""
+    password: str = field(default="", metadata={"secret": True}, repr=False)
+    """The password of that user; PLAIN sends it unencrypted, so use TLS."""
+    password_file: str = ""
+    """A file with the password instead; its mode must be 0600."""
+    token_file: str = ""
+    """A file with the token for OAUTHBEARER, mode 0600; each login reads it again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,13 +65,23 @@ class VirtualClusterSettings:
     upstream: str = ""
     """Brokers of the upstream cluster, host:port and separated by commas."""
     listen: str = DEFAULT_LISTEN
-    """The address where clients begin."""
+    """The address where clients begin. A security protocol can precede it:
+    sasl_ssl://0.0.0.0:9092."""
     advertise: str = ""
     """The host name for clients, if it differs from the one listened on."""
     node_ports: str = ""
     """The ports of the upstream's brokers, such as 9093-9192; by default the 100 ports after that
     of `listen`."""
-
+    node_names: str = ""
+    """The names of the upstream's brokers for a listener with TLS, instead of ports for them:
+    broker-$(node_id).example.com. All resolve to the proxy and have the port of `listen`."""
+    users_file: str = ""
+    """A TOML file with the users who log in at the proxy, mode 0600: a table for each, with a
+    password or with SCRAM credentials."""
+    security: ListenerSecurity = field(default_factory=ListenerSecurity)
+    """The certificate and the logins of `listen`."""
+    upstream_security: UpstreamSecurity = field(default_factory=UpstreamSecurity)
+    """How the proxy connects to the upstream."""
     filters: tuple[str, ...] = ()
     """The filters that requests pass, in order: names of [proxy.filter.NAME] tables, or types of
     filters that need no options."""
@@ -54,7 +99,15 @@ class VirtualClusterSettings:
     @property
     def address(self) -> Address:
         """The address of the bootstrap port."""
-        return parse_address(self.listen, "listen", lowest_port=0)
+        return self.listener().address
+
+    def listener(self) -> ListenerConfig:
+        """Return the settings of the listener, its address included."""
+        return ListenerConfig(listen=self.listen).over(self.security)
+
+    def at(self, address: Address) -> Self:
+        """Return the settings with another address to listen on."""
+        return replace(self, listen=self.listener().at(address).listen)
 
     def ports(self, bootstrap_port: int) -> PortRange:
         """Return the ports of brokers, where clients begin at a given port.
@@ -129,20 +182,38 @@ class ProxySettings(VirtualClusterSettings):
         if not self.clusters:
             own = {each.name: getattr(self, each.name) for each in fields(VirtualClusterSettings)}
             return {"default": VirtualClusterSettings(**own)}
-        if self.upstream:
-            raise ConfigError(
-                "is given beside [proxy.clusters] tables; move it into one of them",
-                name="upstream",
-            )
+        defaults = VirtualClusterSettings()
+        for name in _OF_ONE_CLUSTER:
+            if getattr(self, name) != getattr(defaults, name):
+                raise ConfigError(
+                    "is given beside [proxy.clusters] tables; move it into one of them", name=name
+                )
         return dict(self.clusters)
+
+    def with_clusters(self, clusters: dict[str, VirtualClusterSettings]) -> ProxySettings:
+        """Return the settings with tables of virtual clusters instead of its own one."""
+        defaults = VirtualClusterSettings()
+        own: dict[str, Any] = {
+            name: getattr(defaults, name) for name in (*_OF_ONE_CLUSTER, "filters")
+        }
+        return replace(self, **own, clusters=clusters)
 
     @classmethod
     def from_json(cls, given: dict[str, Any]) -> ProxySettings:
         """Return the settings that `dataclasses.asdict` gave."""
         clusters = {
-            name: VirtualClusterSettings(**{**each, "filters": tuple(each["filters"])})
+            name: VirtualClusterSettings(**{**each, **_nested(each)})
             for name, each in given["clusters"].items()
         }
         filters = {name: FilterSettings(**each) for name, each in given["filter"].items()}
-        tables = {"clusters": clusters, "filter": filters, "filters": tuple(given["filters"])}
-        return cls(**{**given, **tables})
+        tables = {"clusters": clusters, "filter": filters}
+        return cls(**{**given, **_nested(given), **tables})
+
+
+def _nested(given: dict[str, Any]) -> dict[str, Any]:
+    """Return the values of a virtual cluster that JSON has in another form."""
+    return {
+        "filters": tuple(given["filters"]),
+        "security": ListenerSecurity(**given["security"]),
+        "upstream_security": UpstreamSecurity(**given["upstream_security"]),
+    }

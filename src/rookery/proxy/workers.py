@@ -35,7 +35,7 @@ class ProxyWorkers:
         """
         self._reserved: list[socket.socket] = []
         clusters = {name: self._reserve(each) for name, each in settings.virtual_clusters().items()}
-        shared = replace(settings, upstream="", filters=(), clusters=clusters, is_shared=True)
+        shared = replace(settings.with_clusters(clusters), is_shared=True)
         self._supervisor = Supervisor(
             (sys.executable, "-m", "rookery.proxy.workers"),
             [partial(_orders, worker_settings(shared, index)) for index in range(settings.workers)],
@@ -47,8 +47,7 @@ class ProxyWorkers:
         """Keep the bootstrap port of a cluster for the workers; return settings that name it."""
         reserved = reserve_port(settings.address, "listen")
         self._reserved.append(reserved)
-        address = Address(settings.address.host, int(reserved.getsockname()[1]))
-        return replace(settings, listen=address.text)
+        return settings.at(Address(settings.address.host, int(reserved.getsockname()[1])))
 
     async def run(self, stop: StopRequest) -> int:
         """Keep the workers alive until they are asked to stop; return the exit code."""

@@ -87,7 +87,11 @@ class ServedProxy:
 
     async def _start(self) -> None:
         self.proxy = Proxy(self.settings, {"default": self._filters} if self._filters else None)
-        await self.proxy.start()
+        try:
+            await self.proxy.start()
+        except BaseException:
+            await self.proxy.abandon()
+            raise
 
     def _end(self) -> None:
         self._loop.call_soon_threadsafe(self._loop.stop)

@@ -30,7 +30,11 @@ async def log_in(
     # version 1.
     handshake = versions.choose(SASL_HANDSHAKE, lowest=1)
     answer = await upstream.call(
-        SASL_HANDSHAKE, handshake, SaslHandshakeRequest(mechanism=sasl.mechanism), timeout_ms
+        SASL_HANDSHAKE,
+        handshake,
+        SaslHandshakeRequest(mechanism=sasl.mechanism),
+        timeout_ms,
+        is_urgent=True,
     )
     if answer.error_code is not ErrorCode.NONE:
         offered = ", ".join(answer.mechanisms) or "none"
@@ -59,7 +63,11 @@ async def _exchange(
     token = exchange.first()
     for _ in range(_MAX_ROUNDS):
         answer = await upstream.call(
-            SASL_AUTHENTICATE, version, SaslAuthenticateRequest(auth_bytes=token), timeout_ms
+            SASL_AUTHENTICATE,
+            version,
+            SaslAuthenticateRequest(auth_bytes=token),
+            timeout_ms,
+            is_urgent=True,
         )
         if answer.error_code is not ErrorCode.NONE:
             raise _refused(upstream, sasl, answer.error_code, answer.error_message)

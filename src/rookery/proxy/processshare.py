@@ -1,0 +1,28 @@
+"""What all virtual clusters of a process share."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from rookery.net.answers import AnswerBudget
+from rookery.net.listener import Listener
+from rookery.net.outbox import Budget
+from rookery.proxy.settings import ProxySettings
+from rookery.wire.frame import Chunks
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessShare:
+    """The limits of memory for all clients of a process, and its listeners."""
+
+    requests: Budget
+    answers: AnswerBudget
+    chunks: Chunks
+    listeners: list[Listener]
+    """The started listeners of all clusters."""
+
+    @classmethod
+    def of(cls, settings: ProxySettings) -> ProcessShare:
+        """Create the limits that the settings give."""
+        answers = AnswerBudget(settings.answer_bytes, settings.unread_timeout_ms)
+        return cls(Budget(settings.request_bytes), answers, Chunks(), [])
