@@ -129,6 +129,18 @@ def test_health_reports_an_upstream_that_is_away() -> None:
         assert "cannot connect" in text
 
 
+@pytest.mark.parametrize("workers", ["1", "2"])
+@pytest.mark.parametrize("flag", ["--listen", "--http-listen"])
+def test_open_ports_beyond_loopback_are_refused(flag: str, workers: str) -> None:
+    command = [sys.executable, "-m", "rookery.cli.main", "proxy", "--workers", workers]
+    command += ["--upstream", "127.0.0.1:1", flag, "0.0.0.0:0"]
+
+    outcome = subprocess.run(command, capture_output=True, text=True, check=False, timeout=30)
+
+    assert outcome.returncode == 2
+    assert "--insecure" in outcome.stderr
+
+
 def test_upstream_must_be_named() -> None:
     command = [sys.executable, "-m", "rookery.cli.main", "proxy"]
 

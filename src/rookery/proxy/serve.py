@@ -5,15 +5,21 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, Final
 
 from rookery.model.address import Address
 from rookery.net.http import HttpServer
 from rookery.proxy.observe import ProxyObserver
 from rookery.proxy.proxy import Proxy
 from rookery.proxy.settings import ProxySettings
+from rookery.service.listen.exposure import check_http, check_listener
 from rookery.service.process import StopRequest, run_server
 from rookery.service.server import MonitoredServer
+
+
+_ADVICE: Final = (
+    "use sasl_ssl:// with users_file (docs/guide/proxy.md), or ssl:// with client_auth = required"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +52,7 @@ async def serve(
     Raises:
         ConfigError: a setting cannot be used.
     """
+    check_proxy_exposure(settings)
     proxy = Proxy(settings)
     server = MonitoredServer(
         proxy, ProxyObserver(proxy), settings.http_listen, token_file=settings.http_token_file
@@ -53,6 +60,19 @@ async def serve(
     return await run_server(
         server, stop, lambda: when_ready(_info(proxy, server.http)), settings.drain_timeout_ms
     )
+
+
+def check_proxy_exposure(settings: ProxySettings) -> None:
+    """Refuse a proxy that is open to other hosts, unless the setting `insecure` allows it.
+
+    Raises:
+        ConfigError: a listener or HTTP has no authentication.
+    """
+    if settings.insecure:
+        return
+    for name, cluster in settings.virtual_clusters().items():
+        check_listener(name, cluster.listener(), _ADVICE)
+    check_http(settings.http_listen, settings.http_token_file)
 
 
 def _info(proxy: Proxy, http: HttpServer | None) -> ProxyInfo:

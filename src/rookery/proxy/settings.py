@@ -146,6 +146,9 @@ class ProxySettings(VirtualClusterSettings):
     modulo the number of `node_ports`."""
     is_shared: bool = field(default=False, metadata={"setting": False})
     """Whether other processes serve the same ports."""
+    insecure: bool = False
+    """Allow other hosts to connect to listeners without authentication, and to HTTP without a
+    token. Logins that pass through to the brokers do not count: the proxy does not check them."""
     http_listen: str = "127.0.0.1:9654"
     """The HTTP address of metrics and health; empty for none. Workers use consecutive ports."""
     http_token_file: str = ""

@@ -14,7 +14,7 @@ from functools import partial
 from typing import Any
 
 from rookery.model.address import Address, parse_address
-from rookery.proxy.serve import ProxyInfo, serve
+from rookery.proxy.serve import ProxyInfo, check_proxy_exposure, serve
 from rookery.proxy.settings import ProxySettings, VirtualClusterSettings
 from rookery.service.listen.sharedport import following_port, reserve_port
 from rookery.service.process import StopRequest
@@ -33,6 +33,7 @@ class ProxyWorkers:
         Raises:
             ConfigError: a setting cannot be used, or a port is taken.
         """
+        check_proxy_exposure(settings)
         self._reserved: list[socket.socket] = []
         clusters = {name: self._reserve(each) for name, each in settings.virtual_clusters().items()}
         shared = replace(settings.with_clusters(clusters), is_shared=True)

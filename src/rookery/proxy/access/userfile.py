@@ -29,7 +29,7 @@ from rookery.security.credential import (
     SCRAM_MECHANISMS,
     ScramCredential,
 )
-from rookery.security.sasl import AcceptedToken, refusal
+from rookery.security.sasl import AcceptedToken, TokenCredential, refusal
 
 _SETTING: Final = "users_file"
 _SECRET_BYTES: Final = 32
@@ -92,6 +92,9 @@ class UserFile:
     def scram(self, mechanism: str, username: str) -> ScramCredential | None:
         """Return a user's credential."""
         return self._users.get(username, {}).get(mechanism)
+
+    def delegation_token(self, mechanism: str, token_id: str) -> TokenCredential | None:
+        """Return None: the proxy issues no delegation tokens, and cannot check a broker's."""
 
     def has_password(self, username: str, password: str) -> bool:
         """Check a password against a user's credentials; takes as long for an unknown user."""
