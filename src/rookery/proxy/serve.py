@@ -16,7 +16,6 @@ from rookery.service.listen.exposure import check_http, check_listener
 from rookery.service.process import StopRequest, run_server
 from rookery.service.server import MonitoredServer
 
-
 _ADVICE: Final = (
     "use sasl_ssl:// with users_file (docs/guide/proxy.md), or ssl:// with client_auth = required"
 )
