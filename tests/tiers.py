@@ -58,6 +58,7 @@ PEERS: Final = frozenset(
         "kafka_cluster",
         "kafka_secure",
         "kroxylicious",
+        "logins",
         "made",
         "moto",
         "own_kafka",

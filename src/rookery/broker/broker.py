@@ -129,25 +129,24 @@ class Broker:
     async def start(self) -> None:
         """Join the cluster and serve."""
         await self.backing.open(lambda: uuid_text(self._random.token(16)))
+        reader, replica, clock = self.backing.reader, self.replica, self._clock
         self.services = Services(
             settings=self.settings,
-            clock=self._clock,
+            clock=clock,
             random=self._random,
-            replica=self.replica,
-            writer=LogWriter(self.replica, self.tail, self.backing.traits.flush),
-            reader=self.backing.reader,
+            replica=replica,
+            writer=LogWriter(replica, self.tail, self.backing.traits.flush),
+            reader=reader,
             waiting=self.waiting,
-            fetches=FetchService(
-                self.waiting, self.backing.reader, self.replica, self._clock, self._random
-            ),
-            producer_ids=ProducerIds(self.replica),
+            fetches=FetchService(self.waiting, reader, replica, clock, self._random),
+            producer_ids=ProducerIds(replica),
             groups=self.groups,
             quotas=self.quotas,
-            delegation_tokens=DelegationTokens(self.settings, self.replica, self._clock),
+            delegation_tokens=DelegationTokens(self.settings, replica, clock),
             hidden=_hidden_apis(self.settings, self.backing),
             rules=self._rules,
-            guard=open_guard(self.settings, self.replica),
-            agreement=SecurityAgreement(self.replica),
+            guard=open_guard(self.settings, replica),
+            agreement=SecurityAgreement(replica),
         )
         self.groups.topics.visibility = visibility_of(self.services.guard)
         self._open_node_lock()
