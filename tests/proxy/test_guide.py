@@ -32,8 +32,10 @@ def test_filter_of_the_guide_refuses_large_topics(server: str) -> None:
             admin.create_topics([NewTopic(large, 4, 1)])[large].result(20)
 
 
-def test_file_of_the_guide_can_be_loaded(tmp_path: Path) -> None:
-    [text] = re.findall(r"```toml\n(\[proxy\.clusters.*?)```", GUIDE, re.DOTALL)
+@pytest.mark.parametrize(
+    "text", re.findall(r"```toml\n(\[proxy\.clusters.*?)```", GUIDE, re.DOTALL), ids=range(2)
+)
+def test_file_of_the_guide_can_be_loaded(tmp_path: Path, text: str) -> None:
     file = tmp_path / "proxy.toml"
     file.write_text(text)
 
