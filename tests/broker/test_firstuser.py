@@ -109,6 +109,7 @@ async def test_a_removed_admin_is_not_missed_while_there_are_others(
     await cluster.add("jackdaw")
     await cluster.remove(ADMIN)
     caplog.set_level(logging.INFO)
+    caplog.clear()
 
     assert await cluster.start() == ["jackdaw"]
     assert caplog.text == ""

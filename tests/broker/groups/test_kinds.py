@@ -18,6 +18,7 @@ from rookery.broker.groups.machine import gate_of
 from rookery.broker.settings import BrokerSettings
 from rookery.errors import Corrupt, ErrorCode
 from rookery.testing.served import ServedBroker, ask
+from rookery.testing.wait import wait_until
 from rookery.wire.message import Api
 from rookery.wire.messages.consumer_group_describe import (
     CONSUMER_GROUP_DESCRIBE,
@@ -230,6 +231,8 @@ def test_group_of_a_new_kind_fails_over_to_another_broker(tmp_path: Path) -> Non
     first.start()
     try:
         with ServedBroker(tmp_path / "data", SETTINGS) as second:
+            # The first broker gives groups up when it learns of the second.
+            wait_until(lambda: len(first.broker.replica.state.brokers.by_node) == 2)
             names = (f"g{number}" for number in count())
             group_id = next(name for name in names if first.broker.groups.is_ours(name))
             client = Client(first, group_id)
