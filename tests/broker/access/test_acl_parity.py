@@ -84,7 +84,11 @@ def theirs(own_kafka: None) -> Iterator[TestedServer]:
     settings = KafkaSettings(
         listeners=("SASL_PLAINTEXT",),
         users=USERS,
-        properties={"allow.everyone.if.no.acl.found": "false", "num.partitions": "1"},
+        properties={
+            "allow.everyone.if.no.acl.found": "false",
+            "delegation.token.secret.key": "the key of tokens",
+            "num.partitions": "1",
+        },
     )
     with KafkaServer(settings) as kafka:
         server = TestedServer(kafka.bootstrap, kafka.port("SASL_PLAINTEXT"))
