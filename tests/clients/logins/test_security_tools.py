@@ -65,14 +65,15 @@ def _normalise(line: str) -> str:
     if line.lstrip().startswith("at "):
         return ""
     line = re.sub(r"\[.*? INFO .*", "", line)
-    # Both tools print sets of settings in any order.
-    return ", ".join(sorted(line.strip().split(", ")))
+    # Both tools print sets of settings in any order, some after a sentence that ends with "are".
+    head, mark, items = line.strip().rpartition(" are ")
+    return head + mark + ", ".join(sorted(items.split(", ")))
 
 
 @pytest.fixture(scope="module")
 def closed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredBroker]:
     options = {"authorizer": "acls", "super_users": f"User:{ADMIN}"}
-    with serve_secured(tmp_path_factory.mktemp("closed"), options=options) as broker:
+    with serve_secured(tmp_path_factory.mktemp("closed"), options) as broker:
         broker.add_user(ADMIN, ADMIN_PASSWORD)
         yield broker
 
