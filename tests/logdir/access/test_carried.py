@@ -132,7 +132,7 @@ def test_kafka_starts_on_an_export_and_an_import_brings_it_back(tmp_path: Path) 
 
 
 def describe_with_java(java: Java, bootstrap: str) -> dict[str, list[str]]:
-    """Return the lines of Kafka's own tools, sorted: their order is that of a hash."""
+    """Return the lines of Kafka's own tools, sorted, and their lists: the order is a hash's."""
     kinds = ("users", "clients", "ips")
     describe = ("kafka-configs", "--describe", "--entity-type")
     calls = [("kafka-acls", "--list"), (*describe, "users", "--entity-type", "clients")]
@@ -141,5 +141,10 @@ def describe_with_java(java: Java, bootstrap: str) -> dict[str, list[str]]:
     for tool, *args in calls:
         done = java.tool(tool, "--bootstrap-server", bootstrap, *args)
         assert done.returncode == 0, done.stderr
-        found[" ".join((tool, *args))] = sorted(done.stdout.splitlines())
+        found[" ".join((tool, *args))] = sorted(map(_sort_list, done.stdout.splitlines()))
     return found
+
+
+def _sort_list(line: str) -> str:
+    head, mark, items = line.rpartition(" are ")
+    return head + mark + ", ".join(sorted(items.split(", ")))
