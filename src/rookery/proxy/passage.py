@@ -90,11 +90,15 @@ class PassageTable:
         self._passages = dict(passages)
         self.find = self._passages.get
         """Return the passage of an API's key and version, a tuple; None if it is refused."""
+        # Every new client asks for all of them.
+        self._versions: dict[int, range] = {}
+        for key, version in sorted(self._passages):
+            first = self._versions.get(key, range(version, version)).start
+            self._versions[key] = range(first, version + 1)
 
     def versions(self, key: int) -> range:
         """Return the versions of an API that are let through; empty if there are none."""
-        versions = [version for each, version in self._passages if each == key]
-        return range(min(versions), max(versions) + 1) if versions else range(0)
+        return self._versions.get(key, range(0))
 
 
 def mirror_passages(filters: Sequence[Filter] = ()) -> PassageTable:

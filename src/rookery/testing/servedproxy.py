@@ -17,7 +17,7 @@ from rookery.net.loop import loop_factory
 from rookery.proxy.filterapi import Filter
 from rookery.proxy.proxy import Proxy
 from rookery.proxy.settings import ProxySettings
-from rookery.testing.ports import HOST, free_port
+from rookery.testing.ports import HOST, free_port, free_ports
 
 _TIMEOUT_SECONDS: Final = 30
 _NODE_PORTS: Final = 4
@@ -101,8 +101,5 @@ class ServedProxy:
 
 def _free_range() -> str:
     """Return a range of ports that nothing listens on."""
-    run: list[int] = []
-    while len(run) < _NODE_PORTS:
-        port = free_port()
-        run = [*run, port] if run and port == run[-1] + 1 else [port]
-    return f"{run[0]}-{run[-1]}"
+    first = free_ports(_NODE_PORTS)
+    return f"{first}-{first + _NODE_PORTS - 1}"
