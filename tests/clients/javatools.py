@@ -35,3 +35,12 @@ class Tool:
         """Return so many records of a topic, from the beginning or where a group has stopped."""
         options = ("--topic", topic, "--max-messages", str(count), "--timeout-ms", "30000")
         return self("kafka-console-consumer", *options, "--from-beginning", *args).splitlines()
+
+
+def sort_items(line: str) -> str:
+    """Return a line that a tool printed with its list sorted: Java prints sets in any order.
+
+    Some lists follow a sentence that ends with "are".
+    """
+    head, mark, items = line.rpartition(" are ")
+    return head + mark + ", ".join(sorted(items.split(", ")))

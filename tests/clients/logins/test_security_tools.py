@@ -14,6 +14,7 @@ from rookery.testing.kafka import KafkaServer
 from rookery.testing.tools import ToolHost
 from rookery.testing.wait import wait_until
 from tests.broker.secured import SecuredBroker, serve_secured
+from tests.clients.javatools import sort_items
 from tests.clients.logins.loginway import Credentials, LoginWay
 from tests.clients.logins.programs import java_settings
 
@@ -65,9 +66,7 @@ def _normalise(line: str) -> str:
     if line.lstrip().startswith("at "):
         return ""
     line = re.sub(r"\[.*? INFO .*", "", line)
-    # Both tools print sets of settings in any order, some after a sentence that ends with "are".
-    head, mark, items = line.strip().rpartition(" are ")
-    return head + mark + ", ".join(sorted(items.split(", ")))
+    return sort_items(line.strip())
 
 
 @pytest.fixture(scope="module")

@@ -12,6 +12,7 @@ from rookery.testing.kafka import KafkaServer
 from rookery.testing.wait import wait_until
 from tests.broker.test_client_quotas import alter
 from tests.cli.storage import run
+from tests.clients.javatools import sort_items
 from tests.logdir.access.conftest import SETTINGS, StoppedKafka, guarded
 from tests.logdir.access.sight import (
     BOB,
@@ -141,10 +142,5 @@ def describe_with_java(java: Java, bootstrap: str) -> dict[str, list[str]]:
     for tool, *args in calls:
         done = java.tool(tool, "--bootstrap-server", bootstrap, *args)
         assert done.returncode == 0, done.stderr
-        found[" ".join((tool, *args))] = sorted(map(_sort_list, done.stdout.splitlines()))
+        found[" ".join((tool, *args))] = sorted(map(sort_items, done.stdout.splitlines()))
     return found
-
-
-def _sort_list(line: str) -> str:
-    head, mark, items = line.rpartition(" are ")
-    return head + mark + ", ".join(sorted(items.split(", ")))
