@@ -4,16 +4,16 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 # Everything the environment is built from: a change here, and only here, builds it anew.
-NATIVE := $(wildcard src/rookery/*/*.pyx src/rookery/*/*.pxd)
+NATIVE := $(wildcard src/rookery/*/*.pyx src/rookery/*/*.pxd src/rookery/*/*/*.pyx)
 READY := $(VENV)/.ready
 PEERS := $(VENV)/.peers
 
-.PHONY: help demo demo-secure test test-peers test-faults check bench fuzz long crash faults killing soak stock spark42 large audit clean
+.PHONY: help demo demo-secure demo-proxy test test-peers test-faults check bench fuzz long crash faults killing soak stock spark42 large audit clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-$(READY): pyproject.toml scripts/setup $(NATIVE)
+$(READY): pyproject.toml constraints.txt scripts/setup $(NATIVE)
 	@scripts/setup $(PYTHON) $(VENV)
 	@touch $@
 
@@ -28,6 +28,9 @@ demo: $(READY) $(PEERS) ## See it work: a killed broker, a killed pipeline, and 
 demo-secure: $(READY) ## See a closed broker: a stranger refused, a user admitted, a rule removed
 	@$(BIN)/rookery demo --secure
 
+demo-proxy: $(READY) ## See a proxy: renamed topics, an audit, a killed upstream, and nothing lost
+	@$(BIN)/rookery demo --proxy --records 200k
+
 test: $(READY) $(PEERS) ## Run the tests of every change (one Kafka, Spark, S3 and etcd): 12 minutes
 	@scripts/test
 
@@ -37,7 +40,7 @@ test-peers: $(READY) $(PEERS) ## Run the tests with Java tools, further servers 
 test-faults: $(READY) $(PEERS) ## Run the tests that kill, pause, cut off and abuse processes
 	@scripts/test faults
 
-check: $(READY) ## Format, lint, types, layers, prose, security
+check: $(READY) ## Format, lint, types, layers, sizes, names, prose, security
 	@scripts/check
 
 audit: $(READY) ## Before a release: fail if an installed package has a known vulnerability
