@@ -30,7 +30,7 @@ def _sealed(data: bytes) -> bytes:
 
 
 def _wrapped(data: bytes) -> bytes:
-    # The whole input is records; the header says so many, in so few offsets, in that codec.
+    # The whole input is records; the header gives their count, offsets and codec.
     bits, count, delta = data[0], data[1] % 16, data[2] % 32
     header = BatchHeader(0, 0, 0, 2, 0, bits, delta, 0, 0, 1, 1, 1, count)
     return batches.seal(header, data[3:]) + data[3:]
@@ -48,10 +48,10 @@ def _records(data: bytes, header: BatchHeader) -> None:
         body = payload(data, header, _LIMIT)
     except Error:
         return
-    found = _outcome(kernel, body, header)
-    if found != _outcome(kerneltwin, body, header):
+    outcome = _outcome(kernel, body, header)
+    if outcome != _outcome(kerneltwin, body, header):
         raise AssertionError("the kernel and its twin differ on records")
-    for record in found[1] if isinstance(found, tuple) else ():
+    for record in outcome[1] if isinstance(outcome, tuple) else ():
         _control(record)
 
 

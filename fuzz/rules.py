@@ -1,6 +1,6 @@
 """Fuzz ACLs, filters and quotas from requests: `python fuzz/rules.py -max_total_time=60`.
 
-Any request gives rules, filters and quotas or an ApiError. What is accepted can be stored, chosen
+Any request gives rules, filters and quotas or an ApiError. Accepted ones can be stored, chosen
 by a filter and enforced.
 """
 
@@ -119,14 +119,14 @@ def _check_quotas(data: atheris.FuzzedDataProvider) -> None:
 
 
 def _check_bytes(data: atheris.FuzzedDataProvider) -> None:
-    """Read requests that nobody has written."""
+    """Read requests of random bytes."""
     raw = data.ConsumeBytes(200)
     with contextlib.suppress(ProtocolError, ApiError):
         for creation in decode(CreateAclsRequest, 3, raw).creations:
             read_creation(creation)
     with contextlib.suppress(ProtocolError, ApiError):
-        for one in decode(DeleteAclsRequest, 3, raw).filters:
-            read_filter(one)
+        for entry_filter in decode(DeleteAclsRequest, 3, raw).filters:
+            read_filter(entry_filter)
     with contextlib.suppress(ProtocolError, ApiError):
         read_filter(decode(DescribeAclsRequest, 3, raw))
 

@@ -1,6 +1,6 @@
 """Fuzz both sides of every SASL mechanism: `python fuzz/sasl.py -max_total_time=60`.
 
-Whatever a peer sends is answered or refused by one of our errors, and nobody gets in without the
+Whatever a peer sends is answered or refused by one of our errors, and no client gets in without the
 password.
 """
 

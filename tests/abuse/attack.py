@@ -1,4 +1,4 @@
-"""A client that sends any bytes, written out by hand: what attacks a codec may not lean on it."""
+"""A client that sends any bytes, written by hand: an attack must not use the attacked codec."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ class Attacker:
 
     def wait_for_bytes(self) -> None:
         """Wait until an answer begins; leave it unread."""
-        self.socket.recv(1, socket.MSG_PEEK)
+        socket.socket.recv(self.socket, 1, socket.MSG_PEEK)  # TLS itself cannot peek
 
     def vanish(self) -> None:
         """End the connection at once, without an orderly end."""

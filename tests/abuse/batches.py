@@ -1,4 +1,4 @@
-"""Record batches made by hand, so that any part of them can lie."""
+"""Record batches made by hand, so that any field can be wrong."""
 
 from __future__ import annotations
 
@@ -55,12 +55,12 @@ def gzip_bomb(size: int) -> bytes:
     packer.flush(zlib.Z_FULL_FLUSH)
     piece = packer.compress(bytes(piece_size)) + packer.flush(zlib.Z_FULL_FLUSH)
     start = b"\x1f\x8b\x08\0\0\0\0\0\0\xff"
-    # An empty last block, then a checksum that nobody gets to see.
+    # An empty last block, then a checksum that no reader reaches.
     return start + piece * (size // piece_size) + b"\x03\0" + struct.pack("<II", 0, size)
 
 
 def zstd_bomb(size: int) -> bytes:
-    """Return a zstd frame that does not tell its size: blocks of one byte, 131 072 times each."""
+    """Return a zstd frame that does not state its size: blocks of one byte, 131 072 times each."""
     block = 128 * 1024
     count = size // block
     middle = (block << 3 | 1 << 1).to_bytes(3, "little") + b"\0"

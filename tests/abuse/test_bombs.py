@@ -1,4 +1,4 @@
-"""Record batches that become far more than they are, or say that they do."""
+"""Record batches that expand far beyond their size, or claim to."""
 
 from __future__ import annotations
 
@@ -11,8 +11,11 @@ from kio.schema.errors import ErrorCode
 
 from tests.abuse import batches
 from tests.abuse.batches import GOOD, GZIP, LZ4, MEBIBYTE, NONE, SNAPPY, ZSTD, batch, record
+from tests.abuse.targets import ADMITTED, Target
 from tests.abuse.topics import code_of_list_offsets, end_offset, make_topic, produce
 from tests.abuse.victims import Victim
+
+pytestmark = ADMITTED
 
 GIBIBYTE = 1024 * MEBIBYTE
 # What a batch is refused with that cannot be read, or is too large.
@@ -38,11 +41,16 @@ MAX_TIMESTAMP = -3
 CODECS = {"gzip": GZIP, "snappy": SNAPPY, "lz4": LZ4, "zstd": ZSTD}
 
 
-@pytest.fixture(scope="module", autouse=True)
-def topics(victim: Victim) -> None:
-    make_topic(victim.port, PLAIN, max_message_bytes="20000000")
+@pytest.fixture(autouse=True)
+def topics(target: Target) -> None:
+    make_topics(target.victim)
+
+
+@cache
+def make_topics(victim: Victim) -> None:
+    make_topic(victim.owner, PLAIN, max_message_bytes="20000000")
     for name, configs in LOOKS.items():
-        make_topic(victim.port, name, max_message_bytes="20000000", **configs)
+        make_topic(victim.owner, name, max_message_bytes="20000000", **configs)
 
 
 @cache
@@ -63,131 +71,131 @@ def bomb(codec: str) -> bytes:
 @pytest.mark.parametrize("codec", CODECS)
 @pytest.mark.parametrize("topic", LOOKS)
 def test_decompression_bomb_is_refused_by_topics_that_inspect_records(
-    victim: Victim, codec: str, topic: str
+    target: Target, codec: str, topic: str
 ) -> None:
-    assert produce(victim.port, topic, bomb(codec)) in REFUSED
+    assert produce(target.door, topic, bomb(codec)) in REFUSED
 
 
 @pytest.mark.parametrize("codec", CODECS)
 def test_decompression_bomb_is_not_expanded_by_topics_that_do_not_inspect_records(
-    victim: Victim, codec: str
+    target: Target, codec: str
 ) -> None:
-    before = victim.forget_peak()
+    before = target.victim.forget_peak()
 
-    assert produce(victim.port, PLAIN, bomb(codec)) in {ErrorCode.none, *REFUSED}
+    assert produce(target.door, PLAIN, bomb(codec)) in {ErrorCode.none, *REFUSED}
 
-    assert victim.peak() - before < KEPT_BYTES
+    assert target.victim.peak() - before < KEPT_BYTES
 
 
 @pytest.mark.parametrize("time_ms", [0, MAX_TIMESTAMP])
 @pytest.mark.parametrize("codec", CODECS)
 def test_lookup_by_time_does_not_expand_a_decompression_bomb(
-    victim: Victim, codec: str, time_ms: int
+    target: Target, codec: str, time_ms: int
 ) -> None:
     topic = f"bomb-stored-{codec}"
-    make_topic(victim.port, topic, max_message_bytes="20000000")
-    produce(victim.port, topic, bomb(codec))
-    before = victim.forget_peak()
+    make_topic(target.door, topic, max_message_bytes="20000000")
+    produce(target.door, topic, bomb(codec))
+    before = target.victim.forget_peak()
 
-    code = code_of_list_offsets(victim.port, topic, time_ms)
+    code = code_of_list_offsets(target.door, topic, time_ms)
 
     assert code is not ErrorCode.unknown_server_error
-    assert victim.peak() - before < OPEN_BYTES
-    assert victim.resident() - before < KEPT_BYTES
+    assert target.victim.peak() - before < OPEN_BYTES
+    assert target.victim.resident() - before < KEPT_BYTES
 
 
 @pytest.mark.parametrize("codec", CODECS)
-def test_memory_is_released_after_decompression_bombs(victim: Victim, codec: str) -> None:
+def test_memory_is_released_after_decompression_bombs(target: Target, codec: str) -> None:
     """Threads must not each keep what they needed for their largest one."""
     for name in LOOKS:
-        produce(victim.port, name, bomb(codec))
-    before = victim.resident()
+        produce(target.door, name, bomb(codec))
+    before = target.victim.resident()
     for name in LOOKS:
-        produce(victim.port, name, bomb(codec))
+        produce(target.door, name, bomb(codec))
 
-    assert victim.resident() - before < 16 * MEBIBYTE
+    assert target.victim.resident() - before < 16 * MEBIBYTE
 
 
 @pytest.mark.parametrize("codec", CODECS)
 def test_concurrent_decompression_bombs_are_expanded_one_at_a_time(
-    victim: Victim, codec: str
+    target: Target, codec: str
 ) -> None:
-    before = victim.forget_peak()
+    before = target.victim.forget_peak()
     names = [*LOOKS, *LOOKS]
 
     with ThreadPoolExecutor(len(names)) as pool:
-        codes = pool.map(lambda name: produce(victim.port, name, bomb(codec)), names)
+        codes = pool.map(lambda name: produce(target.door, name, bomb(codec)), names)
 
         assert set(codes) <= REFUSED
-    assert victim.resident() - before < KEPT_BYTES
+    assert target.victim.resident() - before < KEPT_BYTES
     # The requests are in memory together, and one of them is open: in pieces, then whole.
-    assert victim.peak() - before < len(names) * len(bomb(codec)) + 2 * KEPT_BYTES
+    assert target.victim.peak() - before < len(names) * len(bomb(codec)) + 2 * KEPT_BYTES
 
 
 @pytest.mark.parametrize("lie", batches.SNAPPY_LIES)
 @pytest.mark.parametrize("topic", LOOKS)
-def test_snappy_with_false_lengths_is_refused(victim: Victim, lie: str, topic: str) -> None:
+def test_snappy_with_false_lengths_is_refused(target: Target, lie: str, topic: str) -> None:
     body = batches.SNAPPY_LIES[lie]
 
-    assert produce(victim.port, topic, batch(body, codec=SNAPPY)) in REFUSED
+    assert produce(target.door, topic, batch(body, codec=SNAPPY)) in REFUSED
 
 
 @pytest.mark.parametrize("exponent", [20, 21, 31])
-def test_a_huge_window_of_zstd_is_refused(victim: Victim, exponent: int) -> None:
+def test_a_huge_window_of_zstd_is_refused(target: Target, exponent: int) -> None:
     records = batch(batches.zstd_window(exponent), codec=ZSTD)
 
-    assert produce(victim.port, "bomb-compact", records) in REFUSED
+    assert produce(target.door, "bomb-compact", records) in REFUSED
 
 
 @pytest.mark.parametrize("codec", range(5, 8))
 @pytest.mark.parametrize("topic", [PLAIN, "bomb-compact"])
-def test_an_unknown_codec_is_refused(victim: Victim, codec: int, topic: str) -> None:
-    assert produce(victim.port, topic, batch(b"junk", codec=codec)) in REFUSED
+def test_an_unknown_codec_is_refused(target: Target, codec: int, topic: str) -> None:
+    assert produce(target.door, topic, batch(b"junk", codec=codec)) in REFUSED
 
 
 @pytest.mark.parametrize("topic", [PLAIN, *LOOKS])
 @pytest.mark.parametrize("count", [2**31 - 1, -1, 0, 2, 10**7])
-def test_batch_with_a_wrong_record_count_is_refused(victim: Victim, topic: str, count: int) -> None:
+def test_batch_with_a_wrong_record_count_is_refused(target: Target, topic: str, count: int) -> None:
     records = batch(record(), count=count, last=max(count - 1, 0))
 
-    assert produce(victim.port, topic, records) in REFUSED
+    assert produce(target.door, topic, records) in REFUSED
 
 
-# What Kafka 4.3.1 was seen to refuse on a topic of default settings: nobody could read it again.
+# What Kafka 4.3.1 was seen to refuse on a topic of default settings: no client could read it again.
 @pytest.mark.parametrize("topic", [PLAIN, *LOOKS])
-def test_a_count_that_contradicts_the_last_offset_is_refused(victim: Victim, topic: str) -> None:
+def test_a_count_that_contradicts_the_last_offset_is_refused(target: Target, topic: str) -> None:
     for count, last in ((1, 2**31 - 1), (2**31 - 1, 0), (1, -1), (1, 5)):
-        assert produce(victim.port, topic, batch(record(), count=count, last=last)) in REFUSED
+        assert produce(target.door, topic, batch(record(), count=count, last=last)) in REFUSED
 
 
 @pytest.mark.parametrize("topic", [PLAIN, *LOOKS])
 @pytest.mark.parametrize("count", [2**31 - 1, -1, 1, 10**7])
-def test_headers_announced_but_missing_are_refused(victim: Victim, topic: str, count: int) -> None:
-    assert produce(victim.port, topic, batch(record(count=count))) in REFUSED
+def test_headers_announced_but_missing_are_refused(target: Target, topic: str, count: int) -> None:
+    assert produce(target.door, topic, batch(record(count=count))) in REFUSED
 
 
 @pytest.mark.parametrize("topic", [PLAIN, *LOOKS])
-def test_million_headers_take_bounded_memory(victim: Victim, topic: str) -> None:
-    before = victim.resident()
+def test_million_headers_take_bounded_memory(target: Target, topic: str) -> None:
+    before = target.victim.resident()
     for body, codec in (
         (batches.MILLION_HEADERS_PACKED, GZIP),
         (batches.MILLION_HEADERS, NONE),
     ):
-        code = produce(victim.port, topic, batch(body, codec=codec))
+        code = produce(target.door, topic, batch(body, codec=codec))
 
         assert code in {ErrorCode.none, *REFUSED}
-    assert victim.resident() - before < 32 * MEBIBYTE
+    assert target.victim.resident() - before < 32 * MEBIBYTE
 
 
 @pytest.mark.parametrize("topic", [PLAIN, *LOOKS])
-def test_wrong_record_lengths_are_refused(victim: Victim, topic: str) -> None:
+def test_wrong_record_lengths_are_refused(target: Target, topic: str) -> None:
     for size in (-1, 0, 2**31 - 1, -(2**31), 2**62):
         body = batches.zigzag(size) + record()[1:]
 
-        assert produce(victim.port, topic, batch(body)) in REFUSED, size
+        assert produce(target.door, topic, batch(body)) in REFUSED, size
 
 
-# What no reader could make sense of; behind each, whether it can be told without opening it.
+# Batches that no reader can decode, each with whether that shows without decompressing it.
 UNREADABLE = {
     "zeros": (batch(bytes(40)), True),
     "noise": (batch(bytes(range(7, 200))), True),
@@ -208,21 +216,21 @@ UNREADABLE = {
 @pytest.mark.parametrize("name", UNREADABLE)
 @pytest.mark.parametrize("topic", [PLAIN, "bomb-checked", "bomb-compact"])
 def test_unreadable_records_are_refused_and_not_stored(
-    victim: Victim, topic: str, name: str
+    target: Target, topic: str, name: str
 ) -> None:
     records, is_told_closed = UNREADABLE[name]
-    end = end_offset(victim.port, topic)
+    end = end_offset(target.door, topic)
 
-    code = produce(victim.port, topic, records)
+    code = produce(target.door, topic, records)
 
     if topic == PLAIN and not is_told_closed:
         assert code is ErrorCode.none
         return
     assert code in {ErrorCode.invalid_record, ErrorCode.corrupt_message}
-    assert end_offset(victim.port, topic) == end
+    assert end_offset(target.door, topic) == end
 
 
-def test_batch_truncated_at_any_byte_is_refused(victim: Victim) -> None:
+def test_batch_truncated_at_any_byte_is_refused(target: Target) -> None:
     for topic in (PLAIN, "bomb-compact"):
         for cut in range(len(GOOD)):
-            assert produce(victim.port, topic, GOOD[:cut]) in REFUSED, cut
+            assert produce(target.door, topic, GOOD[:cut]) in REFUSED, cut

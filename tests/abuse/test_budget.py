@@ -1,16 +1,16 @@
-"""Requests that are begun and never finished fill the memory that all clients share."""
+"""Unfinished requests fill the memory that all clients share."""
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
 from contextlib import ExitStack
-from pathlib import Path
 
 import pytest
 
 from tests.abuse.attack import Attacker, header
-from tests.abuse.victims import FLAGS, Victim
+from tests.abuse.targets import ADMITTED, Target
+
+pytestmark = ADMITTED
 
 REQUEST_BYTES = 16 * 1024 * 1024
 ANNOUNCED = 100_000_000
@@ -19,20 +19,18 @@ STALL_SECONDS = 1.0
 
 
 @pytest.fixture
-def small(tmp_path: Path) -> Iterator[Victim]:
-    """A broker with little room for requests, so that a test can fill it."""
-    flags = (*FLAGS, "--request-bytes", str(REQUEST_BYTES))
-    with Victim(tmp_path / "data", flags=flags) as broker:
-        yield broker
+def flags() -> tuple[str, ...]:
+    """Leave little room for requests, so that a test can fill it."""
+    return ("--request-bytes", str(REQUEST_BYTES))
 
 
-def test_unfinished_requests_do_not_block_other_clients(small: Victim) -> None:
+def test_unfinished_requests_do_not_block_other_clients(target: Target) -> None:
     part = struct.pack(">i", ANNOUNCED) + header(0, 3) + bytes(REQUEST_BYTES // 2)
     with ExitStack() as stack:
-        good = stack.enter_context(Attacker(small.port))
+        good = stack.enter_context(Attacker(target.door))
         good.ask_simple()
         for _ in range(3):
-            line = stack.enter_context(Attacker(small.port))
+            line = stack.enter_context(Attacker(target.door))
             line.socket.settimeout(STALL_SECONDS)
             try:
                 line.send(part)

@@ -1,4 +1,4 @@
-"""A user without rules who asks for much: every denial is noted, and notes take little room."""
+"""A user without rules who asks for much: every denial is recorded, in little memory."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from kio.schema.errors import ErrorCode
 
 from tests.abuse.attack import Attacker, framed, header
 from tests.abuse.batches import GZIP, MEBIBYTE, batch, gzip_bomb
+from tests.abuse.brokers import Fortress
 from tests.abuse.topics import describe, produce
-from tests.abuse.victims import OWN_TOPIC, Fortress
+from tests.abuse.victims import OWN_TOPIC
 
 METADATA, DESCRIBE_GROUPS = 3, 15
 GROWTH_BYTES = 24 * MEBIBYTE
@@ -45,9 +46,9 @@ def test_denials_of_long_names_take_bounded_memory_and_log(fortress: Fortress) -
 def test_denied_names_reveal_nothing(fortress: Fortress) -> None:
     answers = describe(fortress.guest, [OWN_TOPIC, "no-such-topic"])
 
-    assert {one.error_code for one in answers} == {ErrorCode.topic_authorization_failed}
-    assert {one.topic_id for one in answers} == {None}
-    assert not any(one.partitions for one in answers)
+    assert {answer.error_code for answer in answers} == {ErrorCode.topic_authorization_failed}
+    assert {answer.topic_id for answer in answers} == {None}
+    assert not any(answer.partitions for answer in answers)
 
 
 def test_denied_records_are_not_expanded(fortress: Fortress) -> None:

@@ -1,4 +1,4 @@
-"""Requests that are well formed and ask for too much."""
+"""Well-formed requests that ask for too much."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from kio.schema.types import TopicName
 from kio.static.primitive import i16, i32, i32Timedelta, i64
 
 from tests.abuse.attack import Attacker, framed, simple
+from tests.abuse.targets import ADMITTED, Target
 from tests.abuse.topics import (
     ask,
     create,
@@ -26,58 +27,64 @@ from tests.abuse.topics import (
     make_topic,
     produce_request,
 )
-from tests.abuse.victims import Victim
+
+pytestmark = ADMITTED
 
 TOPIC = "flood"
 FOREVER = i32Timedelta.parse(datetime.timedelta(milliseconds=2**31 - 1))
 CONNECTIONS = 1000
+# The state of TLS, and a record in each direction.
+TLS_KIBIBYTES = 32
 
 
-def test_thousand_waiting_fetches_take_bounded_memory(victim: Victim) -> None:
-    make_topic(victim.port, TOPIC)
-    before, sockets = victim.resident(), victim.sockets()
+def test_thousand_waiting_fetches_take_bounded_memory(target: Target) -> None:
+    make_topic(target.door, TOPIC)
+    sides = 2 if target.is_proxied else 1
+    tls_bytes = 0 if target.door.tls is None else sides * TLS_KIBIBYTES * 1024
+    connection_bytes = 48 * 1024 + tls_bytes
+    before, sockets = target.victim.resident(), target.victim.sockets()
     request = framed(fetch_request(TOPIC, max_wait=FOREVER, min_bytes=2**31 - 1))
     with ExitStack() as stack:
         for _ in range(CONNECTIONS):
-            line = Attacker(victim.port)
+            line = Attacker(target.door)
             stack.callback(line.vanish)
             line.send(request)
         for _ in range(20):
-            simple(victim.port)
+            simple(target.door)
         # Some that were counted before may have been on their way out.
-        assert victim.sockets() >= CONNECTIONS
-        assert victim.resident() - before < 48 * 1024 * 1024
+        assert target.victim.sockets() >= CONNECTIONS
+        assert target.victim.resident() - before < CONNECTIONS * connection_bytes
 
     # Those who wait are forgotten when their clients are gone.
-    victim.wait_for_sockets(sockets)
+    target.victim.wait_for_sockets(sockets)
 
 
-def test_metadata_of_ten_thousand_unknown_topics_is_answered(victim: Victim) -> None:
+def test_metadata_of_ten_thousand_unknown_topics_is_answered(target: Target) -> None:
     names = [f"unknown-{number}" for number in range(10_000)]
 
-    answers = describe(victim.port, names)
+    answers = describe(target.door, names)
 
-    assert {one.error_code for one in answers} == {ErrorCode.unknown_topic_or_partition}
+    assert {answer.error_code for answer in answers} == {ErrorCode.unknown_topic_or_partition}
 
 
-def test_metadata_requests_create_a_bounded_number_of_topics(victim: Victim) -> None:
+def test_metadata_requests_create_a_bounded_number_of_topics(target: Target) -> None:
     names = [f"made-{number}" for number in range(10_000)]
 
-    answers = describe(victim.port, names, make=True)
+    answers = describe(target.door, names, make=True)
 
-    made = [one for one in answers if one.error_code is ErrorCode.none]
+    made = [answer for answer in answers if answer.error_code is ErrorCode.none]
     assert len(answers) == len(names)
     assert len(made) <= 1000
 
 
-def test_a_million_partitions_are_refused(victim: Victim) -> None:
+def test_a_million_partitions_are_refused(target: Target) -> None:
     for count in (10**6, 2**31 - 1, 0, -2):
-        assert create(victim.port, "huge", partitions=count) is ErrorCode.invalid_partitions
-    [one] = describe(victim.port, ["huge"])
-    assert one.error_code is ErrorCode.unknown_topic_or_partition
+        assert create(target.door, "huge", partitions=count) is ErrorCode.invalid_partitions
+    [topic] = describe(target.door, ["huge"])
+    assert topic.error_code is ErrorCode.unknown_topic_or_partition
 
 
-def test_many_topics_of_many_partitions_are_refused(victim: Victim) -> None:
+def test_many_topics_of_many_partitions_are_refused(target: Target) -> None:
     topics = tuple(
         CreatableTopic(
             name=TopicName(f"many-{number}"),
@@ -90,30 +97,30 @@ def test_many_topics_of_many_partitions_are_refused(victim: Victim) -> None:
     )
 
     request = CreateTopicsRequest(topics=topics, validate_only=False)
-    answer = ask(victim.port, request, CreateTopicsResponse)
+    answer = ask(target.door, request, CreateTopicsResponse)
 
-    assert ErrorCode.none not in {one.error_code for one in answer.topics}
+    assert ErrorCode.none not in {topic.error_code for topic in answer.topics}
 
 
-def test_disconnecting_producers_leave_no_open_sockets(victim: Victim) -> None:
-    make_topic(victim.port, TOPIC)
-    sockets = victim.sockets()
+def test_disconnecting_producers_leave_no_open_sockets(target: Target) -> None:
+    make_topic(target.door, TOPIC)
+    sockets = target.victim.sockets()
     request = framed(produce_request(TOPIC, bytes(500_000)))
     for _ in range(50):
-        line = Attacker(victim.port)
+        line = Attacker(target.door)
         line.send(request[: len(request) // 2])
         line.vanish()
 
-    victim.wait_for_sockets(sockets)
+    target.victim.wait_for_sockets(sockets)
 
 
-def test_thousands_of_repeated_record_deletions_are_answered(victim: Victim) -> None:
-    make_topic(victim.port, TOPIC)
+def test_thousands_of_repeated_record_deletions_are_answered(target: Target) -> None:
+    make_topic(target.door, TOPIC)
     move = DeleteRecordsPartition(partition_index=i32(0), offset=i64(0))
     topic = DeleteRecordsTopic(name=TopicName(TOPIC), partitions=(move,) * 20_000)
     request = DeleteRecordsRequest(topics=(topic,), timeout=FOREVER)
 
-    [answer] = ask(victim.port, request, DeleteRecordsResponse).topics
+    [answer] = ask(target.door, request, DeleteRecordsResponse).topics
 
-    codes = {one.error_code for one in answer.partitions}
+    codes = {partition.error_code for partition in answer.partitions}
     assert ErrorCode.unknown_server_error not in codes

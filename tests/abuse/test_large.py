@@ -11,8 +11,8 @@ import pytest
 
 from tests.abuse.attack import Attacker, framed, header, varint
 from tests.abuse.samples import TOPIC
+from tests.abuse.targets import Target
 from tests.abuse.topics import make_topic
-from tests.abuse.victims import Target
 
 MEBIBYTE = 1024 * 1024
 SIZE = 4 * MEBIBYTE
@@ -67,7 +67,7 @@ REQUESTS = {
 def test_request_with_too_many_items_takes_bounded_memory(target: Target, name: str) -> None:
     """It may be answered or refused; memory and the others' time (`bystander`) are what counts."""
     victim = target.victim
-    if target.name == "plaintext":
+    if target.is_admitted:
         make_topic(target.door, TOPIC)
     before = victim.forget_peak()
     with Attacker(target.door) as line:

@@ -1,4 +1,4 @@
-"""Names of topics that would be paths, if anyone made paths of them."""
+"""Names of topics that would be dangerous as paths."""
 
 from __future__ import annotations
 
@@ -11,8 +11,10 @@ from kio.schema.errors import ErrorCode
 
 from tests.abuse.attack import Attacker, header
 from tests.abuse.batches import GOOD
+from tests.abuse.targets import ADMITTED, Target
 from tests.abuse.topics import code_of_produce, create, describe, make_topic, produce_request
-from tests.abuse.victims import Victim
+
+pytestmark = ADMITTED
 
 BAD = [
     "..",
@@ -52,13 +54,13 @@ def below(folder: Path) -> set[str]:
 
 
 @pytest.mark.parametrize("name", BAD, ids=ascii)
-def test_invalid_topic_name_is_refused_and_creates_no_file(victim: Victim, name: str) -> None:
-    around = victim.folder.parent
+def test_invalid_topic_name_is_refused_and_creates_no_file(target: Target, name: str) -> None:
+    around = target.victim.folder.parent
     before = below(around)
 
-    code = create(victim.port, name)
-    [described] = describe(victim.port, [name], make=True)
-    with Attacker(victim.port) as line:
+    code = create(target.door, name)
+    [described] = describe(target.door, [name], make=True)
+    with Attacker(target.door) as line:
         answer = line.ask(produce_request(name, GOOD))
 
     assert code is ErrorCode.invalid_topic_exception
@@ -73,24 +75,24 @@ def test_invalid_topic_name_is_refused_and_creates_no_file(victim: Victim, name:
 
 
 @pytest.mark.parametrize("name", GOOD_NAMES)
-def test_valid_topic_name_creates_no_file(victim: Victim, name: str) -> None:
-    make_topic(victim.port, name)
+def test_valid_topic_name_creates_no_file(target: Target, name: str) -> None:
+    make_topic(target.door, name)
 
-    with Attacker(victim.port) as line:
+    with Attacker(target.door) as line:
         answer = line.ask(produce_request(name, GOOD))
 
     assert answer is not None
     assert code_of_produce(answer) is ErrorCode.none
-    assert not any(name in Path(path).parts for path in below(victim.folder.parent))
+    assert not any(name in Path(path).parts for path in below(target.victim.folder.parent))
 
 
 @pytest.mark.parametrize("name", [*BAD, "x" * 10_000], ids=ascii)
-def test_group_and_transactional_id_create_no_file(victim: Victim, name: str) -> None:
-    around = victim.folder.parent
+def test_group_and_transactional_id_create_no_file(target: Target, name: str) -> None:
+    around = target.victim.folder.parent
     before = below(around)
     encoded = name.encode()
     text = struct.pack(">h", len(encoded)) + encoded
-    with Attacker(victim.port) as line:
+    with Attacker(target.door) as line:
         joined = line.ask(header(JOIN_GROUP, 0) + text + JOIN_BODY)
         begun = line.ask(header(INIT_PRODUCER_ID, 1) + text + struct.pack(">i", 60_000))
         line.ask_simple()
@@ -100,17 +102,19 @@ def test_group_and_transactional_id_create_no_file(victim: Victim, name: str) ->
         assert b"\xff\xff" not in answer[4:6], "an error that was not expected"
     assert all(set(Path(path).parts[:1]) <= {"data", "data.log"} for path in below(around) - before)
     # No part of a path is a name that a client has chosen.
-    assert all(OWN.fullmatch(part) for path in below(victim.folder) for part in Path(path).parts)
+    assert all(
+        OWN.fullmatch(part) for path in below(target.victim.folder) for part in Path(path).parts
+    )
 
 
-def test_names_that_differ_by_a_dot_collide(victim: Victim) -> None:
-    make_topic(victim.port, "same.name")
+def test_names_that_differ_by_a_dot_collide(target: Target) -> None:
+    make_topic(target.door, "same.name")
 
-    assert create(victim.port, "same_name") is ErrorCode.invalid_topic_exception
+    assert create(target.door, "same_name") is ErrorCode.invalid_topic_exception
 
 
-def test_files_are_named_independently_of_topics(victim: Victim) -> None:
-    paths = below(victim.folder)
+def test_files_are_named_independently_of_topics(target: Target) -> None:
+    paths = below(target.victim.folder)
 
     assert paths
     for path in paths:

@@ -54,8 +54,8 @@ def ask(door: Door | int, request: Any, answer: Any) -> Any:
     with Attacker(door) as line:
         frame = line.ask(packed(request))
     assert frame is not None, "the connection was closed"
-    found, _ = entity_reader(answer)(frame, 5)
-    return found
+    response, _ = entity_reader(answer)(frame, 5)
+    return response
 
 
 def create(
@@ -74,9 +74,9 @@ def create(
     answer = ask(
         door, CreateTopicsRequest(topics=(topic,), validate_only=False), CreateTopicsResponse
     )
-    [one] = answer.topics
-    assert one.name == name
-    code: ErrorCode = one.error_code
+    [created] = answer.topics
+    assert created.name == name
+    code: ErrorCode = created.error_code
     return code
 
 
@@ -84,10 +84,10 @@ def make_topic(door: Door | int, name: str, **configs: str) -> uuid.UUID:
     """Make a topic; return its id."""
     code = create(door, name, configs={key.replace("_", "."): v for key, v in configs.items()})
     assert code in {ErrorCode.none, ErrorCode.topic_already_exists}
-    [one] = describe(door, [name])
-    assert one.topic_id is not None
-    found: uuid.UUID = one.topic_id
-    return found
+    [topic] = describe(door, [name])
+    assert topic.topic_id is not None
+    topic_id: uuid.UUID = topic.topic_id
+    return topic_id
 
 
 def describe(door: Door | int, names: list[str], *, make: bool = False) -> tuple[Any, ...]:
@@ -97,8 +97,8 @@ def describe(door: Door | int, names: list[str], *, make: bool = False) -> tuple
         allow_auto_topic_creation=make,
         include_topic_authorized_operations=False,
     )
-    found: tuple[Any, ...] = ask(door, request, MetadataResponse).topics
-    return found
+    topics: tuple[Any, ...] = ask(door, request, MetadataResponse).topics
+    return topics
 
 
 def produce_request(topic: str, records: bytes) -> bytes:
@@ -169,8 +169,8 @@ def code_of_list_offsets(door: Door | int, topic: str, time_ms: int) -> ErrorCod
 
 def end_offset(door: Door | int, topic: str) -> int:
     """Return the offset that the next record of partition 0 will have."""
-    found: int = _list_offsets(door, topic, LATEST).offset
-    return found
+    offset: int = _list_offsets(door, topic, LATEST).offset
+    return offset
 
 
 def _list_offsets(door: Door | int, topic: str, time_ms: int) -> Any:

@@ -1,3 +1,5 @@
+"""Addresses: parsed from text and printed."""
+
 from __future__ import annotations
 
 import pytest

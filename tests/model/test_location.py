@@ -1,4 +1,4 @@
-"""Locations show no secret, and are text all the same."""
+"""Locations hide their secrets, and still behave as text."""
 
 from __future__ import annotations
 

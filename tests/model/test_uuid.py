@@ -1,3 +1,5 @@
+"""Kafka's ids: their text and their bytes."""
+
 from __future__ import annotations
 
 import pytest
@@ -5,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rookery.errors import ConfigError
-from rookery.model.uuid import ZERO, parse_uuid_text, uuid_text
+from rookery.model.uuid import ZERO, parse_uuid_text, random_uuid, uuid_text
 
 
 @pytest.mark.parametrize(
@@ -60,3 +62,12 @@ def test_only_the_canonical_text_of_an_id_is_accepted(text: str) -> None:
 def test_an_id_has_16_bytes(size: int) -> None:
     with pytest.raises(ValueError, match="16 bytes"):
         uuid_text(bytes(size))
+
+
+def test_random_id_can_be_an_argument_of_a_command() -> None:
+    """Kafka draws such ids again, too."""
+    hyphen, good = bytes([0xFB]) + bytes(15), bytes([1]) * 16
+    draws = iter([bytes(16), hyphen, good])
+
+    assert uuid_text(hyphen).startswith("-")
+    assert random_uuid(lambda _: next(draws)) == good

@@ -1,3 +1,5 @@
+"""Small values: partitions, nodes and offset specs."""
+
 from __future__ import annotations
 
 from kafka.protocol.consumer import (

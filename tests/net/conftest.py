@@ -1,3 +1,5 @@
+"""The event loops that these tests run on."""
+
 from __future__ import annotations
 
 import asyncio

@@ -1,4 +1,4 @@
-"""What the tests of this folder share: requests by number, and listeners that end with the test."""
+"""The common part of these tests: numbered requests, and listeners that end with the test."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Parking:
         return future
 
     async def has(self, count: int) -> None:
-        """Wait until so many requests have been started."""
+        """Wait until a given number of requests have been started."""
         while len(self.parked) < count:
             self._arrived.clear()
             await self._arrived.wait()

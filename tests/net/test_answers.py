@@ -1,4 +1,4 @@
-"""The bytes of answers that connections share: how large an answer may be, and who has to go."""
+"""The memory that responses of all connections share: sizes, and who is disconnected."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rookery.net.answers import AnswerBudget
 
 MEBIBYTE = 1024 * 1024
 LIMIT = 100 * MEBIBYTE
-PATIENCE = 20
+PATIENCE = 60
 
 
 class Reader:

@@ -1,3 +1,5 @@
+"""The memory budget for requests that arrive."""
+
 from __future__ import annotations
 
 from rookery.net.outbox import Budget

@@ -1,3 +1,5 @@
+"""The table of connection stages, events and holds."""
+
 from __future__ import annotations
 
 from collections.abc import Iterable
@@ -40,12 +42,10 @@ CHANGES = {
     **dict.fromkeys(
         [(stage, CLOSE) for stage in (HANDSHAKE, OPEN, HALF_CLOSED, DRAINING)], CLOSING
     ),
-    **dict.fromkeys(
-        [(stage, LOST) for stage in ConnectionStage if stage not in (NEW, CLOSED)], CLOSED
-    ),
+    **dict.fromkeys([(stage, LOST) for stage in ConnectionStage if stage is not CLOSED], CLOSED),
 }
 IMPOSSIBLE = {
-    *((NEW, event) for event in ConnectionEvent if event is not CONNECT),
+    *((NEW, event) for event in ConnectionEvent if event not in (CONNECT, LOST)),
     *((stage, CONNECT) for stage in ConnectionStage if stage is not NEW),
     (CLOSED, LOST),
 }
@@ -165,7 +165,7 @@ def test_invariants_hold_after_any_events(events: list[ConnectionEvent]) -> None
         assert held == {
             hold for event, (hold, release) in HOLDS.items() if is_last(seen, event, release)
         }
-        # who reads can start, and nothing starts before CONNECT, while held or after the end
+        # Only a reading connection starts requests; none before CONNECT, when held or ended
         assert state.can_start >= state.can_read
         assert state.can_start is (
             seen[0] is CONNECT and not held and not {DRAIN, CLOSE, LOST} & set(seen)
@@ -179,7 +179,7 @@ def test_invariants_hold_after_any_events(events: list[ConnectionEvent]) -> None
 
 def is_last(seen: list[ConnectionEvent], event: ConnectionEvent, other: ConnectionEvent) -> bool:
     """Whether an event came after the last of another."""
-    both = [one for one in seen if one in (event, other)]
+    both = [candidate for candidate in seen if candidate in (event, other)]
     return bool(both) and both[-1] is event
 
 

@@ -1,3 +1,5 @@
+"""The HTTP server: methods, limits and slow clients."""
+
 from __future__ import annotations
 
 import asyncio
@@ -23,7 +25,7 @@ from rookery.net.httptext import HttpRequest, Refusal, Response, as_json, as_tex
 from rookery.testing.wait import wait_until_async
 
 T = TypeVar("T")
-PATIENCE = 20
+PATIENCE = 60
 GET = b"GET /hello HTTP/1.1\r\nHost: x\r\n\r\n"
 
 
@@ -519,7 +521,7 @@ async def test_metrics_are_served() -> None:
         response, body = await ask(server, "GET", "/metrics")
     assert response.getheader("Content-Type") == "text/plain; version=0.0.4; charset=utf-8"
     [metric] = text_string_to_metric_families(body.decode())
-    assert [(one.labels, one.value) for one in metric.samples] == [({"disk": 'a"\n'}, 3)]
+    assert [(sample.labels, sample.value) for sample in metric.samples] == [({"disk": 'a"\n'}, 3)]
 
 
 async def test_health_reports_problems() -> None:

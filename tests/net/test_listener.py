@@ -1,22 +1,28 @@
+"""Listeners: addresses, ports and limits of connections."""
+
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import resource
 import socket
 import ssl
+from itertools import pairwise
 from pathlib import Path
+from weakref import WeakSet
 
 import pytest
 
 from rookery.errors import ConfigError
+from rookery.net.connection import Connection
 from rookery.net.listener import HostLimit, Listener, ListenerSettings
 from rookery.testing.certificates import Certificates
 from rookery.testing.wait import wait_until_async
-from rookery.testing.wire import Peer
+from rookery.testing.wire import Peer, prefixed
 from tests.net.serving import Parking, echo, listening, number_of, request
 
-PATIENCE = 20
+PATIENCE = 60
 
 
 @pytest.fixture(scope="module")
@@ -211,26 +217,59 @@ async def test_plaintext_clients_on_a_tls_port_are_refused(
         await good.close()
 
 
-async def test_unfinished_tls_handshakes_are_counted_and_disconnected(
-    certificates: Certificates,
-) -> None:
+async def test_unfinished_tls_handshakes_are_counted(certificates: Certificates) -> None:
+    tls = server_tls(certificates)
     async with (
-        listening(
-            echo,
-            tls=server_tls(certificates),
-            max_connections=5,
-            tls_handshake_timeout_ms=200,
-        ) as listener,
+        listening(echo, tls=tls, max_connections=5) as listener,
         asyncio.timeout(PATIENCE),
     ):
         silent = [await Peer.connect(listener.port) for _ in range(8)]
         await wait_until_async(lambda: listener.accepted == 8)
         assert listener.refused == 3
         for peer in silent:
+            await peer.close()
+
+
+async def test_unfinished_tls_handshakes_are_disconnected(certificates: Certificates) -> None:
+    tls = server_tls(certificates)
+    async with (
+        listening(echo, tls=tls, tls_handshake_timeout_ms=200) as listener,
+        asyncio.timeout(PATIENCE),
+    ):
+        silent = [await Peer.connect(listener.port) for _ in range(3)]
+        await wait_until_async(lambda: listener.accepted == 3)
+        for peer in silent:
             await peer.read_to_end()
         await wait_until_async(lambda: not listener.connections)
         for peer in silent:
             await peer.close()
+
+
+@pytest.mark.parametrize("sent", [b"", b"\x16", b"GET / HTTP/1.1\r\n\r\n"])
+async def test_failed_tls_handshakes_leave_nothing_for_the_collector(
+    certificates: Certificates, sent: bytes
+) -> None:
+    """A broker collects cycles rarely, and with each of these it would keep 40 KB."""
+    accepted: WeakSet[Connection] = WeakSet()
+    gc.collect()
+    gc.disable()
+    try:
+        async with (
+            listening(echo, tls=server_tls(certificates), tls_handshake_timeout_ms=200) as listener,
+            asyncio.timeout(PATIENCE),
+        ):
+            for _ in range(5):
+                peer = await Peer.connect(listener.port)
+                await wait_until_async(lambda: listener.connections)
+                accepted.update(listener.connections)
+                peer.write(sent)
+                await peer.read_to_end()
+                await peer.close()
+                await wait_until_async(lambda: not listener.connections)
+            assert listener.accepted == 5
+            await wait_until_async(lambda: len(accepted) == 0)
+    finally:
+        gc.enable()
 
 
 async def test_stop_during_a_tls_handshake_completes(certificates: Certificates) -> None:
@@ -287,4 +326,72 @@ async def test_accepting_continues_after_file_descriptors_ran_out(
         sock.close()
         peer = await Peer.connect(listener.port)
         assert number_of(await peer.exchange(request(1))) == 1
+        await peer.close()
+
+
+async def test_released_sockets_serve_another_listener_without_a_gap() -> None:
+    parking = Parking()
+    old = Listener(parking, ListenerSettings(port=0))
+    await old.start()
+    port = old.port
+    first = await Peer.connect(port)
+    first.write_frame(request(1))
+    await parking.has(1)
+    sockets = old.release()
+    # between the two: this client waits in the backlog
+    second = await Peer.connect(port)
+    second.write_frame(request(2))
+    new = Listener(echo, ListenerSettings(port=port))
+    await new.start(sockets)
+
+    assert number_of(await second.read_frame()) == 2
+    parking.release(1)
+    assert number_of(await first.read_frame()) == 1
+    assert (old.accepted, new.accepted, new.port) == (1, 1, port)
+    await old.stop()
+    assert number_of(await second.exchange(request(3))) == 3
+    await first.close()
+    await second.close()
+    await new.stop()
+
+
+async def test_bound_listener_accepts_after_its_start() -> None:
+    listener = Listener(echo, ListenerSettings(port=0))
+    await listener.bind()
+    peer = await Peer.connect(listener.port)
+    peer.write_frame(request(1))
+    assert listener.accepted == 0
+    await listener.start()
+
+    assert number_of(await peer.read_frame()) == 1
+    await peer.close()
+    await listener.stop()
+
+
+async def test_tiny_records_are_decrypted_in_small_portions(certificates: Certificates) -> None:
+    """Thousands of records with one byte each would otherwise be one turn of the loop."""
+    loop, counts = asyncio.get_running_loop(), [0]
+    async with listening(echo, tls=server_tls(certificates)) as listener, asyncio.timeout(PATIENCE):
+        peer = await Peer.connect(listener.port, tls=client_tls(certificates))
+        await peer.exchange(request(0))
+        [connection] = listener.connections
+        handle: asyncio.Handle
+
+        def note() -> None:
+            nonlocal handle
+            if connection.bytes_in != counts[-1]:
+                counts.append(connection.bytes_in)
+            handle = loop.call_soon(note)
+
+        handle = loop.call_soon(note)
+        for number in range(1, 2000):
+            for byte in prefixed(request(number)):
+                peer.write(bytes([byte]))
+        answers = [await peer.read_frame() for _ in range(1, 2000)]
+        handle.cancel()
+
+        assert [number_of(frame) for frame in answers] == [*range(1, 2000)]
+        parts = [after - before for before, after in pairwise(counts)]
+        # Until the records are recognized, one buffer of encrypted bytes is decrypted at once.
+        assert sum(size for size in parts if size > 2 * 512) < 14_000, parts
         await peer.close()

@@ -1,3 +1,5 @@
+"""The choice of the event loop."""
+
 from __future__ import annotations
 
 import asyncio

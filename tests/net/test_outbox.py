@@ -1,4 +1,4 @@
-"""Answers on their way out: pieces, order, and what is let go."""
+"""Outgoing answers: pieces, order, and released buffers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from rookery.testing.wire import MemoryTransport, Peer
 from rookery.wire.frame import Frame
 from tests.net.serving import answer, echo, listening, number_of, request
 
-PATIENCE = 20
+PATIENCE = 60
 LARGE = bytes(range(256)) * 4096 * 8
 
 

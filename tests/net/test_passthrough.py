@@ -16,7 +16,7 @@ from rookery.testing.wire import Peer, prefixed
 from rookery.wire.frame import Frame, renumbered
 from tests.net.serving import Parking, answer, echo, listening, number_of, request
 
-PATIENCE = 20
+PATIENCE = 60
 
 
 class PassThrough:

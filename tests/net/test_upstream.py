@@ -1,3 +1,5 @@
+"""A connection to a broker: order, limits, deadlines and failures."""
+
 from __future__ import annotations
 
 import asyncio
@@ -23,7 +25,7 @@ from rookery.wire.frame import Frame, renumbered
 from rookery.wire.messages.heartbeat import HEARTBEAT, HeartbeatRequest, HeartbeatResponse
 from tests.net.serving import Parking, answer, echo, listening, number_of, request
 
-PATIENCE = 20
+PATIENCE = 60
 MINUTE_MS = 60_000
 
 
@@ -260,7 +262,7 @@ async def test_unreadable_answer_closes_the_connection() -> None:
 
 async def test_correlation_ids_wrap_around() -> None:
     async with listening(echo) as listener, connected(listener.port) as upstream:
-        upstream.calls._next_number = 2**31 - 1
+        upstream.calls.next_number = 2**31 - 1
         numbers = [number_of(await upstream.forward([request(5)], MINUTE_MS)) for _ in range(3)]
         assert numbers == [2**31 - 1, 0, 1]
 
@@ -284,6 +286,27 @@ async def test_requests_wait_for_a_broker_that_does_not_read() -> None:
             await parking.has(number + 1)
             parking.release(number)
             assert number_of(await calls[number]) == number
+
+
+@pytest.mark.parametrize(
+    ("host", "port"),
+    [("a\0b", 9092), ("x" * 300, 9092), ("é" * 100, 9092), ("127.0.0.1", 70_000)],
+    ids=["a zero byte", "a long name", "a long label", "a large port"],
+)
+async def test_an_impossible_address_names_the_broker(host: str, port: int) -> None:
+    with pytest.raises(Unavailable, match="cannot connect"):
+        await connect(host, port)
+
+
+async def test_start_of_each_large_answer_is_reported() -> None:
+    sizes = [10, 100_000, 100_000, 10, 150_000]
+    large: list[int] = []
+    async with listening(echo) as listener, connected(listener.port) as upstream:
+        upstream.when_large(large.append)
+        for size in sizes:
+            await upstream.forward([request(0, bytes(size))], MINUTE_MS)
+
+    assert large == [size + 4 for size in sizes if size > 10]
 
 
 async def test_a_refused_connection_names_the_broker() -> None:
@@ -462,7 +485,7 @@ async def test_queued_requests_are_bounded_in_bytes() -> None:
     assert (upstream.is_full, upstream.queued_bytes, changes) == (True, 1200, [True])
     with pytest.raises(Unavailable, match="1200 bytes of requests wait to be sent, at most 1000"):
         _ = upstream.submit([request(0)], whole)
-    # whoever waits for the answer anyway may still queue
+    # a caller that waits for the answer anyway may still queue
     waiting = asyncio.ensure_future(upstream.forward([request(0)], MINUTE_MS))
     await asyncio.sleep(0)
     assert upstream.in_flight == 5
@@ -537,7 +560,7 @@ async def test_kept_responses_are_bounded_in_bytes() -> None:
     assert (upstream.unread_bytes, transport.is_reading()) == (1200, False)
     upstream.release(1200)
     await free
-    # what is not kept does not count
+    # dropped bytes do not count
     assert (upstream.unread_bytes, transport.is_reading()) == (0, True)
     upstream.close()
 

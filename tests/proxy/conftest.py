@@ -9,7 +9,7 @@ import pytest
 
 from rookery.broker.settings import BrokerSettings
 from rookery.testing.kafka import KafkaServer
-from rookery.testing.served import ServedBroker
+from rookery.testing.servedbroker import ServedBroker
 from rookery.testing.servedproxy import ServedProxy
 
 
@@ -17,7 +17,7 @@ from rookery.testing.servedproxy import ServedProxy
 def server(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[str]:
-    """The address of the cluster behind the proxy."""
+    """The address of the proxy's upstream."""
     if request.param == "kafka":
         kafka: KafkaServer = request.getfixturevalue("kafka")
         yield kafka.bootstrap

@@ -9,7 +9,7 @@ import pytest
 from rookery.errors import ErrorCode
 from rookery.model.address import Address
 from rookery.proxy.addresses import read_addresses, replace_addresses, replace_hints
-from rookery.proxy.passage import mirror_passages
+from rookery.proxy.passage import Passage, mirror_passages
 from rookery.wire.catalog import kafka_apis
 from rookery.wire.endpoints import endpoint_fields
 from rookery.wire.message import Api, Host, kind_of
@@ -20,11 +20,13 @@ from rookery.wire.messages.describe_quorum import (
     Node,
 )
 from rookery.wire.messages.fetch import FetchResponse, NodeEndpoint
+from rookery.wire.messages.find_coordinator import Coordinator, FindCoordinatorResponse
 from rookery.wire.messages.metadata import MetadataResponse, MetadataResponseBroker
 from rookery.wire.table import shape_of, structures
 
 PROXY = {1: Address("proxy", 9093), 2: Address("proxy", 9094)}
-PASSING = [api for api in kafka_apis().values() if mirror_passages().versions(api.key)]
+PASSAGES = mirror_passages()
+PASSING = [api for api in kafka_apis().values() if PASSAGES.versions(api.key)]
 
 
 def hosts_without_rule(api: Api[Any, Any]) -> list[str]:
@@ -37,11 +39,25 @@ def hosts_without_rule(api: Api[Any, Any]) -> list[str]:
     ]
 
 
+def table_passage(api: Api[Any, Any], version: int) -> Passage:
+    passage = PASSAGES.find((api.key, version))
+    assert passage is not None
+    return passage
+
+
 @pytest.mark.parametrize("api", PASSING, ids=lambda api: api.name)
 def test_every_host_of_a_response_has_a_rule(api: Api[Any, Any]) -> None:
     covered = ["Listener.host"] if api is DESCRIBE_QUORUM else []
 
     assert hosts_without_rule(api) == covered
+    # The rule is of no use if such responses pass without a look.
+    passages = [table_passage(api, version) for version in PASSAGES.versions(api.key)]
+    has_host = any(
+        shape_of(each, entry).mark == kind_of(Host) and entry.is_in(api.versions[-1])
+        for each in structures(api.response)
+        for entry in each.__fields__.values()
+    )
+    assert any(passage.has_addresses for passage in passages) is has_host
 
 
 def test_addresses_are_read_and_replaced() -> None:
@@ -56,6 +72,36 @@ def test_addresses_are_read_and_replaced() -> None:
     assert read_addresses(response) == {1: Address("kafka-1", 9092), 2: Address("kafka-2", 9092)}
     replace_addresses(response, PROXY.get)
     assert read_addresses(response) == PROXY
+
+
+def test_brokers_without_an_address_are_left_out() -> None:
+    response = MetadataResponse(
+        brokers=[
+            MetadataResponseBroker(node_id=node, host=f"kafka-{node}", port=9092) for node in (2, 7)
+        ],
+        topics=[],
+    )
+
+    replace_addresses(response, PROXY.get)
+
+    assert read_addresses(response) == {2: PROXY[2]}
+
+
+@pytest.mark.parametrize("is_batched", [False, True])
+def test_coordinator_without_an_address_is_not_available(is_batched: bool) -> None:
+    fields: Any = {"node_id": 7, "host": "kafka-7", "port": 9092, "error_code": ErrorCode.NONE}
+    response = (
+        FindCoordinatorResponse(coordinators=[Coordinator(key="group", **fields)])
+        if is_batched
+        else FindCoordinatorResponse(**fields)
+    )
+
+    replace_addresses(response, PROXY.get)
+
+    coordinators: list[Any] = [*response.coordinators] or [response]
+    [coordinator] = coordinators
+    assert (coordinator.host, coordinator.port) == ("", -1)
+    assert coordinator.error_code is ErrorCode.COORDINATOR_NOT_AVAILABLE
 
 
 def test_listeners_of_controllers_are_hidden() -> None:

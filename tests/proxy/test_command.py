@@ -17,6 +17,7 @@ import pytest
 from confluent_kafka.admin import AdminClient
 
 from rookery.testing.ports import free_port
+from rookery.testing.wait import wait_until
 
 FILE = """
 [proxy]
@@ -87,23 +88,38 @@ def test_file_describes_several_virtual_clusters(file: Path) -> None:
 
 def test_workers_share_all_ports(file: Path) -> None:
     with run_proxy(str(file), "--workers", "2", "--http-listen", "127.0.0.1:0") as (process, info):
-        address = info["clusters"]["plain"]
-        names = [
-            AdminClient({"bootstrap.servers": address}).list_topics(timeout=20).cluster_id
-            for _ in range(6)
-        ]
-        assert len(set(names)) == 1
+        addresses = [info["clusters"]["plain"], *node_addresses(info["clusters"]["plain"])]
+        assert len(addresses) == 2
         assert len(info["http"]) == 2
-        served = sum(
-            int(line.split()[-1])
-            for http in info["http"]
-            for line in get(f"http://{http}/metrics")[1].splitlines()
-            if line.startswith("rookery_net_connections_total")
-        )
-        assert served >= len(names)
+        for address in addresses:
+            before = connections(info["http"])
+
+            def is_shared(address: str = address, before: list[int] = before) -> bool:
+                admin = AdminClient({"bootstrap.servers": address})
+                assert admin.list_topics(timeout=20).brokers
+                after = connections(info["http"])
+                return all(now > then for now, then in zip(after, before, strict=True))
+
+            # The system chooses the worker of each connection.
+            wait_until(is_shared, "clients of both workers")
         process.send_signal(signal.SIGTERM)
 
         assert process.wait(20) == 0
+
+
+def node_addresses(bootstrap: str) -> list[str]:
+    brokers = AdminClient({"bootstrap.servers": bootstrap}).list_topics(timeout=20).brokers
+    return [f"{broker.host}:{broker.port}" for broker in brokers.values()]
+
+
+def connections(https: list[str]) -> list[int]:
+    """Return how many clients each worker has had."""
+    return [
+        int(line.split()[-1])
+        for http in https
+        for line in get(f"http://{http}/metrics")[1].splitlines()
+        if line.startswith("rookery_net_connections_total")
+    ]
 
 
 def test_settings_are_shown(file: Path) -> None:
@@ -127,6 +143,8 @@ def test_health_reports_an_upstream_that_is_away() -> None:
         assert code == 503
         assert "upstream default" in text
         assert "cannot connect" in text
+        # A restart would not help.
+        assert get(f"http://{info['http'][0]}/health/live")[0] == 200
 
 
 @pytest.mark.parametrize("workers", ["1", "2"])
@@ -139,6 +157,16 @@ def test_open_ports_beyond_loopback_are_refused(flag: str, workers: str) -> None
 
     assert outcome.returncode == 2
     assert "--insecure" in outcome.stderr
+
+
+def test_port_without_a_host_is_of_this_host_alone() -> None:
+    port = free_port()
+    upstream = f"127.0.0.1:{free_port()}"
+    with run_proxy("--upstream", upstream, "--listen", f":{port}", "--http-listen", "") as (
+        _,
+        info,
+    ):
+        assert info["clusters"] == {"default": f"127.0.0.1:{port}"}
 
 
 def test_upstream_must_be_named() -> None:

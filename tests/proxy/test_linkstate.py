@@ -9,6 +9,7 @@ from rookery.proxy.linkstate import (
     LINK_TRANSITIONS,
     BackendEvent,
     BackendStage,
+    BackendState,
     LinkEvent,
     LinkStage,
     LinkState,
@@ -26,6 +27,7 @@ def test_usual_life_of_a_link() -> None:
     state = LinkState()
     stages = []
     for event in (
+        LinkEvent.ARRIVE,
         LinkEvent.VERSIONS_REQUEST,
         LinkEvent.LOGIN_REQUEST,
         LinkEvent.LOGIN_REQUEST,
@@ -38,6 +40,7 @@ def test_usual_life_of_a_link() -> None:
         stages.append(state.stage)
 
     assert stages == [
+        LinkStage.CLIENT_ACTIVE,
         LinkStage.API_VERSIONS,
         LinkStage.AUTHENTICATING,
         LinkStage.AUTHENTICATING,
@@ -49,13 +52,29 @@ def test_usual_life_of_a_link() -> None:
 
 
 def test_nothing_leads_out_of_closed() -> None:
-    assert {row[-1] for row in LINK_TRANSITIONS.values()} == {LinkStage.CLOSED}
+    assert {row[-1] for row in LINK_TRANSITIONS.values()} == {LinkStage.CLOSED, None}
     assert {row[-1] for row in BACKEND_TRANSITIONS.values()} == {BackendStage.CLOSED, None}
 
 
 def test_backend_connects_once() -> None:
-    state = LinkState()
-    state.on_backend(BackendEvent.CONNECT)
+    state = BackendState()
+    state.on(BackendEvent.CONNECT)
 
     with pytest.raises(RuntimeError, match="cannot connect"):
-        state.on_backend(BackendEvent.CONNECT)
+        state.on(BackendEvent.CONNECT)
+
+
+def test_every_stage_can_be_reached() -> None:
+    links = {stage for row in LINK_TRANSITIONS.values() for stage in row}
+    backends = {stage for row in BACKEND_TRANSITIONS.values() for stage in row}
+
+    assert links == {*LinkStage, None} - {LinkStage.STARTUP}
+    assert backends == {*BackendStage, None} - {BackendStage.CREATED}
+
+
+def test_client_arrives_once() -> None:
+    state = LinkState()
+    state.on(LinkEvent.ARRIVE)
+
+    with pytest.raises(RuntimeError, match="client active cannot arrive"):
+        state.on(LinkEvent.ARRIVE)

@@ -11,26 +11,35 @@ import pytest
 from confluent_kafka import Consumer, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from rookery.errors import ErrorCode
+from rookery.testing.servedbroker import ask
 from rookery.testing.servedproxy import ServedProxy
 from rookery.testing.wait import wait_until
+from rookery.wire.messages.alter_client_quotas import (
+    ALTER_CLIENT_QUOTAS,
+    AlterClientQuotasRequest,
+    AlterQuotaEntry,
+    EntityData,
+    OpData,
+)
 
 COUNT = 500
 
 
 @contextmanager
 def consumer(bootstrap: str, **settings: Any) -> Iterator[Consumer]:
-    one = Consumer({"bootstrap.servers": bootstrap, "auto.offset.reset": "earliest", **settings})
+    reader = Consumer({"bootstrap.servers": bootstrap, "auto.offset.reset": "earliest", **settings})
     try:
-        yield one
+        yield reader
     finally:
-        one.close()
+        reader.close()
 
 
-def read(one: Consumer, total: int) -> list[Message]:
+def read(reader: Consumer, total: int) -> list[Message]:
     messages: list[Message] = []
 
     def has_all() -> bool:
-        messages.extend(one.consume(total, timeout=1.0))
+        messages.extend(reader.consume(total, timeout=1.0))
         return len(messages) >= total
 
     wait_until(has_all)
@@ -57,9 +66,9 @@ def test_records_pass_in_order(proxy: ServedProxy, topic: str, acks: str) -> Non
         producer.produce(topic, b"%d" % number, partition=1)
     assert producer.flush(20) == 0
 
-    with consumer(proxy.bootstrap, **{"group.id": topic}) as one:
-        one.assign([TopicPartition(topic, 1, 0)])
-        assert [int(each.value() or b"") for each in read(one, COUNT)] == list(range(COUNT))
+    with consumer(proxy.bootstrap, **{"group.id": topic}) as reader:
+        reader.assign([TopicPartition(topic, 1, 0)])
+        assert [int(each.value() or b"") for each in read(reader, COUNT)] == list(range(COUNT))
 
 
 def test_groups_share_and_commit(proxy: ServedProxy, server: str, topic: str) -> None:
@@ -68,14 +77,16 @@ def test_groups_share_and_commit(proxy: ServedProxy, server: str, topic: str) ->
         producer.produce(topic, b"%d" % number, partition=number % 3)
     assert producer.flush(20) == 0
 
-    with consumer(proxy.bootstrap, **{"group.id": topic}) as one:
-        one.subscribe([topic])
-        assert sorted(int(each.value() or b"") for each in read(one, COUNT)) == list(range(COUNT))
-        one.commit(asynchronous=False)
+    with consumer(proxy.bootstrap, **{"group.id": topic}) as reader:
+        reader.subscribe([topic])
+        assert sorted(int(each.value() or b"") for each in read(reader, COUNT)) == list(
+            range(COUNT)
+        )
+        reader.commit(asynchronous=False)
 
-    with consumer(server, **{"group.id": topic}) as one:
+    with consumer(server, **{"group.id": topic}) as reader:
         places = [TopicPartition(topic, number) for number in range(3)]
-        assert sum(each.offset for each in one.committed(places, timeout=20)) == COUNT
+        assert sum(each.offset for each in reader.committed(places, timeout=20)) == COUNT
 
 
 def test_transactions_pass(proxy: ServedProxy, topic: str) -> None:
@@ -90,9 +101,42 @@ def test_transactions_pass(proxy: ServedProxy, topic: str) -> None:
         producer.flush(20)
         finish(30)
 
-    with consumer(proxy.bootstrap, **{"group.id": topic}) as one:
-        one.assign([TopicPartition(topic, 0, 0)])
-        assert [each.value() for each in read(one, 1)] == [b"committed"]
+    with consumer(proxy.bootstrap, **{"group.id": topic}) as reader:
+        reader.assign([TopicPartition(topic, 0, 0)])
+        assert [each.value() for each in read(reader, 1)] == [b"committed"]
+
+
+def test_quota_of_the_upstream_is_that_of_each_client(proxy: ServedProxy, topic: str) -> None:
+    limited, free = f"limited-{topic}", f"free-{topic}"
+    entity = [EntityData(entity_type="client-id", entity_name=limited)]
+    limit = OpData(key="producer_byte_rate", value=1000.0, remove=False)
+    request = AlterClientQuotasRequest(entries=[AlterQuotaEntry(entity=entity, ops=[limit])])
+    [row] = ask(proxy.bootstrap, ALTER_CLIENT_QUOTAS, 1, request).entries
+    assert row.error_code is ErrorCode.NONE
+    throttled: list[str] = []
+
+    def write(name: str) -> list[str]:
+        """Write a record; return the clients that the broker has throttled."""
+        producers[name].produce(topic, bytes(20_000), partition=0)
+        assert producers[name].flush(20) == 0
+        producers[name].poll(0)
+        return throttled
+
+    def open_producer(name: str) -> Producer:
+        def note(event: Any) -> None:
+            if event.throttle_time > 0:
+                throttled.append(name)
+
+        return Producer(
+            {"bootstrap.servers": proxy.bootstrap, "client.id": name, "throttle_cb": note}
+        )
+
+    producers = {name: open_producer(name) for name in (limited, free)}
+    wait_until(lambda: write(limited))
+    for _ in range(3):
+        write(free)
+
+    assert set(throttled) == {limited}
 
 
 def test_clients_see_only_addresses_of_the_proxy(proxy: ServedProxy) -> None:

@@ -1,4 +1,4 @@
-"""Which port stands for which broker."""
+"""The port of each broker."""
 
 from __future__ import annotations
 

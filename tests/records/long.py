@@ -1,4 +1,4 @@
-"""Compare the kernel with its twin on as many cases as you have time for.
+"""Compares the kernel with its twin on any number of cases.
 
 Run `python -m tests.records.long --cases 2000000`; a failure prints the case as hex.
 """

@@ -1,4 +1,4 @@
-"""Generated batches, whole and broken, from a seed; and how to compare kernel and twin on them."""
+"""Generated batches from a seed, whole and damaged, to compare the kernel with its twin."""
 
 from __future__ import annotations
 
@@ -130,25 +130,25 @@ def cases(seed: int) -> Iterator[bytes]:
 
 def check_reading(data: bytes, rules: int) -> None:
     """Compare kernel and twin on one case: headers, then the records of what passed."""
-    one, two = (
+    compiled, twin = (
         outcome(lambda: _kernel.scan(data, rules)),
         outcome(lambda: kerneltwin.scan(data, rules)),
     )
-    assert one == two, (data.hex(), rules)
+    assert compiled == twin, (data.hex(), rules)
     for row in _kernel.scan(data, rules)[0]:
         check_records(data, BatchHeader._make(row))
 
 
 def check_records(data: bytes, header: BatchHeader) -> None:
     body = memoryview(data)[header.position + batches.HEADER_SIZE : header.end]
-    one, two = (
+    compiled, twin = (
         outcome(lambda: _kernel.walk(body, header)),
         outcome(lambda: kerneltwin.walk(body, header)),
     )
-    assert one == two, (data.hex(), header)
-    one = outcome(lambda: list(_kernel.decode(body, header, Record)))
-    two = outcome(lambda: list(kerneltwin.decode(body, header, Record)))
-    assert one == two, (data.hex(), header)
+    assert compiled == twin, (data.hex(), header)
+    compiled = outcome(lambda: list(_kernel.decode(body, header, Record)))
+    twin = outcome(lambda: list(kerneltwin.decode(body, header, Record)))
+    assert compiled == twin, (data.hex(), header)
 
 
 def wild_record(rng: random.Random) -> Record:
@@ -165,12 +165,12 @@ def check_writing(rng: random.Random) -> None:
     """Compare kernel and twin on records to write, sensible or not."""
     records = [wild_record(rng) for _ in range(rng.randrange(4))]
     base = rng.choice((0, 0, 5, 2**62))
-    one = outcome(lambda: _kernel.encode(records, base))
-    assert one == outcome(lambda: kerneltwin.encode(records, base)), (records, base)
+    compiled = outcome(lambda: _kernel.encode(records, base))
+    assert compiled == outcome(lambda: kerneltwin.encode(records, base)), (records, base)
 
 
 def check_many(count: int, seed: int) -> int:
-    """Compare kernel and twin on so many cases; every tenth is about writing."""
+    """Compare kernel and twin on a given number of cases; every tenth is about writing."""
     rng = random.Random(seed)
     for index, data in enumerate(islice(cases(seed), count)):
         if index % 10 == 9:

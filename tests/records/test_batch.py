@@ -1,4 +1,4 @@
-"""Batch headers: what is accepted from whom, and stamping."""
+"""Batch headers: which batches are accepted from producers and logs, and stamping."""
 
 from __future__ import annotations
 
@@ -271,8 +271,8 @@ def test_restamp_recomputes_the_crc(seed: int, fields: dict[str, Any]) -> None:
 
     head, rest = batches.restamp(data, wanted)
 
-    (found,) = batches.verify(head + rest)
-    assert found._replace(crc=0, position=0) == wanted._replace(crc=0, position=0)
+    (restamped,) = batches.verify(head + rest)
+    assert restamped._replace(crc=0, position=0) == wanted._replace(crc=0, position=0)
     assert rest == data[4 + batches.HEADER_SIZE : -4]
     in_place = bytearray(data)
     batches.restamp_into(in_place, wanted)

@@ -194,9 +194,9 @@ class TestRange:
     @pytest.mark.parametrize("start", range(18, 32))
     @pytest.mark.parametrize("stop", [19, 20, 23, 30, 99])
     def test_only_offsets_in_range_are_returned(self, start: int, stop: int) -> None:
-        found = read(self.data, from_offset=start, until_offset=stop).column("offset").to_pylist()
+        offsets = read(self.data, from_offset=start, until_offset=stop).column("offset").to_pylist()
 
-        assert found == [offset for offset in range(20, 30) if start <= offset < stop]
+        assert offsets == [offset for offset in range(20, 30) if start <= offset < stop]
 
     def test_batch_after_the_range_is_not_read(self) -> None:
         damaged = self.data[:-1] + b"\xff"
@@ -255,24 +255,24 @@ class TestTransactions:
 
     @pytest.mark.parametrize("start", range(10))
     def test_aborted_records_are_omitted_until_their_marker(self, start: int) -> None:
-        found = list(self.offsets([(2, 7, END), (1, 0, END)], start))
+        offsets = list(self.offsets([(2, 7, END), (1, 0, END)], start))
 
-        assert found == [offset for offset in (1, 2, 4, 9) if offset >= start]
+        assert offsets == [offset for offset in (1, 2, 4, 9) if offset >= start]
 
     def test_known_end_replaces_a_missing_marker(self) -> None:
         batches = b.outline(self.log())
         without = b"".join(
-            self.log()[one.position : one.end] for one in batches if not one.is_control
+            self.log()[batch.position : batch.end] for batch in batches if not batch.is_control
         )
         aborted = [(2, 7, 8), (1, 0, 3)]
 
         assert list(self.offsets(aborted, log=without)) == [1, 2, 4, 9]
 
-        # Also where a piece begins behind the whole transaction, or within it.
+        # Also where a piece begins after the whole transaction, or within it.
         for first in range(len(batches)):
             piece = self.log()[batches[first].position :]
-            found = list(self.offsets(aborted, log=piece))
-            assert found == [offset for offset in (1, 2, 4, 9) if offset >= first]
+            offsets = list(self.offsets(aborted, log=piece))
+            assert offsets == [offset for offset in (1, 2, 4, 9) if offset >= first]
 
     def test_a_malformed_marker_is_refused(self) -> None:
         attributes = b.TRANSACTIONAL | b.CONTROL
@@ -399,26 +399,26 @@ class TestFaults:
 
     def test_rows_before_a_damaged_batch_are_returned(self) -> None:
         good = b"".join(encode(rows_of(5)))
-        found = decode(
+        tables = decode(
             [
                 PartitionBatches("t", 0, good),
                 PartitionBatches("t", 1, good + sealed(base_offset=-1)),
             ]
         )
 
-        assert next(found).num_rows == 10
+        assert next(tables).num_rows == 10
         with pytest.raises(Corrupt, match="t-1, batch at offset -1"):
-            next(found)
+            next(tables)
 
     def test_records_before_a_damaged_one_are_returned(self) -> None:
         records = RECORD + b"\x0c\0\0\2\1\1\0" + b"\x0c\0\0\4\1\6\0"
-        found = decode(
+        tables = decode(
             [PartitionBatches("t", 0, sealed(records, record_count=3, last_offset_delta=2))]
         )
 
-        assert next(found).column("offset").to_pylist() == [500, 501]
+        assert next(tables).column("offset").to_pylist() == [500, 501]
         with pytest.raises(Corrupt, match="t-0, batch at offset 500: a record's value"):
-            next(found)
+            next(tables)
 
     def test_truncated_batch_is_omitted_if_allowed(self) -> None:
         data = b"".join(encode(rows_of(2), WriteSettings(max_batch_bytes=80)))

@@ -1,4 +1,4 @@
-"""Columns to batches: what is taken, how it is cut, and which rows are refused."""
+"""Columns to batches: accepted values, sizes of batches, and refused rows."""
 
 from importlib import import_module
 
@@ -150,12 +150,12 @@ class TestHeader:
 
         [batch] = encode(values(b"a" * 500, b"b" * 500), writing)
 
-        found = b.verify(batch)[0]
-        assert (found.base_offset, found.last_offset, found.record_count) == (40, 41, 2)
-        assert (found.base_timestamp, found.max_timestamp) == (77, 77)
-        assert (found.producer_id, found.producer_epoch, found.base_sequence) == (9, 2, 100)
-        assert (found.codec, found.is_transactional) == (ZSTD, True)
-        assert found.partition_leader_epoch == 3
+        written = b.verify(batch)[0]
+        assert (written.base_offset, written.last_offset, written.record_count) == (40, 41, 2)
+        assert (written.base_timestamp, written.max_timestamp) == (77, 77)
+        assert (written.producer_id, written.producer_epoch, written.base_sequence) == (9, 2, 100)
+        assert (written.codec, written.is_transactional) == (ZSTD, True)
+        assert written.partition_leader_epoch == 3
 
     def test_offsets_continue_and_sequences_wrap_around(self) -> None:
         writing = WriteSettings(
@@ -163,11 +163,11 @@ class TestHeader:
         )
         table = pa.Table.from_batches([values(*[b"x" * 15] * 5)])
 
-        found = b.verify(b"".join(encode(table, writing)))
+        headers = b.verify(b"".join(encode(table, writing)))
 
-        assert [header.record_count for header in found] == [1, 1, 1, 1, 1]
-        assert [header.base_offset for header in found] == [5, 6, 7, 8, 9]
-        assert [header.base_sequence for header in found] == [2**31 - 2, 2**31 - 1, 0, 1, 2]
+        assert [header.record_count for header in headers] == [1, 1, 1, 1, 1]
+        assert [header.base_offset for header in headers] == [5, 6, 7, 8, 9]
+        assert [header.base_sequence for header in headers] == [2**31 - 2, 2**31 - 1, 0, 1, 2]
 
     def test_incompressible_batch_is_stored_uncompressed(self) -> None:
         [batch] = encode(values(b"x"), WriteSettings(GZIP))
@@ -211,11 +211,11 @@ class TestOffsets:
 
 class TestRefusals:
     def test_row_larger_than_a_batch_is_named(self) -> None:
-        found = encode(values(b"a", b"b" * 100), WriteSettings(max_batch_bytes=160))
+        written = encode(values(b"a", b"b" * 100), WriteSettings(max_batch_bytes=160))
 
-        assert b.parse(next(found)).record_count == 1
+        assert b.parse(next(written)).record_count == 1
         with pytest.raises(ApiError, match="row 1: its record of 109 bytes") as caught:
-            next(found)
+            next(written)
         assert caught.value.code is ErrorCode.MESSAGE_TOO_LARGE
 
     def test_largest_possible_row_is_written(self) -> None:
@@ -225,11 +225,11 @@ class TestRefusals:
 
     def test_larger_row_has_its_own_batch_up_to_a_bound(self) -> None:
         rows = values(b"a", b"b" * 100, b"c", b"d", b"e" * 101, b"f")
-        found = encode(rows, WriteSettings(max_batch_bytes=160, max_record_bytes=61 + 109))
+        written = encode(rows, WriteSettings(max_batch_bytes=160, max_record_bytes=61 + 109))
 
-        assert [b.parse(next(found)).record_count for _ in range(3)] == [1, 1, 2]
+        assert [b.parse(next(written)).record_count for _ in range(3)] == [1, 1, 2]
         with pytest.raises(ApiError, match="row 4: its record of 110 bytes is above the 109"):
-            next(found)
+            next(written)
 
     @pytest.mark.parametrize("stamp", [-2, -(2**63), 2**62 + 1, 2**63 - 1])
     def test_impossible_timestamps_are_refused(self, stamp: int) -> None:

@@ -1,7 +1,7 @@
 """Records are decoded and encoded without the interpreter's lock: others run meanwhile.
 
-The interpreter is told never to take the lock away, so another thread can run only while it is
-let go of. That thread notes the time over and over; if it does so in the middle of one call into
+The interpreter is set never to take the lock away, so another thread can run only while it is
+released. That thread notes the time over and over; if it does so in the middle of one call into
 the kernel, the call was not holding the lock.
 """
 
@@ -30,7 +30,7 @@ def watcher() -> Iterator[list[float]]:
     def watch() -> None:
         while not is_done.is_set():
             ticks.append(time.perf_counter())
-            time.sleep(0)  # lets go of the lock, or we would never get it back
+            time.sleep(0)  # releases the lock, or we would never get it back
 
     thread = threading.Thread(target=watch)
     interval = sys.getswitchinterval()
@@ -45,7 +45,7 @@ def watcher() -> Iterator[list[float]]:
 
 
 def was_seen_inside(run: Callable[[], object], attempts: int) -> bool:
-    """Tell whether the watcher ran in the middle half of a call, at least once."""
+    """Return whether the watcher ran in the middle half of a call, at least once."""
     for _ in range(attempts):
         with watcher() as ticks:
             start = time.perf_counter()

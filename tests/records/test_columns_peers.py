@@ -1,4 +1,4 @@
-"""Columns against two independent clients: what they write we read, and the other way round."""
+"""Columns against two independent clients, in both directions."""
 
 from typing import Any
 
@@ -69,9 +69,9 @@ def rows_of(batches: list[pa.RecordBatch]) -> list[Record]:
 def test_batches_of_other_libraries_are_read(builder: Any, codec: Codec) -> None:
     data = built(builder, codec)
 
-    found = rows_of(list(decode([PartitionBatches("t", 0, data)], ReadSettings(COLUMNS))))
+    decoded = rows_of(list(decode([PartitionBatches("t", 0, data)], ReadSettings(COLUMNS))))
 
-    assert found == records()
+    assert decoded == records()
 
 
 @by_name
@@ -87,10 +87,10 @@ def test_other_libraries_read_our_batches(reader: Any, codec: Codec) -> None:
     ]
     table = pa.Table.from_arrays(arrays, names)
 
-    found: list[Record] = []
+    decoded: list[Record] = []
     for batch in encode(table, WriteSettings(codec, max_batch_bytes=50_000)):
         theirs = reader(bytes(batch))
         assert theirs.validate_crc()
-        found += [(r.offset, r.timestamp, r.key, r.value, list(r.headers)) for r in theirs]
+        decoded += [(r.offset, r.timestamp, r.key, r.value, list(r.headers)) for r in theirs]
 
-    assert found == wanted
+    assert decoded == wanted

@@ -1,4 +1,4 @@
-"""The compiled column kernel and its Python twin do the same, whatever they are given."""
+"""The compiled column kernel and its Python twin give the same results for any input."""
 
 from dataclasses import replace
 from types import ModuleType
@@ -109,11 +109,11 @@ def written(kernel: ModuleType, table: pa.Table, writing: WriteSettings) -> tupl
 def is_same(left: tuple[object, ...], right: tuple[object, ...]) -> bool:
     if len(left) != len(right):
         return False
-    for one, other in zip(left, right, strict=True):
-        if isinstance(one, pa.RecordBatch) and isinstance(other, pa.RecordBatch):
-            if not one.equals(other, check_metadata=True):
+    for first, second in zip(left, right, strict=True):
+        if isinstance(first, pa.RecordBatch) and isinstance(second, pa.RecordBatch):
+            if not first.equals(second, check_metadata=True):
                 return False
-        elif one != other:
+        elif first != second:
             return False
     return True
 
@@ -228,8 +228,8 @@ def test_overlong_varint_is_read_alike() -> None:
 def test_only_records_without_headers_are_read_in_bulk(headers: object, is_at_once: bool) -> None:
     rows = [{"key": b"k", "value": b"v", "headers": headers}] * 5
     [batch] = encode(pa.RecordBatch.from_pylist(rows, SCHEMA))
-    found = manycolumns.read(bytes(batch[b.HEADER_SIZE :]), 5)
-    assert (found is not None) == is_at_once
+    bulk = manycolumns.read(bytes(batch[b.HEADER_SIZE :]), 5)
+    assert (bulk is not None) == is_at_once
 
 
 @given(

@@ -1,4 +1,4 @@
-"""Codecs read what every client writes, and stop before memory is gone."""
+"""Codecs read the output of every client, and stop before memory is exhausted."""
 
 from __future__ import annotations
 

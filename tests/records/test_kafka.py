@@ -1,4 +1,4 @@
-"""A real Kafka answers our batches as we would, and we read what it stores.
+"""A real Kafka accepts and refuses our batches as we do, and we read what it stores.
 
 The few requests are packed by hand, so that nothing but the records layer is on trial.
 """
@@ -94,13 +94,13 @@ class Wire:
 @pytest.fixture(scope="module")
 def wire(kafka: KafkaServer) -> Iterator[Wire]:
     host, port = kafka.address().rsplit(":", 1)
-    found = Wire(host, int(port))
-    found.create(TOPIC, {})
-    found.create(APPEND_TIME, {"message.timestamp.type": "LogAppendTime"})
+    connection = Wire(host, int(port))
+    connection.create(TOPIC, {})
+    connection.create(APPEND_TIME, {"message.timestamp.type": "LogAppendTime"})
     for topic in (TOPIC, APPEND_TIME):
-        found.produce_when_ready(topic, build([Record(b"first", None)]))
-    yield found
-    found.socket.close()
+        connection.produce_when_ready(topic, build([Record(b"first", None)]))
+    yield connection
+    connection.socket.close()
 
 
 # Where Kafka 4.3 differs from us, and why we do not follow it.

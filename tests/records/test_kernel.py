@@ -74,12 +74,12 @@ def test_kernel_and_twin_agree_on_shifts(crc: int, length: int) -> None:
 
 @pytest.mark.parametrize(("crc", "length"), [(-1, 0), (2**32, 0), (0, -1), (0, 2**63)])
 def test_kernel_and_twin_agree_on_invalid_shifts(crc: int, length: int) -> None:
-    one, two = (
+    compiled, twin = (
         outcome(lambda: _kernel.shift(crc, length)),
         outcome(lambda: kerneltwin.shift(crc, length)),
     )
-    assert one == two
-    assert one[0] == "OverflowError"
+    assert compiled == twin
+    assert compiled[0] == "OverflowError"
 
 
 BAD_RECORDS = [
@@ -102,12 +102,12 @@ BAD_RECORDS = [
 @pytest.mark.parametrize(("record", "error"), BAD_RECORDS)
 def test_kernel_and_twin_agree_on_unwritable_records(record: Record, error: str) -> None:
     records = [Record(b"", b"", (), 1), record]
-    one, two = (
+    compiled, twin = (
         outcome(lambda: _kernel.encode(records, 0)),
         outcome(lambda: kerneltwin.encode(records, 0)),
     )
-    assert one == two
-    assert one[0] == error
+    assert compiled == twin
+    assert compiled[0] == error
 
 
 @pytest.mark.parametrize("kind", [bytes, bytearray, memoryview])

@@ -35,25 +35,25 @@ KNOWN = {
 
 @pytest.fixture(params=MODULES, ids=lambda module: module.__name__.rpartition(".")[2])
 def module(request: pytest.FixtureRequest) -> ModuleType:
-    found: ModuleType = request.param
-    return found
+    implementation: ModuleType = request.param
+    return implementation
 
 
 def partitions(module: ModuleType, keys: pa.Array[Any], count: int) -> list[int]:
     _, offsets, data = keys.buffers()
     assert offsets is not None
     is_large = keys.type in (pa.large_binary(), pa.large_string())
-    found = module.partitions(
+    numbers = module.partitions(
         memoryview(offsets), memoryview(data or b""), keys.offset, len(keys), is_large, count
     )
-    return array("i", bytes(found)).tolist()
+    return array("i", bytes(numbers)).tolist()
 
 
 @pytest.mark.parametrize(("key", "expected"), KNOWN.items())
 def test_hashes_equal_those_of_kafka(module: ModuleType, key: bytes, expected: int) -> None:
     assert module.murmur2(key) == expected & 0xFFFFFFFF
-    [found] = partitions(module, pa.array([key]), 7)
-    assert found == (expected & 0x7FFFFFFF) % 7
+    [partition] = partitions(module, pa.array([key]), 7)
+    assert partition == (expected & 0x7FFFFFFF) % 7
 
 
 @given(st.lists(st.binary(max_size=70), max_size=60), st.integers(1, 5000), st.integers(0, 9))

@@ -74,8 +74,8 @@ def read_by(memory: Any) -> list[Record]:
     batch = memory.next_batch()
     assert batch.validate_crc()
     return [
-        Record(found.key, found.value, tuple(found.headers), found.timestamp, found.offset)
-        for found in batch
+        Record(record.key, record.value, tuple(record.headers), record.timestamp, record.offset)
+        for record in batch
     ]
 
 

@@ -1,4 +1,4 @@
-"""The scan of stored batches: what each policy makes of sound, cut, misplaced and damaged ones."""
+"""The scan of stored batches: each policy with sound, cut, misplaced and damaged ones."""
 
 from __future__ import annotations
 
@@ -47,8 +47,8 @@ def expect(rows: list[ExpectedExtent], rule: OffsetRule) -> Expectation:
     return Expectation(rows, rule, AT, rows[0].base_offset, is_exact)
 
 
-def bases(found: Scan) -> list[int]:
-    return [header.base_offset for header in found.headers]
+def bases(scanned: Scan) -> list[int]:
+    return [header.base_offset for header in scanned.headers]
 
 
 class Subject(NamedTuple):
@@ -64,7 +64,7 @@ class Subject(NamedTuple):
     """… and more of them."""
 
     def is_harmless(self, at: int) -> bool:
-        header = next(one for one in reversed(self.headers) if one.position <= at)
+        header = next(candidate for candidate in reversed(self.headers) if candidate.position <= at)
         byte = at - header.position
         return byte in self.overwritten or byte in self.more
 
@@ -79,9 +79,9 @@ def _subject(
     rows = extents(offsets, *groups)
     expected = expect(rows, rule)._replace(**options)  # type: ignore[arg-type] # fields of it
     data = b"".join(part for group in groups for part in group)
-    found = rewrite(data, expected)
-    assert found.damage is None
-    return Subject(data, expected, found.headers, *overwritten)
+    scanned = rewrite(data, expected)
+    assert scanned.damage is None
+    return Subject(data, expected, scanned.headers, *overwritten)
 
 
 def _crcs(groups: list[list[bytes]]) -> list[int]:
@@ -111,19 +111,19 @@ SUBJECTS = {
 }  # fmt: skip
 
 
-def damage_of(found: Iterator[Scan]) -> BatchDamage | None:
-    return next((one.damage for one in found if one.damage is not None), None)
+def damage_of(scans: Iterator[Scan]) -> BatchDamage | None:
+    return next((scanned.damage for scanned in scans if scanned.damage is not None), None)
 
 
 def fed(data: bytes, expected: Expectation, step: int) -> tuple[list[int], BatchDamage | None]:
     """Scan bytes that come in pieces."""
-    scanner, found = Scanner(expected), list[int]()
+    scanner, offsets = Scanner(expected), list[int]()
     for at in range(0, len(data), step):
-        for one in scanner.feed(data[at : at + step]):
-            found += bases(one)
-            if one.damage is not None:
-                return found, one.damage
-    return found, None
+        for part in scanner.feed(data[at : at + step]):
+            offsets += bases(part)
+            if part.damage is not None:
+                return offsets, part.damage
+    return offsets, None
 
 
 @pytest.mark.parametrize("mask", [0x01, 0x10, 0x80, 0xFF])
@@ -143,12 +143,12 @@ def test_every_flipped_byte_is_found_under_every_policy(name: str, mask: int) ->
         damage = rewritten.damage
         assert damage is not None or subject.is_harmless(at), at
         assert damage_of(iter(examined)) == damage, at
-        assert all(one.damage in {damage, None} for one in served if not one.headers), at
-        for header, one in zip(clean, served, strict=True):
-            assert one.headers or damage is not None, at
-            assert not one.headers or one.headers[0].base_offset == header.base_offset, at
-        for one in (rewritten, *served, *examined):
-            for header in one.headers:
+        assert all(part.damage in {damage, None} for part in served if not part.headers), at
+        for header, part in zip(clean, served, strict=True):
+            assert part.headers or damage is not None, at
+            assert not part.headers or part.headers[0].base_offset == header.base_offset, at
+        for part in (rewritten, *served, *examined):
+            for header in part.headers:
                 same = next(item for item in clean if item.position == header.position)
                 assert _facts(header) == _facts(same), at
                 is_inside = header.position <= at < header.end
@@ -176,9 +176,9 @@ def test_scan_in_pieces_equals_a_scan_of_the_whole(step: int, at: int | None) ->
     expected = expect(extents([0, 10], some), OffsetRule.DENSE)
     whole = scan(data, expected)
 
-    found, damage = fed(bytes(data), expected, step)
+    offsets, damage = fed(bytes(data), expected, step)
 
-    assert found == bases(whole)
+    assert offsets == bases(whole)
     assert (damage is None) == (whole.damage is None) == (at is None)
     if damage is not None and whole.damage is not None:
         assert damage[:3] == whole.damage[:3]
@@ -191,14 +191,14 @@ def test_truncated_batch_reports_the_bytes_it_needs(rule: OffsetRule) -> None:
     data = b"".join(some)
     expected = expect(extents([0, 5], some), rule)
     for size in range(1, len(data)):
-        found = scan(data[:size], expected)
+        scanned = scan(data[:size], expected)
 
         is_whole = size >= first
-        assert len(found.headers) == is_whole
-        assert found.damage is None
+        assert len(scanned.headers) == is_whole
+        assert scanned.damage is None
         into = size - first if is_whole else size
         needed = (second if is_whole else first) if into >= 12 else 12
-        assert found.needed == (needed if into else 0)
+        assert scanned.needed == (needed if into else 0)
 
 
 def test_truncated_extent_is_torn_at_its_end() -> None:
@@ -207,18 +207,18 @@ def test_truncated_extent_is_torn_at_its_end() -> None:
     log = b"".join(some)
     for end in range(1, len(log)):
         expected = expect([ExpectedExtent(0, FAR, AT, end)], OffsetRule.SPARSE)
-        found = scan(log[:end], expected)
+        scanned = scan(log[:end], expected)
 
         whole = end // size
-        assert len(found.headers) == whole
-        assert found.end == whole * size
+        assert len(scanned.headers) == whole
+        assert scanned.end == whole * size
         if end % size:
-            assert found.damage is not None
-            assert found.damage.is_torn
-            place = (found.damage.position, found.damage.offset)
+            assert scanned.damage is not None
+            assert scanned.damage.is_torn
+            place = (scanned.damage.position, scanned.damage.offset)
             assert place == (AT + whole * size, [0, 3, 6][whole])
         else:
-            assert found.damage is None
+            assert scanned.damage is None
 
 
 def test_length_beyond_the_extent_is_damage_before_it_is_read() -> None:
@@ -226,20 +226,20 @@ def test_length_beyond_the_extent_is_damage_before_it_is_read() -> None:
     data[8] = 1
     expected = expect([ExpectedExtent(0, FAR, AT, 10_000)], OffsetRule.SPARSE)
 
-    found = scan(data[:20], expected)
+    scanned = scan(data[:20], expected)
 
-    assert found.damage is not None
-    assert "10000 of 16777" in found.damage.reason
+    assert scanned.damage is not None
+    assert "10000 of 16777" in scanned.damage.reason
 
 
 def test_missing_data_is_damage_for_rewrites_and_checks() -> None:
     some = [batch(0, 3), batch(3, 2)]
     expected = expect(extents([0, 5], some), OffsetRule.DENSE)
 
-    for found in (rewrite(some[0], expected), *examine(some[0], expected)):
-        assert bases(found) == [0]
-        assert found.damage is not None
-        assert f"ends {len(some[1])} bytes too soon" in found.damage.reason
+    for scanned in (rewrite(some[0], expected), *examine(some[0], expected)):
+        assert bases(scanned) == [0]
+        assert scanned.damage is not None
+        assert f"ends {len(some[1])} bytes too soon" in scanned.damage.reason
     assert serve(some[0], expected, 0).damage is None
 
 
@@ -257,11 +257,11 @@ def test_missing_data_is_damage_for_rewrites_and_checks() -> None:
 def test_offsets_must_match_those_of_the_log(
     rule: OffsetRule, some: list[bytes], words: str
 ) -> None:
-    found = rewrite(b"".join(some), expect(extents([0, 5], some), rule))
+    scanned = rewrite(b"".join(some), expect(extents([0, 5], some), rule))
 
-    assert found.damage is not None
+    assert scanned.damage is not None
     with pytest.raises(Corrupt, match=f"^a/b: byte 1.*{words}"):
-        raise corrupt(found.damage, "a/b")
+        raise corrupt(scanned.damage, "a/b")
 
 
 def test_wrong_counts_make_all_assigned_offsets_of_an_extent_uncertain() -> None:
@@ -272,7 +272,7 @@ def test_wrong_counts_make_all_assigned_offsets_of_an_extent_uncertain() -> None
     assert bases(serve(data, expected, 0)) == [0]
     assert serve(data, expected, 2).headers == []
     assert bases(serve(data, expected, 7)) == [7]
-    assert [bases(one) for one in examine(data, expected)] == [[0], [7]]
+    assert [bases(scanned) for scanned in examine(data, expected)] == [[0], [7]]
 
 
 def test_leader_epochs_must_match_those_of_the_log() -> None:
@@ -280,11 +280,11 @@ def test_leader_epochs_must_match_those_of_the_log() -> None:
     expected = expect(extents([0, 5], some), OffsetRule.DENSE)
     wrong = expected._replace(epoch_at=lambda offset: 1 if offset < 2 else 4)
 
-    found = scan(b"".join(some), wrong)
+    scanned = scan(b"".join(some), wrong)
 
-    assert bases(found) == [0]
-    assert found.damage is not None
-    assert "leader epoch 1, but was written in epoch 4" in found.damage.reason
+    assert bases(scanned) == [0]
+    assert scanned.damage is not None
+    assert "leader epoch 1, but was written in epoch 4" in scanned.damage.reason
     assert rewrite(b"".join(some), expected._replace(epoch_at=lambda _: 1)).damage is None
 
 
@@ -302,8 +302,8 @@ def test_damage_in_an_unwanted_batch_does_not_hide_the_wanted_one(rule: OffsetRu
     # Without the end of the extent, no count before the wanted batch is certain.
     assert serve(data[:-1], expected, 4).headers == []
     # If the wanted batch was not read, more must be read to know.
-    found = serve(data[: 3 * len(some[0])], expected, 9)
-    assert (found.headers, found.damage) == ([], None)
+    scanned = serve(data[: 3 * len(some[0])], expected, 9)
+    assert (scanned.headers, scanned.damage) == ([], None)
 
 
 def test_a_damaged_count_before_the_wanted_batch_does_not_shift_it() -> None:
@@ -312,11 +312,11 @@ def test_a_damaged_count_before_the_wanted_batch_does_not_shift_it() -> None:
     data = bytearray(b"".join(some))
     data[26] ^= 2  # ten offsets become twelve
 
-    found = serve(data, expected, 15)
+    scanned = serve(data, expected, 15)
 
-    assert found.headers == []
-    assert found.damage is not None
-    assert "CRC" in found.damage.reason
+    assert scanned.headers == []
+    assert scanned.damage is not None
+    assert "CRC" in scanned.damage.reason
 
 
 def test_damage_in_a_sparse_extent_may_hide_the_wanted_batch() -> None:
@@ -334,9 +334,9 @@ def test_an_offset_after_all_sparse_batches_is_a_gap() -> None:
     some = [batch(0, 2), batch(6, 2)]
     expected = expect(extents([0, 20], some), OffsetRule.SPARSE)
 
-    found = serve(b"".join(some), expected, 12)
+    scanned = serve(b"".join(some), expected, 12)
 
-    assert (found.headers, found.damage, found.end) == ([], None, len(b"".join(some)))
+    assert (scanned.headers, scanned.damage, scanned.end) == ([], None, len(b"".join(some)))
 
 
 def test_every_damage_is_examined() -> None:
@@ -345,10 +345,10 @@ def test_every_damage_is_examined() -> None:
     for at in (0, 1, 3):
         data[at * len(some[0]) + 70] ^= 1
 
-    found = list(examine(data, expect(extents([0, 10], some), OffsetRule.DENSE)))
+    scans = list(examine(data, expect(extents([0, 10], some), OffsetRule.DENSE)))
 
-    assert [bases(one) for one in found] == [[], [], [4], [8]]
-    positions = [one.damage.position for one in found if one.damage is not None]
+    assert [bases(scanned) for scanned in scans] == [[], [], [4], [8]]
+    positions = [scanned.damage.position for scanned in scans if scanned.damage is not None]
     assert positions == [AT + at * len(some[0]) for at in (0, 1, 3)]
 
 
@@ -362,16 +362,18 @@ def test_examination_continues_at_the_next_known_start_after_an_unreadable_lengt
     alone = list(examine(data, expected))
     helped = list(examine(data, expected, starts))
 
-    assert [bases(one) for one in alone] == [[0]]
-    assert [bases(one) for one in helped] == [[0], [6, 8]]
+    assert [bases(scanned) for scanned in alone] == [[0]]
+    assert [bases(scanned) for scanned in helped] == [[0], [6, 8]]
 
 
 def test_bytes_after_the_extents_are_ignored() -> None:
     some = [batch(0, 2)]
-    found = scan(some[0] + b"of another partition", expect(extents([0, 2], some), OffsetRule.DENSE))
+    scanned = scan(
+        some[0] + b"of another partition", expect(extents([0, 2], some), OffsetRule.DENSE)
+    )
 
-    assert (bases(found), found.damage) == ([0], None)
-    assert bytes(found.sound) == some[0]
+    assert (bases(scanned), scanned.damage) == ([0], None)
+    assert bytes(scanned.sound) == some[0]
 
 
 def test_old_formats_and_unknown_codecs_are_named() -> None:

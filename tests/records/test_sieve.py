@@ -1,4 +1,4 @@
-"""The sieve and its twin keep the same records, and fail in the same words."""
+"""The sieve and its twin keep the same records, and raise the same errors."""
 
 from __future__ import annotations
 
@@ -42,34 +42,35 @@ def made(records: list[Record], base: int = 0, attributes: int = 0) -> tuple[byt
 def sifted(
     module: ModuleType, noted: list[list[Record]], records: list[Record], *, drops: bool
 ) -> tuple[int, int, int, bytes | None]:
-    """Note batches, one behind the other, then sift one that lies before them all."""
+    """Note consecutive batches, then sift one that comes before them all."""
     last = module.OffsetMap(1 << 16, SEED)
     body, header = made(records)
     base = len(records)
     for batch in noted:
-        data, one = made(batch, base)
-        assert last.note(data, one)
+        data, noted_header = made(batch, base)
+        assert last.note(data, noted_header)
         base += len(batch)
-    found: tuple[int, int, int, bytes | None] = last.sift(body, header, drops)
-    return found
+    result: tuple[int, int, int, bytes | None] = last.sift(body, header, drops)
+    return result
 
 
 @given(st.lists(RECORDS, max_size=3), RECORDS, st.booleans())
 def test_sieve_and_twin_agree_and_keep_records_without_a_later_key(
     noted: list[list[Record]], records: list[Record], drops: bool
 ) -> None:
-    found = sifted(_sieve, noted, records, drops=drops)
-    assert found == sifted(sievetwin, noted, records, drops=drops)
-    later = {one.key for batch in noted for one in batch}
+    result = sifted(_sieve, noted, records, drops=drops)
+    assert result == sifted(sievetwin, noted, records, drops=drops)
+    later = {record.key for batch in noted for record in batch}
     kept = [
-        one._replace(offset=offset)
-        for offset, one in enumerate(records)
-        if one.key is None or (one.key not in later and (one.value is not None or not drops))
+        record._replace(offset=offset)
+        for offset, record in enumerate(records)
+        if record.key is None
+        or (record.key not in later and (record.value is not None or not drops))
     ]
-    count, tombstones, highest, body = found
+    count, tombstones, highest, body = result
     assert count == len(kept)
-    assert tombstones == sum(one.key is not None and one.value is None for one in kept)
-    assert highest == max((one.timestamp for one in kept), default=-1)
+    assert tombstones == sum(record.key is not None and record.value is None for record in kept)
+    assert highest == max((record.timestamp for record in kept), default=-1)
     whole, header = made(records)
     assert (body is None) == (count == len(records))
     data = whole if body is None else body

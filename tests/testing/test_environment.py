@@ -1,3 +1,5 @@
+"""Python environments that tests install."""
+
 from __future__ import annotations
 
 import subprocess

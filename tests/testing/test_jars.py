@@ -1,3 +1,5 @@
+"""Jars that tests fetch, once per host."""
+
 from __future__ import annotations
 
 import subprocess

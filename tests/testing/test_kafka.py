@@ -1,3 +1,5 @@
+"""The test kit's Kafka: start, stop, kill and tools."""
+
 from __future__ import annotations
 
 import os
@@ -20,7 +22,7 @@ from rookery.errors import ConfigError, Unavailable
 from rookery.testing.certificates import Certificates
 from rookery.testing.java import TOOLS
 from rookery.testing.kafka import KafkaCluster, KafkaServer
-from rookery.testing.properties import LISTENERS, MECHANISMS, KafkaSettings, write
+from rookery.testing.properties import LISTENERS, PASSWORD_MECHANISMS, KafkaSettings, write
 from tests.kafkapython import KafkaAdminClient, KafkaConsumer, KafkaProducer
 
 pytestmark = [pytest.mark.kafka, pytest.mark.usefixtures("own_kafka")]
@@ -54,9 +56,9 @@ def _cluster_id(server: KafkaServer, listener: str = "PLAINTEXT", **settings: ob
         security_protocol=listener,
         **settings,
     )
-    found = admin.describe_cluster()["cluster_id"]
+    cluster_id = admin.describe_cluster()["cluster_id"]
     admin.close()
-    return str(found)
+    return str(cluster_id)
 
 
 def test_other_client_connects_to_the_server(kafka: KafkaServer) -> None:
@@ -143,7 +145,7 @@ def test_a_server_that_dies_while_starting_shows_its_log(own: KafkaServer, tmp_p
 
 
 @pytest.mark.parametrize("listener", [name for name in LISTENERS if name.startswith("SASL")])
-@pytest.mark.parametrize("mechanism", MECHANISMS)
+@pytest.mark.parametrize("mechanism", PASSWORD_MECHANISMS)
 def test_users_log_in(kafka_secure: KafkaServer, listener: str, mechanism: str) -> None:
     login = {
         "sasl_mechanism": mechanism,
@@ -187,7 +189,7 @@ def _list_topics(server: KafkaServer, listener: str, settings: dict[str, str], f
     return f"{done.returncode} {done.stdout} {done.stderr}"
 
 
-@pytest.mark.parametrize("mechanism", MECHANISMS)
+@pytest.mark.parametrize("mechanism", PASSWORD_MECHANISMS)
 def test_a_wrong_password_is_refused(
     kafka_secure: KafkaServer, mechanism: str, tmp_path: Path
 ) -> None:
@@ -219,9 +221,9 @@ def test_a_cluster_elects_a_new_leader_when_one_is_killed(kafka_cluster: KafkaCl
 def _leader(cluster: KafkaCluster, topic: list[str], *, unlike: int) -> int:
     while True:  # ended by the test's timeout
         told = cluster.tool("kafka-topics", "--describe", *topic).stdout
-        found = re.search(r"Leader: (\d+)\s+Replicas: \d,\d,\d", told)
-        if found and int(found[1]) != unlike:
-            return int(found[1])
+        leader = re.search(r"Leader: (\d+)\s+Replicas: \d,\d,\d", told)
+        if leader and int(leader[1]) != unlike:
+            return int(leader[1])
 
 
 def test_invalid_settings_are_named() -> None:

@@ -1,4 +1,4 @@
-"""The proxy before Kafka: what clients see of it."""
+"""The proxy before Kafka, as its clients see it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from rookery.testing.kafka import KafkaServer
 from rookery.testing.kafkafaults import KafkaFault, fail_fetch, fail_offsets, flip
 from rookery.testing.kafkalogs import NOON, Logs, rows
 from rookery.testing.kafkaproxy import KafkaProxy
-from rookery.testing.served import ask
+from rookery.testing.servedbroker import ask
 from rookery.wire.messages.metadata import METADATA, MetadataRequest
 
 
@@ -42,7 +42,11 @@ async def test_all_advertised_addresses_are_those_of_the_proxy(
 ) -> None:
     told = ask(proxy.bootstrap, METADATA, 12, MetadataRequest(topics=None)).brokers
 
-    assert [f"{one.host}:{one.port}" for one in told] == [proxy.bootstrap] != [kafka.bootstrap]
+    assert (
+        [f"{broker.host}:{broker.port}" for broker in told]
+        == [proxy.bootstrap]
+        != [kafka.bootstrap]
+    )
     assert await _offsets(proxy.bootstrap, topic) == list(range(10))
     assert proxy.requests["Fetch"] >= 1
 

@@ -10,7 +10,7 @@ from rookery.client import Client
 from rookery.testing.kafka import KafkaServer
 from rookery.testing.kafkalogs import NOON, Logs, rows
 from rookery.testing.kroxylicious import KroxyliciousServer
-from rookery.testing.served import ask
+from rookery.testing.servedbroker import ask
 from rookery.wire.messages.metadata import METADATA, MetadataRequest
 
 

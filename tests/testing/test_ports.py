@@ -1,3 +1,5 @@
+"""Free ports that are given out once."""
+
 from __future__ import annotations
 
 import subprocess

@@ -1,3 +1,5 @@
+"""The properties files of the test kit's Kafka."""
+
 from __future__ import annotations
 
 from pathlib import Path

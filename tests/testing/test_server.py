@@ -1,4 +1,4 @@
-"""Tests of servers run beside the tests, with Python's own HTTP server as the server."""
+"""Servers of tests, with Python's own HTTP server as an example."""
 
 from __future__ import annotations
 
@@ -101,13 +101,13 @@ def test_several_servers_all_start_or_none_remains(tmp_path: Path) -> None:
     with pytest.raises(Unavailable, match="ended with status 2"):
         together.start()
 
-    assert not any(one.is_running for one in members)
+    assert not any(member.is_running for member in members)
 
 
 def test_only_stopped_servers_of_several_are_started(tmp_path: Path) -> None:
     members = [_Web(tmp_path / "one"), _Web(tmp_path / "two")]
     with Servers(members, WorkFolder(tmp_path)) as together:
-        first, second = (one.pid for one in members)
+        first, second = (member.pid for member in members)
         members[1].kill()
 
         together.start()

@@ -1,4 +1,4 @@
-"""Tools that share one Java: each has its own input, output and end, and none harms the next."""
+"""Tools that share one Java: each has its own input, output and exit."""
 
 from __future__ import annotations
 

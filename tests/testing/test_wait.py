@@ -1,3 +1,5 @@
+"""`wait_until`: values, timeouts and messages."""
+
 from __future__ import annotations
 
 import pytest

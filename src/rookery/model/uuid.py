@@ -4,11 +4,24 @@ from __future__ import annotations
 
 import base64
 import binascii
+from collections.abc import Callable
 
 from rookery.errors import ConfigError
 
 ZERO = bytes(16)
 """The id that stands for "none" on the wire."""
+
+
+def random_uuid(draw: Callable[[int], bytes]) -> bytes:
+    """Draw a new id; its text never begins with a hyphen, so that commands accept it.
+
+    Args:
+        draw: returns a number of random bytes.
+    """
+    while True:
+        value = draw(16)
+        if value != ZERO and not uuid_text(value).startswith("-"):
+            return value
 
 
 def uuid_text(value: bytes) -> str:

@@ -148,8 +148,10 @@ class AnswerBudget:
         """Close clients that have not read for too long, the largest first, until it is enough."""
         is_full = self.used >= self._full
         patience = min(self._patience, _FULL_PATIENCE_SECONDS) if is_full else self._patience
-        stuck = [one for one in self._holders if now - self._mark(one, now).since >= patience]
-        for holder in sorted(stuck, key=lambda one: one.held_bytes, reverse=True):
+        stuck = [
+            holder for holder in self._holders if now - self._mark(holder, now).since >= patience
+        ]
+        for holder in sorted(stuck, key=lambda holder: holder.held_bytes, reverse=True):
             if self.used <= self.limit:
                 return
             held = holder.held_bytes

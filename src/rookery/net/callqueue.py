@@ -11,14 +11,18 @@ import struct
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from rookery.errors import ProtocolError, Unavailable
+from rookery.net.directpath import DirectPath
+from rookery.net.outbox import Answer
+from rookery.net.requestqueue import QueuedRequest, ignore_settled, size_of
 from rookery.wire.buffer import Buffer
-from rookery.wire.codec import correlation_id
-from rookery.wire.frame import REQUEST_MINIMUM, Frame
+from rookery.wire.frame import PREFIX_BYTES, REQUEST_MINIMUM, RESPONSE_MINIMUM, Frame
 
 _LAST_NUMBER: Final = 2**31 - 1
+_NUMBER: Final = struct.Struct(">i")
+_RESPONSE_HEAD: Final = struct.Struct(">ii")
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,12 +39,46 @@ class CallOptions:
     """Whether the response counts as unread until the caller calls `release` with its size."""
 
 
+class QueuedCall(Protocol):
+    """A request among those to one broker."""
+
+    number: int
+    """Its correlation id."""
+    parts: list[Buffer]
+    """The bytes to send, length first."""
+    unsent_bytes: int
+    """The bytes that it adds to the queue."""
+    name: str
+    """Its name in messages."""
+    is_answered: bool
+    """Whether the broker responds to it."""
+    is_kept: bool
+    """Whether the caller reports when it has finished with the response."""
+    is_urgent: bool
+    """Whether it is sent before those in the queue, also while the queue is held."""
+    timeout_ms: int
+    deadline: float | None
+
+    @property
+    def is_done(self) -> bool:
+        """Whether the response, or its failure, has been delivered."""
+
+    def take(self, frame: Frame) -> None:
+        """Pass the response on."""
+
+    def finish(self) -> None:
+        """End a request without a response, which was sent."""
+
+    def fail(self, error: Exception) -> None:
+        """Report that there will be no response."""
+
+
 class PendingCall:
-    """A request, from its creation to its response."""
+    """A request whose response is the result of a future."""
 
     __slots__ = (
         "answer", "deadline", "is_answered", "is_kept", "is_urgent", "name", "number", "parts",
-        "read", "size", "timeout_ms",
+        "read", "timeout_ms", "unsent_bytes",
     )  # fmt: skip
 
     def __init__(
@@ -66,17 +104,28 @@ class PendingCall:
         """
         self.number = number
         self.parts = parts
-        self.size = sum(map(len, parts))
+        self.unsent_bytes = sum(map(len, parts))
         self.name = name
         self.answer = answer
         self.read = read
         self.is_answered = is_answered
         self.is_kept = False
-        """Whether the caller reports when it has finished with the response."""
         self.is_urgent = False
-        """Whether it is sent before those in the queue, also while the queue is held."""
         self.timeout_ms = 0
         self.deadline: float | None = None
+
+    @property
+    def is_done(self) -> bool:
+        """Whether the response, or its failure, has been delivered."""
+        return self.answer.done()
+
+    def finish(self) -> None:
+        """End a request without a response, which was sent."""
+        self.answer.set_result(None)
+
+    def fail(self, error: Exception) -> None:
+        """Report that there will be no response."""
+        self.answer.set_exception(error)
 
     def take(self, frame: Frame) -> None:
         """Pass the response to the waiting caller."""
@@ -91,36 +140,123 @@ class PendingCall:
             self.answer.set_result(result)
 
 
+class RelayedCall(QueuedRequest):
+    """A client's request on its way to a broker; created by `Upstream.relay`.
+
+    It is the request's place among those of the client, and its place among those to the broker. No
+    future, task or callback of the loop stands between the two: the broker's response is the
+    client's answer as soon as it is read.
+
+    A handler of a `Connection` returns it as it is. Other code awaits it, once.
+    """
+
+    __slots__ = (
+        "_read", "client_number", "deadline", "is_answered", "number", "parts", "timeout_ms",
+        "unsent_bytes",
+    )  # fmt: skip
+
+    name = "a forwarded request"
+    is_kept = False
+    is_urgent = False
+
+    def __init__(
+        self,
+        number: int,
+        client_number: int,
+        read: Callable[[Frame], Answer] | None,
+        *,
+        is_answered: bool,
+    ) -> None:
+        """Create a request that is not sent yet.
+
+        Args:
+            number: the correlation id that the broker sees.
+            client_number: the client's correlation id.
+            read: converts the response; without it, only the correlation id changes.
+            is_answered: whether the broker responds to it.
+        """
+        # Not by `super().__init__`, which takes as long as all of this.
+        self.when_settled = ignore_settled
+        self.size = 0
+        self.answer = None
+        self.answer_bytes = 0
+        self.error = None
+        self.is_settled = self.is_last = self.is_abandoned = False
+        self.number = number
+        self.client_number = client_number
+        self._read = read
+        self.is_answered = is_answered
+        self.parts: list[Buffer] = []
+        self.unsent_bytes = 0
+        self.timeout_ms = 0
+        self.deadline: float | None = None
+
+    @property
+    def is_done(self) -> bool:
+        """Whether the response, or its failure, has been delivered."""
+        return self.is_settled
+
+    def take(self, frame: Frame) -> None:
+        """Answer the client with the broker's response; the body is not copied."""
+        if self._read is None:
+            self.answer_bytes = len(frame) + PREFIX_BYTES
+            self.settle(
+                [_RESPONSE_HEAD.pack(len(frame), self.client_number), frame[RESPONSE_MINIMUM:]]
+            )
+            return
+        try:
+            answer = self._read(frame)
+        except Exception as error:  # noqa: BLE001 (a caller's own code; the client's connection ends)
+            self.fail(error)
+        else:
+            self.answer_bytes = size_of(answer)
+            self.settle(answer)
+
+    def finish(self) -> None:
+        """End a request without a response, which was sent."""
+        self.settle(None)
+
+
 class CallQueue:
     """Numbers requests, keeps them in order and counts the queued bytes."""
 
-    __slots__ = ("_next_number", "is_held", "sent", "unsent", "unsent_bytes")
+    __slots__ = ("direct", "is_held", "next_number", "sent", "unsent", "unsent_bytes")
 
     def __init__(self) -> None:
-        self.unsent: deque[PendingCall] = deque()
+        self.unsent: deque[QueuedCall] = deque()
         self.unsent_bytes = 0
         """Bytes of requests that were not handed to the transport yet."""
-        self.sent: deque[PendingCall] = deque()
+        self.sent: deque[QueuedCall] = deque()
         """Sent and not answered, oldest first."""
         self.is_held = False
         """Whether only urgent requests are sent."""
-        self._next_number = 0
+        self.next_number = 0
+        """The next correlation id."""
+        self.direct: DirectPath | None = None
+        """Has sent requests that are not in this queue, if it is set."""
+
+    @property
+    def in_flight(self) -> int:
+        """The number of requests without a response, sent or not."""
+        direct = 0 if self.direct is None else self.direct.in_flight
+        return len(self.sent) + len(self.unsent) + direct
 
     def number(self) -> int:
-        """Return the next correlation id."""
-        number = self._next_number
-        self._next_number = 0 if number == _LAST_NUMBER else number + 1
+        """Return the next correlation id, for a request that follows all others."""
+        self._spill()
+        number = self.next_number
+        self.next_number = 0 if number == _LAST_NUMBER else number + 1
         return number
 
-    def add(self, call: PendingCall) -> None:
+    def add(self, call: QueuedCall) -> None:
         """Append a request; an urgent one comes first."""
         if call.is_urgent:
             self.unsent.appendleft(call)
         else:
             self.unsent.append(call)
-        self.unsent_bytes += call.size
+        self.unsent_bytes += call.unsent_bytes
 
-    def next_to_send(self) -> PendingCall | None:
+    def next_to_send(self) -> QueuedCall | None:
         """Move the oldest request that is still awaited to those in flight.
 
         While the queue is held, only an urgent request is moved.
@@ -129,20 +265,20 @@ class CallQueue:
             if self.is_held and not self.unsent[0].is_urgent:
                 return None
             call = self.unsent.popleft()
-            self.unsent_bytes -= call.size
-            if not call.answer.done():  # it was not cancelled, and has time left
+            self.unsent_bytes -= call.unsent_bytes
+            if not call.is_done:  # it was not cancelled, and has time left
                 if call.is_answered:
                     self.sent.append(call)
                 return call
         return None
 
-    def answered(self, frame: Frame) -> PendingCall:
+    def answered(self, frame: Frame) -> QueuedCall:
         """Return the request that a response belongs to.
 
         Raises:
             ProtocolError: it is not the expected response.
         """
-        number = correlation_id(frame)
+        number: int = _NUMBER.unpack_from(frame)[0]
         if not self.sent:
             raise ProtocolError(f"a response (correlation id {number}) without a request")
         call = self.sent[0]
@@ -158,34 +294,40 @@ class CallQueue:
         Returns:
             The earliest remaining deadline.
         """
+        self._spill()
         timed = [
             (call.deadline, call)
             for call in (*self.sent, *self.unsent)
-            if call.deadline is not None and not call.answer.done()
+            if call.deadline is not None and not call.is_done
         ]
         timed.sort(key=lambda row: row[0])
         for deadline, call in timed:
             if deadline > now:
                 break
             what = f"{call.name} within {call.timeout_ms} ms"
-            call.answer.set_exception(Unavailable(f"{broker} did not answer {what}"))
+            call.fail(Unavailable(f"{broker} did not answer {what}"))
         self._forget_unsent()
         return next((deadline for deadline, _ in timed if deadline > now), None)
 
     def fail(self, reason: str) -> None:
         """Fail all queued and in-flight requests."""
+        self._spill()
         calls = (*self.sent, *self.unsent)
         self.sent.clear()
         self.unsent.clear()
         self.unsent_bytes = 0
         for call in calls:
-            if not call.answer.done():
-                call.answer.set_exception(Unavailable(reason))
+            if not call.is_done:
+                call.fail(Unavailable(reason))
+
+    def _spill(self) -> None:
+        if self.direct is not None:
+            self.direct.spill()
 
     def _forget_unsent(self) -> None:
         """Drop unsent requests that are no longer awaited."""
-        self.unsent = deque(call for call in self.unsent if not call.answer.done())
-        self.unsent_bytes = sum(call.size for call in self.unsent)
+        self.unsent = deque(call for call in self.unsent if not call.is_done)
+        self.unsent_bytes = sum(call.unsent_bytes for call in self.unsent)
 
 
 def renumber_request(

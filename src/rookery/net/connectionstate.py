@@ -53,7 +53,7 @@ class ConnectionEvent(Enum):
     CLOSE = "close"
     """We close the transport, after everything was sent or at once."""
     LOST = "lost"
-    """The transport is gone."""
+    """The transport is gone, or there never was one."""
     PEER_STOPS = "peer stops"
     """The client does not read its responses."""
     PEER_READS = "peer reads"
@@ -111,7 +111,7 @@ TRANSITIONS: Final[Mapping[ConnectionEvent, _Row]] = {
     ConnectionEvent.END:      _Row((__,  _E,  _E,   _E,    _D,    _C,   _X)),
     ConnectionEvent.DRAIN:    _Row((__,  _D,  _D,   _D,    _D,    _C,   _X)),
     ConnectionEvent.CLOSE:    _Row((__,  _C,  _C,   _C,    _C,    _C,   _X)),
-    ConnectionEvent.LOST:     _Row((__,  _X,  _X,   _X,    _X,    _X,   __)),
+    ConnectionEvent.LOST:     _Row((_X,  _X,  _X,   _X,    _X,    _X,   __)),
     ConnectionEvent.PEER_STOPS: _Row(_SAME, adds=ConnectionHold.UNREAD),
     ConnectionEvent.PEER_READS: _Row(_SAME, removes=ConnectionHold.UNREAD),
     ConnectionEvent.YIELD:      _Row(_SAME, adds=ConnectionHold.TURN_OVER),

@@ -97,10 +97,10 @@ class HttpServer:
         has_room = not self.is_stopping
         if has_room and len(self._sessions) >= self.settings.max_connections:
             # Slow clients, in any number, must not block health checks.
-            waiting = [one for one in self._sessions if one.is_waiting]
+            waiting = [other for other in self._sessions if other.is_waiting]
             has_room = bool(waiting)
             if waiting:
-                min(waiting, key=lambda one: one.since).abort()
+                min(waiting, key=lambda other: other.since).abort()
         self._sessions.add(session)
         self._is_empty.clear()
         return has_room
@@ -191,13 +191,13 @@ def health_route(checks: Checks, warnings: Checks | None = None) -> Route:
         problems = _failing(checks)
         status = HTTPStatus.SERVICE_UNAVAILABLE if problems else HTTPStatus.OK
         answer: dict[str, object] = {"ok": not problems, "problems": problems}
-        if found := _failing(warnings or {}):
-            answer["warnings"] = found
+        if failing := _failing(warnings or {}):
+            answer["warnings"] = failing
         return as_json(answer, status)
 
     return respond
 
 
 def _failing(checks: Checks) -> dict[str, str]:
-    found = {name: check() for name, check in checks.items()}
-    return {name: problem for name, problem in found.items() if problem}
+    problems = {name: check() for name, check in checks.items()}
+    return {name: problem for name, problem in problems.items() if problem}

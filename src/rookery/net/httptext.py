@@ -35,10 +35,10 @@ class HttpRequest:
             Refusal: there are too many.
         """
         try:
-            found = parse_qs(self.query_text, keep_blank_values=True, max_num_fields=MAX_FIELDS)
+            parsed = parse_qs(self.query_text, keep_blank_values=True, max_num_fields=MAX_FIELDS)
         except ValueError:
             raise Refusal(HTTPStatus.BAD_REQUEST, "too many parameters") from None
-        return {name: values[-1] for name, values in found.items()}
+        return {name: values[-1] for name, values in parsed.items()}
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,13 +11,14 @@ import errno
 import logging
 import socket
 import ssl
+import traceback
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
 from rookery.errors import ConfigError
-from rookery.model.address import address_name
+from rookery.model.address import Address, address_name
 from rookery.net.answers import AnswerBudget
 from rookery.net.connection import Connection
 from rookery.net.outbox import Budget
@@ -125,8 +126,34 @@ class Listener:
             raise ConfigError("the listener has a port only while it is started")
         return int(self._sockets[0].getsockname()[1])
 
-    async def start(self) -> None:
-        """Listen, and begin to accept.
+    @property
+    def is_bound(self) -> bool:
+        """Whether it listens."""
+        return bool(self._sockets)
+
+    @property
+    def address(self) -> Address:
+        """The host of the settings, and the port that is listened on."""
+        return Address(self._settings.host, self.port)
+
+    async def start(self, sockets: Sequence[socket.socket] = ()) -> None:
+        """Begin to accept, and listen before that unless this listener is bound.
+
+        Args:
+            sockets: those that another listener has released, to be used instead of own ones.
+
+        Raises:
+            ConfigError: the address cannot be listened on.
+        """
+        if sockets:
+            self._sockets = list(sockets)
+        elif not self._sockets:
+            await self.bind()
+        for sock in self._sockets:
+            self._resume(sock)
+
+    async def bind(self) -> None:
+        """Listen; clients wait in the system's backlog until `start` accepts them.
 
         Raises:
             ConfigError: the address cannot be listened on.
@@ -139,14 +166,20 @@ class Listener:
                 f"cannot listen on {settings.host}:{settings.port}: {error.strerror or error}; "
                 "set another host or port, or stop what uses this one"
             ) from error
-        for sock in self._sockets:
-            self._resume(sock)
 
-    async def stop(self, grace_ms: int = 10_000) -> None:
-        """Stop accepting, let requests in flight finish, then close all connections."""
+    def release(self) -> list[socket.socket]:
+        """Stop accepting; return the sockets, for another listener of the same address.
+
+        Clients that connect meanwhile wait in the backlog. Open connections stay.
+        """
         listening, self._sockets = self._sockets, []
         for sock in listening:
             asyncio.get_running_loop().remove_reader(sock)
+        return listening
+
+    async def stop(self, grace_ms: int = 10_000) -> None:
+        """Stop accepting, let requests in flight finish, then close all connections."""
+        for sock in self.release():
             sock.close()
         handshakes = dict(self._handshakes)
         for connection, task in handshakes.items():
@@ -170,7 +203,7 @@ class Listener:
             await self._is_empty.wait()
 
     async def _listen(self) -> list[socket.socket]:
-        settings, found = self._settings, []
+        settings, sockets = self._settings, []
         loop = asyncio.get_running_loop()
         addresses = await loop.getaddrinfo(
             settings.host, settings.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
@@ -185,15 +218,15 @@ class Listener:
                         raise
                     problem = error
                 else:
-                    found.append(sock)
+                    sockets.append(sock)
                     port = sock.getsockname()[1]
         except OSError:
-            for sock in found:
+            for sock in sockets:
                 sock.close()
             raise
-        if not found:
+        if not sockets:
             raise problem
-        return found
+        return sockets
 
     def _bind(self, family: int, address: tuple[object, ...]) -> socket.socket:
         sock = socket.socket(family, socket.SOCK_STREAM)
@@ -281,6 +314,8 @@ class Listener:
             )
         except OSError as error:
             log.info("a connection could not be established: %s", error, extra={"client": peer})
+            if connection in self.connections:
+                _release(connection, error)
             self._lost(connection)
 
     def _lost(self, connection: Connection) -> None:
@@ -291,3 +326,15 @@ class Listener:
             self.hosts.leave(host)
         if not self.connections:
             self._is_empty.set()
+
+
+def _release(connection: Connection, error: OSError) -> None:
+    """Break the cycles of references through a connection that could not be established.
+
+    They keep the buffers of its TLS, 40 KB. Python collects cycles only after many connections.
+    """
+    # The loop's frames refer to the error, which refers to them.
+    traceback.clear_frames(error.__traceback__)
+    if not connection.is_made:
+        # The loop reports no loss of it.
+        connection.connection_lost(error)

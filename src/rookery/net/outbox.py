@@ -1,4 +1,4 @@
-"""Limits for buffered bytes: responses of one connection, and unanswered requests of all.
+"""Limits: unsent responses of one connection, unanswered requests of all, and started ones.
 
 `Outbox` hands a transport no more than it is about to send. Responses that a client has not read
 stay here, where they are counted, and each part is released as soon as it was sent.
@@ -109,6 +109,70 @@ class Outbox:
         return piece, _PIECE_BYTES - room
 
 
+# This many units of work start in one turn. A request is one unit, and one more for each 64 KiB.
+_TURN_UNITS: Final = 64
+_UNIT_BYTES: Final = 64 * 1024
+# The units of one connection, while others wait.
+_SHARE: Final = 8
+
+Continue = Callable[[], None]
+"""Called when a connection may start more requests."""
+
+
+def units_of(size: int) -> int:
+    """Return the units of a request of some bytes."""
+    return 1 + size // _UNIT_BYTES
+
+
+class TurnBudget:
+    """Counts started requests, and lets connections wait in line for the next turn.
+
+    A request that waits, such as a produce, needs several turns of the event loop. Without a limit
+    a turn takes longer with every busy client, and such a request waits for all of them in each of
+    its turns. Connections that want more than is left wait in line; each gets an equal share.
+    """
+
+    __slots__ = ("_is_due", "_left", "_waiting")
+
+    def __init__(self) -> None:
+        self._left = _TURN_UNITS
+        self._waiting: dict[Continue, None] = {}
+        self._is_due = False
+
+    def grant(self) -> int:
+        """Return how many units of work a connection may start now; 0 if it must wait."""
+        return min(self._left, _SHARE) if self._waiting else self._left
+
+    def spend(self, units: int) -> None:
+        """Count work that was started; the last request may exceed the limit."""
+        self._left = max(0, self._left - units)
+        if not self._left:
+            self._schedule()
+
+    def wait(self, resume: Continue) -> None:
+        """Call a connection when it may start more requests, in order of the calls."""
+        self._waiting[resume] = None
+        self._schedule()
+
+    def forget(self, resume: Continue) -> None:
+        """Remove a waiter whose connection is closed."""
+        self._waiting.pop(resume, None)
+
+    def _schedule(self) -> None:
+        if not self._is_due:
+            self._is_due = True
+            asyncio.get_running_loop().call_soon(self._begin)
+
+    def _begin(self) -> None:
+        """Begin a turn: connections that wait come first."""
+        self._is_due = False
+        self._left = _TURN_UNITS
+        while self._waiting and self._left:
+            resume = next(iter(self._waiting))
+            del self._waiting[resume]
+            resume()
+
+
 DEFAULT_BYTES: Final = 512 * 1024 * 1024
 
 Resume = Callable[[], bool]
@@ -123,11 +187,13 @@ class Budget:
     at a time is favoured and continues to read until its frame is complete.
     """
 
-    __slots__ = ("_favoured", "_waiting", "_working", "limit", "used")
+    __slots__ = ("_favoured", "_waiting", "_working", "limit", "turn", "used")
 
     def __init__(self, limit: int = DEFAULT_BYTES) -> None:
         self.limit = limit
         self.used = 0
+        self.turn = TurnBudget()
+        """Limits the requests that the same connections start in one turn of the event loop."""
         # The part of `used` that belongs to requests in progress, and will be released with them.
         self._working = 0
         self._waiting: dict[Resume, None] = {}

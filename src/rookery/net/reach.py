@@ -34,10 +34,10 @@ async def reach(host: str, port: int, seconds: float = 1.0) -> Reach:
     """Try to connect to each address of a host; return the best result."""
     loop = asyncio.get_running_loop()
     try:
-        found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        addresses = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError):  # the latter if the text is not a valid name
         return Reach.UNKNOWN
-    results = [await _try(family, where, seconds) for family, _, _, _, where in found]
+    results = [await _try(family, where, seconds) for family, _, _, _, where in addresses]
     return max(results, default=Reach.UNKNOWN)
 
 

@@ -10,13 +10,14 @@ import asyncio
 import logging
 import sys
 from collections import deque
-from collections.abc import Awaitable, Callable, Coroutine
-from typing import Any, NamedTuple, TypeVar
+from collections.abc import Awaitable, Callable, Coroutine, Generator
+from typing import Any, Final, NamedTuple, TypeVar
 
 from rookery.errors import ProtocolError, Unavailable
 from rookery.net.answers import AnswerBudget
 from rookery.net.connectionstate import ConnectionState
-from rookery.net.outbox import Answer, Budget, Outbox
+from rookery.net.directpath import DirectPath
+from rookery.net.outbox import Answer, Budget, Outbox, units_of
 from rookery.net.settings import ConnectionSettings
 from rookery.wire.frame import PREFIX_BYTES, Frame, FrameSplitter
 
@@ -25,7 +26,14 @@ log = logging.getLogger(__name__)
 C = TypeVar("C")
 
 Handler = Callable[[C, Frame], "Answer | Awaitable[Answer]"]
-"""Starts one request. It must not block; any exception closes the connection."""
+"""Starts one request. It must not block; any exception closes the connection.
+
+It returns the answer, or something to await. A `QueuedRequest` takes its place without a future.
+"""
+
+# A client that holds less than this never waits for the shared budget: a few clients that send
+# large requests slowly would otherwise lock out all others.
+FAIR_BYTES: Final = 64 * 1024
 
 # The event loop itself holds only weak references to tasks.
 _tasks: set[asyncio.Task[Any]] = set()
@@ -40,30 +48,23 @@ class QueuedRequest:
     """The place of one request among those in flight."""
 
     __slots__ = (
-        "_on_settled", "answer", "answer_bytes", "error", "is_abandoned", "is_last", "is_settled",
-        "size",
+        "answer", "answer_bytes", "error", "is_abandoned", "is_last", "is_settled", "size",
+        "when_settled",
     )  # fmt: skip
 
-    def __init__(
-        self,
-        on_settled: Callable[[QueuedRequest], None],
-        size: int,
-        answer: Answer = None,
-        *,
-        is_last: bool = False,
-    ) -> None:
+    def __init__(self, size: int, answer: Answer = None, *, is_last: bool = False) -> None:
         """Create a settled place, unless `wait` follows.
 
         Args:
-            on_settled: called when an awaited response is available.
             size: the bytes that the request holds until it is answered.
             answer: the response to write.
             is_last: nothing is written in this place, and the connection ends here.
         """
-        self._on_settled = on_settled
+        self.when_settled: Callable[[QueuedRequest], None] = ignore_settled
+        """Called once, when an awaited response is available."""
         self.size = size
         self.answer = answer
-        self.answer_bytes = size_of(answer)
+        self.answer_bytes = size_of(answer) if answer else 0
         self.error: BaseException | None = None
         self.is_settled = True
         self.is_last = is_last
@@ -74,20 +75,48 @@ class QueuedRequest:
         self.is_settled = False
         future = _begin(work)
         if future.done():
-            self._settle(future)
+            self._copy(future)
         else:
-            future.add_done_callback(self._settle)
+            future.add_done_callback(self._copy)
 
-    def _settle(self, future: asyncio.Future[Answer]) -> None:
+    def settle(self, answer: Answer) -> None:
+        """Take the response; `answer_bytes` is its size already."""
+        self.answer = answer
         self.is_settled = True
-        if future.cancelled():
-            self.error = asyncio.CancelledError()
-        else:
-            self.error = future.exception()
-        if self.error is None:
-            self.answer = future.result()
-            self.answer_bytes = size_of(self.answer)
-        self._on_settled(self)
+        self.when_settled(self)
+
+    def fail(self, error: BaseException) -> None:
+        """Take the error, for which the connection ends."""
+        self.error = error
+        self.is_settled = True
+        self.when_settled(self)
+
+    def __await__(self) -> Generator[Any, None, Answer]:
+        """Wait for the response, instead of a place in a queue.
+
+        Raises:
+            Exception: the request failed.
+        """
+        if not self.is_settled:
+            future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self.when_settled = lambda _: None if future.done() else future.set_result(None)
+            yield from future
+        if self.error is not None:
+            raise self.error
+        return self.answer
+
+    def _copy(self, future: asyncio.Future[Answer]) -> None:
+        error = asyncio.CancelledError() if future.cancelled() else future.exception()
+        if error is not None:
+            self.fail(error)
+            return
+        answer = future.result()
+        self.answer_bytes = size_of(answer)
+        self.settle(answer)
+
+
+def ignore_settled(_: QueuedRequest) -> None:
+    """Do nothing: the request is not queued yet."""
 
 
 def _begin(work: Awaitable[Answer]) -> asyncio.Future[Answer]:
@@ -122,7 +151,7 @@ class RequestQueue:
 
     __slots__ = (
         "_answered_bytes", "_answers", "_budget", "_hooks", "_promised_bytes", "_settings",
-        "_splitter", "_state", "outbox", "requests", "started", "unanswered_bytes",
+        "_splitter", "_state", "direct", "outbox", "requests", "started", "unanswered_bytes",
     )  # fmt: skip
 
     def __init__(
@@ -149,6 +178,8 @@ class RequestQueue:
         self.unanswered_bytes = 0
         """The bytes of these requests."""
         self.outbox = Outbox()
+        self.direct: DirectPath | None = None
+        """Has requests in flight that are not in this queue, if it is set."""
         self._splitter = splitter
         self._hooks = hooks
         self._state = state
@@ -158,6 +189,11 @@ class RequestQueue:
         self._answered_bytes = 0
         # Bytes of responses that are being read from disk.
         self._promised_bytes = 0
+
+    @property
+    def in_flight(self) -> int:
+        """How many requests were started whose responses have not been written."""
+        return len(self.requests) + (0 if self.direct is None else self.direct.in_flight)
 
     @property
     def can_start(self) -> bool:
@@ -184,19 +220,37 @@ class RequestQueue:
         self._promised_bytes += count
         self._answers.add(count)
 
+    def count_part(self, more: int, arrived: int) -> bool:
+        """Count more of a request that is received elsewhere; return whether its rest may be."""
+        self._budget.receive(more)
+        return arrived < FAIR_BYTES or self._budget.used < self._budget.limit
+
+    def release_part(self, count: int) -> None:
+        """Release bytes of a request that was received elsewhere."""
+        self._budget.drop(count)
+
+    def reserve(self, count: int) -> bool:
+        """Count a large response that is received elsewhere, if there is room for it."""
+        if self._answers.is_full:
+            return False
+        self.promise(count)
+        return True
+
+    def release(self, count: int) -> None:
+        """Undo `reserve`, when the response has arrived."""
+        self._promised_bytes = max(0, self._promised_bytes - count)
+
     def start(self, most: int) -> int:
-        """Start requests that have arrived, up to a given number; return how many."""
-        started = 0
+        """Start requests that have arrived, up to given units of work; return the units."""
+        spent = 0
         try:
-            while (
-                started < most and self.can_start and (frame := self._splitter.take()) is not None
-            ):
-                started += 1
+            while spent < most and self.can_start and (frame := self._splitter.take()) is not None:
+                spent += units_of(len(frame))
                 self.started += 1
                 self._start(frame)
         except ProtocolError as error:
             self._end_with(error, 0)
-        return started
+        return spent
 
     def collect(self) -> None:
         """Gather the available responses at the head, up to that of the last request."""
@@ -218,6 +272,22 @@ class RequestQueue:
             self._answered_bytes = 0
         self.outbox.flush()
 
+    def adopt(self, request: QueuedRequest) -> None:
+        """Add a request that was started elsewhere and holds no bytes."""
+        request.when_settled = self._settled
+        self._add(request)
+
+    def write(self, rest: bytes) -> None:
+        """Write the rest of responses that were sent in part."""
+        self._answers.add(len(rest))
+        self.outbox.gather([rest], len(rest))
+        self.outbox.flush()
+
+    def spill(self) -> None:
+        """Take over the requests that are in flight elsewhere."""
+        if self.direct is not None:
+            self.direct.spill()
+
     def abandon(self) -> None:
         """Send no more responses. Requests in progress release their bytes when they end."""
         for request in self.requests:
@@ -233,6 +303,8 @@ class RequestQueue:
             report: called for requests that fail later. It replaces the reference to the
                 connection, which would form a cycle.
         """
+        self.spill()
+        self.direct = None
         self._budget.drop(self._splitter.pending)
         self._splitter.close()
         self.outbox.close()
@@ -246,14 +318,23 @@ class RequestQueue:
         except Exception as error:  # noqa: BLE001 (a request may end its connection, no more)
             self._end_with(error, size)
             return
-        if answer is not None and not isinstance(answer, (list, tuple)):
-            request = QueuedRequest(self._settled, size)
+        if isinstance(answer, QueuedRequest):
+            answer.size = size
+            self._add(answer)
+            if answer.is_settled:
+                self._settled(answer)
+                self.collect()
+            else:
+                answer.when_settled = self._settled
+        elif answer is not None and not isinstance(answer, (list, tuple)):
+            request = QueuedRequest(size)
+            request.when_settled = self._settled
             self._add(request)
             request.wait(answer)
             if request.is_settled:
                 self.collect()
         elif self.requests:
-            request = QueuedRequest(self._settled, size, answer)
+            request = QueuedRequest(size, answer)
             self._add(request)
             self._account(request.answer_bytes)
         else:
@@ -265,7 +346,7 @@ class RequestQueue:
     def _end_with(self, error: Exception, size: int) -> None:
         """Answer the requests before a bad request of a given size, and nothing after it."""
         self._hooks.refuse(error)
-        self._add(QueuedRequest(self._settled, size, is_last=True))
+        self._add(QueuedRequest(size, is_last=True))
         self.collect()
 
     def _add(self, request: QueuedRequest) -> None:
@@ -286,9 +367,11 @@ class RequestQueue:
 
     def _account(self, count: int) -> None:
         """Count a created response; a part of it may have been promised."""
-        kept = min(count, self._promised_bytes)
-        self._promised_bytes -= kept
-        self._answers.add(count - kept)
+        if self._promised_bytes:
+            kept = min(count, self._promised_bytes)
+            self._promised_bytes -= kept
+            count -= kept
+        self._answers.add(count)
 
     def _release(self, request: QueuedRequest) -> None:
         self.unanswered_bytes -= request.size

@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Hashable
 from dataclasses import dataclass
+from typing import Final
+
+# These names appear in metrics and logs (KIP-511).
+_SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9.-]*[a-zA-Z0-9])?")
 
 
 @dataclass(slots=True)
@@ -33,3 +38,10 @@ class ClientSession:
     otherwise a producer's sequences would be out of order."""
     fetch_access: tuple[int, Hashable] | None = None
     """The fetch session that the client has opened, and the access rules at that time."""
+
+    def note_software(self, name: str, version: str) -> bool:
+        """Record the client library; return False, and record nothing, if a name is not valid."""
+        if not (_SOFTWARE.fullmatch(name) and _SOFTWARE.fullmatch(version)):
+            return False
+        self.software_name, self.software_version = name, version
+        return True

@@ -1,7 +1,8 @@
 """A connection to one broker: requests are sent as they come, responses return in order.
 
 An `Upstream` assigns the correlation ids. `submit` sends a frame without decoding it and returns a
-future, without a task. `call`, `tell`, `forward` and `post` wait for it.
+future, without a task. `relay` does so without a future: its result is the place of the request
+among those of the client's `Connection`. `call`, `tell`, `forward` and `post` wait.
 
 Both directions are limited in bytes:
 
@@ -24,7 +25,14 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from rookery.errors import ConfigError, ProtocolError, Unavailable
-from rookery.net.callqueue import CallOptions, PendingCall, renumber_request
+from rookery.net.callqueue import (
+    CallOptions,
+    PendingCall,
+    QueuedCall,
+    RelayedCall,
+    renumber_request,
+)
+from rookery.net.outbox import Answer
 from rookery.net.settings import UpstreamSettings
 from rookery.net.upstreamprotocol import UpstreamProtocol
 from rookery.wire.buffer import Buffer
@@ -84,7 +92,8 @@ async def connect(
             f"{upstream.name}: its certificate is refused: {error.verify_message}; check the "
             "trusted authorities and the broker's name"
         ) from error
-    except OSError as error:
+    except (OSError, ValueError, OverflowError) as error:
+        # The last two: a name that is no host name, a number that is no port.
         raise Unavailable(f"{upstream.name}: cannot connect: {error}") from error
     return upstream
 
@@ -114,11 +123,7 @@ class Upstream(UpstreamProtocol):
             Unavailable: there is no connection, or the upstream is full.
             ProtocolError: the request has no header.
         """
-        if self.is_full:
-            raise Unavailable(
-                f"{self.name}: {self.queued_bytes} bytes of requests wait to be sent, at most "
-                f"{self.settings.max_queued_bytes} are allowed; try again later"
-            )
+        self._check_room()
         number = self.calls.number()
         call = PendingCall(
             number,
@@ -130,6 +135,54 @@ class Upstream(UpstreamProtocol):
         )
         call.is_kept = options.is_kept
         return self.send(call, options.timeout_ms)
+
+    def relay(
+        self,
+        request: Sequence[Buffer],
+        client_number: int,
+        options: CallOptions = _DEFAULT,
+        read: Callable[[Frame], Answer] | None = None,
+    ) -> RelayedCall:
+        """Send a client's request with another correlation id; no future is created.
+
+        Args:
+            request: its parts without the length prefix; the first contains the whole header.
+            client_number: the client's correlation id, which the answer gets.
+            options: how the request is sent.
+            read: converts the response to the client's answer, length first.
+
+        Returns:
+            The request, for the client's `Connection`: it is answered when the response arrives.
+
+        Raises:
+            Unavailable: there is no connection, or the upstream is full.
+            ProtocolError: the request has no header.
+        """
+        self._check_room()
+        number = self.calls.number()
+        call = RelayedCall(number, client_number, read, is_answered=options.is_answered)
+        parts = renumber_request(request, number, options.client_id)
+        if options.is_answered and self._can_send:
+            self._send_now(call, parts, options.timeout_ms)
+        else:
+            call.parts = parts
+            call.unsent_bytes = sum(map(len, parts))
+            self.enqueue(call, options.timeout_ms)
+        return call
+
+    def when_large(self, callback: Callable[[int], None]) -> None:
+        """Register the callback for the start of a large response, which gets its length.
+
+        Little of it has arrived then. The callback can `pause` until there is room for it.
+        """
+        self.splitter.when_large = callback
+
+    def receive(self, chunk: memoryview, start: int, end: int) -> None:
+        """Continue with responses in a chunk that was filled elsewhere."""
+        self.splitter.adopt(chunk, start, end)
+        if self.calls.direct is not None:
+            self.calls.direct.spill()
+        self._deliver()
 
     async def call(
         self,
@@ -144,8 +197,8 @@ class Upstream(UpstreamProtocol):
         """Send a request and return its response.
 
         Args:
-            api: of the request.
-            version: of the API.
+            api: the API of the request.
+            version: the version of the API.
             request: to send.
             timeout_ms: the limit for the whole exchange.
             client_id: replaces that of the settings.
@@ -220,6 +273,63 @@ class Upstream(UpstreamProtocol):
             self.calls.is_held = False
             self._pump()
 
+    def pause(self) -> None:
+        """Deliver no more responses until `resume`, because their receivers are slow."""
+        self._is_paused = True
+        self.can_take = False
+        self._regulate()
+
+    def resume(self) -> None:
+        """Undo `pause`; without it, do nothing."""
+        if self._is_paused:
+            self._is_paused = False
+            self.can_take = self._may_take()
+            self.loop.call_soon(self._deliver)
+
+    def release(self, count: int) -> None:
+        """Release bytes of kept responses."""
+        self.unread_bytes -= count
+        if not self.can_take and self.unread_bytes * 2 <= self.settings.max_unread_bytes:
+            self.can_take = self._may_take()
+            self.loop.call_soon(self._deliver)
+
+    @property
+    def _can_send(self) -> bool:
+        """Whether a request can be sent at once, before no other."""
+        calls = self.calls
+        return (
+            self.is_writable
+            and not calls.unsent
+            and not calls.is_held
+            and len(calls.sent) < self.settings.max_in_flight
+        )
+
+    def _send_now(self, call: QueuedCall, parts: list[Buffer], timeout_ms: int | None) -> None:
+        """Send a request that has a response, while `_can_send` is true."""
+        assert self.transport is not None  # noqa: S101 (the connection is open)
+        self.requests += 1
+        self.calls.sent.append(call)
+        if timeout_ms is not None:
+            call.timeout_ms = timeout_ms
+            call.deadline = deadline = self._now() + timeout_ms / 1000
+            if deadline < self.timer_at:
+                self.arm(deadline)
+        self.transport.writelines(parts)
+
+    def _check_room(self) -> None:
+        """Refuse a request that cannot be queued.
+
+        Raises:
+            Unavailable: there is no connection, or the upstream is full.
+        """
+        if self.is_closed:
+            raise Unavailable(f"{self.name}: {self._reason or 'there is no connection'}")
+        if self.is_full:
+            raise Unavailable(
+                f"{self.name}: {self.queued_bytes} bytes of requests wait to be sent, at most "
+                f"{self.settings.max_queued_bytes} are allowed; try again later"
+            )
+
     def _make_message(
         self,
         api: Api[Request, Response],
@@ -240,6 +350,7 @@ def relay(connection: Connection, upstream: Upstream) -> None:
     wait while the upstream is full. When one end closes, the other closes too; the client's end
     closes after the pending responses.
     """
+    upstream.batch = connection
     connection.when_stuck(lambda is_stuck: upstream.pause() if is_stuck else upstream.resume())
     upstream.when_full(lambda is_full: connection.pause() if is_full else connection.resume())
     connection.when_lost(upstream.close)

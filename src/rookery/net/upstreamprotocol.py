@@ -5,16 +5,27 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from typing import Any, cast
+from math import inf
+from typing import Any, Protocol, cast
 
-from rookery.clock import loop_seconds
+from rookery.clock import loop_timer
 from rookery.errors import ProtocolError, Unavailable
 from rookery.model.callbacks import register
-from rookery.net.callqueue import CallQueue, PendingCall
+from rookery.net.callqueue import CallQueue, PendingCall, QueuedCall
 from rookery.net.settings import UpstreamSettings
 from rookery.wire.frame import RESPONSE_MINIMUM, Chunks, Frame, FrameSplitter
 
 log = logging.getLogger(__name__)
+
+
+class AnswerBatch(Protocol):
+    """The receiver of several responses that arrive together; a `Connection` is one."""
+
+    def begin_batch(self) -> None:
+        """Announce the responses."""
+
+    def end_batch(self) -> None:
+        """Write them."""
 
 
 class UpstreamProtocol(asyncio.BufferedProtocol):
@@ -33,20 +44,24 @@ class UpstreamProtocol(asyncio.BufferedProtocol):
         """Bytes of responses that callers keep."""
         self.settings = settings
         self.loop = asyncio.get_running_loop()
-        self._splitter = FrameSplitter(
+        self.batch: AnswerBatch | None = None
+        """Called before and after responses that have arrived together are delivered."""
+        self._now = loop_timer()
+        self.splitter = FrameSplitter(
             settings.max_frame_bytes, minimum=RESPONSE_MINIMUM, chunks=chunks
         )
-        self._transport: asyncio.Transport | None = None
+        self.transport: asyncio.Transport | None = None
         self._lost: asyncio.Future[None] = self.loop.create_future()
         # Why the connection is closed.
         self._reason = ""
         self.calls = CallQueue()
         self._when_full: list[Callable[[bool], None]] = []
-        self._is_writable = True
+        self.is_writable = True
         self._is_paused = False
         # Whether responses may be delivered, and whether the transport reads.
-        self._can_take = self._is_reading = True
+        self.can_take = self._is_reading = True
         self._timer: asyncio.TimerHandle | None = None
+        self.timer_at = inf
 
     def __repr__(self) -> str:
         return f"<Upstream {self.name}, {self.in_flight} requests in flight>"
@@ -59,7 +74,7 @@ class UpstreamProtocol(asyncio.BufferedProtocol):
     @property
     def in_flight(self) -> int:
         """The number of requests without a response, sent or queued."""
-        return len(self.calls.sent) + len(self.calls.unsent)
+        return self.calls.in_flight
 
     @property
     def queued_bytes(self) -> int:
@@ -69,7 +84,7 @@ class UpstreamProtocol(asyncio.BufferedProtocol):
     @property
     def is_closed(self) -> bool:
         """Whether no more requests can be sent."""
-        return self._transport is None or self._transport.is_closing()
+        return self.transport is None or self.transport.is_closing()
 
     def when_full(self, callback: Callable[[bool], None]) -> Callable[[], None]:
         """Register a callback that is called with `is_full` whenever that changes.
@@ -85,26 +100,6 @@ class UpstreamProtocol(asyncio.BufferedProtocol):
         """Register a callback for the loss of the connection; called soon if it is already lost."""
         self._lost.add_done_callback(lambda _: callback())
 
-    def pause(self) -> None:
-        """Deliver no more responses until `resume`, because their receivers are slow."""
-        self._is_paused = True
-        self._can_take = False
-        self._regulate()
-
-    def resume(self) -> None:
-        """Undo `pause`; without it, do nothing."""
-        if self._is_paused:
-            self._is_paused = False
-            self._can_take = self._may_take()
-            self.loop.call_soon(self._deliver)
-
-    def release(self, count: int) -> None:
-        """Release bytes of kept responses."""
-        self.unread_bytes -= count
-        if not self._can_take and self.unread_bytes * 2 <= self.settings.max_unread_bytes:
-            self._can_take = self._may_take()
-            self.loop.call_soon(self._deliver)
-
     def close(self) -> None:
         """Close the connection; requests in flight fail."""
         self.break_off("the connection was closed")
@@ -118,35 +113,37 @@ class UpstreamProtocol(asyncio.BufferedProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Accept requests from now on."""
         transport = cast("asyncio.Transport", transport)  # uvloop's differs only in class
-        self._transport = transport
+        self.transport = transport
         transport.set_write_buffer_limits(high=self.settings.max_unsent_bytes)
 
     def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002 (the splitter chooses the size)
         """Return the buffer for the next bytes."""
-        return self._splitter.buffer()
+        return self.splitter.buffer()
 
     def buffer_updated(self, nbytes: int) -> None:
         """Deliver the responses that have arrived."""
-        self._splitter.received(nbytes)
+        self.splitter.received(nbytes)
         self._deliver()
 
     def pause_writing(self) -> None:
         """Queue further requests."""
-        self._is_writable = False
+        self.is_writable = False
 
     def resume_writing(self) -> None:
         """Send the queued requests."""
-        self._is_writable = True
+        self.is_writable = True
         self._pump()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Fail all pending requests."""
-        self._transport = None
-        self._splitter.close()
+        self.transport = None
+        self.splitter.close()
         self._fail_all(
             f"the connection broke: {exc}" if exc else "the broker closed the connection"
         )
         self._when_full.clear()
+        self.calls.direct = None
+        self.batch = None
         if not self._lost.done():
             self._lost.set_result(None)
 
@@ -156,58 +153,72 @@ class UpstreamProtocol(asyncio.BufferedProtocol):
         """Send a request when its turn comes; return the future of its result."""
         if self.is_closed:
             raise Unavailable(f"{self.name}: {self._reason or 'there is no connection'}")
+        self.enqueue(call, timeout_ms)
+        return call.answer
+
+    def enqueue(self, call: QueuedCall, timeout_ms: int | None) -> None:
+        """Send a request when its turn comes, over a connection that is open."""
         if timeout_ms is not None:
             call.timeout_ms = timeout_ms
-            call.deadline = loop_seconds() + timeout_ms / 1000
+            call.deadline = self._now() + timeout_ms / 1000
         self.calls.add(call)
         self._pump()
-        if call.deadline is not None and not call.answer.done():
-            self._arm(call.deadline)
-        return call.answer
+        if call.deadline is not None and not call.is_done:
+            self.arm(call.deadline)
 
     def _pump(self) -> None:
         """Send queued requests, in order, as far as there is room."""
         calls, most = self.calls, self.settings.max_in_flight
         while (
             calls.unsent
-            and self._is_writable
+            and self.is_writable
             and len(calls.sent) < most
-            and self._transport is not None
+            and self.transport is not None
         ):
             call = calls.next_to_send()
             if call is None:
                 break
             self.requests += 1
-            self._transport.writelines(call.parts)
+            self.transport.writelines(call.parts)
             call.parts = []
             if not call.is_answered:
-                call.answer.set_result(None)
+                call.finish()
         if self.is_full or calls.unsent:
             self._tell_full()
 
     def _deliver(self) -> None:
         """Deliver the responses that have arrived, then update reading."""
+        batch = self.batch
+        if batch is None:
+            self._deliver_each()
+        else:
+            batch.begin_batch()
+            try:
+                self._deliver_each()
+            finally:
+                batch.end_batch()
+        self._regulate()
+        if self.calls.unsent or self.is_full:
+            self._pump()
+
+    def _deliver_each(self) -> None:
         try:
             while (
-                self._can_take
-                and not self.is_closed
-                and (frame := self._splitter.take()) is not None
+                self.can_take and not self.is_closed and (frame := self.splitter.take()) is not None
             ):
                 self._answered(frame)
         except ProtocolError as error:
             log.warning("closing the connection to %s: %s", self.name, error)
             self.break_off(str(error))
-        self._regulate()
-        self._pump()
 
     def _answered(self, frame: Frame) -> None:
         call = self.calls.answered(frame)
-        if call.answer.done():
+        if call.is_done:
             self.late_answers += 1
             return
         if call.is_kept:
             self.unread_bytes += len(frame)
-            self._can_take = self._may_take()
+            self.can_take = self._may_take()
         call.take(frame)
 
     # Limits, deadlines and closing.
@@ -217,13 +228,13 @@ class UpstreamProtocol(asyncio.BufferedProtocol):
 
     def _regulate(self) -> None:
         """Start or stop reading according to the limits."""
-        wanted = self._can_take
-        if wanted != self._is_reading and self._transport is not None and not self.is_closed:
+        wanted = self.can_take
+        if wanted != self._is_reading and self.transport is not None and not self.is_closed:
             self._is_reading = wanted
             if wanted:
-                self._transport.resume_reading()
+                self.transport.resume_reading()
             else:
-                self._transport.pause_reading()
+                self.transport.pause_reading()
 
     def _tell_full(self) -> None:
         queued, limit = self.calls.unsent_bytes, self.settings.max_queued_bytes
@@ -233,32 +244,34 @@ class UpstreamProtocol(asyncio.BufferedProtocol):
             for callback in list(self._when_full):
                 callback(is_full)
 
-    def _arm(self, deadline: float) -> None:
+    def arm(self, deadline: float) -> None:
         """Make sure that the timer fires no later than a deadline."""
-        if self._timer is not None:
-            if self._timer.when() <= deadline:
-                return
-            self._timer.cancel()
-        self._timer = self.loop.call_at(deadline, self._expire)
+        if deadline < self.timer_at:
+            if self._timer is not None:
+                self._timer.cancel()
+            self._timer = self.loop.call_at(deadline, self._expire)
+            self.timer_at = deadline
 
     def _expire(self) -> None:
         """Fail the requests whose deadline has passed; rearm for the earliest of the others."""
         self._timer = None
-        earliest = self.calls.expire(loop_seconds(), self.name)
+        self.timer_at = inf
+        earliest = self.calls.expire(self._now(), self.name)
         if earliest is not None:
-            self._arm(earliest)
+            self.arm(earliest)
         self._tell_full()
 
     def break_off(self, reason: str) -> None:
         """Close the connection, and fail all pending requests with a given reason."""
         self._fail_all(reason)
-        if self._transport is not None:
-            self._transport.abort()
+        if self.transport is not None:
+            self.transport.abort()
 
     def _fail_all(self, reason: str) -> None:
         self._reason = self._reason or reason
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+            self.timer_at = inf
         self.calls.fail(f"{self.name}: {self._reason}")
         self._tell_full()

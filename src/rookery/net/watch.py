@@ -8,14 +8,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from rookery.clock import loop_seconds
+from rookery.clock import loop_timer
 from rookery.net.connectionstate import Wait
 
 
 class Watch:
     """Measures the current wait, and reports when it has lasted too long."""
 
-    __slots__ = ("_expire", "_loop", "_present", "_since", "_step", "_timer")
+    __slots__ = ("_expire", "_loop", "_now", "_present", "_since", "_step", "_timer")
 
     def __init__(
         self, present: Callable[[], Wait | None], expire: Callable[[Wait], None], step_ms: int
@@ -31,12 +31,17 @@ class Watch:
         self._expire = expire
         self._step = step_ms / 1000
         self._loop = asyncio.get_running_loop()
-        self._since = loop_seconds()
+        self._now = loop_timer()
+        self._since = self._now()
         self._timer: asyncio.TimerHandle | None = None
 
     def touch(self) -> None:
         """Start a new wait."""
-        self._since = loop_seconds()
+        self._since = self._now()
+
+    def note(self, moment: float) -> None:
+        """Start a new wait at a moment in the past, unless a later one has begun."""
+        self._since = max(self._since, moment)
 
     def begin(self) -> None:
         """Start a new wait, and start the timer."""
@@ -61,7 +66,7 @@ class Watch:
         self._expire = _ignore
 
     def _look(self) -> None:
-        now = loop_seconds()
+        now = self._now()
         next_look = now + self._step
         wait = self._present()
         if wait is not None:

@@ -8,8 +8,12 @@ client connection has one connection to that broker.
                                                   │
                                    PassageTable, LinkState, filters
 
-Requests and responses pass without being decoded, unless they hold addresses of brokers or a filter
-wants them. This package exports what filters need; the guide is docs/guide/proxy.md.
+With broker nodes (`proxy.nodes`), the proxy's instances are the brokers that clients see, and a
+`NodeLink` divides requests among several connections instead.
+
+Requests and responses of mirror mode pass without being decoded, unless they hold addresses of
+brokers or a filter wants them. This package exports what filters need; the guide is
+docs/guide/proxy.md.
 """
 
 from __future__ import annotations
@@ -22,13 +26,14 @@ if TYPE_CHECKING:
     from rookery.proxy.filterapi import (
         ANY,
         FORWARD,
-        Disconnect,
+        Answer,
+        Close,
         Drop,
         Filter,
         FilterContext,
         Forward,
-        Respond,
         Verdict,
+        if_noted,
         on_request,
         on_response,
     )
@@ -36,13 +41,14 @@ if TYPE_CHECKING:
 __all__ = [
     "ANY",
     "FORWARD",
-    "Disconnect",
+    "Answer",
+    "Close",
     "Drop",
     "Filter",
     "FilterContext",
     "Forward",
-    "Respond",
     "Verdict",
+    "if_noted",
     "on_request",
     "on_response",
 ]
@@ -53,13 +59,14 @@ __getattr__, __dir__ = lazy_exports(
         "rookery.proxy.filterapi": [
             "ANY",
             "FORWARD",
-            "Disconnect",
+            "Close",
             "Drop",
             "Filter",
             "FilterContext",
             "Forward",
-            "Respond",
+            "Answer",
             "Verdict",
+            "if_noted",
             "on_request",
             "on_response",
         ]

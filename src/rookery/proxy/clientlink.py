@@ -14,10 +14,9 @@ a broker fails, so it connects again and retries.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from functools import partial
-from struct import Struct
-from typing import Final, Protocol
+from typing import Protocol
 
 from rookery.errors import ProtocolError, Unavailable
 from rookery.model.address import Address
@@ -26,19 +25,32 @@ from rookery.net.connection import Connection
 from rookery.net.outbox import Answer
 from rookery.net.upstream import Upstream
 from rookery.proxy.addresses import replace_hints
-from rookery.proxy.apiversions import change_versions, refuse_versions
+from rookery.proxy.answerroom import AnswerRoom
+from rookery.proxy.apiversions import change_versions, note_software, refuse_versions
 from rookery.proxy.clientgate import ClientGate, GateReason
+from rookery.proxy.direct.directrelay import DirectRelay
+from rookery.proxy.direct.relayrules import RelayRules
+from rookery.proxy.edits.surplus import check_surplus
 from rookery.proxy.filteredlink import FilteredLink, FilterTarget
-from rookery.proxy.linkstate import BackendEvent, LinkEvent, LinkState
+from rookery.proxy.linkstate import (
+    BackendEvent,
+    BackendState,
+    LinkEvent,
+    LinkStage,
+    LinkState,
+)
+from rookery.proxy.ownrequests import BrokerLine
 from rookery.proxy.passage import Passage, PassageTable
-from rookery.wire.buffer import Buffer
-from rookery.wire.codec import API_VERSIONS_KEY, is_one_way, peek, read_response, response_frame
-from rookery.wire.frame import RESPONSE_MINIMUM, Frame
-from rookery.wire.messages.sasl_authenticate import SASL_AUTHENTICATE
-from rookery.wire.messages.sasl_handshake import SASL_HANDSHAKE
-
-_LOGIN_KEYS: Final = frozenset({SASL_HANDSHAKE.key, SASL_AUTHENTICATE.key})
-_HEAD: Final = Struct(">ii")
+from rookery.wire.acks import wants_no_answer
+from rookery.wire.buffer import Buffer, joined
+from rookery.wire.codec import (
+    API_VERSIONS_KEY,
+    peek,
+    read_request,
+    read_response,
+    response_frame,
+)
+from rookery.wire.frame import Frame, renumbered
 
 
 class LinkTarget(FilterTarget, Protocol):
@@ -51,9 +63,11 @@ class LinkTarget(FilterTarget, Protocol):
     """For requests that wait for other clients."""
     one_way_options: CallOptions
     """For requests without a response."""
+    relay_rules: RelayRules | None
+    """The requests that need no Python code; None if every request needs it."""
 
     async def open_upstream(self, node_id: int | None) -> Upstream:
-        """Connect to a broker; to any of the bootstrap servers if there is no node id.
+        """Connect to a broker; to any of them if there is no node id.
 
         Raises:
             Unavailable: it cannot be reached.
@@ -66,23 +80,30 @@ class LinkTarget(FilterTarget, Protocol):
 class ClientLink:
     """A client's connection and the broker's connection that belongs to it."""
 
-    __slots__ = ("_connection", "_filters", "_gate", "_node_id", "_target", "_upstream", "state")
+    __slots__ = (
+        "_connection", "_filters", "_gate", "_is_direct_due", "_line", "_target", "_upstream",
+        "backend", "node_id", "state",
+    )  # fmt: skip
 
     def __init__(self, connection: Connection, target: LinkTarget, node_id: int | None) -> None:
         """Prepare a link; the first request connects to the broker.
 
         Args:
-            connection: of the client.
+            connection: the connection of the client.
             target: the virtual cluster.
             node_id: the broker whose port the client has connected to; None for the bootstrap port.
         """
         self.state = LinkState()
+        self.backend = BackendState()
         self._connection = connection
         self._target = target
-        self._node_id = node_id
+        self.node_id = node_id
         self._upstream: Upstream | None = None
+        # For requests of filters' own.
+        self._line: BrokerLine | None = None
         self._gate = ClientGate(connection)
         self._filters = FilteredLink(connection, target, node_id, self._gate)
+        self._is_direct_due = target.relay_rules is not None
         connection.when_lost(self._lose_client)
 
     def start(self, frame: Frame) -> Answer | Awaitable[Answer]:
@@ -95,12 +116,19 @@ class ClientLink:
         key, version, correlation_id = peek(frame)
         passage = self._target.passages.find((key, version))
         if passage is None:
+            self.state.arrive()
             if key == API_VERSIONS_KEY:
                 return refuse_versions(correlation_id)
+            self.state.on(LinkEvent.DRAIN)
             raise ProtocolError(f"API {key} in version {version} does not pass through the proxy")
-        self.state.on(_event(key))
+        if self.state.stage is not LinkStage.ROUTING:
+            self.state.note_request(key)
+            if key == API_VERSIONS_KEY:
+                note_software(self._connection.session, frame)
         upstream = self._upstream
         if upstream is not None:
+            if self._is_direct_due and self.state.stage is LinkStage.ROUTING:
+                self._relay_directly(upstream)
             return self._send(upstream, passage, correlation_id, frame)
         # Later requests wait until this one was sent, so that the order stays.
         self._gate.close(GateReason.CONNECTING)
@@ -116,30 +144,53 @@ class ClientLink:
 
     async def _connect(self) -> Upstream:
         connection = self._connection
-        self.state.on_backend(BackendEvent.CONNECT)
+        self.backend.on(BackendEvent.CONNECT)
         try:
-            upstream = await self._target.open_upstream(self._node_id)
+            upstream = await self._target.open_upstream(self.node_id)
         except BaseException:
-            self.state.on_backend(BackendEvent.FAIL)
+            self.state.on(LinkEvent.DRAIN)
+            self.backend.on(BackendEvent.FAIL)
             raise
-        self.state.on_backend(BackendEvent.READY)
-        if connection.is_closing:
+        self.backend.on(BackendEvent.READY)
+        if not connection.is_made:
             upstream.close()
             raise Unavailable("the client is gone")
         self._upstream = upstream
-        connection.when_stuck(lambda is_stuck: upstream.pause() if is_stuck else upstream.resume())
+        AnswerRoom(connection, upstream)
+        upstream.batch = connection
         upstream.when_full(lambda is_full: self._gate.set(GateReason.FULL, is_closed=is_full))
         connection.when_lost(upstream.close)
         upstream.when_lost(self._lose_broker)
         return upstream
 
+    def _relay_directly(self, upstream: Upstream) -> None:
+        """Relay the next requests without Python code, as far as they need none."""
+        self._is_direct_due = False
+        rules = self._target.relay_rules
+        if rules is not None:
+            DirectRelay(self._connection, upstream, rules, self._reader_of).begin()
+
+    def _reader_of(
+        self, key: int, version: int, correlation_id: int
+    ) -> Callable[[Frame], Answer] | None:
+        passage = self._target.passages.find((key, version))
+        if passage is None or not passage.has_hints:
+            return None
+        return partial(self._change_hints, passage, correlation_id)
+
     def _send(
         self, upstream: Upstream, passage: Passage, correlation_id: int, frame: Frame
     ) -> Answer | Awaitable[Answer]:
+        if passage.is_plain:
+            target = self._target
+            options = target.slow_options if passage.is_slow else target.request_options
+            return upstream.relay([frame], correlation_id, options)
         if passage.is_filtered:
             forward = partial(self._forward, upstream)
-            return self._filters.start(forward, upstream, passage, correlation_id, frame)
-        is_silent = passage.can_be_one_way and is_one_way(passage.api, frame)
+            if self._line is None:
+                self._line = BrokerLine(upstream, self._target)
+            return self._filters.start(forward, self._line, passage, correlation_id, frame)
+        is_silent = passage.can_be_one_way and wants_no_answer(passage.api, frame)
         return self._forward(upstream, passage, correlation_id, [frame], is_one_way=is_silent)
 
     def _forward(
@@ -154,58 +205,56 @@ class ClientLink:
         """Send a request to the broker; return its response as the client gets it."""
         target = self._target
         if is_one_way:
-            return upstream.submit(parts, _nothing, target.one_way_options)
+            call = upstream.relay(parts, correlation_id, target.one_way_options)
+            return None if call.is_done else call
         options = target.slow_options if passage.is_slow else target.request_options
         if passage.is_api_versions:
             read = partial(change_versions, target.passages, passage.version, correlation_id)
-            return upstream.submit(parts, read, options)
+            return upstream.relay(parts, correlation_id, options, read)
         if passage.has_hints:
             hint = partial(self._change_hints, passage, correlation_id)
-            return upstream.submit(parts, hint, options)
+            return upstream.relay(parts, correlation_id, options, hint)
         if passage.has_addresses:
             future = upstream.submit(parts, _unchanged, options)
-            return self._change_addresses(future, passage, correlation_id)
-        return upstream.submit(parts, partial(_renumber, correlation_id), options)
+            return self._change_addresses(passage, correlation_id, joined(parts), future)
+        return upstream.relay(parts, correlation_id, options)
 
     def _change_hints(self, passage: Passage, correlation_id: int, frame: Frame) -> list[Buffer]:
         """Return a response with the proxy's addresses; most have none and pass unchanged."""
         response = read_response(passage.api, passage.version, frame)
         if replace_hints(response, self._target.advertised):
             return response_frame(passage.api, passage.version, correlation_id, response)
-        return _renumber(correlation_id, frame)
+        return renumbered(frame, correlation_id)
 
     async def _change_addresses(
-        self, future: Awaitable[Frame], passage: Passage, correlation_id: int
+        self, passage: Passage, correlation_id: int, request: Buffer, future: Awaitable[Frame]
     ) -> list[Buffer]:
-        response = read_response(passage.api, passage.version, await future)
-        await self._target.rewrite(response)
-        return response_frame(passage.api, passage.version, correlation_id, response)
+        """Return a response with the proxy's addresses, or as it came if it has none.
+
+        Raises:
+            ProtocolError: it cannot be decoded, or has what was not asked for.
+        """
+        api, version, frame = passage.api, passage.version, await future
+        response = read_response(api, version, frame)
+        check_surplus(api, version, read_request(api, request)[1], response)
+        if await self._target.rewrite(response):
+            return response_frame(api, version, correlation_id, response)
+        return renumbered(frame, correlation_id)
+
+    def drain(self) -> None:
+        """Take no more requests; close both ends when those in flight are answered."""
+        self.state.on(LinkEvent.DRAIN)
+        self._connection.close()
 
     def _lose_client(self) -> None:
         self.state.on(LinkEvent.LOST)
-        self.state.on_backend(BackendEvent.CLOSE)
+        self.backend.on(BackendEvent.CLOSE)
 
     def _lose_broker(self) -> None:
-        self.state.on(LinkEvent.DRAIN)
-        self.state.on_backend(BackendEvent.FAIL)
-        self._connection.close()
-
-
-def _event(key: int) -> LinkEvent:
-    if key == API_VERSIONS_KEY:
-        return LinkEvent.VERSIONS_REQUEST
-    return LinkEvent.LOGIN_REQUEST if key in _LOGIN_KEYS else LinkEvent.REQUEST
-
-
-def _renumber(correlation_id: int, frame: Frame) -> list[Buffer]:
-    """Return a response, length first, with the client's correlation id; its body is not copied."""
-    return [_HEAD.pack(len(frame), correlation_id), frame[RESPONSE_MINIMUM:]]
+        self.backend.on(BackendEvent.FAIL)
+        self.drain()
 
 
 def _unchanged(frame: Frame) -> Frame:
     """Return a response as it came."""
     return frame
-
-
-def _nothing(_: Frame) -> None:
-    """Return no response, for a request without one."""

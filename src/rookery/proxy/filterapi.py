@@ -34,7 +34,7 @@ class Forward:
 
 
 @dataclass(frozen=True, slots=True)
-class Respond:
+class Answer:
     """Answer a request without the upstream."""
 
     response: Message
@@ -46,13 +46,13 @@ class Drop:
 
 
 @dataclass(frozen=True, slots=True)
-class Disconnect:
+class Close:
     """Close the client's connection, after the responses before this one."""
 
     reason: str
 
 
-Verdict = Forward | Respond | Drop | Disconnect
+Verdict = Forward | Answer | Drop | Close
 """The decision of a filter about one message."""
 
 FORWARD: Final = Forward()
@@ -68,7 +68,7 @@ class FilterUpstream(Protocol):
         """Send a request; return its response, with the proxy's addresses.
 
         Args:
-            api: of the request.
+            api: the API of the request.
             request: to send.
             version: to send it in; by default the newest that both sides know.
 
@@ -76,6 +76,10 @@ class FilterUpstream(Protocol):
             Unavailable: the broker does not answer.
             ApiError: it does not know the API.
         """
+
+
+def _ignore(_: str) -> None:
+    """Report nothing."""
 
 
 @dataclass(slots=True)
@@ -93,10 +97,27 @@ class FilterContext:
     client_id: str | None
     """The client id in the header of the request."""
     clock: Clock
-    upstream: FilterUpstream
-    """Sends requests of the filter's own."""
+    open_upstream: Callable[[FilterContext], FilterUpstream] = field(repr=False)
+    """Returns what sends requests of the filter at `position`."""
+    mute: Callable[[int], None] = field(repr=False)
+    """Starts none of the client's later requests for a number of milliseconds."""
+    request_size: int = 0
+    """The size of the request in bytes, as it came."""
+    response_size: int = 0
+    """The size of the response in bytes, as it came."""
+    position: int = 0
+    """The place of the filter that sees the message now, in the configuration."""
     memory: dict[Filter, Any] = field(default_factory=dict)
     """What each filter keeps about this client, until it disconnects."""
+    notes: dict[Filter, Any] = field(default_factory=dict)
+    """What each filter keeps about this request, until its response."""
+    report_fault: Callable[[str], None] = field(default=_ignore, repr=False)
+    """Records that a filter has failed, for the health of the virtual cluster."""
+
+    @property
+    def upstream(self) -> FilterUpstream:
+        """Sends requests of the filter's own; they pass the filters after it."""
+        return self.open_upstream(self)
 
     @property
     def principal(self) -> str:
@@ -112,6 +133,7 @@ ANY: Final = "any"
 """Every API; such a function sees messages of all kinds."""
 
 _MARK: Final = "__rookery_filter__"
+_IF_NOTED: Final = "__rookery_if_noted__"
 
 
 def on_request(*apis: Api[Any, Any] | str) -> Callable[[F], F]:
@@ -135,6 +157,20 @@ def _mark(kind: str, apis: tuple[Api[Any, Any] | str, ...]) -> Callable[[F], F]:
     return mark
 
 
+def if_noted(function: F) -> F:
+    """Mark a method that sees only the responses to requests that its filter has a note of.
+
+    Other responses are not decoded for it: see `FilterContext.notes`.
+    """
+    setattr(function, _IF_NOTED, True)
+    return function
+
+
+def needs_note(function: FilterFunction) -> bool:
+    """Return whether a function sees only responses to noted requests."""
+    return getattr(function, _IF_NOTED, False)
+
+
 class Filter:
     """The base class of filters."""
 
@@ -155,11 +191,14 @@ class Filter:
     async def close(self) -> None:
         """Release everything, after the last client is gone."""
 
+    def abandon(self, context: FilterContext) -> None:
+        """Take note that a request of which the filter has a note will have no response."""
+
     def functions(self, kind: str, api: Api[Any, Any]) -> list[FilterFunction]:
         """Return the methods that see the requests or responses of an API."""
-        found: list[FilterFunction] = []
+        functions: list[FilterFunction] = []
         for name in dir(type(self)):
             marks = getattr(getattr(type(self), name), _MARK, {})
             if marks.get(kind, frozenset()) & {api.name, ANY}:
-                found.append(getattr(self, name))
-        return found
+                functions.append(getattr(self, name))
+        return functions

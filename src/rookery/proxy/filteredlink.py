@@ -9,44 +9,41 @@ from __future__ import annotations
 import inspect
 from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from functools import partial
+from typing import Any, NamedTuple, Protocol
 
-from rookery.client.connect.versions import negotiate
 from rookery.clock import Clock
 from rookery.errors import ErrorCode, ProtocolError
 from rookery.net.connection import Connection
 from rookery.net.outbox import Answer
-from rookery.net.upstream import Upstream
 from rookery.proxy.clientgate import ClientGate, GateReason
-from rookery.proxy.filterapi import (
-    Disconnect,
-    Filter,
-    FilterContext,
-    Forward,
-    Respond,
-    Verdict,
+from rookery.proxy.edits.fetchscope import FetchScope, PartitionNames, check_scope
+from rookery.proxy.edits.surplus import check_surplus, is_incremental
+from rookery.proxy.filterapi import Filter, FilterContext, Forward
+from rookery.proxy.filterchain import (
+    FilterFailure,
+    FilterOutcome,
+    FilterStep,
+    blame,
+    run_filters,
+    settle,
 )
-from rookery.proxy.filterchain import FilterFailure, FilterOutcome, FilterStep, run_filters
+from rookery.proxy.operation.filterhealth import FilterHealth
+from rookery.proxy.ownrequests import OwnLine, OwnRequests, OwnTarget
 from rookery.proxy.passage import Passage
 from rookery.wire.buffer import Buffer
 from rookery.wire.codec import read_request, read_response, request_frame, response_frame
 from rookery.wire.frame import PREFIX_BYTES, Frame
-from rookery.wire.message import Api, Message, Request, Response
+from rookery.wire.message import Message
+from rookery.wire.messages.fetch import FetchRequest
 
-_CLIENT_ID: Final = "rookery-proxy"
 
-
-class FilterTarget(Protocol):
+class FilterTarget(OwnTarget, Protocol):
     """What filtered requests need of the virtual cluster."""
 
     name: str
     clock: Clock
-    filter_timeout_ms: int
-    own_timeout_ms: int
-    """For requests that filters send themselves."""
-
-    async def rewrite(self, response: Message) -> None:
-        """Replace the addresses in a response, after ports were opened for new brokers."""
+    filter_health: FilterHealth
 
 
 class Forwarder(Protocol):
@@ -67,11 +64,8 @@ class FilteredRequest:
     frame: Frame
     request: Any
     context: FilterContext
-
-    @property
-    def is_one_way(self) -> bool:
-        """Whether the client expects no response."""
-        return self.passage.can_be_one_way and self.passage.api.is_one_way(self.request)
+    is_one_way: bool
+    """Whether the client expects no response."""
 
     def encode(self, message: Message | None) -> list[Buffer]:
         """Return the request to forward, without its length: as it came, or changed."""
@@ -82,27 +76,53 @@ class FilteredRequest:
         )
         return [memoryview(parts[0])[PREFIX_BYTES:], *parts[1:]]
 
-    def respond(self, response: Message) -> Answer:
+    def respond(self, response: Message) -> list[Buffer]:
         """Return a response as bytes."""
         passage = self.passage
         return response_frame(passage.api, passage.version, self.correlation_id, response)
 
-    def refuse(self, code: ErrorCode) -> Message:
-        """Return the refusal of the request.
+    def response_steps(self, before: int | None = None) -> list[FilterStep]:
+        """Return the functions that see the response, of filters before a position or of all."""
+        return [
+            step
+            for step in self.passage.response_filters
+            if (before is None or step.position < before) and step.applies(self.context)
+        ]
+
+    def abandon(self) -> None:
+        """Report to the filters with a note of the request that it has no response."""
+        context = self.context
+        for each in [*context.notes]:
+            try:
+                each.abandon(context)
+            except Exception as error:  # noqa: BLE001 (a user's own code)
+                fault = f"failed in {type(each).__name__}.abandon: {error!r}"
+                blame(context, None, fault, error)
+        context.notes.clear()
+
+
+class SentRequest(NamedTuple):
+    """A request as the filters have changed it."""
+
+    message: Message
+    session: PartitionNames | None
+    """The partitions of its fetch session; None if it repeats all that it asks for."""
+
+    def check(self, passage: Passage, response: Any) -> None:
+        """Refuse a response with something that was not asked for.
 
         Raises:
-            ProtocolError: the client expects no response, so that only its connection can tell.
+            ProtocolError: it has such a thing.
         """
-        if self.is_one_way:
-            raise ProtocolError(f"a filter refused a request without a response: {code.name}")
-        refusal: Message = self.passage.api.refuse(self.request, code)
-        return refusal
+        check_surplus(passage.api, passage.version, self.message, response)
+        if self.session is not None:
+            check_scope(self.session, response)
 
 
 class FilteredLink:
     """Passes the requests of one client through filters."""
 
-    __slots__ = ("_gate", "_memory", "_node_id", "_session", "_target")
+    __slots__ = ("_connection", "_fetches", "_gate", "_memory", "_node_id", "_target")
 
     def __init__(
         self,
@@ -114,26 +134,34 @@ class FilteredLink:
         """Prepare for one client.
 
         Args:
-            connection: of the client.
+            connection: the connection of the client.
             target: the virtual cluster.
             node_id: the broker whose port the client has connected to; None for the bootstrap port.
             gate: holds the client's later requests while a filter waits.
         """
-        self._session = connection.session
+        self._connection = connection
         self._target = target
         self._node_id = node_id
         self._gate = gate
         self._memory: dict[Filter, Any] = {}
+        self._fetches = FetchScope()
 
     def start(
         self,
         forward: Forwarder,
-        upstream: Upstream,
+        line: OwnLine,
         passage: Passage,
         correlation_id: int,
         frame: Frame,
     ) -> Answer | Awaitable[Answer]:
         """Pass one request through its filters and on; return its response, or an awaitable.
+
+        Args:
+            forward: sends the request to the upstream.
+            line: sends requests of the filters' own.
+            passage: the passage of the request.
+            correlation_id: the correlation id of the client.
+            frame: the request.
 
         Raises:
             ProtocolError: the request cannot be decoded.
@@ -144,18 +172,26 @@ class FilteredLink:
         context = FilterContext(
             cluster=target.name,
             node_id=self._node_id,
-            session=self._session,
+            session=self._connection.session,
             api=passage.api,
             version=passage.version,
             client_id=header.client_id,
             clock=target.clock,
-            upstream=OwnRequests(upstream, target),
+            open_upstream=partial(OwnRequests, line),
+            mute=self._connection.mute,
+            request_size=len(frame),
             memory=self._memory,
+            report_fault=target.filter_health.report,
         )
-        request = FilteredRequest(passage, correlation_id, frame, body, context)
+        is_one_way = passage.can_be_one_way and passage.api.is_one_way(body)
+        request = FilteredRequest(passage, correlation_id, frame, body, context, is_one_way)
         outcome = run_filters(passage.request_filters, context, body, target.filter_timeout_ms)
         if not inspect.isawaitable(outcome):
-            return self._follow(forward, request, outcome)
+            try:
+                return self._follow(forward, request, outcome)
+            except BaseException:
+                request.abandon()
+                raise
         self._gate.close(GateReason.FILTER)
         return self._wait(forward, request, outcome)
 
@@ -164,6 +200,9 @@ class FilteredLink:
     ) -> Answer:
         try:
             answer = self._follow(forward, request, await outcome)
+        except BaseException:
+            request.abandon()
+            raise
         finally:
             self._gate.open(GateReason.FILTER)
         return await answer if inspect.isawaitable(answer) else answer
@@ -175,24 +214,58 @@ class FilteredLink:
         if not isinstance(outcome.verdict, Forward):
             return self._end(request, outcome)
         passage = request.passage
-        answer = forward(
-            passage,
-            request.correlation_id,
-            request.encode(outcome.verdict.message),
-            is_one_way=request.is_one_way,
-        )
-        if passage.response_filters and inspect.isawaitable(answer):
-            return self._filter_answer(request, answer)
+        changed = outcome.verdict.message
+        try:
+            parts = request.encode(changed)
+        except Exception as error:  # noqa: BLE001 (any value that a filter has set)
+            return self._refuse(request, _misshapen(request, error))
+        sent = SentRequest(changed or request.request, None)
+        if passage.response_filters and isinstance(sent.message, FetchRequest):
+            session = self._fetches.follow(sent.message)
+            if session is None:
+                # The client opens another session, whose partitions are known then.
+                unknown = FilterFailure(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
+                return self._refuse(request, FilterOutcome(unknown))
+            if is_incremental(sent.message):
+                sent = sent._replace(session=session)
+        answer = forward(passage, request.correlation_id, parts, is_one_way=request.is_one_way)
+        steps = request.response_steps()
+        if (steps or request.context.notes) and inspect.isawaitable(answer):
+            return self._filter_answer(request, sent, steps, answer)
         return answer
 
-    async def _filter_answer(self, request: FilteredRequest, awaited: Awaitable[Answer]) -> Answer:
-        """Pass a broker's response through its filters; return what the client gets."""
-        answer = await awaited
-        if answer is None:
-            return None
-        passage = request.passage
-        response = read_response(passage.api, passage.version, _joined(answer))
-        return await self._filter_response(request, passage.response_filters, response, answer)
+    async def _filter_answer(
+        self,
+        request: FilteredRequest,
+        sent: SentRequest,
+        steps: Sequence[FilterStep],
+        awaited: Awaitable[Answer],
+    ) -> Answer:
+        """Pass a broker's response through its filters; return what the client gets.
+
+        Filters decide about what a request names, so a response with more is not passed on.
+
+        Args:
+            request: the request of the client.
+            sent: the request as the filters have changed it.
+            steps: the functions that see the response.
+            awaited: the response.
+
+        Raises:
+            ProtocolError: the response cannot be decoded, or has what was not asked for.
+        """
+        try:
+            answer = await awaited
+            if answer is None or not steps:
+                return answer
+            passage, frame = request.passage, _joined(answer)
+            request.context.response_size = len(frame)
+            response = read_response(passage.api, passage.version, frame)
+            sent.check(passage, response)
+            return await self._filter_response(request, steps, response, answer)
+        except BaseException:
+            request.abandon()
+            raise
 
     async def _filter_response(
         self,
@@ -217,7 +290,12 @@ class FilteredLink:
             answer = self._end(request, outcome)
             return await answer if inspect.isawaitable(answer) else answer
         message = outcome.verdict.message
-        return unchanged if message is None else request.respond(message)
+        if message is None:
+            return unchanged
+        try:
+            return request.respond(message)
+        except Exception as error:  # noqa: BLE001 (any value that a filter has set)
+            return self._refuse(request, _misshapen(request, error))
 
     def _end(self, request: FilteredRequest, outcome: FilterOutcome) -> Answer | Awaitable[Answer]:
         """Answer a request here, after a verdict other than to forward.
@@ -227,64 +305,41 @@ class FilteredLink:
         Raises:
             ProtocolError: the connection is to be closed.
         """
-        response = _response(request, outcome.verdict)
-        if response is None:
-            return None
-        answer = request.respond(response)
-        earlier = [
-            step for step in request.passage.response_filters if step.position < outcome.position
-        ]
+        context, is_one_way = request.context, request.is_one_way
+        try:
+            response = settle(context, request.request, outcome, is_one_way=is_one_way)
+            if response is None:
+                return None
+            answer = request.respond(response)
+        except ProtocolError:
+            raise
+        except Exception as error:  # noqa: BLE001 (any value that a filter has set)
+            has_failed = isinstance(outcome.verdict, FilterFailure)
+            return self._refuse(request, outcome if has_failed else _misshapen(request, error))
+        earlier = request.response_steps(before=outcome.position)
         if not earlier:
             return answer
+        context.response_size = len(_joined(answer))
         return self._filter_response(request, earlier, response, answer)
 
+    def _refuse(self, request: FilteredRequest, failure: FilterOutcome) -> Answer:
+        """Refuse a request of which the filters have made something invalid.
 
-def _response(request: FilteredRequest, verdict: Verdict | FilterFailure) -> Message | None:
-    """Return the response that a verdict means; None if there is none.
-
-    Raises:
-        ProtocolError: the connection is to be closed.
-    """
-    if isinstance(verdict, Disconnect):
-        raise ProtocolError(verdict.reason)
-    if isinstance(verdict, Respond):
-        return None if request.is_one_way else verdict.response
-    if isinstance(verdict, FilterFailure):
-        return request.refuse(verdict.code)
-    # Drop: only a request that expects no response can disappear.
-    return None if request.is_one_way else request.refuse(ErrorCode.POLICY_VIOLATION)
-
-
-class OwnRequests:
-    """Sends requests of a filter's own over the connection of its client."""
-
-    __slots__ = ("_target", "_upstream")
-
-    def __init__(self, upstream: Upstream, target: FilterTarget) -> None:
-        self._upstream = upstream
-        self._target = target
-
-    async def send(
-        self, api: Api[Request, Response], request: Request, version: int | None = None
-    ) -> Response:
-        """Send a request; return its response, with the proxy's addresses.
-
-        Args:
-            api: of the request.
-            request: to send.
-            version: to send it in; by default the newest that both sides know.
+        No filter sees the response: it repeats the names that the client has sent.
 
         Raises:
-            Unavailable: the broker does not answer.
-            ApiError: it does not know the API.
+            ProtocolError: the request has no response.
         """
-        timeout_ms = self._target.own_timeout_ms
-        if version is None:
-            versions = await negotiate(self._upstream, _CLIENT_ID, {}, timeout_ms)
-            version = versions.choose(api)
-        response = await self._upstream.call(api, version, request, timeout_ms)
-        await self._target.rewrite(response)
-        return response
+        request.abandon()
+        _, body = read_request(request.passage.api, request.frame)
+        response = settle(request.context, body, failure, is_one_way=request.is_one_way)
+        return None if response is None else request.respond(response)
+
+
+def _misshapen(request: FilteredRequest, error: Exception) -> FilterOutcome:
+    """Report a request or response that cannot be encoded."""
+    fault = f"made a {request.passage.api.name} that cannot be encoded: {error!r}"
+    return blame(request.context, None, fault, error)
 
 
 def _joined(answer: list[Buffer] | tuple[Buffer, ...]) -> Buffer:

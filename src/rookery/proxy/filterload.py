@@ -40,7 +40,7 @@ def load_filters(
 
 def _create(name: str, definition: FilterSettings | None) -> Filter:
     kind = definition.type or name if definition is not None else name
-    filter_class = _find_class(kind, name)
+    filter_class = find_class(kind, name)
     options = definition.options if definition is not None else {}
     unknown = sorted(options.keys() - filter_class.OPTIONS.keys())
     if unknown:
@@ -55,14 +55,23 @@ def _create(name: str, definition: FilterSettings | None) -> Filter:
         raise ConfigError(f"{name}: {error}", name="filters") from error
 
 
-def _find_class(kind: str, name: str) -> type[Filter]:
+def find_class(kind: str, name: str) -> type[Filter]:
+    """Return the class of a type of filters.
+
+    Args:
+        kind: the type.
+        name: the name of the filter, for messages.
+
+    Raises:
+        ConfigError: there is none.
+    """
     if kind in {module.name for module in pkgutil.iter_modules(filters.__path__)}:
         return _only_class(import_module(f"{filters.__name__}.{kind}").__dict__)
     for point in entry_points(group=GROUP):
         if point.name == kind:
-            found = point.load()
-            if isinstance(found, type) and issubclass(found, Filter):
-                return found
+            loaded = point.load()
+            if isinstance(loaded, type) and issubclass(loaded, Filter):
+                return loaded
             raise ConfigError(
                 f"{name}: the entry point {kind} is not a class of filters", name="filters"
             )
@@ -72,11 +81,11 @@ def _find_class(kind: str, name: str) -> type[Filter]:
 
 def _only_class(names: Mapping[str, object]) -> type[Filter]:
     """Return the class of filters that a module defines."""
-    [found] = [
+    [filter_class] = [
         value
         for value in names.values()
         if isinstance(value, type)
         and issubclass(value, Filter)
         and value.__module__ == names["__name__"]
     ]
-    return found
+    return filter_class

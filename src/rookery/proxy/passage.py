@@ -7,15 +7,15 @@ known form of response.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from rookery.proxy.filterapi import Filter
+from rookery.proxy.addresses import can_hold_addresses
+from rookery.proxy.filterapi import Filter, needs_note
 from rookery.proxy.filterchain import FilterStep
 from rookery.wire.catalog import kafka_apis
 from rookery.wire.codec import API_VERSIONS_KEY
-from rookery.wire.endpoints import has_endpoints
 from rookery.wire.message import Api
 from rookery.wire.messages.fetch import FETCH
 from rookery.wire.messages.join_group import JOIN_GROUP
@@ -67,6 +67,8 @@ class Passage:
     """Whether a request may have no response."""
     is_slow: bool
     """Whether the response may take as long as a rebalance."""
+    is_plain: bool = False
+    """Whether nothing but the correlation ids is read or changed."""
     request_filters: tuple[FilterStep, ...] = ()
     """The functions that see the request, in order; without any, it is not decoded."""
     response_filters: tuple[FilterStep, ...] = ()
@@ -96,24 +98,31 @@ class PassageTable:
             first = self._versions.get(key, range(version, version)).start
             self._versions[key] = range(first, version + 1)
 
+    def rows(self) -> Collection[Passage]:
+        """Return all passages."""
+        return self._passages.values()
+
     def versions(self, key: int) -> range:
         """Return the versions of an API that are let through; empty if there are none."""
         return self._versions.get(key, range(0))
 
 
-def mirror_passages(filters: Sequence[Filter] = ()) -> PassageTable:
+def mirror_passages(
+    filters: Sequence[Filter] = (), refused: frozenset[str] = frozenset()
+) -> PassageTable:
     """Return the table for clients whose connections are mirrored, one for one.
 
     SaslHandshake 0 is missing: bare tokens follow it, without a header that could be renumbered.
 
     Args:
-        filters: of the virtual cluster, in the order of its configuration.
+        filters: the filters of the virtual cluster, in the order of its configuration.
+        refused: the names of further APIs that do not pass.
     """
     return PassageTable(
         {
             (api.key, version): _passage(api, version, filters)
             for api in kafka_apis().values()
-            if api.name not in _INTERNAL
+            if api.name not in _INTERNAL | refused
             for version in api.versions
             if (api.key, version) != (SASL_HANDSHAKE.key, 0)
         }
@@ -121,22 +130,31 @@ def mirror_passages(filters: Sequence[Filter] = ()) -> PassageTable:
 
 
 def _passage(api: Api[Any, Any], version: int, filters: Sequence[Filter]) -> Passage:
+    has_addresses = can_hold_addresses(api)
+    if api in _WITH_HINTS:
+        # Older versions of these have none.
+        has_addresses = api.response.__fields__["node_endpoints"].is_in(version)
+    request_filters = _steps(filters, "request", api)
+    response_filters = _steps(filters, "response", api)
+    is_changed = has_addresses or api.key == API_VERSIONS_KEY
+    is_read = is_changed or api.has_one_way_requests or request_filters or response_filters
     return Passage(
         api=api,
         version=version,
-        has_addresses=has_endpoints(api.response),
-        has_hints=api in _WITH_HINTS,
+        has_addresses=has_addresses,
+        has_hints=has_addresses and api in _WITH_HINTS,
         can_be_one_way=api.has_one_way_requests,
         is_slow=api in _SLOW,
-        request_filters=_steps(filters, "request", api),
+        is_plain=not is_read,
+        request_filters=request_filters,
         # The filter that saw the request last sees the response first.
-        response_filters=_steps(filters, "response", api)[::-1],
+        response_filters=tuple(sorted(response_filters, key=lambda step: -step.position)),
     )
 
 
 def _steps(filters: Sequence[Filter], kind: str, api: Api[Any, Any]) -> tuple[FilterStep, ...]:
     return tuple(
-        FilterStep(position, function)
+        FilterStep(position, function, each if needs_note(function) else None)
         for position, each in enumerate(filters)
         for function in each.functions(kind, api)
     )

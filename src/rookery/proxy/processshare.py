@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from rookery.net.answers import AnswerBudget
 from rookery.net.listener import Listener
 from rookery.net.outbox import Budget
+from rookery.proxy.access.heldports import HeldPorts
 from rookery.proxy.settings import ProxySettings
+from rookery.service.listen.listenermetrics import PastListeners
 from rookery.wire.frame import Chunks
 
 
@@ -20,9 +22,15 @@ class ProcessShare:
     chunks: Chunks
     listeners: list[Listener]
     """The started listeners of all clusters."""
+    held: HeldPorts
+    """Ports that a reload hands from one cluster to another."""
+    past: PastListeners
+    """The counts of listeners that a reload has closed."""
 
     @classmethod
     def of(cls, settings: ProxySettings) -> ProcessShare:
         """Create the limits that the settings give."""
         answers = AnswerBudget(settings.answer_bytes, settings.unread_timeout_ms)
-        return cls(Budget(settings.request_bytes), answers, Chunks(), [])
+        return cls(
+            Budget(settings.request_bytes), answers, Chunks(), [], HeldPorts(), PastListeners()
+        )

@@ -5,11 +5,15 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Any, Final
 
 from rookery.model.address import Address
 from rookery.net.http import HttpServer
-from rookery.proxy.observe import ProxyObserver
+from rookery.proxy.observe import ProxyObserver, cluster_pages
+from rookery.proxy.operation.settingowner import SettingOwner
+from rookery.proxy.operation.settingschange import SettingsChange
+from rookery.proxy.operation.settingsreload import HangUp, SettingsReload, SettingsSource
 from rookery.proxy.proxy import Proxy
 from rookery.proxy.settings import ProxySettings
 from rookery.service.listen.exposure import check_http, check_listener
@@ -43,22 +47,70 @@ class ProxyInfo:
         return cls(**report)
 
 
+class ProxyServer:
+    """The proxy of one process, with HTTP and changes of its settings."""
+
+    def __init__(self, settings: ProxySettings, stop: StopRequest) -> None:
+        """Prepare the proxy; `run` serves.
+
+        Raises:
+            ConfigError: a setting cannot be used.
+        """
+        check_proxy_exposure(settings)
+        self.proxy = Proxy(settings)
+        self.reload = SettingsReload(self._apply, stop.wanted)
+        self._stop = stop
+        self._server = MonitoredServer(
+            self.proxy,
+            ProxyObserver(self.proxy, self.reload),
+            settings.http_listen,
+            cluster_pages(self.proxy),
+            token_file=settings.http_token_file,
+        )
+
+    async def run(self, when_ready: Callable[[ProxyInfo], None]) -> int:
+        """Serve until asked to stop, or until the proxy fails; return the exit code.
+
+        Raises:
+            ConfigError: a setting cannot be used.
+        """
+        return await run_server(
+            self._server,
+            self._stop,
+            lambda: when_ready(self.info()),
+            self.proxy.settings.drain_timeout_ms,
+        )
+
+    def info(self) -> ProxyInfo:
+        """Return the addresses that are served."""
+        return _info(self.proxy, self._server.http)
+
+    async def _apply(self, settings: ProxySettings) -> SettingsChange:
+        check_proxy_exposure(settings)
+        return await self.proxy.apply(settings)
+
+
 async def serve(
-    settings: ProxySettings, stop: StopRequest, when_ready: Callable[[ProxyInfo], None]
+    settings: ProxySettings,
+    stop: StopRequest,
+    when_ready: Callable[[ProxyInfo], None],
+    source: SettingsSource | None = None,
 ) -> int:
     """Run a proxy until it is asked to stop or fails; return the exit code.
+
+    Args:
+        settings: the settings of the proxy.
+        stop: ends it.
+        when_ready: called once clients can connect.
+        source: read again at a hang-up signal; without one, that signal stops the process.
 
     Raises:
         ConfigError: a setting cannot be used.
     """
-    check_proxy_exposure(settings)
-    proxy = Proxy(settings)
-    server = MonitoredServer(
-        proxy, ProxyObserver(proxy), settings.http_listen, token_file=settings.http_token_file
-    )
-    return await run_server(
-        server, stop, lambda: when_ready(_info(proxy, server.http)), settings.drain_timeout_ms
-    )
+    server = ProxyServer(settings, stop)
+    if source is not None:
+        stop.when_hung_up = HangUp(partial(server.reload.read, source)).request
+    return await server.run(when_ready)
 
 
 def check_proxy_exposure(settings: ProxySettings) -> None:
@@ -70,7 +122,8 @@ def check_proxy_exposure(settings: ProxySettings) -> None:
     if settings.insecure:
         return
     for name, cluster in settings.virtual_clusters().items():
-        check_listener(name, cluster.listener(), _ADVICE)
+        with SettingOwner(settings, name):
+            check_listener(name, cluster.listener(), _ADVICE)
     check_http(settings.http_listen, settings.http_token_file)
 
 

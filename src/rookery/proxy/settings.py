@@ -27,7 +27,10 @@ DEFAULT_LISTEN: Final = "127.0.0.1:9092"
 # The ports after that of `listen`, where the range is not set.
 _DEFAULT_PORTS: Final = 100
 # Ignored beside tables of clusters, they could leave one less protected than it seems.
-_OF_ONE_CLUSTER: Final = ("upstream", "node_names", "users_file", "security", "upstream_security")
+_OF_ONE_CLUSTER: Final = (
+    *("upstream", "node_names", "nodes", "instances", "node_id", "users_file", "virtual"),
+    *("security", "upstream_security"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,8 +68,8 @@ class VirtualClusterSettings:
     upstream: str = ""
     """Brokers of the upstream cluster, host:port and separated by commas."""
     listen: str = DEFAULT_LISTEN
-    """The address where clients begin. A security protocol can precede it:
-    sasl_ssl://0.0.0.0:9092."""
+    """The address that clients connect to first. A security protocol can precede it:
+    sasl_ssl://0.0.0.0:9092. A port alone, as in :9092, is of 127.0.0.1."""
     advertise: str = ""
     """The host name for clients, if it differs from the one listened on."""
     node_ports: str = ""
@@ -75,6 +78,18 @@ class VirtualClusterSettings:
     node_names: str = ""
     """The names of the upstream's brokers for a listener with TLS, instead of ports for them:
     broker-$(node_id).example.com. All resolve to the proxy and have the port of `listen`."""
+    nodes: Literal["mirror", "proxy"] = "mirror"
+    """What clients see as brokers: `mirror` gives each broker of the upstream an address of the
+    proxy; `proxy` shows the proxy's instances, which serve all partitions."""
+    instances: str = ""
+    """With `nodes = "proxy"`: the instances by node id, such as 1=proxy-1:9092,2=proxy-2:9092, the
+    same for all. A single instance needs no list. Processes that share an address are one
+    instance."""
+    node_id: int = field(default=1, metadata={"min": 0})
+    """With `nodes = "proxy"`: the node id of this instance."""
+    virtual: dict[str, Any] = field(default_factory=dict)
+    """With `nodes = "proxy"`: the topics that are shown with more partitions than they have. See
+    docs/guide/virtual-partitions.md."""
     users_file: str = ""
     """A TOML file with the users who log in at the proxy, mode 0600: a table for each, with a
     password or with SCRAM credentials."""

@@ -96,7 +96,7 @@ cdef inline Fault get_unsigned(
     const uint8_t* p, Py_ssize_t end, Py_ssize_t* at, int bits, uint64_t* value
 ) noexcept nogil:
     cdef Py_ssize_t i = at[0]
-    cdef uint64_t found = 0
+    cdef uint64_t number = 0
     cdef int by = 0
     cdef uint8_t byte
     while i < end and by < bits:
@@ -105,12 +105,12 @@ cdef inline Fault get_unsigned(
         # Only the tenth byte of a 64-bit number can push bits out at the top.
         if by == 63 and byte > 1:
             return BAD_VARINT
-        found |= <uint64_t>(byte & 0x7F) << by
+        number |= <uint64_t>(byte & 0x7F) << by
         if byte < 0x80:
-            if bits == 32 and found >> 32:
+            if bits == 32 and number >> 32:
                 return BAD_VARINT
             at[0] = i
-            value[0] = found
+            value[0] = number
             return FINE
         by += 7
     return BAD_VARINT
@@ -119,15 +119,15 @@ cdef inline Fault get_unsigned(
 cdef inline Fault get_varint(
     const uint8_t* p, Py_ssize_t end, Py_ssize_t* at, int32_t* value
 ) noexcept nogil:
-    cdef uint64_t found = 0
+    cdef uint64_t number = 0
     cdef uint32_t low
     # Most varints of a record are one byte long.
     if at[0] < end and p[at[0]] < 0x80:
-        found = p[at[0]]
+        number = p[at[0]]
         at[0] += 1
-    elif get_unsigned(p, end, at, 32, &found) != FINE:
+    elif get_unsigned(p, end, at, 32, &number) != FINE:
         return BAD_VARINT
-    low = <uint32_t>found
+    low = <uint32_t>number
     value[0] = <int32_t>((low >> 1) ^ (0 - (low & 1)))
     return FINE
 
@@ -135,10 +135,10 @@ cdef inline Fault get_varint(
 cdef inline Fault get_varlong(
     const uint8_t* p, Py_ssize_t end, Py_ssize_t* at, int64_t* value
 ) noexcept nogil:
-    cdef uint64_t found = 0
-    if get_unsigned(p, end, at, 64, &found) != FINE:
+    cdef uint64_t number = 0
+    if get_unsigned(p, end, at, 64, &number) != FINE:
         return BAD_VARINT
-    value[0] = <int64_t>((found >> 1) ^ (0 - (found & 1)))
+    value[0] = <int64_t>((number >> 1) ^ (0 - (number & 1)))
     return FINE
 
 

@@ -1,4 +1,4 @@
-"""The contract of the kernel, implemented by `_kernel.pyx` and `_twin.py`."""
+"""The contract of the kernel, implemented by `_kernel.pyx` and `twins/kerneltwin.py`."""
 
 from collections.abc import Iterable, Iterator
 from typing import Any, TypeAlias, TypeVar

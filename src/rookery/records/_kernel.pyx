@@ -511,17 +511,17 @@ cdef tuple get_headers(const uint8_t* p, Span* span):
     """Create the headers of a span; its lengths have been checked."""
     cdef Py_ssize_t at = span.headers_at
     cdef int32_t i, size = 0
-    cdef list found = []
+    cdef list headers = []
     for i in range(span.headers):
         get_varint(p, span.end, &at, &size)
         # Bytes that are not UTF-8 must survive a rewrite, so they are kept, not replaced.
         name = PyUnicode_DecodeUTF8(<char*>p + at, size, "surrogateescape")
         at += size
         get_varint(p, span.end, &at, &size)
-        found.append((name, cut(<const char*>p + at, size)))
+        headers.append((name, cut(<const char*>p + at, size)))
         if size > 0:
             at += size
-    return tuple(found)
+    return tuple(headers)
 
 
 def decode(data, header, make, /):

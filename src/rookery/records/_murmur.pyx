@@ -63,7 +63,7 @@ cdef void get_bounds(
 
 cdef Py_ssize_t hash_all(
     const uint8_t* offsets, const uint8_t* data, Py_ssize_t size, Py_ssize_t first,
-    Py_ssize_t rows, bint is_large, int32_t count, int32_t* found,
+    Py_ssize_t rows, bint is_large, int32_t count, int32_t* chosen,
 ) noexcept nogil:
     """Return the first key whose offsets are outside the data, or -1 if there is none."""
     cdef Py_ssize_t row
@@ -72,7 +72,7 @@ cdef Py_ssize_t hash_all(
         get_bounds(offsets, first + row, is_large, at)
         if at[0] < 0 or at[1] < at[0] or at[1] > size:
             return row
-        found[row] = <int32_t>(
+        chosen[row] = <int32_t>(
             (get_hash(data + at[0], at[1] - at[0]) & 0x7FFFFFFF) % <uint32_t>count
         )
     return -1
@@ -103,8 +103,8 @@ cdef find_all(
         raise ValueError(f"{rows} keys from {first} on for {count} partitions")
     if (first + rows + 1) * width > places.len:
         raise ValueError(f"{first + rows} keys do not fit {places.len} bytes of offsets")
-    found = PyByteArray_FromStringAndSize(NULL, 4 * rows)
-    cdef int32_t* to = <int32_t*>PyByteArray_AS_STRING(found)
+    chosen = PyByteArray_FromStringAndSize(NULL, 4 * rows)
+    cdef int32_t* to = <int32_t*>PyByteArray_AS_STRING(chosen)
     cdef const uint8_t* at = <const uint8_t*>places.buf
     cdef const uint8_t* p = <const uint8_t*>keys.buf
     cdef Py_ssize_t size = keys.len
@@ -114,7 +114,7 @@ cdef find_all(
     if bad >= 0:
         get_bounds(at, first + bad, is_large, bounds)
         raise ValueError(f"key {bad} is at {bounds[0]} to {bounds[1]} of {size} bytes")
-    return found
+    return chosen
 
 
 cdef Py_ssize_t count_all(
@@ -151,9 +151,9 @@ def gather(groups, int32_t count, /):
     cdef Py_ssize_t bad
     if count < 0 or size % 4:
         raise ValueError(f"{size} bytes of rows for {count} groups")
-    found = PyByteArray_FromStringAndSize(NULL, 8 * rows)
+    rows_by_group = PyByteArray_FromStringAndSize(NULL, 8 * rows)
     cdef const int32_t* at = <const int32_t*>PyByteArray_AS_STRING(aligned)
-    cdef int64_t* order = <int64_t*>PyByteArray_AS_STRING(found)
+    cdef int64_t* order = <int64_t*>PyByteArray_AS_STRING(rows_by_group)
     cdef int64_t* sizes = <int64_t*>calloc(2 * <size_t>count + 1, sizeof(int64_t))
     if sizes is NULL:
         raise MemoryError
@@ -166,6 +166,6 @@ def gather(groups, int32_t count, /):
             raise ValueError(
                 f"row {bad} is of group {at[bad]}, which is not within 0..{count - 1}"
             )
-        return found, [sizes[group] for group in range(count)]
+        return rows_by_group, [sizes[group] for group in range(count)]
     finally:
         free(sizes)

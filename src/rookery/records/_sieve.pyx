@@ -79,7 +79,7 @@ cdef struct Walk:
     Py_ssize_t at
     Py_ssize_t index
     int64_t last
-    int found
+    int held
 
 
 # ---- records
@@ -227,21 +227,21 @@ cdef class OffsetMap:
     def __len__(self):
         return self.used
 
-    cdef void seek(self, const uint8_t* p, Sought* one) noexcept nogil:
+    cdef void seek(self, const uint8_t* p, Sought* record) noexcept nogil:
         """Prefetch the slot of a record's key; records without a key have none."""
-        if one.span.key_size >= 0:
-            digest(p + one.span.key_at, one.span.key_size, self.seed, &one.wanted)
-            one.place = one.wanted.low % self.slot_count
-            rookery_prefetch(self.slots + one.place)
+        if record.span.key_size >= 0:
+            digest(p + record.span.key_at, record.span.key_size, self.seed, &record.wanted)
+            record.place = record.wanted.low % self.slot_count
+            rookery_prefetch(self.slots + record.place)
 
-    cdef Slot* find(self, Sought* one) noexcept nogil:
+    cdef Slot* find(self, Sought* record) noexcept nogil:
         """Find the slot of a key, or the empty slot where it belongs."""
-        cdef uint64_t at = one.place
+        cdef uint64_t at = record.place
         cdef Slot* slot
         while True:
             slot = self.slots + at
             if slot.offset == 0 or (
-                slot.low == one.wanted.low and slot.high == one.wanted.high
+                slot.low == record.wanted.low and slot.high == record.wanted.high
             ):
                 return slot
             at += 1
@@ -253,15 +253,15 @@ cdef class OffsetMap:
     ) noexcept nogil:
         """Read the next records and prefetch their slots; the walk contains their number."""
         cdef Fault fault
-        walk.found = 0
-        while walk.found < GROUP and walk.index < batch.count:
-            fault = get_span(p, size, walk.at, batch, walk.last, &some[walk.found].span)
+        walk.held = 0
+        while walk.held < GROUP and walk.index < batch.count:
+            fault = get_span(p, size, walk.at, batch, walk.last, &some[walk.held].span)
             if fault != FINE:
                 return fault
-            walk.at = some[walk.found].span.end
-            walk.last = some[walk.found].span.offset
-            self.seek(p, &some[walk.found])
-            walk.found += 1
+            walk.at = some[walk.held].span.end
+            walk.last = some[walk.held].span.offset
+            self.seek(p, &some[walk.held])
+            walk.held += 1
             walk.index += 1
         return FINE
 
@@ -294,18 +294,18 @@ cdef class OffsetMap:
         while walk.index < batch.count:
             if self.next_group(p, size, batch, &walk, some) != FINE:
                 return
-            for i in range(walk.found):
+            for i in range(walk.held):
                 if some[i].span.key_size >= 0:
                     self.take(&some[i])
 
-    cdef void take(self, Sought* one) noexcept nogil:
-        cdef Slot* slot = self.find(one)
+    cdef void take(self, Sought* record) noexcept nogil:
+        cdef Slot* slot = self.find(record)
         if slot.offset == 0:
-            slot.low = one.wanted.low
-            slot.high = one.wanted.high
+            slot.low = record.wanted.low
+            slot.high = record.wanted.high
             self.used += 1
-        if slot.offset <= one.span.offset:
-            slot.offset = one.span.offset + 1
+        if slot.offset <= record.span.offset:
+            slot.offset = record.span.offset + 1
 
     def sift(self, data, header, bint drops_tombstones, /):
         """Remove records whose key has a later offset, and tombstones if allowed."""
@@ -352,7 +352,7 @@ cdef class OffsetMap:
             result.index = walk.index
             if fault != FINE:
                 return fault
-            for i in range(walk.found):
+            for i in range(walk.held):
                 span = &some[i].span
                 if self.stays(&some[i], drops_tombstones):
                     count_kept(span, result)
@@ -367,19 +367,19 @@ cdef class OffsetMap:
         result.size += size - run
         return FINE
 
-    cdef bint stays(self, Sought* one, bint drops_tombstones) noexcept nogil:
-        if one.span.key_size < 0:
+    cdef bint stays(self, Sought* record, bint drops_tombstones) noexcept nogil:
+        if record.span.key_size < 0:
             return True
-        if drops_tombstones and one.span.value_size < 0:
+        if drops_tombstones and record.span.value_size < 0:
             return False
-        return self.find(one).offset - 1 <= one.span.offset
+        return self.find(record).offset - 1 <= record.span.offset
 
 
 cdef inline Walk begun(Batch* batch) noexcept nogil:
     cdef Walk walk
     walk.at = walk.index = 0
     walk.last = batch.base_offset - 1
-    walk.found = 0
+    walk.held = 0
     return walk
 
 

@@ -102,10 +102,10 @@ class BatchHeader(NamedTuple):
     @property
     def codec(self) -> Codec:
         """The compression codec of the records."""
-        found = CODECS.get(self.attributes & CODEC_MASK)
-        if found is None:
+        known = CODECS.get(self.attributes & CODEC_MASK)
+        if known is None:
             raise _error("codec", self.position, from_producer=False)
-        return found
+        return known
 
     @property
     def timestamp_type(self) -> TimestampType:

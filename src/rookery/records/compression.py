@@ -267,13 +267,13 @@ def _unzstd(data: memoryview, limit: int) -> bytes | bytearray:
 
 
 def _unzstd_frame(library: ZstdDecompressor, data: memoryview, at: int, output: _Output) -> int:
-    found = zstdframe.frame(data, at)
-    output.expect(found.content_size or 0)
-    if found.window > _MAX_WINDOW:
-        raise ValueError(f"its window is {found.window} bytes; at most {_MAX_WINDOW} are allowed")
+    frame = zstdframe.frame(data, at)
+    output.expect(frame.content_size or 0)
+    if frame.window > _MAX_WINDOW:
+        raise ValueError(f"its window is {frame.window} bytes; at most {_MAX_WINDOW} are allowed")
     unpacker = library.decompressobj()
     end, most = at, 0
-    for step in zstdframe.steps(data, found, output.left):
+    for step in zstdframe.steps(data, frame, output.left):
         if most and most + step.most > output.left:
             output.add(unpacker.decompress(data[at:end]))
             at, most = end, 0

@@ -5,8 +5,9 @@ This memory is freed soon, but glibc keeps it for the next allocation, in one he
 C libraries are not changed.
 
 Memory policy is the decision of the program. Only Rookery's own processes call `keep`: the broker,
-the caretaker, and the worker daemon for Spark, which is off by default. In all other processes,
-`give_back` does nothing for any caller.
+the proxy and the caretaker with `rookery.service.memory`, which returns memory after peaks, and the
+worker daemon for Spark, which is off by default. In all other processes, `give_back` does nothing
+for any caller.
 
 Mapping and unmapping each large block (`M_MMAP_THRESHOLD`) is not a solution: reads from disk took
 three times the processor time, because the pages of every new block must be cleared.
@@ -36,8 +37,9 @@ _ours: Final[list[bool]] = []
 def keep(largest: int = _LARGEST_IN_HEAP) -> None:
     """Reuse large freed blocks, in a process whose memory policy is ours.
 
-    Only the main function of a Rookery process may call this. Without it, glibc returns each block
-    to the system immediately, and the pages of the next block must be cleared.
+    Only the main function of a Rookery process may call this. A server uses `manage_memory` of
+    `rookery.service.memory` instead, which also returns memory. Without `keep`, glibc returns each
+    block to the system immediately, and the pages of the next block must be cleared.
 
     Args:
         largest: blocks of this size or more are still returned to the system.
@@ -57,7 +59,7 @@ def give_back() -> None:
 @cache
 def _of_the_library(name: str) -> Callable[..., int]:
     try:
-        found: Callable[..., int] = getattr(ctypes.CDLL(None), name)
+        function: Callable[..., int] = getattr(ctypes.CDLL(None), name)
     except (AttributeError, OSError, TypeError):
         return lambda *_: 0
-    return found
+    return function

@@ -1,7 +1,7 @@
 """Computes the partitions of keys and groups rows by partition: compiled, else its twin.
 
-    found = partitions(offsets, data, 0, rows, False, 8)     # as Java's producer does it
-    order, sizes = gather(found, 8)
+    chosen = partitions(offsets, data, 0, rows, False, 8)     # as Java's producer does it
+    order, sizes = gather(chosen, 8)
 
 `_murmur.pyi` is the contract of both modules.
 """

@@ -24,18 +24,20 @@ def serve(data: Buffer, expected: Expectation, offset: int) -> Scan:
     Damage matters only if no requested batch precedes it: then there are no headers. Damage in a
     batch before the requested one does not hide it, provided that the offsets after it are certain.
     """
-    found = first = scan(data, expected)
+    scanned = first = scan(data, expected)
     later, by = expected, 0
-    while found.damage is not None and found.next_offset <= offset:
-        after = _lead_to(offset, found.damage, later, found.data)
+    while scanned.damage is not None and scanned.next_offset <= offset:
+        after = _lead_to(offset, scanned.damage, later, scanned.data)
         if after is None:
             return first._replace(headers=[])
         by += after.position - later.position
-        later, found = after, scan(first.data[by:], after)
-    found = found.since(offset)
+        later, scanned = after, scan(first.data[by:], after)
+    scanned = scanned.since(offset)
     if later is expected:
-        return found
-    return found.moved(first.data, by) if _is_certain(found, later) else first._replace(headers=[])
+        return scanned
+    return (
+        scanned.moved(first.data, by) if _is_certain(scanned, later) else first._replace(headers=[])
+    )
 
 
 def rewrite(data: Buffer, expected: Expectation) -> Scan:
@@ -52,24 +54,24 @@ def examine(data: Buffer, expected: Expectation, starts: Sequence[int] = ()) -> 
         starts: further positions at which batches begin, to resume from after damage.
     """
     view = memoryview(data)
-    found = _whole(scan(view, expected), expected)
-    yield found
-    while found.damage is not None:
-        later = _after(found.damage, expected, view, starts)
+    scanned = _whole(scan(view, expected), expected)
+    yield scanned
+    while scanned.damage is not None:
+        later = _after(scanned.damage, expected, view, starts)
         if later is None:
             return
         by = later.position - expected.position
-        found = _whole(scan(view[by:], later), later).moved(view, by)
-        yield found
+        scanned = _whole(scan(view[by:], later), later).moved(view, by)
+        yield scanned
 
 
-def _whole(found: Scan, expected: Expectation) -> Scan:
+def _whole(scanned: Scan, expected: Expectation) -> Scan:
     """Report damage if the data ends before the extents do."""
-    position = expected.position + found.end
-    if found.damage is not None or position == expected.end:
-        return found
-    missing = expected.end - expected.position - len(found.data)
-    return found._replace(damage=too_short(position, found.next_offset, missing))
+    position = expected.position + scanned.end
+    if scanned.damage is not None or position == expected.end:
+        return scanned
+    missing = expected.end - expected.position - len(scanned.data)
+    return scanned._replace(damage=too_short(position, scanned.next_offset, missing))
 
 
 def _after(

@@ -156,18 +156,18 @@ class Scanner:
 
     def _scan(self, view: memoryview) -> Iterator[Scan]:
         expected = self.expected
-        found = scan(view, expected)
-        if found.end:
+        scanned = scan(view, expected)
+        if scanned.end:
             self.expected = expected._replace(
-                position=expected.position + found.end,
-                base_offset=found.next_offset,
+                position=expected.position + scanned.end,
+                base_offset=scanned.next_offset,
                 is_exact=expected.rule is not OffsetRule.SPARSE,
             )
-        if found.needed:
-            self._rest = [view[found.end :]]
-            self._missing = found.needed - len(self._rest[0])
-        if found.headers or found.damage is not None:
-            yield found
+        if scanned.needed:
+            self._rest = [view[scanned.end :]]
+            self._missing = scanned.needed - len(self._rest[0])
+        if scanned.headers or scanned.damage is not None:
+            yield scanned
 
 
 class _Walk(NamedTuple):
@@ -225,16 +225,16 @@ def _compare(rows: list[RawHeader], expected: Expectation) -> _Walk:
             stop, last = extent.position + extent.size - start, extent.end_offset
             base = offset = extent.base_offset
             must_equal = is_dense or expected.is_exact
-        found = row[_BASE]
+        base_offset = row[_BASE]
         end += OVERHEAD + row[_LENGTH]
-        is_early = found != offset and (must_equal or found < offset)
-        is_long = found + row[_DELTA] >= last or end > stop
-        if is_early or is_long or (epoch_at is not None and row[_EPOCH] != epoch_at(found)):
+        is_early = base_offset != offset and (must_equal or base_offset < offset)
+        is_long = base_offset + row[_DELTA] >= last or end > stop
+        if is_early or is_long or (epoch_at is not None and row[_EPOCH] != epoch_at(base_offset)):
             return _Walk(
                 headers, offset, _misplaced(row, expected, offset, extent, is_early=is_early)
             )
         headers.append(_new(BatchHeader, row))
-        offset, must_equal = found + row[_DELTA] + 1, is_dense
+        offset, must_equal = base_offset + row[_DELTA] + 1, is_dense
     else:
         if not is_dense or end < stop or offset == last:
             return _Walk(headers, offset)

@@ -6,9 +6,9 @@ from __future__ import annotations
 def zigzag(value: int) -> bytes:
     """Encode a signed number of up to 64 bits."""
     rest = (value << 1) ^ (value >> 63)
-    found = bytearray()
+    encoded = bytearray()
     while rest > 0x7F:
-        found.append(rest & 0x7F | 0x80)
+        encoded.append(rest & 0x7F | 0x80)
         rest >>= 7
-    found.append(rest)
-    return bytes(found)
+    encoded.append(rest)
+    return bytes(encoded)

@@ -29,7 +29,7 @@ def blocks(data: memoryview) -> list[memoryview]:
     Raises:
         ValueError: a block is cut off.
     """
-    found = []
+    pieces = []
     at = len(HEADER)
     while at < len(data):
         # Java's reader accepts concatenated framed streams, so headers may recur.
@@ -42,9 +42,9 @@ def blocks(data: memoryview) -> list[memoryview]:
         at += _LENGTH.size
         if size <= 0 or size > len(data) - at:
             raise ValueError("a block is cut off")
-        found.append(data[at : at + size])
+        pieces.append(data[at : at + size])
         at += size
-    return found
+    return pieces
 
 
 def stated_size(block: memoryview) -> int:

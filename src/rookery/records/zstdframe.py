@@ -64,9 +64,9 @@ def frame(data: memoryview, at: int) -> Frame:
     return Frame(begin, at, window, content_size, bool(flags & 4))
 
 
-def steps(data: memoryview, found: Frame, limit: int) -> Iterator[FrameStep]:
+def steps(data: memoryview, within: Frame, limit: int) -> Iterator[FrameStep]:
     """Yield the blocks of a frame; the checksum belongs to the last."""
-    at = found.blocks
+    at = within.blocks
     is_last = 0
     # Empty blocks are legal; without a limit, a frame of empty blocks would be parsed for too long.
     allowed = 1024 + len(data) // 64 + limit // MAX_BLOCK
@@ -79,7 +79,7 @@ def steps(data: memoryview, found: Frame, limit: int) -> Iterator[FrameStep]:
         if kind > _COMPRESSED or size > MAX_BLOCK:
             raise ValueError("a block's header makes no sense")
         at += 3 + (1 if kind == _RLE else size)
-        if is_last and found.has_checksum:
+        if is_last and within.has_checksum:
             at += 4
         if at > len(data):
             raise ValueError("a block is cut off")

@@ -1,4 +1,7 @@
-"""A kit for testing against Rookery or a real Kafka."""
+"""A kit for testing against Rookery or a real Kafka.
+
+docs/api.md lists the public names; all other modules serve Rookery's own tests and benchmarks.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,7 @@ if TYPE_CHECKING:
     from rookery.testing.properties import KafkaSettings
     from rookery.testing.registry import RegistryServer
     from rookery.testing.seaweed import SeaweedServer
-    from rookery.testing.served import ServedBroker
+    from rookery.testing.servedbroker import ServedBroker
     from rookery.testing.virtualtime import run_virtually
     from rookery.testing.wait import wait_until, wait_until_async
 
@@ -58,7 +61,7 @@ if not TYPE_CHECKING:
             "rookery.testing.properties": ["KafkaSettings"],
             "rookery.testing.registry": ["RegistryServer"],
             "rookery.testing.seaweed": ["SeaweedServer"],
-            "rookery.testing.served": ["ServedBroker"],
+            "rookery.testing.servedbroker": ["ServedBroker"],
             "rookery.testing.virtualtime": ["run_virtually"],
             "rookery.testing.wait": ["wait_until", "wait_until_async"],
         },

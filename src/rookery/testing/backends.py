@@ -36,7 +36,7 @@ class ServerBackend:
 
         Args:
             kind: `etcd+s3`, or `store+s3` for brokers that agree in the store itself.
-            members: of etcd.
+            members: the members of etcd.
         """
         if kind not in KINDS:
             raise ValueError(f"{kind!r} is none of {', '.join(KINDS)}")
@@ -129,7 +129,7 @@ def stored_keys(url: str, part: str = "") -> list[str]:
     async def look() -> list[str]:
         store = open_store(url)
         try:
-            return [one.key for one in await store.list() if part in one.key]
+            return [listed.key for listed in await store.list() if part in listed.key]
         finally:
             await store.close()
 

@@ -15,6 +15,7 @@ from typing import Any, Final, Self
 
 from rookery.testing.ports import HOST, free_ports
 from rookery.testing.process import LoggedProcess
+from rookery.testing.wait import PATIENCE_SECONDS
 
 _START_SECONDS: Final = 90.0
 _LOOK_SECONDS: Final = 0.01
@@ -35,6 +36,7 @@ class BrokerProcess:
         """Its output when it was ready: `bootstrap`, and `brokers` with node, port and pid."""
         self._flags = list(flags)
         self._process: LoggedProcess | None = None
+        self._start_of_words = 0
 
     def __enter__(self) -> Self:
         self.start()
@@ -74,24 +76,28 @@ class BrokerProcess:
             *self._flags,
         ]
 
+    def launch(self) -> None:
+        """Start it without waiting until it is ready."""
+        self._start_of_words = self.log.stat().st_size if self.log.exists() else 0
+        self._process = LoggedProcess(self.command(), self.log)
+
     def start(self) -> dict[str, Any]:
         """Start it and return what it says when it is ready."""
-        said = self.log.stat().st_size if self.log.exists() else 0
-        self._process = LoggedProcess(self.command(), self.log)
+        self.launch()
         deadline = monotonic() + _START_SECONDS
         while monotonic() < deadline:
-            for line in self.words(said).splitlines(keepends=True):
+            for line in self.words(self._start_of_words).splitlines(keepends=True):
                 # Without its end it is still being written.
                 if line.startswith('{"bootstrap"') and line.endswith("\n"):
                     self.ready = json.loads(line)
-                    self.http = [one["http"] for one in self.ready["brokers"]]
+                    self.http = [broker["http"] for broker in self.ready["brokers"]]
                     return self.ready
-            status = self._process.ended()
+            status = self.ended(0)
             if status is not None:
-                self._process = None
-                raise RuntimeError(f"the broker ended with {status}:\n{self.words(said)}")
+                said = self.words(self._start_of_words)
+                raise RuntimeError(f"the broker ended with {status}:\n{said}")
             sleep(_LOOK_SECONDS)
-        raise TimeoutError(f"the broker is not ready:\n{self.words(said)}")
+        raise TimeoutError(f"the broker is not ready:\n{self.words(self._start_of_words)}")
 
     def words(self, start: int = 0) -> str:
         """Return what it has printed and logged, from a byte on."""
@@ -108,7 +114,7 @@ class BrokerProcess:
             self._process = None
         return status
 
-    def stop(self, within: float = 10.0) -> int:
+    def stop(self, within: float = PATIENCE_SECONDS) -> int:
         """Ask it to stop, and return its exit status."""
         self.signal(signal.SIGTERM)
         status = self.ended(within)
@@ -120,7 +126,7 @@ class BrokerProcess:
     def kill(self) -> None:
         """End all its processes at once, and wait until their caretakers have noticed."""
         workers = self.worker_pids() if self.workers > 1 else []
-        caretakers = [one for pid in (workers or [self.pid]) for one in _children(pid)]
+        caretakers = [child for pid in (workers or [self.pid]) for child in _children(pid)]
         # The supervisor first: it would start others in their place.
         self._running().kill()
         self._process = None
@@ -138,10 +144,10 @@ class BrokerProcess:
 
 def _children(pid: int) -> list[int]:
     try:
-        found = Path(f"/proc/{pid}/task/{pid}/children").read_text()
+        pids = Path(f"/proc/{pid}/task/{pid}/children").read_text()
     except (FileNotFoundError, ProcessLookupError):
         return []
-    return [int(one) for one in found.split()]
+    return [int(pid) for pid in pids.split()]
 
 
 def is_alive(pid: int) -> bool:

@@ -58,8 +58,8 @@ class Host(BrokerProcess):
         """Return the ids of its caretakers, also of those whose broker was killed."""
         if self._process is not None:
             children = Path(f"/proc/{self.pid}/task/{self.pid}/children")
-            self._caretakers.update(int(one) for one in children.read_text().split())
-        self._caretakers = {one for one in self._caretakers if _is_caretaker(one)}
+            self._caretakers.update(int(pid) for pid in children.read_text().split())
+        self._caretakers = {caretaker for caretaker in self._caretakers if _is_caretaker(caretaker)}
         return sorted(self._caretakers)
 
     def kill(self) -> None:
@@ -86,7 +86,7 @@ class Host(BrokerProcess):
         return pids
 
     def pause(self) -> None:
-        """Let the broker stand still; its caretaker goes on."""
+        """Let the broker stand still; its caretaker continues."""
         self.signal(signal.SIGSTOP)
 
     def resume(self) -> None:
@@ -173,7 +173,7 @@ class Hosts:
 
 
 def _is_caretaker(pid: int) -> bool:
-    """Tell whether a process lives and is what it was: ids are given again."""
+    """Return whether a process lives and is the same: ids are reused."""
     try:
         return _CARETAKER in Path(f"/proc/{pid}/cmdline").read_bytes()
     except (FileNotFoundError, ProcessLookupError):

@@ -46,7 +46,7 @@ class CaretakerProcess:
             self.kill()
 
     def start(self) -> None:
-        """Start it and tell it what it needs to know."""
+        """Start it and send it its settings."""
         with self._log.open("ab") as output:
             process = subprocess.Popen(
                 _COMMAND, stdin=subprocess.PIPE, stdout=output, stderr=subprocess.STDOUT
@@ -59,7 +59,7 @@ class CaretakerProcess:
         Thread(target=self._agree, args=(process, len(self.reports())), daemon=True).start()
 
     def reports(self) -> list[dict[str, Any]]:
-        """Return what it has told after each of its rounds, over all its lives."""
+        """Return its reports after each round, over all its lives."""
         text = self._log.read_text("utf-8", "replace") if self._log.exists() else ""
         lines = [line for line in text.splitlines(keepends=True) if line.startswith("{")]
         return [json.loads(line) for line in lines if line.endswith("\n")]

@@ -1,4 +1,4 @@
-"""A cluster log that fails when told to, over any real one."""
+"""A cluster log that fails on request, over any real one."""
 
 from __future__ import annotations
 

@@ -129,7 +129,7 @@ class EtcdMember(TestServer):
             return 0
 
     def _is_ready(self) -> bool:
-        """Tell whether the member answers and knows a leader."""
+        """Return whether the member answers and knows a leader."""
         return self.leader_id() != 0
 
     def _command(self) -> list[str]:
@@ -142,7 +142,7 @@ class EtcdMember(TestServer):
             f"--advertise-client-urls={scheme}://{self.endpoint}",
             f"--listen-peer-urls=http://{HOST}:{self._peer_port}",
             f"--initial-advertise-peer-urls={self.peer_url}",
-            "--initial-cluster=" + ",".join(f"{one.name}={one.peer_url}" for one in self.peers),
+            "--initial-cluster=" + ",".join(f"{peer.name}={peer.peer_url}" for peer in self.peers),
             "--logger=zap",
             "--log-level=warn",
             *self._settings.flags(),
@@ -191,7 +191,7 @@ class EtcdCluster(Servers[EtcdMember]):
         """
         for _ in range(_ELECTION_POLLS):
             awake = [m for m in self.members if m.is_running and not m.is_paused]
-            for member in (one for one in awake if not one.gate.is_cut):
+            for member in (candidate for candidate in awake if not candidate.gate.is_cut):
                 if (leader := member.leader_id()) and leader == member.id():
                     return member
         raise Unavailable("the members of etcd have not agreed on a leader in time")

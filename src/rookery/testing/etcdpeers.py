@@ -27,10 +27,10 @@ class _Passage:
         """The id of the member at the other end; 0 until it has sent it."""
 
     def close(self) -> None:
-        for one in self.sockets:
+        for peer_socket in self.sockets:
             # Wakes the threads that read from it, which then close it.
             with contextlib.suppress(OSError):
-                one.shutdown(socket.SHUT_RDWR)
+                peer_socket.shutdown(socket.SHUT_RDWR)
 
 
 class PeerGate:

@@ -36,8 +36,8 @@ class Bundle:
     @property
     def version(self) -> str:
         """Return the version that the pom names."""
-        found = re.search(rf"<{self.name}.version>(.+?)</", self.pom.read_text("utf-8"))
-        return found[1] if found else "unknown"
+        version = re.search(rf"<{self.name}.version>(.+?)</", self.pom.read_text("utf-8"))
+        return version[1] if version else "unknown"
 
     @property
     def folder(self) -> str:
@@ -67,8 +67,8 @@ def jars(cache: Path | None = None, *, progress: Progress | None = None) -> Path
     Any number of processes may ask at once: one fetches, the others wait for it.
 
     Args:
-        cache: where to keep them, `~/.cache/rookery` unless told.
-        progress: is given a line of text now and then; standard error unless told.
+        cache: where to keep them, by default `~/.cache/rookery`.
+        progress: receives a line of text now and then; by default standard error.
 
     Raises:
         ConfigError: Maven is not installed.

@@ -117,7 +117,7 @@ class Java:
 
     def _class_path(self, classes: Path | None = None) -> str:
         # Sorted and written out: a class archive is refused if the class path differs, unless
-        # it only goes on where the archive's own ends.
+        # it only continues where the archive's own ends.
         path = sorted(str(jar) for jar in self.libs.glob("*.jar"))
         return os.pathsep.join([*path, str(classes)] if classes else path)
 

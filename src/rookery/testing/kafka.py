@@ -11,7 +11,10 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+from copy import copy
+from dataclasses import replace
 from pathlib import Path
+from typing import Self
 
 from rookery.errors import Unavailable
 from rookery.testing import probe
@@ -82,6 +85,12 @@ class KafkaNode(TestServer):
     def port(self, listener: str = PLAINTEXT) -> int:
         """Return the port of a listener; it stays the same over restarts."""
         return self._node.ports[listener]
+
+    def behind(self, port: int) -> Self:
+        """Return the same server as clients see it through another PLAINTEXT port, of a proxy."""
+        other = copy(self)
+        other._node = replace(self._node, ports={**self._node.ports, PLAINTEXT: port})
+        return other
 
     def wait_ready(self, peers: int = 1) -> None:
         """Return when the server answers and lists `peers` brokers, itself included."""

@@ -128,7 +128,7 @@ class _Maker:
         self.server.kill()
 
     def second(self) -> None:
-        """Go on after a crash: more records, groups, a larger topic; end in order."""
+        """Continue after a crash: more records, groups, a larger topic; end in order."""
         for codec in CODECS:
             self._plain(f"codec-{codec}", 30, **{"compression.type": codec})
         _done(self.admin.create_partitions([NewPartitions("grown", 3)]))
@@ -199,8 +199,10 @@ class _Maker:
             self._plain(name, 100)
         self._plain("tx-open", 3)
 
-    def _producer(self, **settings: Any) -> _Flushing:
-        return _Flushing({"bootstrap.servers": self.server.bootstrap, "log_level": 0, **settings})
+    def _producer(self, **settings: Any) -> _FlushedBlock:
+        return _FlushedBlock(
+            {"bootstrap.servers": self.server.bootstrap, "log_level": 0, **settings}
+        )
 
     def _plain(self, topic: str, count: int, **settings: Any) -> None:
         with self._producer(**{"enable.idempotence": True, "linger.ms": 1, **settings}) as producer:
@@ -247,16 +249,16 @@ class _Maker:
 
     def _interleaved(self) -> None:
         """Let two transactions overlap, so that the last stable offset lags."""
-        one, two = self._transactional("tx-a"), self._transactional("tx-b")
-        one.begin_transaction()
-        two.begin_transaction()
+        first, second = self._transactional("tx-a"), self._transactional("tx-b")
+        first.begin_transaction()
+        second.begin_transaction()
         for n in range(6):
-            for name, producer in (("a", one), ("b", two)):
+            for name, producer in (("a", first), ("b", second)):
                 producer.produce("tx-mixed", f"{name}{n}".encode(), partition=0)
                 producer.flush(SECONDS)
-        two.abort_transaction(SECONDS)
+        second.abort_transaction(SECONDS)
         self._plain("tx-mixed", 3)
-        one.commit_transaction(SECONDS)
+        first.commit_transaction(SECONDS)
 
     def _odd_records(self) -> None:
         """Write what trips readers: no key, no value, much, nothing, times that go back."""
@@ -318,13 +320,13 @@ class _Maker:
         wait_until(lambda: line in (self.server.data / LOG_STARTS).read_text().splitlines())
 
 
-class _Flushing:
+class _FlushedBlock:
     """A producer for a block, at whose end all is written."""
 
     def __init__(self, settings: dict[str, Any]) -> None:
         self._producer = Producer(settings)
 
-    def __enter__(self) -> _Flushing:
+    def __enter__(self) -> _FlushedBlock:
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -1,7 +1,7 @@
-"""The directory of `kafkadir`, made once and kept in a cache folder.
+"""Caches the data directory that `kafkadir` makes with a real Kafka.
 
-Its name carries Kafka's version and a hash of the code that makes it, so a change of either makes
-a new one. Kafka itself would expire what it holds after some days, so an old one is made again.
+The name of the copy contains Kafka's version and a hash of the code, so a change of either makes a
+new one. Kafka would delete the records after some days, so an old copy is made again.
 """
 
 from __future__ import annotations

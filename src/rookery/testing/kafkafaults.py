@@ -100,6 +100,6 @@ def _rows(response: Message, names: Names) -> Iterator[tuple[str, Row]]:
             for data in fetched.partitions:
                 yield fetched.topic or names.get(fetched.topic_id, ""), data
     elif isinstance(response, ListOffsetsResponse):
-        for found in response.topics:
-            for row in found.partitions:
-                yield found.name, row
+        for topic in response.topics:
+            for row in topic.partitions:
+                yield topic.name, row

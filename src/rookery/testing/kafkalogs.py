@@ -22,7 +22,7 @@ from rookery.errors import ApiError, ErrorCode
 from rookery.records.columns import encode
 from rookery.records.compression import find_codec
 from rookery.records.writing import WriteSettings
-from rookery.testing.served import ask
+from rookery.testing.servedbroker import ask
 from rookery.wire.codec import read_response, request_frame
 from rookery.wire.message import Api, Message
 from rookery.wire.messages.create_topics import (
@@ -140,17 +140,17 @@ class Logs:
         request = MetadataRequest(
             topics=[MetadataRequestTopic(name=topic)], allow_auto_topic_creation=False
         )
-        found: dict[tuple[str, int], int] = {}
+        leaders: dict[tuple[str, int], int] = {}
         # A topic that was just made has no leaders for a moment.
-        while len(found) < partitions:
+        while len(leaders) < partitions:
             answer = ask(self._first, METADATA, 9, request)
             self._hosts |= {row.node_id: f"{row.host}:{row.port}" for row in answer.brokers}
-            found = {
+            leaders = {
                 (topic, row.partition_index): row.leader_id
                 for row in answer.topics[0].partitions
                 if row.leader_id in self._hosts
             }
-        self._leaders |= found
+        self._leaders |= leaders
 
     def _call(self, leader: str, api: Api[Req, Res], version: int, request: Req) -> Res:
         if leader not in self._sockets:

@@ -24,7 +24,7 @@ from rookery.model.address import Address, parse_addresses
 from rookery.net.loop import loop_factory
 from rookery.testing.kafkafaults import KafkaFault, Names
 from rookery.testing.ports import HOST, free_port
-from rookery.testing.served import ask
+from rookery.testing.servedbroker import ask
 from rookery.wire.buffer import Buffer
 from rookery.wire.catalog import apis
 from rookery.wire.codec import is_one_way, peek, read_response, response_frame
@@ -102,9 +102,9 @@ class KafkaProxy:
     def start(self) -> None:
         """Learn the brokers and listen for each."""
         request = MetadataRequest(topics=[])
-        found = ask(self._upstream[0].text, METADATA, 12, request)
+        metadata = ask(self._upstream[0].text, METADATA, 12, request)
         self._thread.start()
-        for row in found.brokers:
+        for row in metadata.brokers:
             self._ways[row.node_id] = _Way(self, row.node_id, Address(row.host, row.port))
         self.mend()
 
@@ -158,7 +158,7 @@ class _Way:
             await server.wait_closed()
 
 
-class _Asked(NamedTuple):
+class _PendingRequest(NamedTuple):
     """A request whose answer has not come yet."""
 
     api: Api[Message, Message]
@@ -172,7 +172,7 @@ class _Client(asyncio.Protocol):
         self._way = way
         self._loop = asyncio.get_running_loop()
         self._requests = FrameSplitter(_LARGEST)
-        self._asked: deque[_Asked] = deque()
+        self._asked: deque[_PendingRequest] = deque()
         self._waiting: list[Buffer] = []
         self._upstream: asyncio.Transport | None = None
         self._connecting: asyncio.Task[None] | None = None
@@ -198,7 +198,7 @@ class _Client(asyncio.Protocol):
             self._send([len(frame).to_bytes(4, "big"), frame])
 
     def answer(self, frame: Frame) -> None:
-        """Pass an answer on, changed and late as told."""
+        """Pass an answer on, changed and delayed as configured."""
         asked, proxy = self._asked.popleft(), self._way.proxy
         parts: list[Buffer] = [len(frame).to_bytes(4, "big"), frame]
         # Faults change answers about offsets, and some of those with addresses.
@@ -239,7 +239,7 @@ class _Client(asyncio.Protocol):
         api = apis()[key]
         self._way.proxy.requests[api.name] += 1
         if not is_one_way(api, frame):
-            self._asked.append(_Asked(api, version))
+            self._asked.append(_PendingRequest(api, version))
 
     def _send(self, parts: list[Buffer]) -> None:
         if self._upstream is None:

@@ -94,8 +94,8 @@ def look(server: Any, folder: Path, cluster_id: str | None = None) -> ClusterSig
 def _topic_id(admin: Any, name: str) -> str:
     from confluent_kafka import TopicCollection  # noqa: PLC0415 (new in the client)
 
-    found = admin.describe_topics(TopicCollection([name]))[name].result()
-    return _uuid_text(found.topic_id)
+    described = admin.describe_topics(TopicCollection([name]))[name].result()
+    return _uuid_text(described.topic_id)
 
 
 def _uuid_text(value: Any) -> str:
@@ -118,12 +118,12 @@ def _configs(admin: Any, name: str) -> dict[str, str]:
 def _by_time(admin: Any, place: tuple[str, int], records: list[SeenRecord]) -> dict[int, int]:
     times = sorted({record.timestamp for record in records}) or [T0]
     wanted = {times[0] - 1, times[0], times[len(times) // 2], times[-1], times[-1] + 1}
-    found = {}
+    offsets = {}
     for when in sorted(wanted):
-        one = TopicPartition(*place)
-        spec = {one: OffsetSpec.for_timestamp(when)}
-        found[when] = int(retry(partial(_first_at, admin, spec)).offset)
-    return found
+        partition = TopicPartition(*place)
+        spec = {partition: OffsetSpec.for_timestamp(when)}
+        offsets[when] = int(retry(partial(_first_at, admin, spec)).offset)
+    return offsets
 
 
 def _first_at(admin: Any, spec: dict[Any, Any]) -> Any:
@@ -135,15 +135,15 @@ def _group(bootstrap: str, name: str, seen: ClusterSight) -> dict[tuple[str, int
     consumer = make_consumer(bootstrap, **{"group.id": name})
     places = [
         TopicPartition(topic, number)
-        for topic, one in seen.topics.items()
-        for number in one.partitions
+        for topic, description in seen.topics.items()
+        for number in description.partitions
     ]
-    found = consumer.committed(places, timeout=SECONDS)
+    committed = consumer.committed(places, timeout=SECONDS)
     consumer.close()
     return {
-        (one.topic, one.partition): (one.offset, one.metadata or "")
-        for one in found
-        if one.offset >= 0
+        (commit.topic, commit.partition): (commit.offset, commit.metadata or "")
+        for commit in committed
+        if commit.offset >= 0
     }
 
 
@@ -162,19 +162,19 @@ def consume_all(
     """Read partitions to their ends; return low and high watermark and the records of each."""
     level = "read_committed" if committed else "read_uncommitted"
     consumer = make_consumer(bootstrap, **{"isolation.level": level, "enable.partition.eof": True})
-    found: dict[Place, tuple[int, int, list[SeenRecord]]] = {}
+    read: dict[Place, tuple[int, int, list[SeenRecord]]] = {}
     for place in places:
         low, high = _ends(consumer, place)
-        found[place] = (low, high, [])
-    consumer.assign([TopicPartition(*place, found[place][0]) for place in places])
-    _read_on(consumer, found)
+        read[place] = (low, high, [])
+    consumer.assign([TopicPartition(*place, read[place][0]) for place in places])
+    _read_on(consumer, read)
     consumer.close()
-    return found
+    return read
 
 
-def _read_on(consumer: Any, found: dict[Place, tuple[int, int, list[SeenRecord]]]) -> None:
+def _read_on(consumer: Any, read: dict[Place, tuple[int, int, list[SeenRecord]]]) -> None:
     deadline = time.monotonic() + SECONDS
-    left = set(found)
+    left = set(read)
     while left:
         if time.monotonic() > deadline:
             raise TimeoutError(f"no end of {sorted(left)} in {SECONDS:g} s")
@@ -182,7 +182,7 @@ def _read_on(consumer: Any, found: dict[Place, tuple[int, int, list[SeenRecord]]
             place = (message.topic(), message.partition())
             error = message.error()
             if error is None:
-                found[place][2].append(_seen(message))
+                read[place][2].append(_seen(message))
             elif error.name() == "_PARTITION_EOF":
                 left.discard(place)
             elif not error.retriable():
@@ -219,10 +219,10 @@ def watermarks(bootstrap: str, topic: str, partition: int) -> tuple[int, int]:
 
 def _ends(consumer: Any, place: Place) -> tuple[int, int]:
     # A broker that has just started may not lead yet.
-    found: tuple[int, int] = retry(
+    watermarks: tuple[int, int] = retry(
         lambda: consumer.get_watermark_offsets(TopicPartition(*place), timeout=SECONDS)
     )
-    return found
+    return watermarks
 
 
 def retry(work: Callable[[], Any]) -> Any:

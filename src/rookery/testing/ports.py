@@ -15,8 +15,10 @@ HOST: Final = "127.0.0.1"
 
 # Below the range from which the system gives ports to outgoing connections: one of those could
 # take a stopped server's port before it is started again. Each process begins in another place,
-# so that two that look at the same moment seldom try the same port.
-_FIRST, _LAST, _BLOCK = 20_000, 32_000, 40
+# so that two that look at the same moment seldom try the same port. The range is larger than the
+# number of ports that a run of all tests takes: a process that comes to the end of the range would
+# get its own ports again, and one of them can belong to a server that is down for the moment.
+_FIRST, _LAST, _BLOCK = 10_000, 32_000, 40
 _offsets = itertools.count(os.getpid() * _BLOCK)
 
 

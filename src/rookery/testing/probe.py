@@ -16,7 +16,7 @@ _TIMEOUT: Final = 2.0
 
 
 def is_open(port: int) -> bool:
-    """Tell whether anyone takes connections on this port."""
+    """Return whether a process accepts connections on this port."""
     try:
         socket.create_connection((HOST, port), _TIMEOUT).close()
     except OSError:
@@ -25,7 +25,7 @@ def is_open(port: int) -> bool:
 
 
 def is_serving(port: int) -> bool:
-    """Tell whether a server on this port answers ApiVersions without an error."""
+    """Return whether a server on this port answers ApiVersions without an error."""
     try:
         (code,) = struct.unpack_from(">h", _ask(port, _API_VERSIONS, 0, b""))
     except OSError:

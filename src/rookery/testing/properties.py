@@ -15,7 +15,9 @@ from rookery.testing.ports import HOST, free_port
 
 PLAINTEXT, CONTROLLER = "PLAINTEXT", "CONTROLLER"
 LISTENERS: Final = (PLAINTEXT, "SSL", "SASL_PLAINTEXT", "SASL_SSL")
-MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+SCRAM: Final = ("SCRAM-SHA-256", "SCRAM-SHA-512")
+PASSWORD_MECHANISMS: Final = ("PLAIN", *SCRAM)
+MECHANISMS: Final = (*PASSWORD_MECHANISMS, "OAUTHBEARER")
 
 _MODULES: Final = "org.apache.kafka.common.security"
 _COMMON: Final = {
@@ -50,13 +52,19 @@ class KafkaSettings:
     """Any of `LISTENERS`; PLAINTEXT is there in any case."""
 
     users: Mapping[str, str] = field(default_factory=dict)
-    """Passwords by name, known to all of `MECHANISMS` on the SASL listeners."""
+    """Passwords by name, known to PLAIN and SCRAM on the SASL listeners.
+
+    OAUTHBEARER accepts any token that is not signed, which Kafka has for tests.
+    """
 
     properties: Mapping[str, str] = field(default_factory=dict)
     """Kafka's own settings; they win over ours."""
 
     heap_mb: int = 384
     """The most memory that a server's objects may take."""
+
+    advertised_host: str = HOST
+    """The host under which servers are known to clients and to each other; they listen on HOST."""
 
     def __post_init__(self) -> None:
         unknown = [name for name in self.listeners if name not in LISTENERS]
@@ -115,7 +123,7 @@ class ClusterPlan:
         args = ["format", "--cluster-id", self.cluster_id, "--config", str(properties)]
         args += ["--initial-controllers", ",".join(node.voter for node in self.nodes)]
         for name, password in self.settings.users.items():
-            for mechanism in MECHANISMS[1:]:
+            for mechanism in SCRAM:
                 args += ["--add-scram", f'{mechanism}=[name="{name}",password="{password}"]']
         return args
 
@@ -132,12 +140,14 @@ class ClusterPlan:
 
     def _place(self, node: ServerNode) -> dict[str, str]:
         ends = {name: f"{name}://{node.address(name)}" for name in node.ports}
+        host = self.settings.advertised_host
+        public = [f"{name}://{host}:{node.ports[name]}" for name in ends if name != CONTROLLER]
         protocols = [f"{name}:{name}" for name in LISTENERS]
         return {
             "node.id": str(node.id),
             "log.dirs": str(node.folder / "data"),
             "listeners": ",".join(ends.values()),
-            "advertised.listeners": ",".join(ends[name] for name in ends if name != CONTROLLER),
+            "advertised.listeners": ",".join(public),
             "listener.security.protocol.map": ",".join([*protocols, f"{CONTROLLER}:{PLAINTEXT}"]),
             "controller.quorum.bootstrap.servers": ",".join(
                 peer.address(CONTROLLER) for peer in self.nodes
@@ -168,17 +178,20 @@ class ClusterPlan:
         }
 
     def _sasl(self, node: ServerNode) -> dict[str, str]:
-        found = {}
+        logins = {}
         for listener in node.ports:
             if listener.startswith("SASL"):
                 for mechanism in MECHANISMS:
                     place = f"listener.name.{listener.lower()}.{mechanism.lower()}"
-                    found[f"{place}.sasl.jaas.config"] = self._login(mechanism)
-        return found and {**found, "sasl.enabled.mechanisms": ",".join(MECHANISMS)}
+                    logins[f"{place}.sasl.jaas.config"] = self._login(mechanism)
+        return logins and {**logins, "sasl.enabled.mechanisms": ",".join(MECHANISMS)}
 
     def _login(self, mechanism: str) -> str:
-        if mechanism != "PLAIN":  # SCRAM's users are in the cluster's metadata
+        if mechanism in SCRAM:  # its users are in the cluster's metadata
             return f"{_MODULES}.scram.ScramLoginModule required;"
+        if mechanism == "OAUTHBEARER":
+            claim = 'unsecuredLoginStringClaim_sub="broker"'
+            return f"{_MODULES}.oauthbearer.OAuthBearerLoginModule required {claim};"
         users = (f'user_{name}="{word}"' for name, word in self.settings.users.items())
         return f"{_MODULES}.plain.PlainLoginModule required {' '.join(users)};"
 

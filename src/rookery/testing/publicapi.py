@@ -91,14 +91,18 @@ def home_of(module: str, name: str) -> str:
 
 def page() -> str:
     """Return the text of docs/api.md."""
-    found = public_names()
-    sections = [_section(module, found) for module in (*PACKAGES, *MODULES)]
+    names = public_names()
+    sections = [_section(module, names) for module in (*PACKAGES, *MODULES)]
     return "".join([_HEAD, *sections, _MESSAGES_HEAD, *_messages()])
 
 
-def _section(module: str, found: list[PublicName]) -> str:
+def _section(module: str, names: list[PublicName]) -> str:
     about = _first_line(import_module(module).__doc__ or "")
-    rows = [f"| `{one.name}` | {_cell(one.summary)} |\n" for one in found if one.module == module]
+    rows = [
+        f"| `{public.name}` | {_cell(public.summary)} |\n"
+        for public in names
+        if public.module == module
+    ]
     return "".join([f"\n## `{module}`\n\n{about}\n\n| name | |\n|---|---|\n", *rows])
 
 
@@ -144,8 +148,8 @@ def _constant_docs(module: str) -> dict[str, str]:
 
 @cache
 def _tree(module: str) -> ast.Module:
-    found: ModuleType = import_module(module)
-    return ast.parse(Path(str(found.__file__)).read_bytes())
+    imported: ModuleType = import_module(module)
+    return ast.parse(Path(str(imported.__file__)).read_bytes())
 
 
 if __name__ == "__main__":

@@ -71,7 +71,9 @@ class RegistryServer:
         """Add a version to a subject; return the schema's id."""
         entry = {"schema": schema, "schemaType": kind, "references": references or []}
         with self._lock:
-            known = next((at for at, one in self._schemas.items() if one == entry), None)
+            known = next(
+                (at for at, known_entry in self._schemas.items() if known_entry == entry), None
+            )
             schema_id = known or len(self._schemas) + 1
             self._schemas[schema_id] = entry
             versions = self._subjects.setdefault(subject, [])
@@ -88,7 +90,9 @@ class RegistryServer:
 
     def answer(self, path: str, posted: dict[str, Any] | None) -> tuple[int, dict[str, Any]]:
         """Answer a request: the status, and the body."""
-        parts = [urllib.parse.unquote(one) for one in path.partition("?")[0].strip("/").split("/")]
+        parts = [
+            urllib.parse.unquote(part) for part in path.partition("?")[0].strip("/").split("/")
+        ]
         match parts:
             case ["schemas", "ids", number]:
                 entry = self._schemas.get(int(number))

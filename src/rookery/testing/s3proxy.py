@@ -59,7 +59,7 @@ class Rule:
     status: int = 503
 
     def matches(self, method: str, path: str, random: Random) -> bool:
-        """Tell whether the fault befalls a request, which then counts."""
+        """Return whether the fault applies to a request, which then counts."""
         if self.times == 0 or self.method not in ("", method) or self.path not in path:
             return False
         if self.rate < 1.0 and random.random() >= self.rate:

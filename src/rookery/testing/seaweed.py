@@ -112,7 +112,7 @@ class SeaweedServer(TestServer):
         self._keys.write_text(json.dumps({"identities": [identity]}))
 
     def _is_ready(self) -> bool:
-        """Tell whether an object can be stored: its parts come up one after the other."""
+        """Return whether an object can be stored: its parts come up one after the other."""
         client = S3Store(
             "ready",
             endpoint=self.endpoint,

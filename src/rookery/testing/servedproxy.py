@@ -13,6 +13,7 @@ from dataclasses import replace
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
+from rookery.errors import ConfigError
 from rookery.net.loop import loop_factory
 from rookery.proxy.filterapi import Filter
 from rookery.proxy.proxy import Proxy
@@ -30,26 +31,32 @@ class ServedProxy:
 
     def __init__(
         self,
-        upstream: str,
+        upstream: str = "",
         settings: ProxySettings | None = None,
         filters: Sequence[Filter] = (),
+        *,
+        port: int = 0,
     ) -> None:
         """Choose ports; start nothing.
 
         Args:
             upstream: the brokers of the cluster.
-            settings: what else to set; upstream, address and ports are set here.
-            filters: of the virtual cluster.
+            settings: what else to set; without tables of clusters, upstream, address and ports are
+                set here.
+            filters: the filters of the virtual cluster.
+            port: the port of the cluster; any free one if it is 0.
+
+        Raises:
+            ConfigError: a virtual cluster with mirror nodes has no `node_ports`. The default, the
+                ports after its own, can belong to another test.
         """
-        self.port = free_port()
-        self.settings = replace(
-            settings or ProxySettings(),
-            upstream=upstream,
-            listen=f"{HOST}:{self.port}",
-            http_listen="",
-        )
-        if not self.settings.node_ports:
-            self.settings = replace(self.settings, node_ports=_free_range())
+        self.port = port or free_port()
+        self.settings = replace(settings or ProxySettings(), http_listen="")
+        if not self.settings.clusters:
+            self.settings = replace(self.settings, upstream=upstream, listen=f"{HOST}:{self.port}")
+            if not self.settings.node_ports and self.settings.nodes == "mirror":
+                self.settings = replace(self.settings, node_ports=_free_range())
+        check_node_ports(self.settings)
         self._filters = filters
         self.proxy: Proxy
         """The proxy itself; what changes it must run in its own loop, by `do`."""
@@ -97,6 +104,20 @@ class ServedProxy:
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(_TIMEOUT_SECONDS)
         self._loop.close()
+
+
+def check_node_ports(settings: ProxySettings) -> None:
+    """Refuse a virtual cluster whose brokers would get ports that are not reserved for it.
+
+    Raises:
+        ConfigError: it has mirror nodes without names, and no `node_ports`.
+    """
+    for name, cluster in settings.virtual_clusters().items():
+        if cluster.nodes == "mirror" and not (cluster.node_ports or cluster.node_names):
+            raise ConfigError(
+                "tests must reserve the ports of brokers: take them from `free_ports`",
+                name=f"clusters.{name}.node_ports",
+            )
 
 
 def _free_range() -> str:

@@ -81,7 +81,7 @@ class Lifetime(ABC):
 class TestServer(Lifetime):
     """One server: start, stop, kill, pause; start again with the same data."""
 
-    STOP_SECONDS = 10.0
+    STOP_SECONDS = 60.0
     """How long it may take to shut down in order."""
 
     def __init__(self, title: str, log: Path, home: WorkFolder) -> None:
@@ -106,7 +106,7 @@ class TestServer(Lifetime):
 
     @abstractmethod
     def _is_ready(self) -> bool:
-        """Tell whether it serves clients."""
+        """Return whether it serves clients."""
 
     @property
     def pid(self) -> int:
@@ -115,12 +115,12 @@ class TestServer(Lifetime):
 
     @property
     def is_running(self) -> bool:
-        """Tell whether the process lives, paused or not."""
+        """Return whether the process lives, paused or not."""
         return self._process is not None and self._process.ended() is None
 
     @property
     def is_paused(self) -> bool:
-        """Tell whether the process stands still."""
+        """Return whether the process stands still."""
         return self._is_paused
 
     def launch(self) -> None:

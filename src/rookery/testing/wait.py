@@ -21,6 +21,7 @@ def wait_until(
     *,
     accepts: Callable[[T], object] = bool,
     seconds: float = PATIENCE_SECONDS,
+    pause: float = _PAUSE_SECONDS,
 ) -> T:
     """Return the condition's value as soon as it is accepted.
 
@@ -29,6 +30,7 @@ def wait_until(
         what: names the awaited state in the error.
         accepts: decides whether a value ends the wait; by default any true value does.
         seconds: how long to wait.
+        pause: seconds between two calls, for a condition that is expensive.
 
     Raises:
         TimeoutError: no value was accepted in time. The message shows the last one.
@@ -37,7 +39,7 @@ def wait_until(
     while not accepts(value := condition()):
         if monotonic() > deadline:
             raise TimeoutError(_describe(condition, what, value, seconds))
-        sleep(_PAUSE_SECONDS)
+        sleep(pause)
     return value
 
 

@@ -23,7 +23,7 @@ from rookery.broker.settings import BrokerSettings
 from rookery.clock import SystemClock
 from rookery.log.settings import RewriteSettings
 from rookery.records.recordcodec import BatchSettings, Record, build
-from rookery.testing.served import ServedBroker, ask
+from rookery.testing.servedbroker import ServedBroker, ask
 from rookery.testing.wait import wait_until
 from rookery.wire.messages.create_topics import CREATE_TOPICS, CreatableTopic, CreateTopicsRequest
 from rookery.wire.messages.fetch import FETCH, FetchPartition, FetchRequest, FetchTopic
@@ -89,7 +89,7 @@ class Recorder:
         """Give a name to what runs in a block."""
         self._codes = set()
         yield
-        # Other threads go on: a copy is made in one step.
+        # Other threads continue: a copy is made in one step.
         self.steps[name] = set(filter(None, map(_file, self._codes.copy())))
 
     def _called(self, frame: FrameType, _event: str, _arg: object) -> None:

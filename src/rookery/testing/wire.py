@@ -125,11 +125,11 @@ class MemoryTransport(asyncio.Transport):
         self._is_paused = False
 
     def is_reading(self) -> bool:
-        """Tell whether the protocol wants more."""
+        """Return whether the protocol wants more."""
         return not self._is_paused
 
     def is_closing(self) -> bool:
-        """Tell whether `close` or `abort` was called."""
+        """Return whether `close` or `abort` was called."""
         return self._is_closing
 
     def close(self) -> None:

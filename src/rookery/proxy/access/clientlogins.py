@@ -49,9 +49,9 @@ class ClientLogins:
         """Read the users.
 
         Args:
-            settings: of the virtual cluster.
+            settings: the settings of the virtual cluster.
             passages: what passes through the proxy.
-            versions: of the upstream, for clients that have not logged in.
+            versions: the versions of the upstream, for clients that have not logged in.
             clock: times the sessions.
             random: creates nonces and salts.
 
@@ -128,8 +128,12 @@ class ClientLogins:
         if session.principal is None:
             if key != API_VERSIONS_KEY:
                 raise ProtocolError(f"API {key} before the login; authenticate with SASL first")
-            if self._passages.find((key, version)) is None:
+            passage = self._passages.find((key, version))
+            if passage is None:
                 return refuse_versions(correlation_id)
+            # No broker checks it, since none sees it.
+            _, request = read_request(passage.api, frame)
+            session.note_software(request.client_software_name, request.client_software_version)
             return self._list_versions(node_id, version, correlation_id)
         is_expired = session.expires_ms and self._clock.monotonic_ms() >= session.expires_ms
         if is_expired and key != API_VERSIONS_KEY:

@@ -22,8 +22,8 @@ class NodeNames:
         Raises:
             ConfigError: the pattern does not have one place for the node id.
         """
-        before, found, after = pattern.partition(NODE_ID)
-        if not found or NODE_ID in after or "$" in before + after:
+        before, node_id, after = pattern.partition(NODE_ID)
+        if not node_id or NODE_ID in after or "$" in before + after:
             raise ConfigError(
                 f"{pattern!r} must contain {NODE_ID} once, as in broker-{NODE_ID}.example.com",
                 name="node_names",

@@ -46,7 +46,7 @@ class UpstreamAccess:
         """Read the files of the settings.
 
         Args:
-            settings: of the virtual cluster.
+            settings: the settings of the virtual cluster.
             limits: what all clusters of the process have in common.
             chunks: the receive buffers of all connections.
             random: creates nonces.

@@ -61,11 +61,16 @@ class UpstreamVersions:
             known = self._known.get(node_id)
             if known is not None and now_ms - known[0] < self._limits.refresh_interval_ms:
                 return known[1]
-            answer = self._complete(await self._ask(node_id))
+            answer = self._complete(await self.ask(node_id))
             self._known[node_id] = now_ms, answer
             return answer
 
-    async def _ask(self, node_id: int | None) -> ApiVersionsResponse:
+    async def ask(self, node_id: int | None) -> ApiVersionsResponse:
+        """Ask a broker, whatever is known.
+
+        Raises:
+            Unavailable: the broker cannot be asked.
+        """
         upstream = await self._connect(node_id)
         try:
             timeout_ms = self._limits.connect_timeout_ms

@@ -22,30 +22,29 @@ from typing import Final, NamedTuple
 from rookery.clock import Random
 from rookery.errors import ConfigError
 from rookery.proxy.access.privatesecret import check_private
+from rookery.proxy.access.watchedfile import WatchedFile
 from rookery.security.bearer import TokenVerifier
 from rookery.security.credential import (
-    MIN_ITERATIONS,
     SALT_BYTES,
     SCRAM_MECHANISMS,
     ScramCredential,
 )
-from rookery.security.sasl import AcceptedToken, TokenCredential, refusal
+from rookery.security.sasl import AcceptedToken, TokenCredential
+from rookery.service.listen.decoys import CredentialForm, Decoys
+from rookery.service.listen.passwordmatch import match_password, match_token
 
 _SETTING: Final = "users_file"
 _SECRET_BYTES: Final = 32
-_NO_SALT: Final = b"rookery: no such user"
 
 UserCredentials = dict[str, ScramCredential]
 """A user's credentials by mechanism."""
 
 
-class _FileVersion(NamedTuple):
-    """Differs between two versions of a file."""
+class _KnownUsers(NamedTuple):
+    """The users of one version of the file."""
 
-    inode: int
-    size: int
-    modified_ns: int
-    mode: int
+    credentials: dict[str, UserCredentials]
+    decoys: Decoys
 
 
 class UserFile:
@@ -61,7 +60,7 @@ class UserFile:
         """Read the file.
 
         Args:
-            path: of the file; empty for none.
+            path: the path of the file; empty for none.
             mechanisms: those for which credentials are derived from passwords.
             random: creates the secret from which salts are derived.
             tokens: checks bearer tokens; None if they are not accepted.
@@ -69,45 +68,36 @@ class UserFile:
         Raises:
             ConfigError: the file cannot be used, or others can read it.
         """
-        self._path = Path(path) if path else None
         # A password serves PLAIN by the credential of any mechanism.
         self._mechanisms = [each for each in mechanisms if each in SCRAM_MECHANISMS] or [
             "SCRAM-SHA-256"
         ]
         self._secret = random.token(_SECRET_BYTES)
         self._tokens = tokens
-        self._loaded = self._version()
-        self._users = self._read()
-
-    @property
-    def secret(self) -> bytes:
-        """The secret from which the salts of unknown users are derived."""
-        return self._secret
-
-    @property
-    def iterations(self) -> int:
-        """The iteration count that unknown users appear to have."""
-        return MIN_ITERATIONS
+        self._nobody = self._with_decoys({})
+        self._file = WatchedFile(Path(path), self._read) if path else None
 
     def scram(self, mechanism: str, username: str) -> ScramCredential | None:
         """Return a user's credential."""
-        return self._users.get(username, {}).get(mechanism)
+        return self._known.credentials.get(username, {}).get(mechanism)
+
+    def decoy(self, mechanism: str, username: str, *, is_token: bool) -> ScramCredential:
+        """Return the credential that an unknown user, or token, appears to have."""
+        decoys = self._known.decoys
+        return (decoys.of_token if is_token else decoys.of_mechanism)(mechanism, username)
 
     def delegation_token(self, mechanism: str, token_id: str) -> TokenCredential | None:
         """Return None: the proxy issues no delegation tokens, and cannot check a broker's."""
 
     def has_password(self, username: str, password: str) -> bool:
-        """Check a password against a user's credentials; takes as long for an unknown user."""
-        for credential in self._users.get(username, {}).values():
-            return credential.matches(password)
-        ScramCredential.from_password("SCRAM-SHA-256", password, _NO_SALT, self.iterations)
-        return False
+        """Check a password against a user's credentials; hashes as much for an unknown user."""
+        known = self._known
+        credentials = list(known.credentials.get(username, {}).values())
+        return match_password(username, password, credentials, known.decoys)
 
     def check_token(self, token: str) -> AcceptedToken:
         """Return the user of a bearer token, if the listener accepts tokens."""
-        if self._tokens is None:
-            raise refusal("tokens are not accepted here")
-        return self._tokens.check(token)
+        return match_token(self._tokens, token)
 
     def look(self) -> bool:
         """Read the file if it has changed; return whether it has. May take seconds of CPU time.
@@ -115,40 +105,36 @@ class UserFile:
         Raises:
             ConfigError: the changed file cannot be used; the previous users stay.
         """
-        version = self._version()
-        if version == self._loaded:
-            return False
-        try:
-            self._users = self._read()
-        except ConfigError as error:
-            raise ConfigError(f"{error}; the previous users stay in use") from error
-        self._loaded = version
-        return True
+        return self._file is not None and self._file.look()
 
-    def _version(self) -> _FileVersion | None:
-        try:
-            stat = self._path.stat() if self._path is not None else None
-        except OSError:
-            return None
-        if stat is None:
-            return None
-        return _FileVersion(stat.st_ino, stat.st_size, stat.st_mtime_ns, stat.st_mode)
+    @property
+    def _known(self) -> _KnownUsers:
+        return self._nobody if self._file is None else self._file.value
 
-    def _read(self) -> dict[str, UserCredentials]:
-        if self._path is None:
-            return {}
-        check_private(self._path, _SETTING)
+    def _read(self, path: Path) -> _KnownUsers:
+        check_private(path, _SETTING)
         try:
-            tables = tomllib.loads(self._path.read_text("utf-8"))
+            tables = tomllib.loads(path.read_text("utf-8"))
         except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-            raise ConfigError(f"{self._path}: {error}", name=_SETTING) from error
-        return {name: self._read_user(name, table) for name, table in tables.items()}
+            raise ConfigError(f"{path}: {error}", name=_SETTING) from error
+        users = {name: self._read_user(path, name, table) for name, table in tables.items()}
+        return self._with_decoys(users)
 
-    def _read_user(self, name: str, table: object) -> UserCredentials:
+    def _with_decoys(self, users: dict[str, UserCredentials]) -> _KnownUsers:
+        forms = (
+            [
+                CredentialForm.of(each.mechanism, each.iterations, each.salt)
+                for each in credentials.values()
+            ]
+            for credentials in users.values()
+        )
+        return _KnownUsers(users, Decoys(self._secret, forms))
+
+    def _read_user(self, path: Path, name: str, table: object) -> UserCredentials:
         try:
             return self._credentials(name, table)
         except ValueError as error:
-            raise ConfigError(f"{self._path}: user {name!r}: {error}", name=_SETTING) from error
+            raise ConfigError(f"{path}: user {name!r}: {error}", name=_SETTING) from error
 
     def _credentials(self, name: str, table: object) -> UserCredentials:
         if not isinstance(table, dict) or not table:

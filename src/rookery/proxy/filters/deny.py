@@ -7,19 +7,20 @@ their ids only cannot name a denied one, because no response gives a client its 
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Mapping
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from rookery.errors import ApiError, ConfigError, ErrorCode
 from rookery.proxy.filterapi import (
     FORWARD,
-    Disconnect,
+    Answer,
+    Close,
     Filter,
     FilterContext,
     FilterFunction,
     Forward,
-    Respond,
     Verdict,
+    if_noted,
 )
 from rookery.service.namepattern import NamePattern
 from rookery.wire.catalog import kafka_apis
@@ -56,20 +57,22 @@ class Deny(Filter):
         message = api.request if kind == "request" else api.response
         if not self._topics or not has_kind(message, TopicName):
             return []
-        return [self.cut_request if kind == "request" else self.hide_topics]
+        if kind == "request":
+            return [self.cut_request]
+        return [self.hide_topics, self.join_refusal]
 
     def refuse(self, context: FilterContext, request: Message) -> Verdict:
         """Refuse the whole request."""
-        return Respond(context.api.refuse(request, ErrorCode.CLUSTER_AUTHORIZATION_FAILED))
+        return Answer(context.api.refuse(request, ErrorCode.CLUSTER_AUTHORIZATION_FAILED))
 
-    def cut_request(self, context: FilterContext, request: Message) -> Verdict | Awaitable[Verdict]:
+    def cut_request(self, context: FilterContext, request: Message) -> Verdict:
         """Forward what is left without the denied topics, and refuse those."""
         if not any(map(self._is_denied, visit(request, TopicName))):
             return FORWARD
         api, code = context.api, ErrorCode.TOPIC_AUTHORIZATION_FAILED
         if api.is_one_way(request):
             # As Kafka does it: there is no other way to tell the client.
-            return Disconnect("a request without a response names a denied topic")
+            return Close("a request without a response names a denied topic")
         try:
             halves = cut(
                 api,
@@ -81,16 +84,18 @@ class Deny(Filter):
             )
         except TypeError:
             # Its topics are not items that could be refused one by one.
-            return Respond(api.refuse(request, code))
+            return Answer(api.refuse(request, code))
         if halves.kept is None:
-            return Respond(api.refuse_items(request, code))
-        return self._send_half(context, halves)
+            return Answer(api.refuse_items(request, code))
+        context.notes[self] = halves
+        return Forward(halves.kept)
 
-    async def _send_half(self, context: FilterContext, halves: Halves[Any, Any]) -> Verdict:
-        api = context.api
-        refusal = api.refuse_items(halves.denied, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
-        answer = await context.upstream.send(api, halves.kept, context.version)
-        return Respond(join(halves, answer, refusal))
+    @if_noted
+    def join_refusal(self, context: FilterContext, response: Message) -> Verdict:
+        """Complete the response to what was left of a request."""
+        halves: Halves[Any, Any] = context.notes[self]
+        refusal = context.api.refuse_items(halves.denied, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+        return Forward(join(halves, response, refusal))
 
     def hide_topics(self, context: FilterContext, response: Message) -> Verdict:
         """Leave denied topics out of a response."""

@@ -113,10 +113,10 @@ class Decoder:
                 raise self._fault
 
     def drain(self) -> pa.RecordBatch | None:
-        found = _Rows(self._reading.max_bytes)
-        while self._sections and self._fill(self._sections[0], found):
+        output = _Rows(self._reading.max_bytes)
+        while self._sections and self._fill(self._sections[0], output):
             self._sections.pop(0)
-        return self._build(found) if found.count else None
+        return self._build(output) if output.count else None
 
     def _is_full(self) -> bool:
         return self._bytes >= self._reading.max_bytes or self._rows >= self._reading.max_rows
@@ -202,49 +202,49 @@ class Decoder:
     def _corrupt(self, offset: int, what: int) -> Corrupt:
         return corrupt(self._fetched.topic, self._fetched.partition, offset, what)
 
-    def _fill(self, section: _Section, found: _Rows) -> bool:
+    def _fill(self, section: _Section, output: _Rows) -> bool:
         """Read as much of a batch as fits; return whether that was all of it."""
         left, start = section.left, section.position
         rows: list[_Row] = []
         try:
-            return self._read_all(section, found) or self._read(section, found, rows)
+            return self._read_all(section, output) or self._read(section, output, rows)
         except _Fault as fault:
-            if not found.count:
+            if not output.count:
                 raise _corrupt_section(section, fault.what) from None
             return False  # the rows before the fault are valid, and are returned first
         finally:
             self._rows -= left - section.left
             self._bytes -= section.position - start
             if rows:
-                found.parts.append(self._columns(section, len(rows), _listed(rows)))
+                output.parts.append(self._columns(section, len(rows), _listed(rows)))
 
-    def _read_all(self, section: _Section, found: _Rows) -> bool:
+    def _read_all(self, section: _Section, output: _Rows) -> bool:
         """Read a whole batch if none of it was read, all of it fits, and it is regular."""
         records = None if section.position else manycolumns.read(section.data, section.left)
         if records is None:
             return False
         columns = manycolumns.ColumnBuilder(section.data, section.header, section.fetched, records)
-        room, rows_left = columns.room(self._wants), self._reading.max_rows - found.count
-        if room is None or room > found.room or columns.count > rows_left:
+        room, rows_left = columns.room(self._wants), self._reading.max_rows - output.count
+        if room is None or room > output.room or columns.count > rows_left:
             return False
-        found.room -= room
-        found.count += columns.count
+        output.room -= room
+        output.count += columns.count
         if columns.count:
-            found.parts.append(self._columns(section, columns.count, columns))
+            output.parts.append(self._columns(section, columns.count, columns))
         section.position, section.left = len(section.data), 0
         return True
 
-    def _read(self, section: _Section, found: _Rows, rows: list[_Row]) -> bool:
+    def _read(self, section: _Section, output: _Rows, rows: list[_Row]) -> bool:
         wants, most = self._wants, self._reading.max_rows
         while section.left:
             row, end = _record(section, wants)
             if row is not None:
-                if row[-1] > found.room or found.count == most:
-                    if not found.count:
+                if row[-1] > output.room or output.count == most:
+                    if not output.count:
                         raise self._too_big(section, row)
                     return False
-                found.room -= row[-1]
-                found.count += 1
+                output.room -= row[-1]
+                output.count += 1
                 rows.append(row)
             section.position = end
             section.left -= 1
@@ -257,8 +257,8 @@ class Decoder:
         limit = self._reading.max_bytes
         return too_big(fetched.topic, fetched.partition, row[0], row[-1], limit)
 
-    def _build(self, found: _Rows) -> pa.RecordBatch:
-        columns = [pa.concat_arrays(arrays) for arrays in zip(*found.parts, strict=True)]
+    def _build(self, output: _Rows) -> pa.RecordBatch:
+        columns = [pa.concat_arrays(arrays) for arrays in zip(*output.parts, strict=True)]
         schema = self._reading.schema()
         for place, name in enumerate(schema.names):
             if name == "topic":

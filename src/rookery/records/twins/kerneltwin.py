@@ -181,16 +181,16 @@ def _cut(raw: bytes, at: int, size: int) -> bytes | None:
 
 
 def _headers(raw: bytes, span: _Span) -> tuple[tuple[str, bytes | None], ...]:
-    found = []
+    headers = []
     at = span.headers_at
     for _ in range(span.headers):
         size, at = _varint(raw, at, span.end)
         # Bytes that are not UTF-8 must survive a rewrite, so they are kept, not replaced.
         name = raw[at : at + size].decode("utf-8", "surrogateescape")
         size, at = _varint(raw, at + size, span.end)
-        found.append((name, _cut(raw, at, size)))
+        headers.append((name, _cut(raw, at, size)))
         at += max(size, 0)
-    return tuple(found)
+    return tuple(headers)
 
 
 class _Fault(Exception):  # noqa: N818

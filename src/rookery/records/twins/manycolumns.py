@@ -101,7 +101,7 @@ class ColumnBuilder:
         if self._is_odd or any(abs(base + delta) > _INT64_MAX for delta in ends):
             return None
         pieces = (("key", self._records.keys), ("value", self._records.values))
-        return sum(one.size for name, one in pieces if name in wants)
+        return sum(column.size for name, column in pieces if name in wants)
 
     def __call__(self, name: str, kind: pa.DataType) -> pa.Array[Any]:
         """Build one column."""
@@ -145,7 +145,7 @@ def _column(data: bytes, pieces: Pieces) -> pa.Array[Any]:
 
 def _starts(data: bytes, count: int) -> NDArray[np.int64] | None:
     """Return the start and contents of each record; None if they do not fill the data."""
-    found: list[tuple[int, int]] = []
+    starts: list[tuple[int, int]] = []
     at, length = 0, len(data)
     try:
         for _ in range(count):
@@ -159,13 +159,13 @@ def _starts(data: bytes, count: int) -> NDArray[np.int64] | None:
                 size |= (byte & 0x7F) << shift
                 shift += 7
             at += 1
-            found.append((start, at))
+            starts.append((start, at))
             if size & 1:  # negative
                 return None
             at += size >> 1
     except IndexError:
         return None
-    return np.array(found, np.int64).reshape(-1, 2) if at == length else None
+    return np.array(starts, np.int64).reshape(-1, 2) if at == length else None
 
 
 def _numbers(data: NDArray[np.uint8], at: Integers, bits: int) -> tuple[Integers, Integers]:

@@ -46,13 +46,13 @@ def partitions(
     bounds = memoryview(offsets).cast("B")[: len(offsets) // width * width]
     places = bounds.cast("q" if is_large else "i")
     view = memoryview(data).cast("B")
-    found = array("i", bytes(4 * rows))
+    numbers = array("i", bytes(4 * rows))
     for row in range(rows):
         begin, end = places[first + row], places[first + row + 1]
         if not 0 <= begin <= end <= len(view):
             raise ValueError(f"key {row} is at {begin} to {end} of {len(view)} bytes")
-        found[row] = (murmur2(view[begin:end]) & _POSITIVE) % count
-    return bytearray(found.tobytes())
+        numbers[row] = (murmur2(view[begin:end]) & _POSITIVE) % count
+    return bytearray(numbers.tobytes())
 
 
 def gather(groups: Buffer, count: int) -> tuple[bytearray, list[int]]:

@@ -163,15 +163,15 @@ def _field(view: memoryview, at: int, end: int, index: int) -> tuple[int, int]:
 
 
 def _number(view: memoryview, at: int, end: int, bits: int, index: int) -> tuple[int, int]:
-    found = by = 0
+    value = by = 0
     while at < end and by < bits:
         byte = view[at]
         at += 1
-        found |= (byte & 0x7F) << by
+        value |= (byte & 0x7F) << by
         if byte < 0x80:
-            if found >> bits:
+            if value >> bits:
                 break
-            return (found >> 1) ^ -(found & 1), at
+            return (value >> 1) ^ -(value & 1), at
         by += 7
     raise _broken(index, _BAD_VARINT)
 

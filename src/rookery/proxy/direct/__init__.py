@@ -1,0 +1,1 @@
+"""Relays requests that need no decoding, without a Python object for each."""

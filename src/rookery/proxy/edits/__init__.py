@@ -1,0 +1,1 @@
+"""Changes of records on their way: produce requests, fetch responses, and the names of topics."""

@@ -1,0 +1,1 @@
+"""Committed offsets of virtual partitions, in shadow groups."""

@@ -1,0 +1,1 @@
+"""Transactions that write to virtual partitions: their sequences, partitions and batches."""

@@ -1,0 +1,1 @@
+"""Virtual partitions of the proxy."""
