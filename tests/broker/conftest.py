@@ -1,4 +1,4 @@
-"""A real broker for every test that asks for one, and Kafka's own tools to ask it with."""
+"""A real broker for tests that ask for one, and Kafka's own tools."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from rookery.broker.settings import BrokerSettings
 from rookery.testing.backends import ETCD, ServerBackend
 from rookery.testing.java import Java
-from rookery.testing.served import ServedBroker
+from rookery.testing.servedbroker import ServedBroker
 
 Start = Callable[..., ServedBroker]
 
@@ -32,7 +32,7 @@ def served(
 ) -> Iterator[ServedBroker]:
     """One broker for all tests of a file: over a folder, then over S3 and etcd."""
     folder = tmp_path_factory.mktemp("broker")
-    # Old records shall stay: retention comes too late for them.
+    # Keep old records: retention runs too late to delete them.
     settings = BrokerSettings(durability="os", upkeep_interval_ms=3_600_000)
     if request.param == ETCD:
         backend: ServerBackend = request.getfixturevalue("backend")

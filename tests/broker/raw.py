@@ -13,7 +13,7 @@ from rookery.clock import SystemClock
 from rookery.errors import ErrorCode
 from rookery.net.upstream import Upstream, connect
 from rookery.records.recordcodec import BatchSettings, Record, build
-from rookery.testing.served import ServedBroker
+from rookery.testing.servedbroker import ServedBroker
 from rookery.wire.message import Api, Message, Parts
 from rookery.wire.messages.fetch import (
     FETCH,

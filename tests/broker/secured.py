@@ -24,7 +24,7 @@ from rookery.security.credential import MIN_ITERATIONS, SCRAM_MECHANISMS, ScramC
 from rookery.security.tls import ClientTls
 from rookery.service.listen.listenersettings import ListenerConfig, ListenerSecurity
 from rookery.testing.certificates import Certificates
-from rookery.testing.served import ServedBroker
+from rookery.testing.servedbroker import ServedBroker
 
 USER: Final = "alice"
 PASSWORD: Final = "alice-secret"  # noqa: S105 (the fixture's)
@@ -123,7 +123,7 @@ def serve_secured(
     """Start a broker with four listeners, named like their protocols, and the user alice.
 
     Args:
-        folder: of data and certificates.
+        folder: the folder for data and certificates.
         options: settings of the broker beside its security.
         security: settings of all listeners.
     """

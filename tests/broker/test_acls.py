@@ -6,7 +6,7 @@ import pytest
 
 from rookery.broker.acls import NO_AUTHORIZER
 from rookery.errors import ErrorCode
-from rookery.testing.served import ServedBroker, ask
+from rookery.testing.servedbroker import ServedBroker, ask
 from rookery.wire.messages.create_acls import CREATE_ACLS, AclCreation, CreateAclsRequest
 from rookery.wire.messages.delete_acls import DELETE_ACLS, DeleteAclsFilter, DeleteAclsRequest
 from rookery.wire.messages.describe_acls import DESCRIBE_ACLS, DescribeAclsRequest
@@ -37,14 +37,14 @@ def test_acl_requests_are_refused(broker: ServedBroker, version: int) -> None:
     )  # fmt: skip
     request = CreateAclsRequest(creations=[rule, rule])
     created = ask(broker.bootstrap, CREATE_ACLS, version, request)
-    one = DeleteAclsFilter(
+    everything = DeleteAclsFilter(
         resource_type_filter=ANY, resource_name_filter=None, pattern_type_filter=ANY,
         principal_filter=None, host_filter=None, operation=ANY, permission_type=ANY,
     )  # fmt: skip
-    deleted = ask(broker.bootstrap, DELETE_ACLS, version, DeleteAclsRequest(filters=[one]))
+    deleted = ask(broker.bootstrap, DELETE_ACLS, version, DeleteAclsRequest(filters=[everything]))
 
     refused = (ErrorCode.SECURITY_DISABLED, NO_AUTHORIZER)
     assert (described.error_code, described.error_message) == refused
-    assert [(one.error_code, one.error_message) for one in created.results] == [refused] * 2
+    assert [(row.error_code, row.error_message) for row in created.results] == [refused] * 2
     [answer] = deleted.filter_results
     assert (answer.error_code, answer.error_message) == refused

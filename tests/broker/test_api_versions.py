@@ -1,3 +1,5 @@
+"""ApiVersions: the advertised versions and features, and the generated page of APIs."""
+
 from __future__ import annotations
 
 import re
@@ -13,7 +15,7 @@ from rookery.cluster.state.state import FEATURE_LEVEL
 from rookery.errors import ErrorCode
 from rookery.testing.java import Java
 from rookery.testing.kafka import KafkaServer
-from rookery.testing.served import ServedBroker, ask
+from rookery.testing.servedbroker import ServedBroker, ask
 from rookery.wire.catalog import FIRST_OWN_KEY
 from rookery.wire.codec import read_response
 from rookery.wire.messages.api_versions import (
@@ -29,7 +31,7 @@ PRODUCE = 0
 
 
 def listed(answer: ApiVersionsResponse) -> dict[int, tuple[int, int]]:
-    return {one.api_key: (one.min_version, one.max_version) for one in answer.api_keys}
+    return {key.api_key: (key.min_version, key.max_version) for key in answer.api_keys}
 
 
 def versions(bootstrap: str, version: int = 4) -> ApiVersionsResponse:
@@ -87,8 +89,8 @@ def test_bad_software_names_are_refused_as_kafka_does(
 def test_features_are_our_own_level_and_the_supported_ones_of_kafka(broker: ServedBroker) -> None:
     answer = versions(broker.bootstrap)
 
-    told = {one.name: one.max_version_level for one in answer.finalized_features}
-    assert {one.name for one in answer.supported_features} == set(told)
+    told = {feature.name: feature.max_version_level for feature in answer.finalized_features}
+    assert {feature.name for feature in answer.supported_features} == set(told)
     assert told["rookery.version"] == FEATURE_LEVEL
     # Without it clients do not use an epoch for each transaction.
     assert told["transaction.version"] == 2

@@ -1,4 +1,4 @@
-"""The caretaker's process: it works, it is replaced when it dies, and it goes with its broker."""
+"""The caretaker's process: it works, is replaced after its death, and ends with its broker."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SECONDS = 30.0
 
 
 def children(pid: int) -> list[int]:
-    return [int(one) for one in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
 
 async def fill(bootstrap: str, numbers: range) -> None:
@@ -34,7 +34,7 @@ async def fill(bootstrap: str, numbers: range) -> None:
 
 async def read(bootstrap: str) -> list[int]:
     async with Client(bootstrap) as client:
-        return [int((one.value or b"").rstrip(b"\0")) async for one in client.read("t", 0)]
+        return [int((record.value or b"").rstrip(b"\0")) async for record in client.read("t", 0)]
 
 
 def segments(folder: Path) -> list[Path]:
@@ -58,7 +58,9 @@ def test_killed_caretaker_is_restarted(tmp_path: Path) -> None:
         wait_until(lambda: bool(children(broker.pid)))
         [first] = children(broker.pid)
         os.kill(first, signal.SIGKILL)
-        wait_until(lambda: any(is_alive(one) and one != first for one in children(broker.pid)))
+        wait_until(
+            lambda: any(is_alive(child) and child != first for child in children(broker.pid))
+        )
         asyncio.run(fill(broker.bootstrap, range(200)))
         wait_until(lambda: len(segments(broker.folder)) >= 4)
         assert asyncio.run(read(broker.bootstrap)) == list(range(200))
@@ -82,5 +84,5 @@ def test_one_of_several_workers_runs_the_caretaker(tmp_path: Path) -> None:
     with BrokerProcess(tmp_path / "data", workers=3, flags=FLAGS) as broker:
         asyncio.run(fill(broker.bootstrap, range(200)))
         wait_until(lambda: len(segments(broker.folder)) >= 4)
-        keepers = [one for one in broker.worker_pids() if children(one)]
+        keepers = [pid for pid in broker.worker_pids() if children(pid)]
         assert len(keepers) == 1

@@ -42,7 +42,7 @@ class Site:
         await self.other.register(ProcessRegistered(process_id=bytes(16), purpose="test"))
         await self.replica.open(follow=False)
         self.rounds = asyncio.create_task(
-            caretaker._rounds(self.settings, self.handles, self.replica, caretaker.Orders())
+            caretaker._rounds(self.settings, self.handles, self.replica, caretaker.BrokerMessages())
         )
 
     async def close(self) -> None:

@@ -21,7 +21,7 @@ from rookery.formats.otlp import Point
 from rookery.model.uuid import uuid_text
 from rookery.records.compression import CODECS
 from rookery.testing.kafka import KafkaServer
-from rookery.testing.served import ServedBroker, ask
+from rookery.testing.servedbroker import ServedBroker, ask
 from rookery.testing.wait import wait_until
 from rookery.wire.messages.describe_configs import (
     DESCRIBE_CONFIGS,
@@ -50,6 +50,8 @@ from tests.formats.test_otlp import data, fixed, metric
 CLIENT_METRICS = 16
 SET, DELETE, APPEND = 0, 1, 2
 HOUR = "3600000"
+BOMB = bytes(16 * 1024 * 1024)
+PACKED = [(number, codec) for number, codec in CODECS.items() if number]
 
 
 @pytest.fixture
@@ -90,7 +92,7 @@ def describe(bootstrap: str, name: str) -> DescribeConfigsResult:
 def listed(bootstrap: str) -> list[str]:
     request = ListConfigResourcesRequest(resource_types=[CLIENT_METRICS])
     answer = ask(bootstrap, LIST_CONFIG_RESOURCES, 1, request)
-    return sorted(one.resource_name for one in answer.config_resources)
+    return sorted(resource.resource_name for resource in answer.config_resources)
 
 
 def wanted(broker: ServedBroker, instance: bytes = bytes(16)) -> GetTelemetrySubscriptionsResponse:
@@ -146,9 +148,9 @@ CHANGES: dict[str, tuple[str, int, str | None]] = {
 def test_settings_are_checked_and_shown_as_kafka_does(
     served: ServedBroker, kafka: KafkaServer
 ) -> None:
-    for case, one in CHANGES.items():
+    for case, alteration in CHANGES.items():
         name = case.replace(" ", "-")
-        ours, theirs = (change(server.bootstrap, name, one) for server in (served, kafka))
+        ours, theirs = (change(server.bootstrap, name, alteration) for server in (served, kafka))
         assert ours == theirs, case
     for name in ("", "prefixes", "pattern", "interval", "none", "never-made"):
         want = describe(served.bootstrap, name)
@@ -274,10 +276,10 @@ def test_invalid_pushes_are_refused_as_kafka_does(served: ServedBroker) -> None:
         (b"x" * (1024 * 1024 + 1), 0, ErrorCode.TELEMETRY_TOO_LARGE),
         (b"\xff" * 100, 0, ErrorCode.INVALID_RECORD),
         (b"no zstd", 4, ErrorCode.INVALID_RECORD),
-        (CODECS[1].compress(bytes(16 * 1024 * 1024)), 1, ErrorCode.INVALID_RECORD),
+        *((codec.compress(BOMB), number, ErrorCode.INVALID_RECORD) for number, codec in PACKED),
         (b"", 0, ErrorCode.NONE),
     ],
-    ids=["large", "garbage", "damaged", "bomb", "nothing"],
+    ids=["large", "garbage", "damaged", *(f"bomb {number}" for number, _ in PACKED), "nothing"],
 )
 def test_pushed_metrics_are_bounded(
     served: ServedBroker, metrics: bytes, compression: int, code: ErrorCode

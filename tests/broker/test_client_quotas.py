@@ -9,7 +9,7 @@ import pytest
 from rookery.broker.settings import BrokerSettings
 from rookery.errors import ErrorCode
 from rookery.testing.kafka import KafkaServer
-from rookery.testing.served import ServedBroker, ask
+from rookery.testing.servedbroker import ServedBroker, ask
 from rookery.testing.wait import wait_until
 from rookery.wire.messages.alter_client_quotas import (
     ALTER_CLIENT_QUOTAS,
@@ -65,14 +65,14 @@ def describe(
     response = ask(bootstrap, DESCRIBE_CLIENT_QUOTAS, version, request)
     if response.entries is None:
         return response.error_code, response.error_message, None
-    found = {
+    quotas = {
         (
             frozenset((part.entity_type, part.entity_name) for part in entry.entity),
             frozenset((value.key, value.value) for value in entry.values),
         )
         for entry in response.entries
     }
-    return response.error_code, response.error_message, found
+    return response.error_code, response.error_message, quotas
 
 
 @pytest.fixture(scope="module")
@@ -157,7 +157,7 @@ CHANGES: list[list[tuple[Parts, Ops]]] = [
 def test_results_of_changes_match_kafka(
     pair: tuple[str, str], entries: list[tuple[Parts, Ops]], validate_only: bool
 ) -> None:
-    ours, theirs = (alter(one, *entries, validate_only=validate_only) for one in pair)
+    ours, theirs = (alter(bootstrap, *entries, validate_only=validate_only) for bootstrap in pair)
 
     assert [code for code, _ in ours] == [code for code, _ in theirs]
     assert [text is None for _, text in ours] == [text is None for _, text in theirs]
@@ -175,8 +175,8 @@ def test_quotas_of_an_entity_change_together(broker: ServedBroker, version: int)
     )
 
     assert [code for code, _ in results] == [ErrorCode.INVALID_REQUEST, ErrorCode.NONE]
-    _, _, found = describe(broker.bootstrap, version=version)
-    assert found == {(frozenset({DEFAULT_USER}), frozenset({(PRODUCE, 20.0)}))}
+    _, _, quotas = describe(broker.bootstrap, version=version)
+    assert quotas == {(frozenset({DEFAULT_USER}), frozenset({(PRODUCE, 20.0)}))}
 
 
 def test_validation_changes_nothing(broker: ServedBroker) -> None:

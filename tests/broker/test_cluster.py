@@ -1,3 +1,5 @@
+"""DescribeCluster, DescribeLogDirs and requests that are for controllers."""
+
 from __future__ import annotations
 
 import json
@@ -11,9 +13,10 @@ from rookery.broker.operations import ON_CLUSTER
 from rookery.cluster.events.brokerevents import BrokerLeft
 from rookery.cluster.state.state import FEATURE_LEVEL
 from rookery.errors import ErrorCode
+from rookery.testing.backends import ServerBackend
 from rookery.testing.java import Java
 from rookery.testing.kafka import KafkaServer
-from rookery.testing.served import ServedBroker, ask
+from rookery.testing.servedbroker import ServedBroker, ask
 from rookery.wire.messages.create_topics import (
     CREATE_TOPICS,
     CreatableTopic,
@@ -75,12 +78,14 @@ def test_the_cluster_is_described(start: Start, version: int) -> None:
     first, second = start(rack="a"), start(rack="b")
     request = DescribeClusterRequest(include_cluster_authorized_operations=True)
 
-    answers = [ask(one.bootstrap, DESCRIBE_CLUSTER, version, request) for one in (first, second)]
+    answers = [
+        ask(server.bootstrap, DESCRIBE_CLUSTER, version, request) for server in (first, second)
+    ]
 
     assert answers[0].cluster_id == answers[1].cluster_id != ""
     assert answers[0].cluster_authorized_operations == ON_CLUSTER
     for answer in answers:
-        assert [(one.broker_id, one.port, one.rack) for one in answer.brokers] == [
+        assert [(broker.broker_id, broker.port, broker.rack) for broker in answer.brokers] == [
             (1, first.port, "a"),
             (2, second.port, "b"),
         ]
@@ -106,11 +111,11 @@ def test_controller_requests_are_refused_as_kafka_does(
 def test_a_broker_that_left_is_not_described(broker: ServedBroker) -> None:
     with ServedBroker(Path(broker.settings.data)):
         answer = ask(broker.bootstrap, DESCRIBE_CLUSTER, 2, DescribeClusterRequest())
-        assert [one.broker_id for one in answer.brokers] == [1, 2]
+        assert [member.broker_id for member in answer.brokers] == [1, 2]
 
     answer = ask(broker.bootstrap, DESCRIBE_CLUSTER, 2, DescribeClusterRequest())
 
-    assert [one.broker_id for one in answer.brokers] == [1]
+    assert [member.broker_id for member in answer.brokers] == [1]
 
 
 def test_last_broker_to_leave_still_reports_itself(broker: ServedBroker) -> None:
@@ -124,11 +129,11 @@ def test_last_broker_to_leave_still_reports_itself(broker: ServedBroker) -> None
 
     metadata = ask(broker.bootstrap, METADATA, 12, MetadataRequest(topics=[]))
     cluster = ask(broker.bootstrap, DESCRIBE_CLUSTER, 2, DescribeClusterRequest())
-    quorum = ask(broker.bootstrap, DESCRIBE_QUORUM, 2, DescribeQuorumRequest(topics=[]))
+    quorum = ask(broker.bootstrap, DESCRIBE_QUORUM, 2, ask_for_quorum(("__cluster_metadata", 0)))
 
-    assert [(one.node_id, one.port) for one in metadata.brokers] == [(1, broker.port)]
-    assert [(one.broker_id, one.port) for one in cluster.brokers] == [(1, broker.port)]
-    assert [one.node_id for one in quorum.nodes or ()] == [1]
+    assert [(member.node_id, member.port) for member in metadata.brokers] == [(1, broker.port)]
+    assert [(member.broker_id, member.port) for member in cluster.brokers] == [(1, broker.port)]
+    assert [node.node_id for node in quorum.nodes or ()] == [1]
     assert metadata.controller_id == cluster.controller_id == 1
 
 
@@ -168,6 +173,21 @@ def test_log_dir_in_a_store_reports_no_size(start: Start, tmp_path: Path) -> Non
     assert [topic.name for topic in result.topics] == ["t"]
 
 
+def test_log_dir_in_s3_needs_no_data_folder(
+    backend: ServerBackend, start: Start, tmp_path: Path
+) -> None:
+    store = backend.store(tmp_path.name)
+    broker = start(store=store)
+    create(broker.bootstrap, "t", 1)
+
+    result = log_dir(broker.bootstrap, DescribeLogDirsRequest(), 5)
+
+    assert (result.error_code, result.log_dir) == (ErrorCode.NONE, store.partition("?")[0])
+    assert (result.total_bytes, result.usable_bytes) == (-1, -1)
+    assert [topic.name for topic in result.topics] == ["t"]
+    assert not Path(broker.settings.data).exists()
+
+
 def test_log_dirs_lists_only_requested_partitions_that_exist(broker: ServedBroker) -> None:
     create(broker.bootstrap, "t", 3)
     asked = [
@@ -188,8 +208,8 @@ def test_all_brokers_together_report_every_partition_once(start: Start) -> None:
 
     shown = [
         partition.partition_index
-        for one in brokers
-        for topic in log_dir(one.bootstrap, DescribeLogDirsRequest(), 5).topics
+        for broker in brokers
+        for topic in log_dir(broker.bootstrap, DescribeLogDirsRequest(), 5).topics
         for partition in topic.partitions
     ]
 
@@ -213,9 +233,9 @@ def test_election_is_not_needed(broker: ServedBroker, version: int) -> None:
 
     needless, unknown = ErrorCode.ELECTION_NOT_NEEDED, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert {
-        (topic.topic, one.partition_id): one.error_code
+        (topic.topic, part.partition_id): part.error_code
         for topic in answer.replica_election_results
-        for one in topic.partition_result
+        for part in topic.partition_result
     } == {("t", 0): needless, ("t", 1): needless, ("t", 2): unknown, ("u", 0): unknown}
 
 
@@ -224,8 +244,10 @@ def test_election_of_all_partitions_matches_kafka(broker: ServedBroker, kafka: K
         create(server.bootstrap, "elections", 2)
         answer = ask(server.bootstrap, ELECT_LEADERS, 2, ElectLeadersRequest())
         assert answer.error_code is ErrorCode.NONE
-        # Kafka names topics without a result for any partition; we leave them out.
-        assert not any(one.partition_result for one in answer.replica_election_results)
+        results = {part.topic: part.partition_result for part in answer.replica_election_results}
+        # Topics are named without the partitions that need no election.
+        assert results["elections"] == []
+        assert not any(results.values())
 
 
 def test_unknown_election_type_is_refused(broker: ServedBroker) -> None:
@@ -245,29 +267,43 @@ def test_list_of_reassignments_is_empty(broker: ServedBroker) -> None:
 # DescribeQuorum.
 
 
+def ask_for_quorum(*partitions: tuple[str, int]) -> DescribeQuorumRequest:
+    topics = [
+        DescribeQuorumTopic(
+            topic_name=name, partitions=[DescribeQuorumPartition(partition_index=index)]
+        )
+        for name, index in partitions
+    ]
+    return DescribeQuorumRequest(topics=topics)
+
+
+@pytest.mark.parametrize("partitions", [[], [("__cluster_metadata", 1)], [("t", 0)]])
+def test_quorum_has_no_nodes_without_its_partition(
+    broker: ServedBroker, partitions: list[tuple[str, int]]
+) -> None:
+    answer = ask(broker.bootstrap, DESCRIBE_QUORUM, 2, ask_for_quorum(*partitions))
+
+    assert answer.nodes == []
+
+
 @pytest.mark.parametrize("version", range(3))
 def test_quorum_description_reports_every_broker_at_the_end_of_the_log(
     start: Start, version: int
 ) -> None:
     brokers = [start(), start()]
-    request = DescribeQuorumRequest(
-        topics=[
-            DescribeQuorumTopic(
-                topic_name=name, partitions=[DescribeQuorumPartition(partition_index=index)]
-            )
-            for name, index in (("__cluster_metadata", 0), ("__cluster_metadata", 1), ("t", 0))
-        ]
-    )
+    request = ask_for_quorum(("__cluster_metadata", 0), ("__cluster_metadata", 1), ("t", 0))
 
     answer = ask(brokers[1].bootstrap, DESCRIBE_QUORUM, version, request)
 
     known, *others = [topic.partitions[0] for topic in answer.topics]
-    assert [one.replica_id for one in known.current_voters] == [1, 2]
-    assert {one.log_end_offset for one in known.current_voters} == {known.high_watermark}
+    assert [voter.replica_id for voter in known.current_voters] == [1, 2]
+    assert {voter.log_end_offset for voter in known.current_voters} == {known.high_watermark}
     assert known.high_watermark >= brokers[0].broker.replica.state.applied > 0
-    assert {one.error_code for one in others} == {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+    assert {part.error_code for part in others} == {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
     if version >= 2:
-        assert [node.listeners[0].port for node in answer.nodes] == [one.port for one in brokers]
+        assert [node.listeners[0].port for node in answer.nodes] == [
+            broker.port for broker in brokers
+        ]
 
 
 # UpdateFeatures.
@@ -348,7 +384,7 @@ def test_kafkas_tools_describe_the_cluster(broker: ServedBroker, java: Java) -> 
     assert str(broker.port) in run("kafka-cluster", "list-endpoints")
     sizes = json.loads(run("kafka-log-dirs", "--describe").splitlines()[-1])
     [folder] = sizes["brokers"][0]["logDirs"]
-    filled = {one["partition"]: one["size"] > 0 for one in folder["partitions"]}
+    filled = {replica["partition"]: replica["size"] > 0 for replica in folder["partitions"]}
     assert filled == {"t-0": True, "t-1": False}
     election = ("kafka-leader-election", "--election-type", "preferred")
     assert "already elected" in run(*election, "--topic", "t", "--partition", "0")

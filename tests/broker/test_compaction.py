@@ -8,7 +8,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from rookery.cluster.state.partition import Partition
 from rookery.log.settings import RewriteSettings
 from rookery.testing.java import Java
-from rookery.testing.served import ServedBroker
+from rookery.testing.servedbroker import ServedBroker
 from rookery.testing.wait import wait_until
 from tests.broker.conftest import Start
 
@@ -62,13 +62,13 @@ def consume(broker: ServedBroker, topic: str) -> list[Message]:
          "enable.auto.commit": False, "enable.partition.eof": True}
     )  # fmt: skip
     consumer.assign([TopicPartition(topic, 0, 0)])
-    found: list[Message] = []
+    messages: list[Message] = []
     try:
         while (message := consumer.poll(SECONDS)) is not None and message.error() is None:
-            found.append(message)
+            messages.append(message)
     finally:
         consumer.close()
-    return found
+    return messages
 
 
 def partition_of(broker: ServedBroker, topic: str) -> Partition:
@@ -89,14 +89,16 @@ def test_clients_read_the_last_value_of_every_key(start: Start, java: Java) -> N
     for step, codec in enumerate(("none", "gzip", "snappy", "lz4", "zstd")):
         produce(broker, "table", step * RECORDS // 5, RECORDS // 5, codec)
     wait_compacted(broker, "table")
-    found = consume(broker, "table")
+    messages = consume(broker, "table")
     expected = range(RECORDS - KEYS, RECORDS)
-    assert [one.offset() for one in found] == list(expected)
-    assert [one.key() for one in found] == [b"key %d" % (n % KEYS) for n in expected]
-    assert [one.timestamp() for one in found] == [(1, START_MS + n) for n in expected]
-    assert [one.headers() for one in found] == [[("number", b"%d" % n)] for n in expected]
+    assert [message.offset() for message in messages] == list(expected)
+    assert [message.key() for message in messages] == [b"key %d" % (n % KEYS) for n in expected]
+    assert [message.timestamp() for message in messages] == [(1, START_MS + n) for n in expected]
+    assert [message.headers() for message in messages] == [
+        [("number", b"%d" % n)] for n in expected
+    ]
     values = [None if n % 10 == 0 else b"value %d" % n for n in expected]
-    assert [one.value() for one in found] == values
+    assert [message.value() for message in messages] == values
     assert len(partition_of(broker, "table").base_offsets) == 1
 
     said = java.tool(
@@ -119,7 +121,7 @@ def test_topic_is_compacted_while_a_producer_writes(start: Start) -> None:
     create(broker, "busy")
     for first in range(0, RECORDS // 2, RECORDS // 4):
         produce(broker, "busy", first, RECORDS // 4, "none")
-        newest = {one.key(): one.value() for one in consume(broker, "busy")}
+        newest = {message.key(): message.value() for message in consume(broker, "busy")}
         assert newest[b"key 99"] == b"value %d" % (first + RECORDS // 4 - 1)
         assert len(newest) == KEYS
     wait_compacted(broker, "busy")
@@ -134,5 +136,5 @@ def test_tombstones_are_removed_after_their_retention(start: Start) -> None:
     # A round takes up what is new; the time of the tombstones is over by then.
     produce(broker, "short", RECORDS - 1, 1, "lz4")
     wait_compacted(broker, "short")
-    assert all(one.value() is not None for one in consume(broker, "short"))
+    assert all(message.value() is not None for message in consume(broker, "short"))
     assert len(consume(broker, "short")) == KEYS - KEYS // 10

@@ -1,3 +1,5 @@
+"""Settings of topics and brokers: described and changed as in Kafka."""
+
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
@@ -25,7 +27,7 @@ from rookery.cluster.state.topics import Topic
 from rookery.errors import ApiError, ErrorCode
 from rookery.testing.java import Java
 from rookery.testing.kafka import KafkaServer
-from rookery.testing.served import ServedBroker, ask
+from rookery.testing.servedbroker import ServedBroker, ask
 from rookery.testing.wait import wait_until
 from rookery.wire.messages.alter_configs import (
     ALTER_CONFIGS,
@@ -98,7 +100,7 @@ def describe(
 
 
 def values(bootstrap: str, kind: int, name: str) -> dict[str, DescribeConfigsResourceResult]:
-    return {one.name: one for one in describe(bootstrap, kind, name).configs}
+    return {config.name: config for config in describe(bootstrap, kind, name).configs}
 
 
 def change(
@@ -135,8 +137,8 @@ def replace(
 
 
 def in_force(bootstrap: str, name: str, key: str) -> tuple[str | None, int] | None:
-    one = values(bootstrap, TOPIC, name).get(key)
-    return None if one is None else (one.value, one.config_source)
+    entry = values(bootstrap, TOPIC, name).get(key)
+    return None if entry is None else (entry.value, entry.config_source)
 
 
 def has(bootstrap: str, name: str, key: str, shown: tuple[str | None, int] | None) -> bool:
@@ -154,7 +156,8 @@ def test_missing_or_empty_list_of_keys_describes_all_configs(
         create(server.bootstrap, name)
 
     ours, theirs = (
-        {one.name for one in described(server.bootstrap, name, keys)} for server in (broker, kafka)
+        {entry.name for entry in described(server.bootstrap, name, keys)}
+        for server in (broker, kafka)
     )
 
     assert ours == {*theirs, "rookery.validate.compressed"}
@@ -191,7 +194,9 @@ def test_concurrent_changes_of_a_list_are_all_applied(start: Start) -> None:
     def changed(what: int) -> list[str]:
         with ThreadPoolExecutor(len(parts)) as threads:
             done = threads.map(
-                lambda one: change(brokers[one % 2].bootstrap, TOPIC, "t", (key, what, parts[one])),
+                lambda index: change(
+                    brokers[index % 2].bootstrap, TOPIC, "t", (key, what, parts[index])
+                ),
                 range(len(parts)),
             )
             assert set(done) == {(ErrorCode.NONE, None)}
@@ -217,16 +222,16 @@ def test_a_topic_is_described_as_kafka_does(
         wait_until(partial(has, server.bootstrap, name, "retention.ms", ("5", 1)))
         tables.append(
             {
-                one.name: (
-                    one.value,
-                    one.config_source,
-                    one.read_only,
-                    one.is_sensitive,
-                    one.config_type,
-                    [(each.name, each.value, each.source) for each in one.synonyms],
+                config.name: (
+                    config.value,
+                    config.config_source,
+                    config.read_only,
+                    config.is_sensitive,
+                    config.config_type,
+                    [(each.name, each.value, each.source) for each in config.synonyms],
                 )
-                for one in describe(server.bootstrap, TOPIC, name).configs
-                if not one.name.startswith(OUR_OWN)
+                for config in describe(server.bootstrap, TOPIC, name).configs
+                if not config.name.startswith(OUR_OWN)
             }
         )
 
@@ -251,7 +256,7 @@ def test_every_broker_config_has_the_name_and_type_of_kafka(
     assert ours["log.dirs"].value == broker.settings.data
     assert ours["num.partitions"].read_only
     assert not ours["log.retention.bytes"].read_only
-    assert all(one.documentation for one in ours.values())
+    assert all(entry.documentation for entry in ours.values())
 
 
 @pytest.mark.parametrize("version", range(1, 5))
@@ -260,7 +265,7 @@ def test_every_version_describes_the_requested_keys(broker: ServedBroker, versio
 
     result = describe(broker.bootstrap, TOPIC, "t", ["retention.ms", "no.such"], version=version)
 
-    assert [(one.name, one.value, one.config_source) for one in result.configs] == [
+    assert [(config.name, config.value, config.config_source) for config in result.configs] == [
         ("retention.ms", "604800000", 5)
     ]
     if version >= 3:
@@ -391,7 +396,7 @@ def test_changes_of_a_resource_are_atomic(
 
     assert codes[0] is codes[1]
     assert codes[0] is not ErrorCode.NONE
-    assert {one.config_source for one in values(broker.bootstrap, TOPIC, name).values()} == {5}
+    assert {value.config_source for value in values(broker.bootstrap, TOPIC, name).values()} == {5}
 
 
 def test_validate_only_changes_nothing(broker: ServedBroker) -> None:
@@ -432,7 +437,7 @@ def test_a_resource_named_twice_is_refused_as_kafka_does(
     for server in (broker, kafka):
         create(server.bootstrap, name)
         answer = ask(server.bootstrap, INCREMENTAL_ALTER_CONFIGS, 1, request)
-        assert {one.error_code for one in answer.responses} == {ErrorCode.INVALID_REQUEST}
+        assert {response.error_code for response in answer.responses} == {ErrorCode.INVALID_REQUEST}
 
 
 def test_size_of_configs_is_bounded(broker: ServedBroker) -> None:
@@ -459,9 +464,9 @@ def test_cluster_wide_broker_config_is_inherited(start: Start) -> None:
     code, _ = change(first.bootstrap, BROKER, "", ("message.max.bytes", SET, "3000"))
 
     assert code is ErrorCode.NONE
-    one = values(second.bootstrap, TOPIC, "t")["max.message.bytes"]
-    assert (one.value, one.config_source) == ("3000", 3)
-    assert [each.name for each in one.synonyms] == ["message.max.bytes"] * 2
+    entry = values(second.bootstrap, TOPIC, "t")["max.message.bytes"]
+    assert (entry.value, entry.config_source) == ("3000", 3)
+    assert [each.name for each in entry.synonyms] == ["message.max.bytes"] * 2
     assert values(second.bootstrap, TOPIC, "own")["max.message.bytes"].value == "5000"
     whole = values(second.bootstrap, BROKER, str(second.node_id))["message.max.bytes"]
     assert (whole.value, whole.config_source) == ("3000", 3)
@@ -552,10 +557,10 @@ def test_group_without_configs_has_those_of_the_broker(
     ours, theirs = (values(server.bootstrap, GROUP, name) for server in (broker, kafka))
 
     assert set(ours) <= set(theirs)
-    for key, one in ours.items():
-        assert one.synonyms[-1] == theirs[key].synonyms[-1]
-        assert one.config_type == theirs[key].config_type
-        assert one.documentation
+    for key, entry in ours.items():
+        assert entry.synonyms[-1] == theirs[key].synonyms[-1]
+        assert entry.config_type == theirs[key].config_type
+        assert entry.documentation
     heartbeat = ours["consumer.heartbeat.interval.ms"]
     assert (heartbeat.value, heartbeat.config_source) == ("1000", 4)
 
@@ -578,7 +583,7 @@ def test_groups_with_configs_are_listed(broker: ServedBroker) -> None:
         broker.bootstrap, LIST_CONFIG_RESOURCES, 1, ListConfigResourcesRequest(resource_types=[32])
     )
 
-    assert [one.resource_name for one in answer.config_resources] == ["a", "b"]
+    assert [resource.resource_name for resource in answer.config_resources] == ["a", "b"]
 
 
 def test_group_uses_its_own_configs(broker: ServedBroker) -> None:
@@ -595,7 +600,7 @@ def test_group_uses_its_own_configs(broker: ServedBroker) -> None:
         return ask(broker.bootstrap, CONSUMER_GROUP_HEARTBEAT, 1, request)
 
     first = {group: beat(group, 0) for group in ("own", "other")}
-    assert {one.heartbeat_interval_ms for one in first.values()} == {5_000}
+    assert {answer.heartbeat_interval_ms for answer in first.values()} == {5_000}
     change(
         broker.bootstrap,
         GROUP,
@@ -604,7 +609,7 @@ def test_group_uses_its_own_configs(broker: ServedBroker) -> None:
         ("consumer.session.timeout.ms", SET, "600000"),
     )
 
-    again = {group: beat(group, one.member_epoch) for group, one in first.items()}
+    again = {group: beat(group, answer.member_epoch) for group, answer in first.items()}
 
     assert again["own"].heartbeat_interval_ms == 7_000
     assert again["other"].heartbeat_interval_ms == 5_000

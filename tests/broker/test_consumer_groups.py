@@ -17,7 +17,7 @@ from rookery.broker.groups.settings import ConsumerSettings
 from rookery.errors import ErrorCode
 from rookery.testing.broker import BrokerProcess, wait_gone
 from rookery.testing.java import Java
-from rookery.testing.served import ServedBroker, ask
+from rookery.testing.servedbroker import ServedBroker, ask
 from rookery.wire.messages.consumer_group_describe import (
     CONSUMER_GROUP_DESCRIBE,
     ConsumerGroupDescribeRequest,
@@ -37,7 +37,7 @@ GROUP = "readers"
 
 
 class Reader:
-    """A consumer, what it has read, and what it was told to start and to stop reading."""
+    """A consumer, the records it has read, and the assignments and revocations it got."""
 
     def __init__(self, bootstrap: str, topics: list[str], **settings: Any) -> None:
         defaults = {
@@ -100,9 +100,11 @@ def produce(bootstrap: str, topic: str, numbers: range, partitions: int) -> None
 
 
 def describe(bootstrap: str, group: str = GROUP) -> DescribedGroup:
-    found = ask(bootstrap, FIND_COORDINATOR, 3, FindCoordinatorRequest(key=group))
+    coordinator = ask(bootstrap, FIND_COORDINATOR, 3, FindCoordinatorRequest(key=group))
     request = ConsumerGroupDescribeRequest(group_ids=[group], include_authorized_operations=False)
-    [described] = ask(f"{found.host}:{found.port}", CONSUMER_GROUP_DESCRIBE, 1, request).groups
+    [described] = ask(
+        f"{coordinator.host}:{coordinator.port}", CONSUMER_GROUP_DESCRIBE, 1, request
+    ).groups
     return described
 
 
@@ -115,61 +117,61 @@ def broker(start: Start) -> ServedBroker:
 def test_second_member_gets_its_share_and_the_first_continues(broker: ServedBroker) -> None:
     create(broker, "t", 6)
     produce(broker.bootstrap, "t", range(60), 6)
-    with reading(broker.bootstrap, "t") as one:
-        poll_until(lambda: len(one.values) == 60, one)
-        assert one.owned == set(range(6))
-        with reading(broker.bootstrap, "t") as two:
-            poll_until(lambda: len(two.owned) == 3, one, two)
+    with reading(broker.bootstrap, "t") as first:
+        poll_until(lambda: len(first.values) == 60, first)
+        assert first.owned == set(range(6))
+        with reading(broker.bootstrap, "t") as second:
+            poll_until(lambda: len(second.owned) == 3, first, second)
 
-            assert one.owned | two.owned == set(range(6))
-            assert len(one.lost) == 3, "only what has moved was revoked"
-            assert one.gained == list(range(6))
+            assert first.owned | second.owned == set(range(6))
+            assert len(first.lost) == 3, "only what has moved was revoked"
+            assert first.gained == list(range(6))
             described = describe(broker.bootstrap)
             assert described.group_state == "Stable"
             assert described.assignor_name == "uniform"
-            assert {one.member_epoch for one in described.members} == {described.group_epoch}
-            assert {one.member_type for one in described.members} == {1}
+            assert {member.member_epoch for member in described.members} == {described.group_epoch}
+            assert {member.member_type for member in described.members} == {1}
 
-        poll_until(lambda: len(one.owned) == 6, one)
+        poll_until(lambda: len(first.owned) == 6, first)
     assert describe(broker.bootstrap).group_state == "Empty"
 
 
 def test_offsets_are_committed_in_the_epoch_of_the_member(broker: ServedBroker) -> None:
     create(broker, "t", 1)
     produce(broker.bootstrap, "t", range(10), 1)
-    with reading(broker.bootstrap, "t") as one:
-        poll_until(lambda: len(one.values) == 10, one)
-        one.consumer.commit(asynchronous=False)
+    with reading(broker.bootstrap, "t") as reader:
+        poll_until(lambda: len(reader.values) == 10, reader)
+        reader.consumer.commit(asynchronous=False)
     produce(broker.bootstrap, "t", range(10, 15), 1)
-    with reading(broker.bootstrap, "t") as one:
-        [committed] = one.consumer.committed([TopicPartition("t", 0)], SECONDS)
+    with reading(broker.bootstrap, "t") as reader:
+        [committed] = reader.consumer.committed([TopicPartition("t", 0)], SECONDS)
         assert committed.offset == 10
-        poll_until(lambda: len(one.values) == 5, one)
-        assert one.values == [10, 11, 12, 13, 14]
+        poll_until(lambda: len(reader.values) == 5, reader)
+        assert reader.values == [10, 11, 12, 13, 14]
 
 
 def test_regular_expression_matches_topics_created_later(broker: ServedBroker) -> None:
     create(broker, "team-a", 1)
     with reading(
         broker.bootstrap, "^team-.*", **{"topic.metadata.refresh.interval.ms": 500}
-    ) as one:
-        poll_until(lambda: len(one.owned) == 1, one)
+    ) as reader:
+        poll_until(lambda: len(reader.owned) == 1, reader)
         create(broker, "team-b", 2)
-        poll_until(lambda: len(one.consumer.assignment()) == 3, one)
+        poll_until(lambda: len(reader.consumer.assignment()) == 3, reader)
 
 
 def test_restarted_static_member_gets_the_same_partitions(broker: ServedBroker) -> None:
     create(broker, "t", 4)
     settings = {"group.instance.id": "static"}
-    with reading(broker.bootstrap, "t") as other:
-        with reading(broker.bootstrap, "t", **settings) as one:
-            poll_until(lambda: len(one.owned) == 2 and len(other.owned) == 2, one, other)
-            had, epoch = one.owned, describe(broker.bootstrap).group_epoch
-            lost = list(other.lost)
-        with reading(broker.bootstrap, "t", **settings) as one:
-            poll_until(lambda: one.owned == had, one, other)
+    with reading(broker.bootstrap, "t") as second:
+        with reading(broker.bootstrap, "t", **settings) as first:
+            poll_until(lambda: len(first.owned) == 2 and len(second.owned) == 2, first, second)
+            had, epoch = first.owned, describe(broker.bootstrap).group_epoch
+            lost = list(second.lost)
+        with reading(broker.bootstrap, "t", **settings) as first:
+            poll_until(lambda: first.owned == had, first, second)
         assert describe(broker.bootstrap).group_epoch == epoch
-        assert other.lost == lost
+        assert second.lost == lost
 
 
 def test_empty_group_takes_the_protocol_of_the_next_member(broker: ServedBroker) -> None:
@@ -177,11 +179,13 @@ def test_empty_group_takes_the_protocol_of_the_next_member(broker: ServedBroker)
     produce(broker.bootstrap, "t", range(3), 1)
     seen: list[tuple[str, int]] = []
     for protocol in ("classic", "consumer", "classic"):
-        with reading(broker.bootstrap, "t", **{"group.protocol": protocol}) as one:
-            poll_until(lambda one=one: one.owned == {0}, one)  # type: ignore[misc] # bound at once
-            one.consumer.commit(offsets=[TopicPartition("t", 0, len(seen) + 1)], asynchronous=False)
+        with reading(broker.bootstrap, "t", **{"group.protocol": protocol}) as reader:
+            poll_until(lambda bound=reader: bound.owned == {0}, reader)  # type: ignore[misc] # bound at once
+            reader.consumer.commit(
+                offsets=[TopicPartition("t", 0, len(seen) + 1)], asynchronous=False
+            )
             listed = ask(broker.bootstrap, LIST_GROUPS, 5, ListGroupsRequest(states_filter=[]))
-            [offset] = one.consumer.committed([TopicPartition("t", 0)], SECONDS)
+            [offset] = reader.consumer.committed([TopicPartition("t", 0)], SECONDS)
             seen.append((listed.groups[0].group_type, offset.offset))
     assert seen == [("classic", 1), ("consumer", 2), ("classic", 3)]
 
@@ -189,8 +193,8 @@ def test_empty_group_takes_the_protocol_of_the_next_member(broker: ServedBroker)
 def test_classic_group_refuses_consumer_members_if_migration_is_disabled(start: Start) -> None:
     broker = start(consumer_groups=ConsumerSettings(migration_policy="disabled"))
     create(broker, "t", 1)
-    with reading(broker.bootstrap, "t", **{"group.protocol": "classic"}) as one:
-        poll_until(lambda: one.owned == {0}, one)
+    with reading(broker.bootstrap, "t", **{"group.protocol": "classic"}) as reader:
+        poll_until(lambda: reader.owned == {0}, reader)
         request = ConsumerGroupHeartbeatRequest(
             group_id=GROUP,
             member_id="new",
@@ -217,33 +221,33 @@ def test_unknown_group_is_not_described(broker: ServedBroker) -> None:
 @pytest.mark.usefixtures("own_victim")
 def test_a_stable_group_survives_the_kill_of_its_coordinator(tmp_path: Path) -> None:
     with BrokerProcess(tmp_path / "data", workers=3, flags=["--durability", "os"]) as broker:
-        pids = {one["node_id"]: one["pid"] for one in broker.ready["brokers"]}
+        pids = {row["node_id"]: row["pid"] for row in broker.ready["brokers"]}
         bootstrap = broker.bootstrap
         admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
         admin.create_topics([NewTopic("t", 4, 1)])["t"].result(SECONDS)
-        with reading(bootstrap, "t") as one, reading(bootstrap, "t") as two:
-            poll_until(lambda: len(one.owned) == len(two.owned) == 2, one, two)
+        with reading(bootstrap, "t") as first, reading(bootstrap, "t") as second:
+            poll_until(lambda: len(first.owned) == len(second.owned) == 2, first, second)
             produce(bootstrap, "t", range(20), 4)
-            poll_until(lambda: len(one.values) + len(two.values) == 20, one, two)
-            before, owned = describe(bootstrap), (one.owned, two.owned)
-            lost = (list(one.lost), list(two.lost))
-            found = ask(bootstrap, FIND_COORDINATOR, 3, FindCoordinatorRequest(key=GROUP))
+            poll_until(lambda: len(first.values) + len(second.values) == 20, first, second)
+            before, owned = describe(bootstrap), (first.owned, second.owned)
+            lost = (list(first.lost), list(second.lost))
+            coordinator = ask(bootstrap, FIND_COORDINATOR, 3, FindCoordinatorRequest(key=GROUP))
 
-            os.kill(pids[found.node_id], signal.SIGKILL)
-            wait_gone(pids[found.node_id])
+            os.kill(pids[coordinator.node_id], signal.SIGKILL)
+            wait_gone(pids[coordinator.node_id])
             produce(bootstrap, "t", range(20, 40), 4)
 
-            poll_until(lambda: len(one.values) + len(two.values) == 40, one, two)
-            assert sorted(one.values + two.values) == list(range(40))
-            for reader in (one, two):
-                poll_until(lambda reader=reader: _commits(reader), one, two)  # type: ignore[misc]
+            poll_until(lambda: len(first.values) + len(second.values) == 40, first, second)
+            assert sorted(first.values + second.values) == list(range(40))
+            for reader in (first, second):
+                poll_until(lambda reader=reader: _commits(reader), first, second)  # type: ignore[misc]
             after = describe(bootstrap)
             assert after.group_epoch == before.group_epoch
             assert {member.member_id for member in after.members} == {
                 member.member_id for member in before.members
             }
-            assert (one.owned, two.owned) == owned
-            assert (one.lost, two.lost) == lost
+            assert (first.owned, second.owned) == owned
+            assert (first.lost, second.lost) == lost
 
 
 def _commits(reader: Reader) -> bool:
@@ -267,8 +271,8 @@ def test_java_consumer_reads_and_java_tools_describe(broker: ServedBroker, java:
         *("--timeout-ms", "60000", "--command-property", "group.protocol=consumer"),
     )
     assert sorted(map(int, consumed.stdout.split())) == list(range(20)), consumed.stderr
-    with reading(broker.bootstrap, "t") as one:
-        poll_until(lambda: len(one.owned) == 2, one)
+    with reading(broker.bootstrap, "t") as reader:
+        poll_until(lambda: len(reader.owned) == 2, reader)
         described = java.tool("kafka-consumer-groups", *server, "--describe", "--group", GROUP)
         rows = [line.split() for line in described.stdout.splitlines() if line.startswith(GROUP)]
         assert [row[:6] for row in sorted(rows)] == [

@@ -201,10 +201,12 @@ async def test_key_is_a_setting(tmp_path: Path) -> None:
     with with_tokens(broker, secret_file=str(tmp_path / "key")) as broker:
         async with user(broker) as client:
             token = await client.tokens.create()
-            [same] = [one for one in await client.tokens.describe() if one != token]
+            [same] = [known for known in await client.tokens.describe() if known != token]
         async with job(broker, token) as client:
             await client.admin.describe_cluster()
-        code = await code_of_refusal(job(broker, old), lambda one: one.admin.describe_cluster())
+        code = await code_of_refusal(
+            job(broker, old), lambda connection: connection.admin.describe_cluster()
+        )
     assert token.hmac == hmac.digest(b"key of Kafka", token.token_id.encode(), "sha512")
     assert same.token_id == old.token_id
     assert same.hmac != old.hmac
@@ -224,7 +226,9 @@ async def test_tokens_can_be_disabled(tmp_path: Path) -> None:
         ):
             code = await code_of_refusal(user(broker), ask)
             assert code is ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED
-        code = await code_of_refusal(job(broker, token), lambda one: one.admin.describe_cluster())
+        code = await code_of_refusal(
+            job(broker, token), lambda connection: connection.admin.describe_cluster()
+        )
         assert code is ErrorCode.SASL_AUTHENTICATION_FAILED
 
 

@@ -1,4 +1,4 @@
-"""DeleteRecords: the log's start moves, for ever and for all."""
+"""DeleteRecords moves the start of the log, durably and for all clients."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from confluent_kafka.admin import AdminClient
 from rookery.broker.settings import BrokerSettings
 from rookery.errors import ErrorCode
 from rookery.records import recordcodec
-from rookery.testing.served import ServedBroker
+from rookery.testing.servedbroker import ServedBroker
 from rookery.wire.messages.delete_records import (
     DELETE_RECORDS,
     DeleteRecordsPartition,
@@ -32,7 +32,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedBroker]:
 
 @pytest.fixture
 def topic(served: ServedBroker, request: pytest.FixtureRequest) -> str:
-    name = "".join(one if one.isalnum() else "-" for one in request.node.name)
+    name = "".join(character if character.isalnum() else "-" for character in request.node.name)
     create(served, name, 2)
     return name
 
@@ -60,8 +60,10 @@ async def test_log_start_offset_moves(served: ServedBroker, topic: str, version:
         assert answer.error_code is ErrorCode.OFFSET_OUT_OF_RANGE
         answer = await client.fetch(topic, 4)
         assert answer.log_start_offset == 4
-        # Batches are whole; the client leaves out what lies before its offset.
-        assert [one.offset for one in recordcodec.read_all(bytes_of(answer))] == list(range(10))
+        # Batches are whole; the client leaves out records before its offset.
+        assert [record.offset for record in recordcodec.read_all(bytes_of(answer))] == list(
+            range(10)
+        )
         assert await delete(client, topic, -1, version=version) == (ErrorCode.NONE, 10)
         produced = await client.produce(topic, batch(b"next"))
         assert (produced.base_offset, produced.log_start_offset) == (10, 10)
@@ -103,8 +105,8 @@ async def test_records_of_several_partitions_are_deleted_in_one_request(
         )
         response = await client.ask(DELETE_RECORDS, 2, request)
     assert [
-        (one.partition_index, one.error_code, one.low_watermark)
-        for one in response.topics[0].partitions
+        (part.partition_index, part.error_code, part.low_watermark)
+        for part in response.topics[0].partitions
     ] == [(0, ErrorCode.OFFSET_OUT_OF_RANGE, -1), (1, 0, 2), (0, 0, 3)]
 
 

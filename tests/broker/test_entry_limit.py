@@ -10,15 +10,29 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rookery.broker.groups.offsets import offset_parts
 from rookery.broker.settings import BrokerSettings
+from rookery.cluster.entry import divide_offsets
 from rookery.cluster.events.groupevents import OffsetCommitted
 from rookery.cluster.events.txnevents import TransactionOffsetsCommitted
 from rookery.errors import ErrorCode
-from rookery.testing.served import ServedBroker
+from rookery.testing.servedbroker import ServedBroker
 from rookery.wire.codec import encode_bytes
 from rookery.wire.message import Message
+from rookery.wire.messages.alter_user_scram_credentials import (
+    ALTER_USER_SCRAM_CREDENTIALS,
+    AlterUserScramCredentialsRequest,
+    ScramCredentialUpsertion,
+)
 from rookery.wire.messages.create_acls import CREATE_ACLS, AclCreation, CreateAclsRequest
+from rookery.wire.messages.create_delegation_token import (
+    CREATE_DELEGATION_TOKEN,
+    CreatableRenewers,
+    CreateDelegationTokenRequest,
+    CreateDelegationTokenResponse,
+)
+from rookery.wire.messages.delete_acls import DELETE_ACLS, DeleteAclsFilter, DeleteAclsRequest
+from rookery.wire.messages.init_producer_id import INIT_PRODUCER_ID, InitProducerIdRequest
+from rookery.wire.messages.list_groups import LIST_GROUPS, ListGroupsRequest
 from rookery.wire.messages.offset_commit import (
     OFFSET_COMMIT,
     OffsetCommitRequest,
@@ -43,8 +57,8 @@ from rookery.wire.messages.write_txn_markers import (
     WritableTxnMarkerTopic,
     WriteTxnMarkersRequest,
 )
-from tests.broker.access.guardedbroker import GuardedBroker
-from tests.broker.access.login import TestedServer
+from tests.broker.access.guardedbroker import USERS, GuardedBroker, add_users
+from tests.broker.access.login import TestedServer, UserConnection
 from tests.broker.raw import create, raw
 from tests.broker.txns import Transactor
 
@@ -100,8 +114,8 @@ def txn_commit_request(group: str, producer: Transactor) -> TxnOffsetCommitReque
 
 
 def committed(broker: ServedBroker, group: str) -> list[int]:
-    found = broker.broker.replica.state.groups.by_id[group]
-    return [one.offset for _, _, one in found.each_offset()]
+    kept = broker.broker.replica.state.groups.by_id[group]
+    return [commit.offset for _, _, commit in kept.each_offset()]
 
 
 @given(st.lists(st.sampled_from(["", "short", NOTE, "m" * 4_096]), max_size=400))
@@ -109,9 +123,9 @@ def committed(broker: ServedBroker, group: str) -> list[int]:
 def test_every_part_of_a_commit_fits_into_an_entry(notes: list[str]) -> None:
     offsets = [offset(index, note) for index, note in enumerate(notes)]
 
-    parts = list(offset_parts(offsets))
+    parts = list(divide_offsets(offsets))
 
-    assert [one for part in parts for one in part] == offsets
+    assert [item for part in parts for item in part] == offsets
     for part in parts:
         event: Message = TransactionOffsetsCommitted(
             transactional_id=LONGEST_ID,
@@ -149,6 +163,22 @@ async def test_large_transactional_commit_is_split_and_does_not_delay_the_next(
     for answer in answers:
         assert {part.error_code for part in answer.topics[0].partitions} == {ErrorCode.NONE}
     assert committed(served, "in-txn") == [7] * NOTED
+
+
+async def test_names_that_older_versions_cannot_carry_are_refused(served: ServedBroker) -> None:
+    """Kafka closes the connection. Kept, such a name would end each list in an older version."""
+    too_long = LONGEST_ID + "i"
+    async with raw(served) as client:
+        kept = await client.ask(OFFSET_COMMIT, 8, commit_request(LONGEST_ID, 1))
+        commit = await client.ask(OFFSET_COMMIT, 8, commit_request(too_long, 1))
+        start = InitProducerIdRequest(transactional_id=too_long, transaction_timeout_ms=60_000)
+        begun = await client.ask(INIT_PRODUCER_ID, 4, start)
+        listed = await client.ask(LIST_GROUPS, 2, ListGroupsRequest())
+
+    assert kept.topics[0].partitions[0].error_code is ErrorCode.NONE
+    assert commit.topics[0].partitions[0].error_code is ErrorCode.INVALID_GROUP_ID
+    assert begun.error_code is ErrorCode.INVALID_REQUEST
+    assert LONGEST_ID in {group.group_id for group in listed.groups}
 
 
 async def test_all_partitions_of_a_large_topic_are_added_to_a_transaction(
@@ -193,19 +223,79 @@ async def test_offsets_of_all_partitions_of_a_large_topic_are_deleted(
     assert committed(served, "deleting") == []
 
 
-def test_rules_are_created_in_several_entries(tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestedServer]:
+    with GuardedBroker(tmp_path_factory.mktemp("guarded")) as broker:
+        server = TestedServer(broker.bootstrap, broker.login_port)
+        add_users(server)
+        yield server
+
+
+def test_rules_are_created_and_deleted_in_several_entries(guarded: TestedServer) -> None:
+    names = [f"{number:05}".rjust(249, "t") for number in range(2_000)]
     creations = [
         AclCreation(
-            resource_type=2, resource_name=f"{number:05}".rjust(249, "t"), resource_pattern_type=3,
-            principal="User:alice" if number else "nobody", host="*", operation=3,
-            permission_type=3,
+            resource_type=2, resource_name=name, resource_pattern_type=3, host="*", operation=3,
+            principal="User:alice" if at else "nobody", permission_type=3,
         )
-        for number in range(2_000)
+        for at, name in enumerate(names)
     ]  # fmt: skip
-    with GuardedBroker(tmp_path) as broker:
-        server = TestedServer(broker.bootstrap, broker.login_port)
-        answer = server.ask(CREATE_ACLS, 3, CreateAclsRequest(creations=creations))
+    filters = [
+        DeleteAclsFilter(
+            resource_type_filter=2, resource_name_filter=name, pattern_type_filter=3,
+            principal_filter=None, host_filter=None, operation=1 if at else 99, permission_type=1,
+        )
+        for at, name in enumerate(names)
+    ]  # fmt: skip
 
-        codes = [result.error_code for result in answer.results]
-        assert codes == [ErrorCode.INVALID_REQUEST, *[ErrorCode.NONE] * 1_999]
-        assert server.count_rules() == 1_999
+    created = guarded.ask(CREATE_ACLS, 3, CreateAclsRequest(creations=creations))
+
+    codes = [result.error_code for result in created.results]
+    assert codes == [ErrorCode.INVALID_REQUEST, *[ErrorCode.NONE] * 1_999]
+    assert guarded.count_rules() == 1_999
+
+    deleted = guarded.ask(DELETE_ACLS, 3, DeleteAclsRequest(filters=filters)).filter_results
+
+    codes = [result.error_code for result in deleted]
+    assert codes == [ErrorCode.INVALID_REQUEST, *[ErrorCode.NONE] * 1_999]
+    assert [[rule.resource_name for rule in result.matching_acls] for result in deleted[1:]] == [
+        [name] for name in names[1:]
+    ]
+    assert guarded.count_rules() == 0
+
+
+# A single change that is larger than an entry is refused, and the others of its request count.
+
+
+def test_only_the_user_with_an_oversized_salt_is_refused(guarded: TestedServer) -> None:
+    upsertions = [
+        ScramCredentialUpsertion(
+            name=name, mechanism=1, iterations=4096, salt=salt, salted_password=bytes(32)
+        )
+        for name, salt in (("small", b"s"), ("large", bytes(ENTRY_BYTES)), ("other", b"s"))
+    ]
+    request = AlterUserScramCredentialsRequest(deletions=[], upsertions=upsertions)
+
+    answer = guarded.ask(ALTER_USER_SCRAM_CREDENTIALS, 0, request)
+
+    assert [(result.user, result.error_code) for result in answer.results] == [
+        ("small", ErrorCode.NONE),
+        ("large", ErrorCode.POLICY_VIOLATION),
+        ("other", ErrorCode.NONE),
+    ]
+
+
+def test_token_with_too_many_renewers_is_refused(guarded: TestedServer) -> None:
+    renewers = [
+        CreatableRenewers(principal_type="User", principal_name=f"{number:05}".rjust(200, "u"))
+        for number in range(3_000)
+    ]
+    admin = UserConnection(guarded.port, "admin", USERS["admin"])
+    try:
+        request = CreateDelegationTokenRequest(renewers=renewers)
+        answer = admin.ask(CREATE_DELEGATION_TOKEN, 3, request)
+    finally:
+        admin.close()
+
+    assert isinstance(answer, CreateDelegationTokenResponse)
+    assert answer.error_code is ErrorCode.POLICY_VIOLATION

@@ -23,6 +23,8 @@ MTLS = ListenerSecurity(client_auth="required")
     [
         BrokerSettings(),
         BrokerSettings(listen="localhost:9092", http_listen="[::1]:9644"),
+        BrokerSettings(listen=":9092"),
+        BrokerSettings(listen="ssl://:9092"),
         BrokerSettings(listen="sasl_ssl://0.0.0.0:9092"),
         BrokerSettings(listen="sasl_plaintext://10.0.0.5:9092"),
         BrokerSettings(listen="ssl://0.0.0.0:9092", security=MTLS),

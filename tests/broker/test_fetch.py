@@ -25,7 +25,7 @@ from rookery.errors import ErrorCode
 from rookery.records import batches, recordcodec
 from rookery.records.compression import CODECS
 from rookery.records.recordcodec import BatchSettings
-from rookery.testing.served import ServedBroker
+from rookery.testing.servedbroker import ServedBroker
 from rookery.testing.wait import PATIENCE_SECONDS
 from rookery.testing.wire import Peer
 from rookery.wire.codec import request_frame
@@ -52,13 +52,13 @@ WAIT_MS = 600_000
 
 @pytest.fixture
 def topic(served: ServedBroker, request: pytest.FixtureRequest) -> str:
-    name = "".join(one if one.isalnum() else "-" for one in request.node.name)
+    name = "".join(character if character.isalnum() else "-" for character in request.node.name)
     create(served, name, 3)
     return name
 
 
 def offsets_of(data: bytes) -> list[int]:
-    return [one.offset for one in recordcodec.read_all(data)]
+    return [record.offset for record in recordcodec.read_all(data)]
 
 
 @pytest.mark.parametrize("version", range(4, 19))
@@ -126,7 +126,7 @@ async def test_first_batch_is_returned_whole_beyond_the_limits(
             {"max_bytes": 0},
         ):
             response = await client.fetch_all(offsets, **limits)
-            sizes = [len(bytes_of(one)) for one in response.responses[0].partitions]
+            sizes = [len(bytes_of(part)) for part in response.responses[0].partitions]
             assert sizes == [len(large), 0, 0]
 
 
@@ -134,12 +134,12 @@ async def test_first_batch_is_returned_whole_beyond_the_limits(
 async def test_limits_apply_to_batches_after_the_first(
     served: ServedBroker, topic: str, is_cold: bool
 ) -> None:
-    one = batch(b"x" * 10_000)
-    size = len(one)
+    data = batch(b"x" * 10_000)
+    size = len(data)
     async with raw(served) as client:
         for partition in range(3):
             for _ in range(20):
-                await client.produce(topic, one, partition=partition)
+                await client.produce(topic, data, partition=partition)
         if is_cold:
             forget_tail(served)
         offsets = {(topic, partition): 0 for partition in range(3)}
@@ -171,7 +171,7 @@ async def test_oversized_first_batch_counts_against_the_limit_of_the_request(
         response = await client.fetch_all(
             offsets, partition_max_bytes=100_000, max_bytes=len(large) + 5 * len(small)
         )
-        sizes = [len(bytes_of(one)) for one in response.responses[0].partitions]
+        sizes = [len(bytes_of(part)) for part in response.responses[0].partitions]
 
     assert sizes == [len(large), 5 * len(small), 0]
 
@@ -187,9 +187,9 @@ async def test_sixty_batches_of_30_kb_are_all_read(
             forget_tail(served)
         offset, rounds = 0, 0
         while offset < 60:
-            found = offsets_of(bytes_of(await client.fetch(topic, offset)))
-            assert found[0] == offset
-            offset, rounds = found[-1] + 1, rounds + 1
+            offsets = offsets_of(bytes_of(await client.fetch(topic, offset)))
+            assert offsets[0] == offset
+            offset, rounds = offsets[-1] + 1, rounds + 1
     assert rounds == 2
 
 
@@ -229,12 +229,12 @@ async def test_memory_and_disk_return_the_same_bytes(served: ServedBroker, topic
 
 
 async def _read_all(client: Raw, topic: str, end: int, **limits: int) -> bytes:
-    found, offset = b"", 0
+    records, offset = b"", 0
     while offset < end:
         data = bytes_of(await client.fetch(topic, offset, **limits))
-        found += data
+        records += data
         offset = batches.verify(data)[-1].last_offset + 1
-    return found
+    return records
 
 
 async def test_an_offset_out_of_range_is_refused_without_watermarks(
@@ -269,20 +269,24 @@ async def test_leader_epochs_are_checked(served: ServedBroker, topic: str) -> No
     assert answer.error_code is ErrorCode.UNKNOWN_LEADER_EPOCH
 
 
-async def test_fetch_with_a_replica_id_is_served_like_a_consumer(
+async def test_fetch_with_a_replica_id_is_refused_as_by_a_broker_without_that_replica(
     served: ServedBroker, topic: str
 ) -> None:
+    no_leader, no_epoch = ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_LEADER_EPOCH
     async with raw(served) as client:
         await client.produce(topic, batch(b"a", b"b"))
-        for offset in (0, 2):
-            answer = await client.fetch(topic, offset, replica_id=3)
-            assert (answer.error_code, answer.high_watermark) == (0, 2)
+        partition = served.broker.replica.state.topics.by_name[topic].partitions[0]
+        for epoch, code in ((-1, no_leader), (partition.leader_epoch, no_epoch)):
+            answer = await client.fetch(topic, 0, replica_id=3, leader_epoch=epoch)
+            assert (answer.error_code, answer.high_watermark, answer.records) == (code, -1, b"")
         state = ReplicaState(replica_id=3, replica_epoch=1)
         topic_id = served.broker.replica.state.topics.by_name[topic].id
         answer = await client.fetch(
             topic, 1, version=17, replica_state=state, topic_ids={topic: topic_id}
         )
-        assert (answer.error_code, answer.high_watermark) == (0, 2)
+        assert (answer.error_code, answer.high_watermark) == (no_leader, -1)
+        answer = await client.fetch(topic, 0)
+        assert (answer.error_code, answer.high_watermark) == (ErrorCode.NONE, 2)
 
 
 async def test_fetch_waits_until_the_next_commit(served: ServedBroker, topic: str) -> None:
@@ -294,27 +298,30 @@ async def test_fetch_waits_until_the_next_commit(served: ServedBroker, topic: st
         await writer.produce(topic, batch(b"z"), partition=2)
         await writer.produce(topic, batch(b"a"), partition=1)
         response = await asyncio.wait_for(waiting, PATIENCE_SECONDS)
-    assert [len(bytes_of(one)) > 0 for one in response.responses[0].partitions] == [False, True]
+    assert [len(bytes_of(partition)) > 0 for partition in response.responses[0].partitions] == [
+        False,
+        True,
+    ]
     await until_waiting(served, 0)
 
 
 async def test_min_bytes_counts_all_partitions(served: ServedBroker, topic: str) -> None:
-    one = batch(b"x" * 1000)
+    data = batch(b"x" * 1000)
     async with raw(served) as reader, raw(served) as writer:
-        await writer.produce(topic, one, partition=0)
+        await writer.produce(topic, data, partition=0)
         offsets = {(topic, partition): 0 for partition in range(3)}
         waiting = asyncio.create_task(
-            reader.fetch_all(offsets, max_wait_ms=WAIT_MS, min_bytes=4 * len(one))
+            reader.fetch_all(offsets, max_wait_ms=WAIT_MS, min_bytes=4 * len(data))
         )
         await until_waiting(served, 3)
         for partition in (1, 2):
-            await writer.produce(topic, one, partition=partition)
+            await writer.produce(topic, data, partition=partition)
             assert not waiting.done()
         await until_waiting(served, 3)
-        await writer.produce(topic, one, partition=1)
+        await writer.produce(topic, data, partition=1)
         response = await asyncio.wait_for(waiting, PATIENCE_SECONDS)
     sizes = [len(bytes_of(part)) for part in response.responses[0].partitions]
-    assert sizes == [len(one), 2 * len(one), len(one)]
+    assert sizes == [len(data), 2 * len(data), len(data)]
 
 
 async def test_max_wait_returns_the_available_records(served: ServedBroker, topic: str) -> None:
@@ -331,7 +338,7 @@ async def test_error_ends_the_wait_for_all_partitions(served: ServedBroker, topi
         response = await asyncio.wait_for(
             client.fetch_all({(topic, 0): 0, (topic, 1): 99}, max_wait_ms=WAIT_MS), PATIENCE_SECONDS
         )
-    assert [one.error_code for one in response.responses[0].partitions] == [
+    assert [partition.error_code for partition in response.responses[0].partitions] == [
         ErrorCode.NONE,
         ErrorCode.OFFSET_OUT_OF_RANGE,
     ]
@@ -368,7 +375,9 @@ async def test_disconnected_client_is_removed_from_waiters(
 
 async def test_completed_waits_leave_no_reference_cycles(served: ServedBroker, topic: str) -> None:
     async def fetches() -> int:
-        return sum(type(one).__name__ in {"_Fetch", "FetchWait"} for one in gc.get_objects())
+        return sum(
+            type(tracked).__name__ in {"_Fetch", "FetchWait"} for tracked in gc.get_objects()
+        )
 
     gc.collect()
     gc.disable()
@@ -417,17 +426,17 @@ async def test_stopping_broker_answers_waiting_fetches(tmp_path: Path) -> None:
 async def test_min_bytes_applies_to_committed_records_on_disk(
     served: ServedBroker, topic: str
 ) -> None:
-    one = batch(b"x" * 1000)
+    data = batch(b"x" * 1000)
     async with raw(served) as reader, raw(served) as writer:
-        await writer.produce(topic, one)
+        await writer.produce(topic, data)
         forget_tail(served)
         waiting = asyncio.create_task(
-            reader.fetch(topic, 0, max_wait_ms=WAIT_MS, min_bytes=3 * len(one), isolation_level=1)
+            reader.fetch(topic, 0, max_wait_ms=WAIT_MS, min_bytes=3 * len(data), isolation_level=1)
         )
         await until_waiting(served, 1)
         for _ in range(2):
             examined = EXAMINED.value
-            await writer.produce(topic, one)
+            await writer.produce(topic, data)
             await until_examined(served, examined + 1)
         answer = await asyncio.wait_for(waiting, PATIENCE_SECONDS)
     assert offsets_of(bytes_of(answer)) == [0, 1, 2]
@@ -436,7 +445,7 @@ async def test_min_bytes_applies_to_committed_records_on_disk(
 async def test_rows_deleted_before_they_are_read_are_handled(
     served: ServedBroker, topic: str
 ) -> None:
-    one = batch(b"x" * 1000)
+    data = batch(b"x" * 1000)
     replica = served.broker.replica
     partition = replica.state.topics.by_name[topic].partitions[0]
     is_armed = True
@@ -452,14 +461,14 @@ async def test_rows_deleted_before_they_are_read_are_handled(
             is_armed = False
 
     async with raw(served) as reader, raw(served) as writer:
-        await writer.produce(topic, one)
+        await writer.produce(topic, data)
         forget_tail(served)
         waiting = asyncio.create_task(
-            reader.fetch(topic, 0, max_wait_ms=WAIT_MS, min_bytes=2 * len(one))
+            reader.fetch(topic, 0, max_wait_ms=WAIT_MS, min_bytes=2 * len(data))
         )
         await until_waiting(served, 1)
         replica.listen(grown)
-        await writer.produce(topic, one)
+        await writer.produce(topic, data)
         answer = await asyncio.wait_for(waiting, PATIENCE_SECONDS)
         assert (answer.error_code, bytes_of(answer)) == (ErrorCode.NONE, b"")
         answer = await reader.fetch(topic, 0)
@@ -490,9 +499,9 @@ async def test_damaged_bytes_on_disk_are_not_served(
 async def test_reader_that_switches_to_a_lagging_broker_gets_no_offset_error(
     two: tuple[ServedBroker, ServedBroker],
 ) -> None:
-    one, other = two
-    create(one, "t")
-    async with raw(one) as writer, raw(other) as reader:
+    first, second = two
+    create(first, "t")
+    async with raw(first) as writer, raw(second) as reader:
         for number in range(100):
             assert (await writer.produce("t", batch(b"v"))).base_offset == number
             answer = await reader.fetch("t", number + 1)
@@ -503,12 +512,12 @@ async def test_reader_that_switches_to_a_lagging_broker_gets_no_offset_error(
 async def test_a_commit_by_another_broker_ends_the_wait(
     two: tuple[ServedBroker, ServedBroker],
 ) -> None:
-    one, other = two
-    create(one, "t")
-    async with raw(one) as writer, raw(other) as reader:
+    first, second = two
+    create(first, "t")
+    async with raw(first) as writer, raw(second) as reader:
         await reader.fetch("t", 0)
         waiting = asyncio.create_task(reader.fetch("t", 0, max_wait_ms=WAIT_MS))
-        await until_waiting(other, 1)
+        await until_waiting(second, 1)
         await writer.produce("t", batch(b"v"))
         assert offsets_of(bytes_of(await asyncio.wait_for(waiting, PATIENCE_SECONDS))) == [0]
 
@@ -516,8 +525,8 @@ async def test_a_commit_by_another_broker_ends_the_wait(
 @pytest.fixture
 def two(tmp_path: Path) -> Iterator[tuple[ServedBroker, ServedBroker]]:
     settings = BrokerSettings(durability="os")
-    with ServedBroker(tmp_path, settings) as one, ServedBroker(tmp_path, settings) as other:
-        yield one, other
+    with ServedBroker(tmp_path, settings) as first, ServedBroker(tmp_path, settings) as second:
+        yield first, second
 
 
 def _mixed(served: ServedBroker, topic: str) -> list[bytes]:
@@ -545,16 +554,16 @@ def test_real_clients_read_every_codec(served: ServedBroker, topic: str, is_cold
         {"bootstrap.servers": served.bootstrap, "group.id": "g", "enable.auto.commit": False}
     )
     consumer.assign([Assigned(topic, 0, 0)])
-    found: list[bytes] = []
-    while len(found) < len(values):
+    received: list[bytes] = []
+    while len(received) < len(values):
         message = consumer.poll(10)
         assert message is not None
         assert message.error() is None
         value = message.value()
         assert isinstance(value, bytes)
-        found.append(value)
+        received.append(value)
     consumer.close()
-    assert found == values
+    assert received == values
     python = KafkaConsumer(bootstrap_servers=served.bootstrap, consumer_timeout_ms=10_000)
     python.assign([PythonPartition(topic, 0)])
     python.seek(PythonPartition(topic, 0), 0)
@@ -571,8 +580,8 @@ async def test_aiokafka_reads_and_waits(served: ServedBroker, topic: str) -> Non
     try:
         consumer.assign([TopicPartition(topic, 0)])
         consumer.seek(TopicPartition(topic, 0), 0)
-        found = [(await asyncio.wait_for(consumer.getone(), 10)).value for _ in values]
-        assert found == values
+        received = [(await asyncio.wait_for(consumer.getone(), 10)).value for _ in values]
+        assert received == values
         async with raw(served) as client:
             await client.produce(topic, batch(b"late"))
         assert (await asyncio.wait_for(consumer.getone(), 10)).value == b"late"

@@ -1,4 +1,4 @@
-"""Fetch sessions: what is remembered, what is told, and when a client must start over."""
+"""Fetch sessions: their contents, their responses, and when a client must start over."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rookery.broker.fetchplan import EXAMINED
 from rookery.broker.settings import BrokerSettings
 from rookery.cluster.events.topicevents import LogStartMoved, TopicDeleted
 from rookery.errors import ErrorCode
-from rookery.testing.served import ServedBroker
+from rookery.testing.servedbroker import ServedBroker
 from rookery.testing.wait import PATIENCE_SECONDS
 from rookery.wire.message import Message
 from rookery.wire.messages.fetch import FetchResponse, ForgottenTopic
@@ -67,7 +67,7 @@ async def opened(client: Raw, topic: str, **options: Any) -> FetchResponse:
 
 
 async def test_session_returns_changed_partitions_only(served: ServedBroker, topic: str) -> None:
-    one = batch(b"v")
+    data = batch(b"v")
     async with raw(served) as client:
         first = await opened(client, topic)
         assert first.session_id > 0
@@ -75,12 +75,12 @@ async def test_session_returns_changed_partitions_only(served: ServedBroker, top
         session = first.session_id
         quiet = await client.fetch_all({}, session_id=session, session_epoch=1)
         assert (quiet.session_id, quiet.responses) == (session, [])
-        await client.produce(topic, one, partition=1)
+        await client.produce(topic, data, partition=1)
         news = await client.fetch_all({}, session_id=session, session_epoch=2)
-        assert told(news) == {1: len(one)}
+        assert told(news) == {1: len(data)}
         # The reader has not moved on: it gets the same again, though the end is no news.
         again = await client.fetch_all({}, session_id=session, session_epoch=3)
-        assert told(again) == {1: len(one)}
+        assert told(again) == {1: len(data)}
         read = await client.fetch_all({(topic, 1): 1}, session_id=session, session_epoch=4)
         assert told(read) == {}
 
@@ -153,10 +153,10 @@ async def test_session_can_be_closed_and_reopened(served: ServedBroker, topic: s
 
 
 async def test_partitions_are_served_in_rotation(served: ServedBroker, topic: str) -> None:
-    one = batch(b"x" * 1000)
+    data = batch(b"x" * 1000)
     async with raw(served) as client:
         for partition in range(3):
-            await client.produce(topic, one, partition=partition)
+            await client.produce(topic, data, partition=partition)
         first = await opened(client, topic, max_bytes=1)
         turns = [[index for index, size in told(first).items() if size]]
         for epoch in range(1, 5):
@@ -208,7 +208,7 @@ async def test_wakeup_examines_changed_partitions_only(served: ServedBroker) -> 
 async def test_fetch_below_min_bytes_keeps_waiting_without_examining_others(
     served: ServedBroker,
 ) -> None:
-    count, one = 500, batch(b"v" * 100)
+    count, data = 500, batch(b"v" * 100)
     create(served, "patient", count)
     offsets = {("patient", partition): 0 for partition in range(count)}
     async with raw(served) as client, raw(served) as writer:
@@ -217,14 +217,18 @@ async def test_fetch_below_min_bytes_keeps_waiting_without_examining_others(
         before = EXAMINED.value
         waiting = asyncio.create_task(
             client.fetch_all(
-                {}, session_id=session, session_epoch=2, min_bytes=3 * len(one), max_wait_ms=WAIT_MS
+                {},
+                session_id=session,
+                session_epoch=2,
+                min_bytes=3 * len(data),
+                max_wait_ms=WAIT_MS,
             )
         )
         await until_waiting(served, count)
         for partition in (1, 2, 1):
-            await writer.produce("patient", one, partition=partition)
+            await writer.produce("patient", data, partition=partition)
         response = await asyncio.wait_for(waiting, PATIENCE_SECONDS)
-    assert told(response) == {1: 2 * len(one), 2: len(one)}
+    assert told(response) == {1: 2 * len(data), 2: len(data)}
     assert EXAMINED.value - before == 2
 
 

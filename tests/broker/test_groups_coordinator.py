@@ -1,4 +1,4 @@
-"""The coordinator itself: nobody is told what is not agreed on, and whoever waits is told."""
+"""The coordinator: it reports only what is committed, and answers every waiting request."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ class Scripts(Kinds):
 
 
 class Site:
-    """A broker's replica, its coordinator, and what its clients are told."""
+    """A broker's replica, its coordinator, and the responses to its clients."""
 
     def __init__(self, replica: Replica, log: FaultyLog, clock: ManualClock) -> None:
         self.replica, self.log, self.clock = replica, log, clock
@@ -275,7 +275,7 @@ async def test_group_moves_to_the_broker_that_the_hash_chooses(site: Site, sites
     assert len(site.coordinator) == 0
     # One that is asked by mistake says so, and does not take the group back.
     assert (await site.beat()).error_code is ErrorCode.NOT_COORDINATOR
-    [owner] = [one for one in others if one.coordinator.is_ours("g")]
+    [owner] = [other for other in others if other.coordinator.is_ours("g")]
     await owner.lead()
 
 
@@ -334,7 +334,7 @@ async def test_client_that_disconnects_while_the_group_is_busy_is_dropped(site: 
     await site.coordinator.run("g", lambda seat: None)
 
     assert synced.result() is None
-    # The sync was answered meanwhile, to nobody; only the join was still held.
+    # The sync was answered meanwhile, but its client is gone; only the join was still held.
     assert [type(event) for event in site.machine.events] == [
         MachineRequest,
         MachineRequest,
@@ -371,7 +371,7 @@ async def test_expired_deadline_fires_once(site: Site) -> None:
 async def test_time_while_the_process_was_stopped_expires_no_member(site: Site) -> None:
     site.beat()
     assert _pass(site, 5_000) == []
-    # The process was stopped: heartbeats lie in its sockets, unread.
+    # The process was stopped: heartbeats wait unread in its sockets.
     site.clock.advance(60_000)
     site.coordinator.timer.look()
     assert _pass(site, 4_000) == []
@@ -387,15 +387,17 @@ async def test_commits_of_many_groups_share_an_entry(sites: Open) -> None:
 
     answers = await asyncio.gather(
         *(
-            commit(site.coordinator, site.replica, CommitAuthor(f"g{one}", "", -1, None), [OFFSET])
-            for one in range(200)
+            commit(
+                site.coordinator, site.replica, CommitAuthor(f"g{number}", "", -1, None), [OFFSET]
+            )
+            for number in range(200)
         )
     )
 
     assert answers == [[ErrorCode.NONE]] * 200
     assert site.replica.state.applied - before < 20
     offsets = [group.offset(TOPIC, 0) for group in site.replica.state.groups]
-    assert [one.offset for one in offsets if one is not None] == [5] * 200
+    assert [offset.offset for offset in offsets if offset is not None] == [5] * 200
 
 
 async def test_commit_under_a_lost_claim_is_refused(site: Site, sites: Open) -> None:
@@ -495,7 +497,7 @@ async def test_concurrent_requests_share_a_proposal(site: Site) -> None:
 
     answers = await asyncio.gather(*(site.sync(f"m{number}") for number in range(5)))
 
-    assert [one.assignment for one in answers] == [b"m0", b"m1", b"m2", b"m3", b"m4"]
+    assert [answer.assignment for answer in answers] == [b"m0", b"m1", b"m2", b"m3", b"m4"]
     assert site.replica.state.groups.by_id["g"].body == b"m4"
     assert (site.replica.state.applied - before, site.log.arrived - arrived) == (1, 1)
 

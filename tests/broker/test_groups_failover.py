@@ -1,4 +1,4 @@
-"""A coordinator that is killed: its groups go on with the next one as if nothing had been."""
+"""Groups continue undisturbed with the next coordinator after theirs was killed."""
 
 from __future__ import annotations
 
@@ -9,12 +9,18 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Consumer, KafkaException, Producer
+from confluent_kafka import (
+    Consumer,
+    ConsumerGroupTopicPartitions,
+    KafkaException,
+    Producer,
+    TopicPartition,
+)
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from rookery.errors import ErrorCode
 from rookery.testing.broker import BrokerProcess, wait_gone
-from rookery.testing.served import ask
+from rookery.testing.servedbroker import ask
 from rookery.testing.wait import wait_until
 from rookery.wire.messages.consumer_group_heartbeat import (
     CONSUMER_GROUP_HEARTBEAT,
@@ -41,8 +47,8 @@ SESSION_MS = 1_000
 
 def coordinator(bootstrap: str, group: str) -> tuple[int, str]:
     """Return who coordinates a group, and where."""
-    found = ask(bootstrap, FIND_COORDINATOR, 3, FindCoordinatorRequest(key=group))
-    return found.node_id, f"{found.host}:{found.port}"
+    answer = ask(bootstrap, FIND_COORDINATOR, 3, FindCoordinatorRequest(key=group))
+    return answer.node_id, f"{answer.host}:{answer.port}"
 
 
 def member_ids(bootstrap: str, group: str) -> list[str]:
@@ -54,7 +60,7 @@ def member_ids(bootstrap: str, group: str) -> list[str]:
 @pytest.mark.usefixtures("own_victim")
 def test_stable_group_survives_the_kill_of_its_coordinator(tmp_path: Path) -> None:
     with BrokerProcess(tmp_path / "data", workers=3, flags=["--durability", "os"]) as broker:
-        pids = {one["node_id"]: one["pid"] for one in broker.ready["brokers"]}
+        pids = {row["node_id"]: row["pid"] for row in broker.ready["brokers"]}
         bootstrap = broker.bootstrap
         admin = AdminClient({"bootstrap.servers": bootstrap})
         admin.create_topics([NewTopic("t", PARTITIONS, 1)])["t"].result(SECONDS)
@@ -65,8 +71,8 @@ def test_stable_group_survives_the_kill_of_its_coordinator(tmp_path: Path) -> No
             _produce(bootstrap, 0, 20)
             seen: set[int] = set()
             wait_until(lambda: _collect(consumers, seen) == 20)
-            for one in consumers:
-                one.commit(asynchronous=False)
+            for consumer in consumers:
+                consumer.commit(asynchronous=False)
             before = member_ids(bootstrap, "g")
             events.clear()
             node, _ = coordinator(bootstrap, "g")
@@ -81,8 +87,8 @@ def test_stable_group_survives_the_kill_of_its_coordinator(tmp_path: Path) -> No
             assert member_ids(bootstrap, "g") == before
             assert _poll(consumers) == [2, 2]
         finally:
-            for one in consumers:
-                one.close()
+            for consumer in consumers:
+                consumer.close()
 
 
 @pytest.mark.usefixtures("own_victim")
@@ -91,15 +97,15 @@ def test_paused_coordinator_is_replaced_and_changes_nothing_when_it_resumes(
 ) -> None:
     flags = ["--durability", "os", "--session-timeout-ms", "2000", "--beat-interval-ms", "300"]
     with BrokerProcess(tmp_path / "data", workers=3, flags=flags) as broker:
-        brokers = {one["node_id"]: one for one in broker.ready["brokers"]}
+        brokers = {row["node_id"]: row for row in broker.ready["brokers"]}
         admin = AdminClient({"bootstrap.servers": broker.bootstrap})
         admin.create_topics([NewTopic("t", PARTITIONS, 1)])["t"].result(SECONDS)
         node, _ = coordinator(broker.bootstrap, "g")
-        others = [one["address"] for one in brokers.values() if one["node_id"] != node]
+        others = [row["address"] for row in brokers.values() if row["node_id"] != node]
         events: list[str] = []
-        one = member(",".join(others), events)
+        consumer = member(",".join(others), events)
         try:
-            wait_until(lambda: _poll([one]) == [PARTITIONS])
+            wait_until(lambda: _poll([consumer]) == [PARTITIONS])
             before = member_ids(others[0], "g")
             events.clear()
 
@@ -107,19 +113,19 @@ def test_paused_coordinator_is_replaced_and_changes_nothing_when_it_resumes(
                 wait_until(lambda: coordinator(others[0], "g")[0] != node)
                 _produce(",".join(others), 0, 20)
                 seen: set[int] = set()
-                wait_until(lambda: _collect([one], seen) == 20)
-                wait_until(lambda: _commits([one]))
+                wait_until(lambda: _collect([consumer], seen) == 20)
+                wait_until(lambda: _commits([consumer]))
             # It finds itself expired, joins again, and has the group as the other one left it.
             wait_until(lambda: coordinator(others[0], "g")[0] == node)
-            wait_until(lambda: _commits([one]))
+            wait_until(lambda: _commits([consumer]))
 
-            assert _poll([one]) == [PARTITIONS]
+            assert _poll([consumer]) == [PARTITIONS]
             assert events == []
             assert member_ids(others[0], "g") == before
-            offsets = one.committed(one.assignment(), SECONDS)
+            offsets = consumer.committed(consumer.assignment(), SECONDS)
             assert [place.offset for place in offsets] == [5] * PARTITIONS
         finally:
-            one.close()
+            consumer.close()
 
 
 @pytest.mark.usefixtures("own_victim")
@@ -136,6 +142,19 @@ def test_members_that_do_not_return_after_a_restart_expire(
         broker.start()
 
         wait_until(lambda: states(broker.bootstrap) == {"old": "Empty", "new": "Empty"})
+        assert [reset_offset(broker.bootstrap, group) for group in ("old", "new")] == [7, 7]
+
+
+def reset_offset(bootstrap: str, group: str) -> int:
+    """Set the offset of a group as an administrator does; return the committed one."""
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    admin.create_topics([NewTopic(group, 1, 1)])[group].result(SECONDS)
+    wanted = ConsumerGroupTopicPartitions(group, [TopicPartition(group, 0, 7)])
+    admin.alter_consumer_group_offsets([wanted])[group].result(SECONDS)
+    asked = ConsumerGroupTopicPartitions(group)
+    listed = admin.list_consumer_group_offsets([asked])[group].result(SECONDS)
+    [place] = listed.topic_partitions
+    return int(place.offset)
 
 
 def states(bootstrap: str) -> dict[str, str]:
@@ -186,7 +205,7 @@ def paused(pid: int) -> Iterator[None]:
 
 
 def member(bootstrap: str, events: list[str]) -> Consumer:
-    one = Consumer(
+    consumer = Consumer(
         {
             "bootstrap.servers": bootstrap,
             "group.id": "g",
@@ -198,13 +217,13 @@ def member(bootstrap: str, events: list[str]) -> Consumer:
             "socket.timeout.ms": 1500,
         }
     )
-    one.subscribe(
+    consumer.subscribe(
         ["t"],
         on_assign=lambda _, places: events.append("assigned"),
         on_revoke=lambda _, places: events.append("revoked"),
         on_lost=lambda _, places: events.append("lost"),
     )
-    return one
+    return consumer
 
 
 def _produce(bootstrap: str, start: int, end: int) -> None:
@@ -215,15 +234,15 @@ def _produce(bootstrap: str, start: int, end: int) -> None:
 
 
 def _poll(consumers: list[Consumer]) -> list[int]:
-    for one in consumers:
-        message = one.poll(0.02)
+    for consumer in consumers:
+        message = consumer.poll(0.02)
         assert message is None
-    return [len(one.assignment()) for one in consumers]
+    return [len(consumer.assignment()) for consumer in consumers]
 
 
 def _collect(consumers: list[Consumer], seen: set[int]) -> int:
-    for one in consumers:
-        for message in one.consume(50, 0.05):
+    for consumer in consumers:
+        for message in consumer.consume(50, 0.05):
             if message.error() is None:
                 seen.add(int(message.value() or b""))
     return len(seen)
@@ -232,9 +251,9 @@ def _collect(consumers: list[Consumer], seen: set[int]) -> int:
 def _commits(consumers: list[Consumer]) -> bool:
     """Whether all can commit, under the membership that they have."""
     try:
-        for one in consumers:
+        for consumer in consumers:
             # By name: a commit without anything new is refused by the client itself.
-            one.commit(offsets=one.position(one.assignment()), asynchronous=False)
+            consumer.commit(offsets=consumer.position(consumer.assignment()), asynchronous=False)
     except KafkaException:
         return False
     return True
@@ -242,10 +261,10 @@ def _commits(consumers: list[Consumer]) -> bool:
 
 def test_every_broker_names_the_same_coordinator(tmp_path: Path) -> None:
     with BrokerProcess(tmp_path / "data", workers=3, flags=["--durability", "os"]) as broker:
-        addresses = [one["address"] for one in broker.ready["brokers"]]
+        addresses = [row["address"] for row in broker.ready["brokers"]]
         groups = [f"g{number}" for number in range(12)]
 
-        found = [[coordinator(address, group) for group in groups] for address in addresses]
+        answers = [[coordinator(address, group) for group in groups] for address in addresses]
 
-        assert found[0] == found[1] == found[2]
-        assert {node for node, _ in found[0]} == {1, 2, 3}
+        assert answers[0] == answers[1] == answers[2]
+        assert {node for node, _ in answers[0]} == {1, 2, 3}

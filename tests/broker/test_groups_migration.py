@@ -17,7 +17,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from rookery.broker.groups.settings import ConsumerSettings
 from rookery.errors import ErrorCode
 from rookery.testing.broker import BrokerProcess, wait_gone
-from rookery.testing.served import ask
+from rookery.testing.servedbroker import ask
 from rookery.wire.messages.find_coordinator import (
     FIND_COORDINATOR,
     FindCoordinatorRequest,
@@ -167,10 +167,12 @@ def test_members_migrate_one_by_one_and_back_under_load(start: Start, assignor: 
                 poll_until(lambda size=size: flow.count > size + 100, *readers)  # type: ignore[misc] # bound at once
         flow.stop()
         seen = [*done, *readers]
-        poll_until(lambda: len({n for one in seen for n in one.values}) >= flow.count, *readers)
+        poll_until(
+            lambda: len({n for reader in seen for n in reader.values}) >= flow.count, *readers
+        )
         watch.look()
 
-    values = [number for one in seen for number in one.values]
+    values = [number for reader in seen for number in reader.values]
     assert set(values) == set(range(flow.count)), "a record was skipped"
     assert kinds == ["classic", *["consumer"] * 5, "classic"]
 
@@ -198,7 +200,7 @@ def test_members_of_both_protocols_commit_in_one_group(start: Start) -> None:
 @pytest.mark.usefixtures("own_victim")
 def test_a_mixed_group_survives_the_kill_of_its_coordinator(tmp_path: Path) -> None:
     with BrokerProcess(tmp_path / "data", workers=3, flags=["--durability", "os"]) as broker:
-        pids = {one["node_id"]: one["pid"] for one in broker.ready["brokers"]}
+        pids = {row["node_id"]: row["pid"] for row in broker.ready["brokers"]}
         bootstrap = broker.bootstrap
         _create(bootstrap, 4)
         with reading(bootstrap, "t", **CLASSIC) as old, reading(bootstrap, "t") as new:

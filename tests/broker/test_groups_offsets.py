@@ -11,7 +11,7 @@ import pytest
 from rookery.broker.groups.removal import OffsetRetention
 from rookery.clock import SystemClock, Time
 from rookery.errors import ErrorCode
-from rookery.testing.served import ServedBroker, ask
+from rookery.testing.servedbroker import ServedBroker, ask
 from rookery.wire.message import Api, Message
 from rookery.wire.messages.delete_groups import DELETE_GROUPS, DeleteGroupsRequest
 from rookery.wire.messages.describe_groups import (
@@ -108,9 +108,9 @@ class Client:
             require_stable=version >= 7,
         )
         answer = self.ask(OFFSET_FETCH, version, request)
-        found: list[OffsetFetchResponseTopic]
-        found = answer.groups[0].topics if version >= 8 else answer.topics
-        return found
+        described: list[OffsetFetchResponseTopic]
+        described = answer.groups[0].topics if version >= 8 else answer.topics
+        return described
 
     def offset(self, partition: int = 0, version: int = 8) -> int:
         return self.fetch(version, partitions=[partition])[0].partitions[0].committed_offset
@@ -153,7 +153,7 @@ class Client:
         return described
 
     def delete_offsets(self, *partitions: int, group: str = "g", topic: str = "t") -> Any:
-        rows = [OffsetDeleteRequestPartition(partition_index=one) for one in partitions]
+        rows = [OffsetDeleteRequestPartition(partition_index=partition) for partition in partitions]
         topics = [OffsetDeleteRequestTopic(name=topic, partitions=rows)]
         return self.ask(OFFSET_DELETE, 0, OffsetDeleteRequest(group_id=group, topics=topics))
 
@@ -196,7 +196,9 @@ def test_all_offsets_of_a_group_can_be_fetched(client: Client, version: int) -> 
 
     [topic] = client.fetch(version)
 
-    assert {one.partition_index: one.committed_offset for one in topic.partitions} == {0: 1, 1: 2}
+    assert {
+        partition.partition_index: partition.committed_offset for partition in topic.partitions
+    } == {0: 1, 1: 2}
 
 
 def test_invalid_commits_are_refused(client: Client) -> None:
@@ -225,8 +227,8 @@ def test_commit_of_many_offsets_spans_several_entries(broker: ServedBroker) -> N
     answer = ask(broker.bootstrap, OFFSET_COMMIT, 8, request)
 
     assert {row.error_code for row in answer.topics[0].partitions} == {ErrorCode.NONE}
-    [found] = Client(broker).fetch()
-    assert [one.committed_offset for one in found.partitions] == list(range(3000))
+    [committed] = Client(broker).fetch()
+    assert [partition.committed_offset for partition in committed.partitions] == list(range(3000))
 
 
 def test_non_member_cannot_commit_to_a_group_with_members(client: Client) -> None:
@@ -287,7 +289,8 @@ def test_groups_are_listed_by_state_and_type(client: Client) -> None:
     def listed(**filters: list[str]) -> list[tuple[str, str, str, str]]:
         groups = client.ask(LIST_GROUPS, 5, ListGroupsRequest(**filters)).groups
         return sorted(
-            (one.group_id, one.group_state, one.group_type, one.protocol_type) for one in groups
+            (group.group_id, group.group_state, group.group_type, group.protocol_type)
+            for group in groups
         )
 
     mine = ("g", "Stable", "classic", "consumer")
@@ -302,30 +305,30 @@ def test_groups_are_listed_by_state_and_type(client: Client) -> None:
 def test_a_group_is_described(client: Client) -> None:
     member, _ = client.settle()
 
-    found = client.describe()
+    group = client.describe()
 
-    assert (found.group_state, found.protocol_type, found.protocol_data) == (
+    assert (group.group_state, group.protocol_type, group.protocol_data) == (
         "Stable",
         "consumer",
         "range",
     )
-    assert [one.member_id for one in found.members] == [member]
-    assert found.members[0].client_host == "/127.0.0.1"
-    assert found.authorized_operations > 0
+    assert [described.member_id for described in group.members] == [member]
+    assert group.members[0].client_host == "/127.0.0.1"
+    assert group.authorized_operations > 0
     assert client.describe(version=0).authorized_operations == -(2**31)
 
 
 def test_coordinators_are_found_in_every_version(client: Client) -> None:
     own = (client.broker.node_id, "127.0.0.1", client.broker.port)
     for version in range(4):
-        one = client.ask(FIND_COORDINATOR, version, FindCoordinatorRequest(key="g"))
-        assert (one.node_id, one.host, one.port) == own
+        answer = client.ask(FIND_COORDINATOR, version, FindCoordinatorRequest(key="g"))
+        assert (answer.node_id, answer.host, answer.port) == own
     for version, kind in ((4, 0), (5, 1), (6, 0)):
         request = FindCoordinatorRequest(key_type=kind, coordinator_keys=["a", "b"])
-        found = client.ask(FIND_COORDINATOR, version, request).coordinators
-        assert [(one.key, one.node_id, one.port) for one in found] == [
-            (key, own[0], own[2]) for key in "ab"
-        ]
+        coordinators = client.ask(FIND_COORDINATOR, version, request).coordinators
+        assert [
+            (coordinator.key, coordinator.node_id, coordinator.port) for coordinator in coordinators
+        ] == [(key, own[0], own[2]) for key in "ab"]
     shares = FindCoordinatorRequest(key_type=2, coordinator_keys=["g:t:0"])
     [refused] = client.ask(FIND_COORDINATOR, 6, shares).coordinators
     assert refused.error_code is ErrorCode.INVALID_REQUEST
@@ -365,12 +368,14 @@ def test_every_broker_returns_committed_offsets(start: Start) -> None:
             group_id=name, member_id="m", member_epoch=3, topics=None
         )
         request = OffsetFetchRequest(groups=[stranger])
-        codes = {one.ask(OFFSET_FETCH, 9, request).groups[0].error_code for one in (right, other)}
+        codes = {
+            asker.ask(OFFSET_FETCH, 9, request).groups[0].error_code for asker in (right, other)
+        }
         assert len(codes) == 1, codes
 
 
 class FastClock(SystemClock):
-    """The machine's clock, so many milliseconds on."""
+    """The machine's clock, advanced by a given number of milliseconds."""
 
     def __init__(self, ahead_ms: int) -> None:
         self._ahead_ms = ahead_ms

@@ -13,7 +13,7 @@ from rookery.broker.settings import BrokerSettings
 from rookery.errors import ErrorCode
 from rookery.records import recordcodec
 from rookery.records.recordcodec import BatchSettings
-from rookery.testing.served import ServedBroker
+from rookery.testing.servedbroker import ServedBroker
 from rookery.wire.messages.describe_producers import (
     DESCRIBE_PRODUCERS,
     DescribeProducersRequest,
@@ -40,7 +40,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedBroker]:
 
 @pytest.fixture
 def topic(served: ServedBroker, request: pytest.FixtureRequest) -> str:
-    name = "".join(one if one.isalnum() else "-" for one in request.node.name)
+    name = "".join(character if character.isalnum() else "-" for character in request.node.name)
     create(served, name, 2)
     return name
 
@@ -100,11 +100,11 @@ async def test_sequences_are_separate_by_partition_and_producer(
     served: ServedBroker, topic: str
 ) -> None:
     async with raw(served) as client:
-        one, other = Sender(client, topic), Sender(client, topic)
-        assert await one.send(0) == (OK, 0)
-        assert await other.send(0) == (OK, 1)
-        assert await one.send(0, partition=1) == (OK, 0)
-        assert await one.send(1) == (OK, 2)
+        first, second = Sender(client, topic), Sender(client, topic)
+        assert await first.send(0) == (OK, 0)
+        assert await second.send(0) == (OK, 1)
+        assert await first.send(0, partition=1) == (OK, 0)
+        assert await first.send(1) == (OK, 2)
 
 
 async def test_stale_producer_epochs_are_fenced(served: ServedBroker, topic: str) -> None:
@@ -127,8 +127,8 @@ async def test_sequences_wrap_around(served: ServedBroker, topic: str) -> None:
         assert await sender.send(LAST, 3) == (OK, 2)
         assert await sender.send(2) == (OK, 5)
         assert await sender.send(LAST - 2, 2) == (OK, 0)
-        found = recordcodec.read_all(bytes_of(await client.fetch(topic, 0)))
-    assert [one.offset for one in found] == list(range(6))
+        records = recordcodec.read_all(bytes_of(await client.fetch(topic, 0)))
+    assert [record.offset for record in records] == list(range(6))
 
 
 async def test_unknown_producer_can_start_at_any_sequence(served: ServedBroker, topic: str) -> None:
@@ -158,10 +158,10 @@ async def test_producer_state_survives_a_restart(tmp_path: Path) -> None:
 
 async def test_repeated_batch_is_recognised_by_another_broker(tmp_path: Path) -> None:
     settings = BrokerSettings(durability="os")
-    with ServedBroker(tmp_path, settings) as one, ServedBroker(tmp_path, settings) as two:
-        create(one, "t")
-        async with raw(one) as first, raw(two) as second:
-            here, there = Sender(first, "t", 42), Sender(second, "t", 42)
+    with ServedBroker(tmp_path, settings) as first, ServedBroker(tmp_path, settings) as second:
+        create(first, "t")
+        async with raw(first) as near, raw(second) as far:
+            here, there = Sender(near, "t", 42), Sender(far, "t", 42)
             for sequence in range(20):
                 assert await here.send(sequence) == (OK, sequence)
                 assert await there.send(sequence) == (OK, sequence)
@@ -182,9 +182,9 @@ async def init(
 @pytest.mark.parametrize("version", range(6))
 async def test_producer_ids_are_unique(served: ServedBroker, version: int) -> None:
     async with raw(served) as client:
-        found = [await init(client, version) for _ in range(20)]
-    assert {one.producer_epoch for one in found} == {0}
-    assert len({one.producer_id for one in found}) == 20
+        answers = [await init(client, version) for _ in range(20)]
+    assert {answer.producer_epoch for answer in answers} == {0}
+    assert len({answer.producer_id for answer in answers}) == 20
 
 
 async def test_epoch_is_raised_until_it_is_exhausted(served: ServedBroker) -> None:
@@ -195,7 +195,7 @@ async def test_epoch_is_raised_until_it_is_exhausted(served: ServedBroker) -> No
         exhausted = await init(client, 4, first.producer_id, 2**15 - 2)
         assert exhausted.producer_id != first.producer_id
         assert exhausted.producer_epoch == 0
-        # An id that nobody was given would be another's one day.
+        # An id that was never handed out will belong to another producer later.
         foreign = await init(client, 4, 10**12, 5)
         assert foreign.producer_id < 10**12
         assert (await init(client, 4, 5, -1)).error_code is ErrorCode.INVALID_REQUEST

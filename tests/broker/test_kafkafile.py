@@ -45,8 +45,8 @@ def read(folder: Path, values: Mapping[str, str]) -> KafkaFile:
     return read_kafka_file(path)
 
 
-def settings_from(found: KafkaFile) -> BrokerSettings:
-    return load(BrokerSettings, "broker", environ={}, more=found.given).settings
+def settings_from(file: KafkaFile) -> BrokerSettings:
+    return load(BrokerSettings, "broker", environ={}, more=file.given).settings
 
 
 def listeners(folder: Path, values: Mapping[str, str]) -> dict[str, ListenerConfig]:
@@ -57,7 +57,7 @@ def listeners(folder: Path, values: Mapping[str, str]) -> dict[str, ListenerConf
 
 
 def test_several_listeners_become_tables(tmp_path: Path) -> None:
-    found = listeners(
+    tables = listeners(
         tmp_path,
         {
             "listeners": "CONTROLLER://:9093,INSIDE://127.0.0.1:9092,outside://0.0.0.0:9094",
@@ -71,7 +71,7 @@ def test_several_listeners_become_tables(tmp_path: Path) -> None:
         },
     )
 
-    assert found == {
+    assert tables == {
         "INSIDE": ListenerConfig(listen="127.0.0.1:9092", advertise="inside:9092"),
         "OUTSIDE": ListenerConfig(
             listen="sasl_plaintext://0.0.0.0:9094",
@@ -83,7 +83,7 @@ def test_several_listeners_become_tables(tmp_path: Path) -> None:
 
 
 def test_listener_of_brokers_is_left_out(tmp_path: Path) -> None:
-    found = read(
+    file = read(
         tmp_path,
         {
             "listeners": "REPLICATION://10.0.0.5:9091,PLAINTEXT://127.0.0.1:9092",
@@ -92,15 +92,15 @@ def test_listener_of_brokers_is_left_out(tmp_path: Path) -> None:
         },
     )
 
-    assert settings_from(found).listen == "127.0.0.1:9092"
-    assert any("REPLICATION is not served" in line for line in found.warnings)
+    assert settings_from(file).listen == "127.0.0.1:9092"
+    assert any("REPLICATION is not served" in line for line in file.warnings)
     # A broker's only listener is for clients, too.
     values = {"listeners": "PLAINTEXT://127.0.0.1:1", "inter.broker.listener.name": "PLAINTEXT"}
     assert list(listeners(tmp_path, values)) == ["PLAINTEXT"]
 
 
 def test_settings_of_one_listener_precede_those_of_the_broker(tmp_path: Path) -> None:
-    found = listeners(
+    tables = listeners(
         tmp_path,
         {
             "listeners": "SASL_PLAINTEXT://127.0.0.1:1,SASL_SSL://127.0.0.1:2",
@@ -115,8 +115,8 @@ def test_settings_of_one_listener_precede_those_of_the_broker(tmp_path: Path) ->
         },
     )
 
-    assert found["SASL_PLAINTEXT"].mechanisms == "PLAIN"
-    own = found["SASL_SSL"]
+    assert tables["SASL_PLAINTEXT"].mechanisms == "PLAIN"
+    own = tables["SASL_SSL"]
     assert (own.mechanisms, own.max_session_ms) == ("SCRAM-SHA-256", 5000)
     assert (own.certificate_file, own.key_password) == ("/tls/own.pem", "hidden")
 
@@ -130,8 +130,8 @@ def test_client_auth_of_the_broker_is_not_for_listeners_with_logins(tmp_path: Pa
         "ssl.truststore.location": "/tls/ca.pem",
         **SCRAM,
     }
-    found = listeners(tmp_path, values)
-    assert {name: one.client_auth for name, one in found.items()} == {
+    tables = listeners(tmp_path, values)
+    assert {name: table.client_auth for name, table in tables.items()} == {
         "SASL_SSL": "none",
         "SSL": "required",
     }
@@ -142,7 +142,7 @@ def test_client_auth_of_the_broker_is_not_for_listeners_with_logins(tmp_path: Pa
 def test_tokens(tmp_path: Path) -> None:
     handler = "org.apache.kafka.common.security.oauthbearer.OAuthBearerValidatorCallbackHandler"
     place = f"listener.name.sasl_plaintext.oauthbearer.{HANDLER}"
-    found = listeners(
+    table = listeners(
         tmp_path,
         {
             "listeners": "SASL_PLAINTEXT://127.0.0.1:1",
@@ -155,11 +155,11 @@ def test_tokens(tmp_path: Path) -> None:
         },
     )["SASL_PLAINTEXT"]
 
-    assert (found.oauth_jwks, found.oauth_issuer) == (
+    assert (table.oauth_jwks, table.oauth_issuer) == (
         "/etc/keys.json",
         "https://issuer.example.org",
     )
-    assert (found.oauth_audience, found.oauth_user_claim) == ("kafka", "name")
+    assert (table.oauth_audience, table.oauth_user_claim) == ("kafka", "name")
 
 
 def test_rules_of_access(tmp_path: Path) -> None:
@@ -213,7 +213,7 @@ def test_what_cannot_be_served_is_refused(
 
 
 def test_users_of_plain_are_reported_without_their_passwords(tmp_path: Path) -> None:
-    found = read(
+    file = read(
         tmp_path,
         {
             "listeners": "SASL_PLAINTEXT://127.0.0.1:1",
@@ -226,7 +226,7 @@ def test_users_of_plain_are_reported_without_their_passwords(tmp_path: Path) -> 
         },
     )
 
-    told = "\n".join(found.warnings)
+    told = "\n".join(file.warnings)
     assert "admin, bob" in told
     assert "hidden" not in told
     assert "have no effect: ssl.cipher.suites" in told

@@ -1,4 +1,4 @@
-"""Ways in which brokers over shared storage are known to lose records, or to stall: not here."""
+"""Scenarios in which other brokers over shared storage lose records or stall."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from rookery.errors import ErrorCode
 from rookery.log.write.journal import Journal
 from rookery.records import recordcodec
 from rookery.testing.cluster import AppendFault, FaultyLog
-from rookery.testing.served import ServedBroker
+from rookery.testing.servedbroker import ServedBroker
 from rookery.testing.wait import PATIENCE_SECONDS
 from rookery.wire.messages.delete_topics import DELETE_TOPICS, DeleteTopicsRequest
 from tests.broker.raw import Raw, batch, bytes_of, create, forget_tail, raw
@@ -60,29 +60,31 @@ def bad_log(broker: ServedBroker) -> FaultyLog:
 
 async def values(client: Raw, topic: str, **limits: int) -> list[bytes | None]:
     """Read a partition from its beginning to its end, as a consumer does."""
-    found: list[recordcodec.Record] = []
+    records: list[recordcodec.Record] = []
     while True:
-        answer = await client.fetch(topic, len(found), **limits)
+        answer = await client.fetch(topic, len(records), **limits)
         assert answer.error_code is OK
-        assert answer.high_watermark >= len(found)
-        if answer.high_watermark == len(found):
-            return [one.value for one in found]
+        assert answer.high_watermark >= len(records)
+        if answer.high_watermark == len(records):
+            return [record.value for record in records]
         more = list(recordcodec.read_all(bytes_of(answer)))
-        assert [one.offset for one in more] == list(range(len(found), len(found) + len(more)))
-        assert more, f"stuck at offset {len(found)}"
-        found += more
+        assert [record.offset for record in more] == list(
+            range(len(records), len(records) + len(more))
+        )
+        assert more, f"stuck at offset {len(records)}"
+        records += more
 
 
 async def produce_at_once(broker: ServedBroker, topic: str, sent: list[bytes]) -> list[bytes]:
     """Send each value on a connection of its own, all at once; return those acknowledged."""
 
-    async def one(value: bytes) -> bytes | None:
+    async def send(value: bytes) -> bytes | None:
         async with raw(broker) as client:
             answer = await client.produce(topic, batch(value))
         assert answer.error_code in {OK, ErrorCode.KAFKA_STORAGE_ERROR}
         return value if answer.error_code is OK else None
 
-    answers = await asyncio.gather(*map(one, sent))
+    answers = await asyncio.gather(*map(send, sent))
     return [value for value in answers if value is not None]
 
 
@@ -106,15 +108,17 @@ async def test_no_record_of_a_failed_flush_is_acknowledged(
 
     assert not disk.faults[call]
     async with raw(broker) as client:
-        found = await values(client, "t")
-    assert sorted(filter(None, found)) == sorted(acked + again) == sorted(sent)
+        stored = await values(client, "t")
+    assert sorted(filter(None, stored)) == sorted(acked + again) == sorted(sent)
 
 
 async def _until_accepted(broker: ServedBroker, refused: list[bytes]) -> list[bytes]:
     """Retry, as a producer does."""
     accepted: list[bytes] = []
     for _ in range(100):
-        now = await produce_at_once(broker, "t", [one for one in refused if one not in accepted])
+        now = await produce_at_once(
+            broker, "t", [value for value in refused if value not in accepted]
+        )
         accepted += now
         if len(accepted) == len(refused):
             return accepted
@@ -176,7 +180,7 @@ async def test_invalid_batches_are_not_stored(
     old[16] = 1
     async with raw(broker) as client:
         assert (await client.produce("t", batch(b"before"))).base_offset == 0
-        crc, magic = [await client.produce("t", bytes(one)) for one in (bad_crc, old)]
+        crc, magic = [await client.produce("t", bytes(data)) for data in (bad_crc, old)]
         assert crc.error_code is ErrorCode.CORRUPT_MESSAGE
         assert magic.error_code is ErrorCode.INVALID_RECORD
         two = await client.produce("t", batch(b"first") + batch(b"second"))
@@ -270,7 +274,7 @@ async def test_burst_of_failures_is_reported_with_its_cause(broker: ServedBroker
 
 @pytest.mark.parametrize("limit", [1, 100, 300, 1_000])
 async def test_consumer_can_start_at_any_offset(broker: ServedBroker, limit: int) -> None:
-    # As one does after a restart: nothing tells where in the file its batch begins.
+    # As one does after a restart: the start of its batch in the file is not known.
     create(broker, "t")
     sent = [b"%d" % number * 200 * KIBIBYTE for number in range(5)]
     async with raw(broker) as client:
@@ -280,6 +284,8 @@ async def test_consumer_can_start_at_any_offset(broker: ServedBroker, limit: int
 
         for offset in reversed(range(len(sent))):
             answer = await client.fetch("t", offset, partition_max_bytes=limit * KIBIBYTE)
-            got = [(one.offset, one.value) for one in recordcodec.read_all(bytes_of(answer))]
+            got = [
+                (record.offset, record.value) for record in recordcodec.read_all(bytes_of(answer))
+            ]
             assert got, f"stuck at offset {offset}"
             assert got[0] == (offset, sent[offset])

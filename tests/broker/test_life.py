@@ -115,7 +115,7 @@ async def test_restart_continues_from_a_snapshot(start: Start) -> None:
     await fill(client, "t", range(100))
     await wait_until_async(lambda: broker.caretaker.snapshot > 50)
     async with asyncio.timeout(20):
-        while not await broker.backing.cluster_log.floor():  # noqa: ASYNC110 (it tells nobody)
+        while not await broker.backing.cluster_log.floor():  # noqa: ASYNC110 (it notifies no one)
             await asyncio.sleep(0.01)
     await fill(client, "t", range(100, 120))
     await stop(broker)
@@ -354,10 +354,10 @@ async def test_stopping_broker_deregisters_before_it_closes(
 
     # Still served, it names the broker that goes on, for data and for groups.
     metadata = await line.ask(METADATA, 12, MetadataRequest(topics=None))
-    assert [one.node_id for one in metadata.brokers] == [2]
+    assert [broker.node_id for broker in metadata.brokers] == [2]
     assert {part.leader_id for part in metadata.topics[0].partitions} == {2}
-    found = await line.ask(FIND_COORDINATOR, 3, FindCoordinatorRequest(key="g", key_type=0))
-    assert found.node_id == 2
+    coordinator = await line.ask(FIND_COORDINATOR, 3, FindCoordinatorRequest(key="g", key_type=0))
+    assert coordinator.node_id == 2
     # A produce that came before or while it left is committed, or sent on to the new leader.
     answers = [await held, await line.produce("t", batch(b"y"), version=10)]
     assert answers[1].error_code is ErrorCode.NOT_LEADER_OR_FOLLOWER

@@ -14,7 +14,7 @@ from rookery.errors import ErrorCode
 from rookery.records.batches import check_fetched, parse, restamp_into
 from rookery.records.compression import CODECS, find_codec
 from rookery.records.recordcodec import BatchSettings, Record, build
-from rookery.testing.served import ServedBroker
+from rookery.testing.servedbroker import ServedBroker
 from rookery.wire.messages.list_offsets import (
     LIST_OFFSETS,
     ListOffsetsPartition,
@@ -37,7 +37,7 @@ LATEST, EARLIEST, MAX, LOCAL, TIERED, PENDING = -1, -2, -3, -4, -5, -6
 
 @pytest.fixture
 def topic(served: ServedBroker, request: pytest.FixtureRequest) -> str:
-    name = "".join(one if one.isalnum() else "-" for one in request.node.name)
+    name = "".join(character if character.isalnum() else "-" for character in request.node.name)
     create(served, name, 2)
     return name
 
@@ -46,7 +46,7 @@ async def find(
     client: Raw, topic: str, *times: int, version: int = 11, epoch: int = -1, partition: int = 0
 ) -> list[ListOffsetsPartitionResponse]:
     """Ask for several times, one after the other."""
-    found = []
+    places = []
     for time_ms in times:
         part = ListOffsetsPartition(
             partition_index=partition, timestamp=time_ms, current_leader_epoch=epoch
@@ -55,8 +55,8 @@ async def find(
             replica_id=-1, topics=[ListOffsetsTopic(name=topic, partitions=[part])]
         )
         response = await client.ask(LIST_OFFSETS, version, request)
-        found += response.topics[0].partitions
-    return found
+        places += response.topics[0].partitions
+    return places
 
 
 def timed(*times: int, codec: str = "none") -> bytes:
@@ -86,7 +86,7 @@ async def test_start_and_end_offsets_are_listed(
         assert [start.timestamp, end.timestamp] == [-1, -1]
         assert start.leader_epoch == (0 if version >= 4 else -1)
         empty = await find(client, topic, EARLIEST, LATEST, MAX, 0, partition=1)
-        assert [one.offset for one in empty] == [0, 0, -1, -1]
+        assert [place.offset for place in empty] == [0, 0, -1, -1]
 
 
 async def test_special_times_need_their_version(served: ServedBroker, topic: str) -> None:
@@ -116,9 +116,9 @@ async def test_missing_max_timestamp_is_computed(
     async with raw(served) as client:
         await client.produce(topic, timed(1))
         await client.produce(topic, bytes(bare))
-        found = await find(client, topic, BEGIN + 6, BEGIN + 10, MAX)
+        places = await find(client, topic, BEGIN + 6, BEGIN + 10, MAX)
         [kept] = check_fetched(bytes_of(await client.fetch(topic, 1)))
-    assert [one.offset for one in found] == [2, -1, 2]
+    assert [place.offset for place in places] == [2, -1, 2]
     assert kept.max_timestamp == BEGIN + 9
 
 
@@ -144,9 +144,9 @@ async def test_first_record_at_or_after_a_time_is_found(
             (500, (465, 500)),
             (999, (964, 999)),
         ]:
-            [found] = await find(client, topic, BEGIN + time_ms)
-            assert (found.offset, found.timestamp - BEGIN) == expected
-            assert found.leader_epoch == 0
+            [place] = await find(client, topic, BEGIN + time_ms)
+            assert (place.offset, place.timestamp - BEGIN) == expected
+            assert place.leader_epoch == 0
         [none] = await find(client, topic, BEGIN + 1000)
         assert (none.error_code, none.offset, none.timestamp) == (ErrorCode.NONE, -1, -1)
         [highest] = await find(client, topic, MAX)
@@ -158,14 +158,14 @@ async def test_records_before_the_log_start_are_not_found(served: ServedBroker, 
         await client.produce(topic, timed(90, 20, 30, 80))
         await client.produce(topic, timed(50))
         move(served, topic, 1)
-        [found] = await find(client, topic, BEGIN)
-        assert (found.offset, found.timestamp - BEGIN) == (1, 20)
+        [place] = await find(client, topic, BEGIN)
+        assert (place.offset, place.timestamp - BEGIN) == (1, 20)
         [highest] = await find(client, topic, MAX)
         assert (highest.offset, highest.timestamp - BEGIN) == (3, 80)
         assert (await find(client, topic, BEGIN + 85))[0].offset == -1
         move(served, topic, 5)
         gone = await find(client, topic, BEGIN, MAX)
-        assert [one.offset for one in gone] == [-1, -1]
+        assert [part.offset for part in gone] == [-1, -1]
 
 
 async def test_append_time_applies_to_all_records_of_a_batch(
@@ -177,8 +177,8 @@ async def test_append_time_applies_to_all_records_of_a_batch(
         answer = await client.produce(name, timed(1, 2, 3))
         stamp = answer.log_append_time_ms
         for time_ms in (0, stamp):
-            [found] = await find(client, name, time_ms)
-            assert (found.offset, found.timestamp) == (0, stamp)
+            [place] = await find(client, name, time_ms)
+            assert (place.offset, place.timestamp) == (0, stamp)
         assert (await find(client, name, stamp + 1))[0].offset == -1
 
 
@@ -196,7 +196,7 @@ async def test_invalid_requests_are_refused(served: ServedBroker, topic: str) ->
             replica_id=-1, topics=[ListOffsetsTopic(name=topic, partitions=[part, part, other])]
         )
         response = await client.ask(LIST_OFFSETS, 5, request)
-    assert [one.error_code for one in response.topics[0].partitions] == [
+    assert [partition.error_code for partition in response.topics[0].partitions] == [
         ErrorCode.INVALID_REQUEST,
         ErrorCode.INVALID_REQUEST,
         ErrorCode.NONE,
@@ -205,9 +205,9 @@ async def test_invalid_requests_are_refused(served: ServedBroker, topic: str) ->
 
 async def test_end_offset_is_the_same_on_all_brokers(tmp_path: Path) -> None:
     settings = BrokerSettings(durability="os")
-    with ServedBroker(tmp_path, settings) as one, ServedBroker(tmp_path, settings) as two:
-        create(one, "t")
-        async with raw(one) as writer, raw(two) as reader:
+    with ServedBroker(tmp_path, settings) as first, ServedBroker(tmp_path, settings) as second:
+        create(first, "t")
+        async with raw(first) as writer, raw(second) as reader:
             for number in range(50):
                 await writer.produce("t", batch(b"v"))
                 [end] = await find(reader, "t", LATEST)
@@ -221,8 +221,8 @@ def test_librdkafka_finds_offsets_by_time(served: ServedBroker, topic: str) -> N
 
     asyncio.run(write())
     consumer = Consumer({"bootstrap.servers": served.bootstrap, "group.id": "g"})
-    [found] = consumer.offsets_for_times([TopicPartition(topic, 0, BEGIN + 15)], timeout=10)
-    assert found.offset == 1
+    [place] = consumer.offsets_for_times([TopicPartition(topic, 0, BEGIN + 15)], timeout=10)
+    assert place.offset == 1
     assert consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=10) == (0, 3)
     consumer.close()
 
@@ -242,7 +242,7 @@ async def test_epochs_end_where_the_next_one_starts(tmp_path: Path) -> None:
         create(broker, "t")
         async with raw(broker) as client:
             await client.produce("t", batch(b"a", b"b"))
-    # The leader goes and comes: two epochs more, in the first of which nothing is written.
+    # The leader leaves and returns: two new epochs, the first of them without records.
     with ServedBroker(tmp_path, settings) as broker:
         partition = broker.broker.replica.state.topics.by_name["t"].partitions[0]
         now = partition.leader_epoch
@@ -251,9 +251,9 @@ async def test_epochs_end_where_the_next_one_starts(tmp_path: Path) -> None:
             await client.produce("t", batch(b"c"))
             for version in (2, 3, 4):
                 ends = [await end_of(client, epoch, version=version) for epoch in range(now + 1)]
-                # No reader's position is behind the end of the epoch it was read in.
-                assert [one.end_offset for one in ends] == [2] * now + [3]
-                assert [one.error_code for one in ends] == [ErrorCode.NONE] * (now + 1)
+                # No reader's position is after the end of the epoch it was read in.
+                assert [end.end_offset for end in ends] == [2] * now + [3]
+                assert [end.error_code for end in ends] == [ErrorCode.NONE] * (now + 1)
             ahead = await end_of(client, now + 5)
             assert (ahead.end_offset, ahead.leader_epoch) == (3, now)
             unknown = await end_of(client, now, current=now + 1)

@@ -1,4 +1,4 @@
-"""Locks of node ids, and what they tell of other brokers."""
+"""Locks of node ids, and what they show about other brokers."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from rookery.broker.process.liveness import reach_broker
+from rookery.broker.process.liveness import has_ended, reach_broker
 from rookery.broker.process.nodelock import NodeLock
 from rookery.clock import SystemRandom
-from rookery.cluster.state.brokers import LiveBroker
+from rookery.cluster.state.brokers import Brokers, LiveBroker
 from rookery.net.reach import Reach
 from rookery.testing.ports import free_port
 
@@ -30,7 +30,7 @@ def test_node_id_has_one_holder_until_it_is_released(tmp_path: Path) -> None:
     assert not second.is_held(1)
     assert second.hold(1)
     third = lock(tmp_path / "lock")
-    assert third.hold(2), "who takes another id releases its own"
+    assert third.hold(2), "a process that takes another id releases its own"
     second.close()
     third.close()
 
@@ -64,8 +64,8 @@ def test_lock_judges_only_processes_of_the_same_file(tmp_path: Path) -> None:
     (tmp_path / "lock").unlink(missing_ok=True)
     again = lock(tmp_path / "lock")
     assert not again.can_judge(first.new_process_id()), "a deleted file proves nothing"
-    for one in (first, same, again):
-        one.close()
+    for opened in (first, same, again):
+        opened.close()
 
 
 async def test_broker_on_this_host_is_judged_by_its_lock(tmp_path: Path) -> None:
@@ -85,4 +85,22 @@ async def test_loopback_address_of_another_host_is_inconclusive(tmp_path: Path, 
     own = lock(tmp_path / "lock")
     broker = LiveBroker(7, 1, host, free_port(), None, bytes(16))
     assert await reach_broker(own, broker) is Reach.UNKNOWN
+    own.close()
+
+
+def test_only_the_lock_proves_that_a_process_has_ended(tmp_path: Path) -> None:
+    own, others = lock(tmp_path / "lock"), lock(tmp_path / "lock")
+    others.hold(7)
+    brokers = Brokers()
+    ended = LiveBroker(7, 1, "h", 1, None, others.new_process_id())
+    remote = LiveBroker(8, 2, "h", 1, None, bytes(16))
+    assert not has_ended(own, ended, brokers)
+    # Another process of this host has the node id since.
+    brokers.by_node[7] = ended._replace(incarnation=3, process_id=others.new_process_id())
+    assert has_ended(own, ended, brokers)
+    brokers.by_node[7] = ended._replace(incarnation=3, process_id=bytes(16))
+    assert not has_ended(own, ended, brokers)
+    others.close()
+    assert has_ended(own, ended, brokers)
+    assert not has_ended(own, remote, brokers), "the lock says nothing about other hosts"
     own.close()

@@ -141,9 +141,9 @@ def test_secrets_of_logins_are_written_nowhere(
         *signatures,
         *keys,
     ]
-    found = [
+    leaked = [
         secret
         for secret in secrets
         if any(form in text for form in forms(secret) for text in written)
     ]
-    assert found == []
+    assert leaked == []

@@ -260,8 +260,8 @@ async def test_listener_advertises_its_own_address(secured: SecuredBroker, liste
             DESCRIBE_CLUSTER, 1, DescribeClusterRequest(endpoint_type=1), TIMEOUT_MS
         )
         find = FindCoordinatorRequest(key_type=0, coordinator_keys=["group"])
-        found = await connection.call(FIND_COORDINATOR, 4, find, TIMEOUT_MS)
-    rows: list[Any] = [*metadata.brokers, *cluster.brokers, *found.coordinators]
+        coordinator = await connection.call(FIND_COORDINATOR, 4, find, TIMEOUT_MS)
+    rows: list[Any] = [*metadata.brokers, *cluster.brokers, *coordinator.coordinators]
     addresses = [f"{row.host}:{row.port}" for row in rows]
     assert addresses == [secured.address(listener)] * 3
 

@@ -1,4 +1,4 @@
-"""Who is reported as expired: brokers whose expiry counts, and no others."""
+"""Expired brokers: only those whose expiry counts are reported."""
 
 from __future__ import annotations
 
@@ -20,8 +20,11 @@ from rookery.cluster.open import open_log
 from rookery.cluster.replica import Replica
 from rookery.cluster.state.brokers import LiveBroker
 from rookery.net.reach import Reach
+from rookery.service.periodic import PeriodicTasks
 from rookery.testing.clock import ManualClock
 from rookery.testing.cluster import FaultyLog
+from rookery.testing.virtualtime import run_virtually
+from rookery.testing.wait import wait_until_async
 
 SESSION_MS = 10_000
 BEAT_MS = 1_000
@@ -142,3 +145,65 @@ async def test_observer_that_was_paused_does_not_expire_active_brokers() -> None
     assert not tried
     for replica in (observer, other):
         await replica.close()
+
+
+async def expire_dead_broker(
+    result: Reach, seconds: float, kill_ms: int, clock: ManualClock
+) -> int:
+    """Return how long after its death a broker is expired, with the default settings.
+
+    Args:
+        result: what an attempt to reach the dead broker ends with.
+        seconds: how long such an attempt takes.
+        kill_ms: when the broker dies after one of its beats.
+        clock: moves along with the loop.
+    """
+    settings, url = BrokerSettings(), f"memory:membership-{next(_names)}"
+    observer, _ = await join(url, 1, clock)
+    other, _ = await join(url, 2, clock)
+
+    async def reach(_: LiveBroker) -> Reach:
+        await asyncio.sleep(seconds)
+        return result
+
+    async def beat() -> None:
+        while True:
+            await other.propose([BrokerBeat()])
+            await asyncio.sleep(settings.member().beat_ms / 1000)
+
+    membership, tasks = Membership(observer, clock, settings, reach), PeriodicTasks()
+    tasks.every(membership.look_ms, "expiry", membership.look)
+    beating = asyncio.create_task(beat())
+    await asyncio.sleep(60 + kill_ms / 1000)
+    assert other.incarnation in observer.state.brokers.sequences
+    beating.cancel()
+    died_ms = clock.monotonic_ms()
+    live = observer.state.brokers.sequences
+    await wait_until_async(lambda: other.incarnation not in live, "the expiry")
+    expired_ms = clock.monotonic_ms()
+    await tasks.stop()
+    for replica in (observer, other):
+        await replica.close()
+    return expired_ms - died_ms
+
+
+# A client finds the next broker within two seconds, so a killed one costs it six at most.
+@pytest.mark.parametrize(
+    ("result", "seconds", "most_ms"),
+    [
+        (Reach.REFUSED, 0, 4_000),
+        # A proxy accepts a connection first.
+        (Reach.REFUSED, 0.3, 4_000),
+        # The whole host is gone.
+        (Reach.SILENT, 1, 7_000),
+    ],
+)
+@pytest.mark.parametrize("kill_ms", [1, 250, 499, 501, 750, 999])
+def test_dead_broker_is_expired_within_seconds_by_default(
+    result: Reach, seconds: float, most_ms: int, kill_ms: int
+) -> None:
+    clock = ManualClock()
+
+    passed_ms = run_virtually(expire_dead_broker(result, seconds, kill_ms, clock), clock)
+
+    assert passed_ms <= most_ms

@@ -1,4 +1,4 @@
-"""What a broker says of its health and of its traffic."""
+"""A broker's reports of its health and traffic."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ async def broker(tmp_path: Path) -> AsyncIterator[Broker]:
 async def problems(broker: Broker) -> dict[str, str]:
     observer = Observer(broker)
     await observer.probe()
-    found = {name: check() for name, check in observer.ready_checks().items()}
-    return {name: problem for name, problem in found.items() if problem}
+    results = {name: check() for name, check in observer.ready_checks().items()}
+    return {name: problem for name, problem in results.items() if problem}
 
 
 async def test_a_running_broker_is_ready(broker: Broker) -> None:
@@ -60,19 +60,19 @@ async def test_process_metrics_describe_this_process(broker: Broker) -> None:
     endpoints = HealthEndpoints(Observer(broker))
     endpoints.is_started = True
     body = (await endpoints.routes()["/metrics"](HttpRequest("GET", "/metrics"))).body.decode()
-    found = {
+    samples = {
         sample.name: sample.value
         for family in text_string_to_metric_families(body)
         for sample in family.samples
         if sample.name.startswith("process_")
     }
     usage = resource.getrusage(resource.RUSAGE_SELF)
-    assert 0 < found["process_cpu_seconds_total"] <= usage.ru_utime + usage.ru_stime + 0.1
-    assert 1 << 20 < found["process_resident_memory_bytes"] < 64 << 30
-    assert found["process_virtual_memory_bytes"] >= found["process_resident_memory_bytes"]
-    assert 3 < found["process_open_fds"] <= found["process_max_fds"]
+    assert 0 < samples["process_cpu_seconds_total"] <= usage.ru_utime + usage.ru_stime + 0.1
+    assert 1 << 20 < samples["process_resident_memory_bytes"] < 64 << 30
+    assert samples["process_virtual_memory_bytes"] >= samples["process_resident_memory_bytes"]
+    assert 3 < samples["process_open_fds"] <= samples["process_max_fds"]
     now = SystemClock().now_ms() / 1000
-    assert now - 86_400 < found["process_start_time_seconds"] <= now + 1
+    assert now - 86_400 < samples["process_start_time_seconds"] <= now + 1
 
 
 async def test_a_draining_broker_is_not_ready(broker: Broker) -> None:

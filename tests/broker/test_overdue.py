@@ -1,4 +1,4 @@
-"""Who ends transactions that take too long, and when: by a clock that is moved by hand."""
+"""Ending overdue transactions: which broker does it, and when, by a manual clock."""
 
 from __future__ import annotations
 
@@ -49,11 +49,11 @@ class Cluster:
         )
         await replica.register(event)
         settings = BrokerSettings(transactional_id_expiration_ms=IDLE_MS)
-        found = (replica, Overdue(replica, self.clock, settings, lambda: self.is_sound))
-        self.brokers.append(found)
+        member = (replica, Overdue(replica, self.clock, settings, lambda: self.is_sound))
+        self.brokers.append(member)
         for other, _ in self.brokers:
             await other.barrier()
-        return found
+        return member
 
     async def close(self) -> None:
         for replica, _ in self.brokers:
@@ -102,7 +102,7 @@ async def end(replica: Replica, writer: TransactionOwner, name: str = "x") -> No
     await replica.propose([event])
 
 
-def found(replica: Replica, name: str = "x") -> Transaction:
+def transaction(replica: Replica, name: str = "x") -> Transaction:
     return replica.state.transactions.by_id[name]
 
 
@@ -118,8 +118,8 @@ async def test_transaction_is_aborted_exactly_at_its_timeout(cluster: Cluster) -
     assert await overdue.look() == []
     cluster.clock.advance(1)
     assert await overdue.look() == ["x"]
-    assert found(replica).state.words == "CompleteAbort"
-    assert found(replica).writer.epoch == 1
+    assert transaction(replica).state.words == "CompleteAbort"
+    assert transaction(replica).writer.epoch == 1
     assert partition(replica).row(0).is_marker
     assert await overdue.look() == []
 
@@ -147,7 +147,9 @@ async def test_only_the_coordinator_of_a_transaction_aborts_it(cluster: Cluster)
     cluster.clock.advance(TIMEOUT_MS)
     nodes = brokers[0][0].state.brokers.nodes
     for node, (_, overdue) in enumerate(brokers, 1):
-        assert await overdue.look() == [one for one in names if coordinator_of(one, nodes) == node]
+        assert await overdue.look() == [
+            name for name in names if coordinator_of(name, nodes) == node
+        ]
     await brokers[0][0].barrier()
     assert not brokers[0][0].state.transactions.open
 
@@ -158,9 +160,9 @@ async def test_new_coordinator_gives_unseen_transactions_their_full_timeout(
     brokers = [await cluster.join() for _ in range(2)]
     replica = brokers[0][0]
     name = next(
-        one
-        for one in (f"x{number}" for number in range(99))
-        if coordinator_of(one, replica.state.brokers.nodes) == 2
+        name
+        for name in (f"x{number}" for number in range(99))
+        if coordinator_of(name, replica.state.brokers.nodes) == 2
     )
     await begin(replica, name)
     await brokers[1][0].barrier()

@@ -10,7 +10,7 @@ from rookery.broker.settings import BrokerSettings
 from rookery.clock import SystemClock
 from rookery.errors import ErrorCode
 from rookery.testing.kafka import KafkaServer
-from rookery.testing.served import ServedBroker, ask
+from rookery.testing.servedbroker import ServedBroker, ask
 from rookery.testing.wait import wait_until
 from rookery.wire.messages.create_topics import (
     CREATE_TOPICS,
@@ -59,7 +59,8 @@ def test_two_batches_for_one_partition_match_kafka(pair: tuple[str, str], versio
     two = batch(b"a", time_ms=now) + batch(b"b", time_ms=now)
 
     ours, theirs = (
-        ask(one, PRODUCE, version, produce_request(TOPIC, {0: two})).responses[0] for one in pair
+        ask(bootstrap, PRODUCE, version, produce_request(TOPIC, {0: two})).responses[0]
+        for bootstrap in pair
     )
 
     [refused] = ours.partition_responses
@@ -86,7 +87,7 @@ def test_fetched_partitions_match_kafka(pair: tuple[str, str], case: str) -> Non
         request = fetch_request(
             {place: offset}, isolation_level=isolation_level, leader_epoch=leader_epoch
         )
-        ours, theirs = (ask(one, FETCH, version, request).responses for one in pair)
+        ours, theirs = (ask(bootstrap, FETCH, version, request).responses for bootstrap in pair)
         assert ours[0].partitions[0].error_code is expected
         # Compared as text: equal records can be different views.
         assert repr(ours) == repr(theirs)
@@ -102,7 +103,7 @@ def test_operations_on_a_missing_topic_match_kafka(
         include_topic_authorized_operations=True,
         allow_auto_topic_creation=False,
     )
-    ours, theirs = (ask(one, METADATA, version, request).topics for one in pair)
+    ours, theirs = (ask(bootstrap, METADATA, version, request).topics for bootstrap in pair)
     assert ours == theirs
 
 
@@ -112,7 +113,7 @@ def test_operations_on_a_missing_topic_id_match_kafka(pair: tuple[str, str]) -> 
         include_topic_authorized_operations=True,
         allow_auto_topic_creation=False,
     )
-    ours, theirs = (ask(one, METADATA, 12, request).topics for one in pair)
+    ours, theirs = (ask(bootstrap, METADATA, 12, request).topics for bootstrap in pair)
     assert ours == theirs
 
 
@@ -120,5 +121,7 @@ def test_partitions_of_missing_topics_match_kafka(pair: tuple[str, str]) -> None
     request = DescribeTopicPartitionsRequest(
         topics=[TopicRequest(name=name) for name in ("nothing", "a/b")]
     )
-    ours, theirs = (ask(one, DESCRIBE_TOPIC_PARTITIONS, 0, request).topics for one in pair)
+    ours, theirs = (
+        ask(bootstrap, DESCRIBE_TOPIC_PARTITIONS, 0, request).topics for bootstrap in pair
+    )
     assert ours == theirs

@@ -1,4 +1,4 @@
-"""Produce: what is taken, what is refused and how, and what becomes of the bytes."""
+"""Produce: accepted and refused batches, the errors, and the stored bytes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from rookery.records import recordcodec as records
 from rookery.records.batches import TimestampType
 from rookery.records.compression import CODECS, find_codec
 from rookery.records.recordcodec import BatchSettings, Record, build
-from rookery.testing.served import ServedBroker
+from rookery.testing.servedbroker import ServedBroker
 from rookery.testing.wire import Peer
 from rookery.wire.codec import request_frame
 from rookery.wire.messages.produce import PRODUCE
@@ -31,7 +31,7 @@ CODEC_NAMES = [codec.name for codec in CODECS.values()]
 
 @pytest.fixture
 def topic(served: ServedBroker, request: pytest.FixtureRequest) -> str:
-    name = "".join(one if one.isalnum() else "-" for one in request.node.name)
+    name = "".join(character if character.isalnum() else "-" for character in request.node.name)
     create(served, name, 3)
     return name
 
@@ -50,11 +50,11 @@ async def test_every_version_returns_offsets(
         first = await client.ask(PRODUCE, version, request)
         request = produce_request(topic, {1: batch(b"c")}, topic_id=topic_id)
         second = await client.ask(PRODUCE, version, request)
-    [one], [two] = (r.responses[0].partition_responses for r in (first, second))
-    assert (one.error_code, one.index, one.base_offset) == (ErrorCode.NONE, 1, 0)
-    assert two.base_offset == 2
-    assert one.log_append_time_ms == -1
-    assert one.log_start_offset == (0 if version >= 5 else -1)
+    [earlier], [later] = (r.responses[0].partition_responses for r in (first, second))
+    assert (earlier.error_code, earlier.index, earlier.base_offset) == (ErrorCode.NONE, 1, 0)
+    assert later.base_offset == 2
+    assert earlier.log_append_time_ms == -1
+    assert earlier.log_start_offset == (0 if version >= 5 else -1)
     if version >= 13:
         assert first.responses[0].topic_id == topic_id
 
@@ -139,9 +139,9 @@ async def test_several_topics_are_written_in_one_request(served: ServedBroker, t
         request.topic_data += produce_request("no-such-topic", {0: batch(b"c")}).topic_data
         response = await client.ask(PRODUCE, 11, request)
     assert [
-        (one.name, part.index, part.error_code, part.base_offset)
-        for one in response.responses
-        for part in one.partition_responses
+        (topic_answer.name, part.index, part.error_code, part.base_offset)
+        for topic_answer in response.responses
+        for part in topic_answer.partition_responses
     ] == [
         (topic, 0, 0, 0),
         (topic, 1, 0, 0),
@@ -383,7 +383,7 @@ async def test_codec_of_the_topic_is_used(
     [header] = batches.verify(data)
     assert header.codec.name == ("none" if wanted == "uncompressed" else wanted)
     assert (header.producer_id, header.base_sequence, header.record_count) == (77, 0, 200)
-    assert [one.value for one in records.read(data, header)] == values
+    assert [record.value for record in records.read(data, header)] == values
 
 
 async def test_recompressed_batches_of_a_client_stay_in_order(
@@ -399,9 +399,9 @@ async def test_recompressed_batches_of_a_client_stay_in_order(
         data = build([Record(b"k", bytes([number]) * size)], settings)
         requests.append(produce_request(name, {0: data}))
     async with raw(served) as client:
-        responses = await asyncio.gather(*(client.ask(PRODUCE, 9, one) for one in requests))
-    found = [one.responses[0].partition_responses[0] for one in responses]
-    assert [(one.error_code, one.base_offset) for one in found] == [(0, n) for n in range(5)]
+        responses = await asyncio.gather(*(client.ask(PRODUCE, 9, request) for request in requests))
+    parts = [response.responses[0].partition_responses[0] for response in responses]
+    assert [(part.error_code, part.base_offset) for part in parts] == [(0, n) for n in range(5)]
 
 
 async def test_a_compacted_topic_needs_keys(served: ServedBroker, topic: str) -> None:
@@ -411,7 +411,7 @@ async def test_a_compacted_topic_needs_keys(served: ServedBroker, topic: str) ->
     async with raw(served) as client:
         answer = await client.produce(name, data)
         assert answer.error_code is ErrorCode.INVALID_RECORD
-        assert [one.batch_index for one in answer.record_errors] == [1, 3]
+        assert [error.batch_index for error in answer.record_errors] == [1, 3]
         assert answer.error_message
         assert (await client.produce(name, batch(b"a"))).base_offset == 0
 
@@ -441,16 +441,18 @@ async def test_append_time_is_returned_and_stored(served: ServedBroker, topic: s
     [header] = batches.verify(data)
     assert header.timestamp_type is TimestampType.LOG_APPEND_TIME
     assert header.max_timestamp == answer.log_append_time_ms
-    assert {one.timestamp for one in records.read(data, header)} == {answer.log_append_time_ms}
+    assert {record.timestamp for record in records.read(data, header)} == {
+        answer.log_append_time_ms
+    }
 
 
 async def test_topic_created_by_another_broker_is_known_immediately(
     start_two: tuple[ServedBroker, ServedBroker],
 ) -> None:
-    one, two = start_two
-    async with raw(two) as client:
+    first, second = start_two
+    async with raw(second) as client:
         for number in range(20):
-            create(one, f"made-{number}")
+            create(first, f"made-{number}")
             answer = await client.produce(f"made-{number}", batch(b"a"))
             assert answer.error_code is ErrorCode.NONE
 
@@ -458,17 +460,17 @@ async def test_topic_created_by_another_broker_is_known_immediately(
 @pytest.fixture
 def start_two(tmp_path: Path) -> Iterator[tuple[ServedBroker, ServedBroker]]:
     settings = BrokerSettings(durability="os")
-    with ServedBroker(tmp_path, settings) as one, ServedBroker(tmp_path, settings) as two:
-        yield one, two
+    with ServedBroker(tmp_path, settings) as first, ServedBroker(tmp_path, settings) as second:
+        yield first, second
 
 
 async def test_draining_broker_names_only_established_leaders(
     start_two: tuple[ServedBroker, ServedBroker],
 ) -> None:
-    one, two = start_two
-    create(one, "moving", 40)
-    one.broker.services.is_draining = True
-    async with raw(one) as client:
+    first, second = start_two
+    create(first, "moving", 40)
+    first.broker.services.is_draining = True
+    async with raw(first) as client:
         request = produce_request("moving", {n: batch(b"a") for n in range(40)})
         response = await client.ask(PRODUCE, 10, request)
     parts = response.responses[0].partition_responses
@@ -479,26 +481,26 @@ async def test_draining_broker_names_only_established_leaders(
         if part.current_leader is not None
     }
     # If it were killed now and came back, an epoch it had promised would keep clients waiting.
-    partitions = one.broker.replica.state.topics.by_name["moving"].partitions
+    partitions = first.broker.replica.state.topics.by_name["moving"].partitions
     assert told == {
-        partition.index: (two.node_id, partition.leader_epoch)
+        partition.index: (second.node_id, partition.leader_epoch)
         for partition in partitions
-        if partition.leader == two.node_id
+        if partition.leader == second.node_id
     }
     assert 0 < len(told) < 40
     [endpoint] = response.node_endpoints
-    assert (endpoint.node_id, endpoint.port) == (two.node_id, two.port)
-    async with raw(two) as client:
+    assert (endpoint.node_id, endpoint.port) == (second.node_id, second.port)
+    async with raw(second) as client:
         answer = await client.produce("moving", batch(b"a"))
         assert answer.error_code is ErrorCode.NONE
 
 
 async def test_answers_keep_the_order_of_requests(served: ServedBroker, topic: str) -> None:
     async with raw(served) as client:
-        found = await asyncio.gather(
+        offsets = await asyncio.gather(
             *(_base(client, topic, "no-such" if n % 3 == 0 else topic) for n in range(60))
         )
-    assert [one for one in found if one >= 0] == list(range(40))
+    assert [offset for offset in offsets if offset >= 0] == list(range(40))
 
 
 async def _base(client: Raw, topic: str, name: str) -> int:

@@ -9,7 +9,7 @@ from rookery.broker.settings import BrokerSettings
 from rookery.errors import ErrorCode
 from rookery.testing.java import Java
 from rookery.testing.kafka import KafkaServer
-from rookery.testing.served import ServedBroker, ask
+from rookery.testing.servedbroker import ServedBroker, ask
 from rookery.testing.wait import wait_until
 from rookery.wire.messages.alter_partition_reassignments import (
     ALTER_PARTITION_REASSIGNMENTS,
@@ -50,8 +50,8 @@ def test_reassignment_answers_match_kafka(tmp_path: Path, kafka: KafkaServer) ->
             create(server.bootstrap)
 
         def is_known() -> bool:
-            [one] = reassign(kafka.bootstrap, (TOPIC, 0, [1])).responses
-            return one.partitions[0].error_code is ErrorCode.NONE
+            [answer] = reassign(kafka.bootstrap, (TOPIC, 0, [1])).responses
+            return answer.partitions[0].error_code is ErrorCode.NONE
 
         wait_until(is_known)
         targets: list[tuple[str, int, list[int] | None]] = [
@@ -59,16 +59,16 @@ def test_reassignment_answers_match_kafka(tmp_path: Path, kafka: KafkaServer) ->
             for name, index in ((TOPIC, 0), (TOPIC, 7), ("nothing", 0))
             for replicas in (None, [1])
         ]
-        ours, theirs = (reassign(one.bootstrap, *targets) for one in (broker, kafka))
+        ours, theirs = (reassign(server.bootstrap, *targets) for server in (broker, kafka))
         assert ours == theirs
 
         ours, theirs = (
-            reassign(one.bootstrap, *((TOPIC, 0, some) for some in ([2], [1, 2], [], [1, 1])))
-            for one in (broker, kafka)
+            reassign(server.bootstrap, *((TOPIC, 0, some) for some in ([2], [1, 2], [], [1, 1])))
+            for server in (broker, kafka)
         )
 
-    codes = [one.partitions[0].error_code for one in ours.responses]
-    assert codes == [one.partitions[0].error_code for one in theirs.responses]
+    codes = [response.partitions[0].error_code for response in ours.responses]
+    assert codes == [response.partitions[0].error_code for response in theirs.responses]
     assert codes == [ErrorCode.INVALID_REPLICA_ASSIGNMENT] * 4
     assert "not stored on brokers" in (ours.responses[0].partitions[0].error_message or "")
 

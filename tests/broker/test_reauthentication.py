@@ -71,10 +71,11 @@ def expire(broker: SecuredBroker) -> None:
     broker.do(change())
 
 
-def most_logins(caplog: pytest.LogCaptureFixture) -> int:
-    """Return the highest number of logins on one connection."""
+def most_logins(caplog: pytest.LogCaptureFixture, user: str = USER) -> int:
+    """Return the highest number of logins of a user on one connection."""
+    text = f"login of User:{user}"
     counts = Counter(
-        getattr(line, "client", "") for line in caplog.records if line.msg.startswith("login of")
+        getattr(line, "client", "") for line in caplog.records if line.getMessage() == text
     )
     return max(counts.values(), default=0)
 
@@ -111,6 +112,18 @@ async def test_second_login_cannot_change_the_user(secured: SecuredBroker) -> No
         await log_in(connection)
         code, _ = await log_in(connection, b"\0bob\0bob-secret")
         assert code is ErrorCode.SASL_AUTHENTICATION_FAILED
+        with pytest.raises(Unavailable):
+            await read_metadata(connection)
+
+
+async def test_second_login_cannot_change_the_mechanism(secured: SecuredBroker) -> None:
+    async with upstream(secured) as connection:
+        await log_in(connection)
+        request = SaslHandshakeRequest(mechanism="SCRAM-SHA-256")
+        answer = await connection.call(SASL_HANDSHAKE, 1, request, TIMEOUT_MS)
+        assert answer.error_code is ErrorCode.UNSUPPORTED_SASL_MECHANISM
+        with pytest.raises(Unavailable):
+            await read_metadata(connection)
 
 
 def test_librdkafka_loses_nothing_while_its_logins_are_renewed(
@@ -136,6 +149,36 @@ def test_librdkafka_loses_nothing_while_its_logins_are_renewed(
         values += [message.value() or b"" for message in consumer.consume(sent, 1)]
     consumer.close()
     assert values == [b"%d" % number for number in range(sent)]
+    assert "has expired" not in caplog.text
+
+
+def test_librdkafka_consumer_loses_and_doubles_nothing_while_its_logins_are_renewed(
+    secured: SecuredBroker, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "rookery")
+    secured.add_user("bob", PASSWORD)
+    errors: list[object] = []
+    reported = {"error_cb": errors.append}
+    producer = Producer(
+        secured.librdkafka("sasl_ssl", "SCRAM-SHA-256", **{"enable.idempotence": True}, **reported)
+    )
+    reader = {"sasl.username": "bob", "group.id": "g", "auto.offset.reset": "earliest", **reported}
+    consumer = Consumer(secured.librdkafka("sasl_ssl", "SCRAM-SHA-512", **reader))
+    producer.produce("t", b"0")
+    assert producer.flush(20) == 0
+    consumer.subscribe(["t"])
+    sent, values = 1, list[bytes]()
+    while most_logins(caplog, "bob") < LOGINS:
+        producer.produce("t", b"%d" % sent)
+        sent += 1
+        producer.poll(0.01)
+        values += [message.value() or b"" for message in consumer.consume(100, 0.01)]
+    assert producer.flush(20) == 0
+    while len(values) < sent:
+        values += [message.value() or b"" for message in consumer.consume(sent, 1)]
+    consumer.close()
+    assert values == [b"%d" % number for number in range(sent)]
+    assert errors == []
     assert "has expired" not in caplog.text
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from rookery.broker.call import Route, hidden_when_read_only, routes
 from rookery.security.access import Access, AccessScope, AclResource, Operation
-from rookery.testing.served import ServedBroker, ask
+from rookery.testing.servedbroker import ServedBroker, ask
 from rookery.wire.catalog import FIRST_OWN_KEY
 from rookery.wire.message import GroupId, TopicId, TopicName, TransactionalId
 from rookery.wire.messages.api_versions import API_VERSIONS, ApiVersionsRequest
@@ -105,7 +105,7 @@ def test_access_rows_match_the_names_in_requests(route: Route, resource: AclReso
     if rows(route, resource):
         assert has_names or route.api.name in TYPED_BY_NEIGHBOUR
     elif has_names:
-        # Whoever may do it to the cluster may do it to each of its resources.
+        # A permission on the cluster includes each of its resources.
         assert is_about_cluster
 
 
@@ -146,12 +146,12 @@ def text(row: Access) -> str:
 
 def table(resource: AclResource) -> dict[str, set[str]]:
     """Operations on one type of resource, with the APIs that need them."""
-    found: dict[str, set[str]] = {}
+    by_operation: dict[str, set[str]] = {}
     for route in kafka_routes():
         for row in route.touches:
             if row.resource is resource:
-                found.setdefault(text(row), set()).add(route.api.name)
-    return found
+                by_operation.setdefault(text(row), set()).add(route.api.name)
+    return by_operation
 
 
 def test_access_rows_are_those_of_kafka() -> None:

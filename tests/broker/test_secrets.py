@@ -13,7 +13,7 @@ from rookery.client.client import Client
 from rookery.client.settings import Sasl
 from rookery.clock import SystemClock
 from rookery.errors import ApiError, ErrorCode
-from rookery.testing.served import ServedBroker, ask
+from rookery.testing.servedbroker import ServedBroker, ask
 from rookery.wire.messages.alter_user_scram_credentials import (
     ALTER_USER_SCRAM_CREDENTIALS,
     AlterUserScramCredentialsRequest,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -13,7 +14,8 @@ from rookery.broker.process.observe import Observer
 from rookery.broker.settings import BrokerSettings
 from rookery.broker.storage.objectlog import ObjectLogBacking
 from rookery.store.pendingcalls import PendingCalls
-from rookery.testing.wait import PATIENCE_SECONDS
+from rookery.testing.clock import ManualClock
+from rookery.testing.wait import wait_until_async
 
 
 async def hang(calls: PendingCalls, answer: asyncio.Event, what: str = "create 'a'") -> None:
@@ -39,11 +41,15 @@ async def broker(tmp_path: Path) -> AsyncIterator[Broker]:
     await running.stop()
 
 
-async def until(check: Observer, name: str, *, is_wrong: bool) -> str:
-    async with asyncio.timeout(PATIENCE_SECONDS):
-        while bool(problem := check.ready_checks()[name]()) != is_wrong:  # noqa: ASYNC110
-            await asyncio.sleep(0.005)
-    return problem
+async def until_reported(observer: Observer, name: str, call: str) -> None:
+    """Wait for a problem of a dependency; a call of the broker itself can be reported before."""
+    problem = observer.ready_checks()[name]
+    await wait_until_async(problem, accepts=re.compile(f"no answer to {call} for ").match)
+
+
+async def until_ready(observer: Observer, name: str) -> None:
+    problem = observer.ready_checks()[name]
+    await wait_until_async(problem, accepts=lambda text: not text)
 
 
 @pytest.mark.parametrize("dependency", ["store", "cluster log", "disk"])
@@ -51,11 +57,30 @@ async def test_readiness_names_the_hanging_dependency(broker: Broker, dependency
     observer, answer = Observer(broker), asyncio.Event()
     task = await begin(broker.backing.dependencies[dependency], answer)
 
-    assert "no answer to create 'a' for 0." in await until(observer, dependency, is_wrong=True)
+    await until_reported(observer, dependency, "create 'a'")
 
     answer.set()
     await task
-    assert await until(observer, dependency, is_wrong=False) == ""
+    await until_ready(observer, dependency)
+
+
+@pytest.mark.parametrize("dependency", ["store", "cluster log", "disk"])
+async def test_dependency_without_an_answer_for_five_seconds_is_a_problem_by_default(
+    tmp_path: Path, dependency: str
+) -> None:
+    clock, answer = ManualClock(), asyncio.Event()
+    silent = Broker(BrokerSettings(data=str(tmp_path), listen="127.0.0.1:0"), clock=clock)
+    task = await begin(silent.backing.dependencies[dependency], answer)
+
+    clock.advance(4_999)
+    assert silent.stalls.problem(dependency) == ""
+    clock.advance(1)
+    assert silent.stalls.problem(dependency) == "no answer to create 'a' for 5.0 s"
+
+    answer.set()
+    await task
+    await silent.abandon()
+    await silent.backing.close()
 
 
 async def test_broker_calls_are_pending_until_answered(
@@ -77,7 +102,7 @@ async def test_broker_calls_are_pending_until_answered(
         asyncio.create_task(broker.replica.lag()),
     ]
     observer = Observer(broker)
-    assert "no answer to size '" in await until(observer, "store", is_wrong=True)
-    assert "no answer to a look at its end" in await until(observer, "cluster log", is_wrong=True)
+    await until_reported(observer, "store", "size '.*'")
+    await until_reported(observer, "cluster log", "a look at its end")
     answer.set()
     await asyncio.gather(*tasks)

@@ -9,7 +9,7 @@ import pytest
 from confluent_kafka import Consumer, Producer
 
 from rookery.errors import ErrorCode, Unavailable
-from rookery.testing.served import ServedBroker, ask
+from rookery.testing.servedbroker import ServedBroker, ask
 from rookery.testing.wait import wait_until
 from rookery.wire.messages.api_versions import API_VERSIONS, ApiVersionsRequest
 from rookery.wire.messages.create_partitions import (

@@ -1,4 +1,4 @@
-"""What is worked out from topics: once for each change, never stale, gone with the topic."""
+"""Values derived from topics: computed once per change, never stale, gone with the topic."""
 
 from __future__ import annotations
 

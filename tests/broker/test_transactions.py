@@ -21,7 +21,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from rookery.broker.settings import BrokerSettings
 from rookery.testing.broker import BrokerProcess
 from rookery.testing.java import Java
-from rookery.testing.served import ServedBroker
+from rookery.testing.servedbroker import ServedBroker
 from rookery.testing.wait import wait_until
 from tests.broker.raw import create
 from tests.kafkapython import KafkaProducer
@@ -38,7 +38,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedBroker]:
 
 @pytest.fixture
 def topic(served: ServedBroker, request: pytest.FixtureRequest) -> str:
-    name = "".join(one if one.isalnum() else "-" for one in request.node.name)
+    name = "".join(character if character.isalnum() else "-" for character in request.node.name)
     create(served, name, 2)
     return name
 
@@ -57,7 +57,7 @@ def read(bootstrap: str, topic: str, level: str = "read_committed") -> list[str]
          "enable.auto.commit": False, "enable.partition.eof": True, "check.crcs": True}
     )  # fmt: skip
     consumer.assign([TopicPartition(topic, index, 0) for index in (0, 1)])
-    found: dict[int, list[str]] = {0: [], 1: []}
+    values: dict[int, list[str]] = {0: [], 1: []}
     ends = 0
     try:
         while ends < 2:
@@ -65,13 +65,13 @@ def read(bootstrap: str, topic: str, level: str = "read_committed") -> list[str]
             assert message is not None
             error = message.error()
             if error is None:
-                found[message.partition() or 0].append((message.value() or b"").decode())
+                values[message.partition() or 0].append((message.value() or b"").decode())
             else:
                 assert error.code() == KafkaError._PARTITION_EOF, error
                 ends += 1
     finally:
         consumer.close()
-    return found[0] + found[1]
+    return values[0] + values[1]
 
 
 def send(made: Producer, topic: str, *values: str) -> None:
@@ -93,7 +93,7 @@ def test_transactions_commit_and_abort(served: ServedBroker, topic: str) -> None
     made.begin_transaction()
     send(made, topic, "open-0", "open-1")
     assert read(served.bootstrap, topic) == ["0-0", "2-0", "4-0", "0-1", "2-1", "4-1"]
-    everything = [f"{one}-{part}" for part in (0, 1) for one in (*range(6), "open")]
+    everything = [f"{number}-{part}" for part in (0, 1) for number in (*range(6), "open")]
     assert read(served.bootstrap, topic, "read_uncommitted") == everything
     made.commit_transaction(SECONDS)
     assert read(served.bootstrap, topic)[3::4] == ["open-0", "open-1"]
@@ -152,7 +152,7 @@ def test_consumed_offsets_and_produced_records_commit_atomically(
         made.flush(SECONDS)
         offsets = consumer.position(consumer.assignment())
         made.send_offsets_to_transaction(
-            [one for one in offsets if one.offset >= 0],
+            [offset for offset in offsets if offset.offset >= 0],
             consumer.consumer_group_metadata(),
             SECONDS,
         )
@@ -190,11 +190,11 @@ async def test_aiokafka_transactions_work(served: ServedBroker, topic: str) -> N
         consumer.assign([AioPartition(topic, 0), AioPartition(topic, 1)])
         assert await consumer.committed(AioPartition(topic, 0)) == 5
         await consumer.seek_to_beginning()
-        found: list[bytes | None] = []
-        while len(found) < 2:
+        values: list[bytes | None] = []
+        while len(values) < 2:
             for messages in (await consumer.getmany(timeout_ms=1000)).values():
-                found += [message.value for message in messages]
-        assert sorted(one for one in found if one) == [b"a", b"c"]
+                values += [message.value for message in messages]
+        assert sorted(value for value in values if value) == [b"a", b"c"]
     finally:
         await consumer.stop()
 
@@ -238,9 +238,9 @@ def test_broker_killed_between_the_steps_of_a_transaction_recovers(
         assert read(broker.bootstrap, "t") == expected
         if step != "written":
             reader = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": "g"})
-            [found] = reader.committed([TopicPartition("t", 0)], SECONDS)
+            [place] = reader.committed([TopicPartition("t", 0)], SECONDS)
             reader.close()
-            assert found.offset == 7
+            assert place.offset == 7
 
 
 def tool(java: Java, name: str, *args: str) -> str:

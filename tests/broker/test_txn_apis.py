@@ -1,4 +1,4 @@
-"""Transactions by hand: every version's codes, and what readers of committed records are told."""
+"""Transactions by hand: every version's codes, and the view of readers of committed records."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from rookery.model.control import ControlRecordType
 from rookery.model.offset import LATEST
 from rookery.records import batches, recordcodec
 from rookery.testing.cluster import FaultyLog
-from rookery.testing.served import ServedBroker
+from rookery.testing.servedbroker import ServedBroker
 from rookery.testing.wait import wait_until
 from rookery.wire.messages.add_partitions_to_txn import (
     ADD_PARTITIONS_TO_TXN,
@@ -73,7 +73,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedBroker]:
 
 @pytest.fixture
 def topic(served: ServedBroker, request: pytest.FixtureRequest) -> str:
-    name = "".join(one if one.isalnum() else "-" for one in request.node.name)
+    name = "".join(character if character.isalnum() else "-" for character in request.node.name)
     create(served, name, 2)
     return name
 
@@ -107,8 +107,8 @@ async def test_read_committed_returns_committed_records_only(
         assert await committed(client, topic) == [b"a", b"b", b"d"]
         whole = await client.fetch(topic, 0)
         assert whole.aborted_transactions is None
-        plain = [one.value for one in recordcodec.read_all(bytes_of(whole)) if one.value]
-        assert [bytes(one) for one in plain if len(one) == 1] == [b"a", b"b", b"c", b"d"]
+        plain = [record.value for record in recordcodec.read_all(bytes_of(whole)) if record.value]
+        assert [bytes(value) for value in plain if len(value) == 1] == [b"a", b"b", b"c", b"d"]
 
 
 async def test_marker_has_the_bytes_of_kafka(served: ServedBroker, topic: str) -> None:
@@ -131,7 +131,7 @@ async def test_marker_has_the_bytes_of_kafka(served: ServedBroker, topic: str) -
 
 async def test_an_open_transaction_holds_readers_back(served: ServedBroker, topic: str) -> None:
     async with raw(served) as client:
-        early, late = [await begun(client, f"{topic}-{one}", newer=True) for one in (1, 2)]
+        early, late = [await begun(client, f"{topic}-{number}", newer=True) for number in (1, 2)]
         await early.send(topic, b"early")
         await late.send(topic, b"late")
         await late.end(commit=True)
@@ -167,7 +167,7 @@ async def test_lookup_by_time_ends_at_the_last_stable_offset(
         await client.produce(topic, batch(b"plain", time_ms=1_700_000_000_000))
         producer = await begun(client, topic, newer=True)
         await producer.send(topic, b"open")
-        found = []
+        offsets = []
         for level in (0, 1):
             request = ListOffsetsRequest(
                 replica_id=-1,
@@ -182,8 +182,8 @@ async def test_lookup_by_time_ends_at_the_last_stable_offset(
                 ],
             )
             answer = await client.ask(LIST_OFFSETS, 7, request)
-            found.append(answer.topics[0].partitions[0].offset)
-    assert found == [1, -1]
+            offsets.append(answer.topics[0].partitions[0].offset)
+    assert offsets == [1, -1]
 
 
 async def test_waiting_reader_is_woken_by_the_commit(served: ServedBroker, topic: str) -> None:
@@ -285,7 +285,7 @@ async def test_many_transactions_can_be_verified_in_one_request(
     served: ServedBroker, topic: str
 ) -> None:
     async with raw(served) as client:
-        one, two = [await begun(client, f"{topic}-{at}", newer=False) for at in (1, 2)]
+        first, second = [await begun(client, f"{topic}-{at}", newer=False) for at in (1, 2)]
 
         def asked(producer: Transactor, *, verify: bool) -> AddPartitionsToTxnTransaction:
             return AddPartitionsToTxnTransaction(
@@ -301,7 +301,7 @@ async def test_many_transactions_can_be_verified_in_one_request(
             (5, ErrorCode.TRANSACTION_ABORTABLE),
         ):
             request = AddPartitionsToTxnRequest(
-                transactions=[asked(one, verify=False), asked(two, verify=True)]
+                transactions=[asked(first, verify=False), asked(second, verify=True)]
             )
             answer = await client.ask(ADD_PARTITIONS_TO_TXN, version, request)
             codes = {
@@ -310,8 +310,8 @@ async def test_many_transactions_can_be_verified_in_one_request(
                 for each in result.topic_results
                 for part in each.results_by_partition
             }
-            assert codes == {one.name: NONE, two.name: absent}
-        assert await one.write(topic, b"a") is NONE
+            assert codes == {first.name: NONE, second.name: absent}
+        assert await first.write(topic, b"a") is NONE
 
 
 # Offsets.
@@ -325,8 +325,8 @@ async def test_offsets_are_part_of_the_transaction(
 
     def stored() -> int | None:
         state = served.broker.replica.state
-        found = state.groups.by_id[group].offset(state.topics.by_name[topic].id, 0)
-        return found.offset if found else None
+        kept = state.groups.by_id[group].offset(state.topics.by_name[topic].id, 0)
+        return kept.offset if kept else None
 
     async with raw(served) as client:
         producer = await begun(client, topic, newer=newer)
@@ -346,6 +346,13 @@ async def test_offsets_are_part_of_the_transaction(
         producer.epoch -= 1
         code = await producer.commit_offset(group, topic, 9)
         assert code is ErrorCode.INVALID_PRODUCER_EPOCH
+        # As in Kafka, of two faults that of the producer is reported.
+        stranger: dict[str, Any] = {"member_id": "stranger", "generation_id": 1}
+        code = await producer.commit_offset(group, topic, 9, **stranger)
+        assert code is ErrorCode.INVALID_PRODUCER_EPOCH
+        producer.epoch += 1
+        code = await producer.commit_offset(group, topic, 9, **stranger)
+        assert code is ErrorCode.UNKNOWN_MEMBER_ID
 
 
 # What tools ask.
@@ -356,17 +363,17 @@ async def test_transactions_are_described_and_listed(served: ServedBroker, topic
         producer = await begun(client, topic, newer=True)
         await producer.send(topic, b"a", partition=1)
         asked = DescribeTransactionsRequest(transactional_ids=[topic, "nobody"])
-        found, unknown = (await client.ask(DESCRIBE_TRANSACTIONS, 0, asked)).transaction_states
+        described, unknown = (await client.ask(DESCRIBE_TRANSACTIONS, 0, asked)).transaction_states
         assert unknown.error_code is ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
-        assert (found.transaction_state, found.producer_id) == ("Ongoing", producer.id)
-        assert (found.topics[0].topic, found.topics[0].partitions) == (topic, [1])
-        assert found.transaction_start_time_ms > 0
+        assert (described.transaction_state, described.producer_id) == ("Ongoing", producer.id)
+        assert (described.topics[0].topic, described.topics[0].partitions) == (topic, [1])
+        assert described.transaction_start_time_ms > 0
 
         async def listed(version: int = 2, **filters: object) -> list[str]:
             fields = {"state_filters": [], "producer_id_filters": []} | filters
             request = ListTransactionsRequest(**fields)  # type: ignore[arg-type] # of many types
             answer = await client.ask(LIST_TRANSACTIONS, version, request)
-            return [one.transactional_id for one in answer.transaction_states]
+            return [state.transactional_id for state in answer.transaction_states]
 
         assert topic in await listed()
         assert topic in await listed(state_filters=["Ongoing"])
@@ -382,8 +389,8 @@ async def test_transactions_are_described_and_listed(served: ServedBroker, topic
         [state] = who.topics[0].partitions[0].active_producers
         assert state.current_txn_start_offset == 0
         await producer.end(commit=False)
-        found = (await client.ask(DESCRIBE_TRANSACTIONS, 0, asked)).transaction_states[0]
-        assert (found.transaction_state, found.topics) == ("CompleteAbort", [])
+        described = (await client.ask(DESCRIBE_TRANSACTIONS, 0, asked)).transaction_states[0]
+        assert (described.transaction_state, described.topics) == ("CompleteAbort", [])
 
 
 async def test_live_transaction_cannot_be_ended_by_others(served: ServedBroker, topic: str) -> None:
@@ -419,7 +426,7 @@ async def test_overdue_transaction_is_aborted(served: ServedBroker, topic: str) 
         assert (await client.fetch(topic, 0)).last_stable_offset == 2
 
 
-# Wherever the records lie.
+# Independent of where the records are.
 
 
 async def scramble(client: Raw, topic: str, seed: int, steps: int) -> list[bytes]:
@@ -498,14 +505,14 @@ async def test_same_records_are_read_from_memory_objects_and_segments(
 
 
 async def everything(client: Raw) -> bytes:
-    found, offset = b"", 0
+    records, offset = b"", 0
     while True:
         answer = await client.fetch("t", offset, partition_max_bytes=10_000_000)
         data = bytes_of(answer)
         if not data:
             assert offset == answer.high_watermark
-            return found
-        found += data
+            return records
+        records += data
         offset = batches.check_fetched(data)[-1].last_offset + 1
 
 
@@ -533,19 +540,19 @@ async def test_transactions_survive_a_restart(tmp_path: Path) -> None:
 async def test_transactions_can_be_continued_on_any_broker(start: Start) -> None:
     brokers = [await asyncio.to_thread(start) for _ in range(2)]
     create(brokers[0], "t")
-    async with raw(brokers[0]) as one, raw(brokers[1]) as other:
-        producers = [await begun(one, "x", newer=True), await begun(other, "y", newer=False)]
+    async with raw(brokers[0]) as first, raw(brokers[1]) as second:
+        producers = [await begun(first, "x", newer=True), await begun(second, "y", newer=False)]
         for number in range(6):
             # Each says everything to another broker than the last time.
             for at, producer in enumerate(producers):
-                producer.client = (one, other)[(number + at) % 2]
+                producer.client = (first, second)[(number + at) % 2]
                 assert await producer.send("t", b"%d-%d" % (number, at)) is NONE
             for at, producer in enumerate(producers):
-                producer.client = (one, other)[(number + at + 1) % 2]
+                producer.client = (first, second)[(number + at + 1) % 2]
                 assert (await producer.end(commit=number % 2 == at)).error_code is NONE
-        found = [await everything(one), await everything(other)]
-        assert found[0] == found[1]
-        for client in (one, other):
+        logs = [await everything(first), await everything(second)]
+        assert logs[0] == logs[1]
+        for client in (first, second):
             expected = [b"0-0", b"1-1", b"2-0", b"3-1", b"4-0", b"5-1"]
             assert await committed(client, "t", partition_max_bytes=200) == expected
 

@@ -1,4 +1,4 @@
-"""The same transactions, said to Kafka and to Rookery: codes and markers are the same."""
+"""The same transactions with Kafka and Rookery: codes and markers are equal."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from rookery.errors import ErrorCode
 from rookery.net.upstream import connect
 from rookery.records import batches, recordcodec
 from rookery.testing.kafka import KafkaServer
-from rookery.testing.served import ServedBroker
+from rookery.testing.servedbroker import ServedBroker
 from rookery.wire.messages.describe_producers import (
     DESCRIBE_PRODUCERS,
     DescribeProducersRequest,
@@ -37,7 +37,7 @@ from tests.broker.txns import COMMITTED, Transactor, committed
 Told = list[object]
 Story = Callable[[Raw, str], Awaitable[Told]]
 
-# Kafka ends a transaction behind its answer: until then it asks to come again.
+# Kafka ends a transaction after its answer: until then it asks to come again.
 _AGAIN = frozenset(
     {
         ErrorCode.CONCURRENT_TRANSACTIONS,
@@ -108,7 +108,7 @@ async def newer(client: Raw, topic: str) -> Told:
     told += [producer.epoch, await wrote(producer, topic, b"a", 12)]
     first = producer.epoch
     told += [await ended(producer, commit=True), producer.epoch]
-    # The answer got lost: it is told again; a change of mind is not taken.
+    # The answer got lost: a repetition gets it again; a different outcome is refused.
     producer.epoch = first
     told += [await ended(producer, commit=True), producer.epoch]
     producer.epoch = first
@@ -150,7 +150,7 @@ async def markers(client: Raw, topic: str) -> Told:
                 (header.base_offset, header.size, header.attributes, header.base_sequence,
                  header.producer_epoch - first, header.record_count, record.key, record.value)
             )  # fmt: skip
-    told += [one.first_offset for one in answer.aborted_transactions or []]
+    told += [transaction.first_offset for transaction in answer.aborted_transactions or []]
     told.append(answer.last_stable_offset)
     told += await committed(client, topic)
     return told
@@ -174,7 +174,7 @@ async def offsets(client: Raw, topic: str) -> Told:
     told.append(await sure(lambda: producer.commit_offset("", topic, 5)))
     told += [await unstable(client, group, topic, stable=stable) for stable in (True, False)]
     told += [await ended(producer, commit=True)]
-    # Kafka moves offsets behind its answer.
+    # Kafka moves offsets after its answer.
     while (last := await unstable(client, group, topic, stable=True))[1] < 0:  # noqa: ASYNC110
         await asyncio.sleep(0.02)
     told.append(last)
@@ -196,7 +196,7 @@ async def unstable(client: Raw, group: str, topic: str, *, stable: bool) -> tupl
 
 
 async def described(client: Raw, topic: str) -> Told:
-    """Tell what is said of an id and of its producer after every step, by both protocols."""
+    """Return the answers about an id and its producer after every step, by both protocols."""
     told: Told = []
     for newer in (False, True):
         name = f"{topic}-{newer}"
@@ -205,7 +205,9 @@ async def described(client: Raw, topic: str) -> Told:
 
         async def look(producer: Transactor = producer, first: int = first) -> None:
             told.append(await transaction_of(client, producer, first))
-            told.append([await producer_of(client, topic, one, producer, first) for one in (0, 1)])
+            told.append(
+                [await producer_of(client, topic, index, producer, first) for index in (0, 1)]
+            )
 
         await look()
         for commit in (True, False, True):
@@ -221,8 +223,8 @@ async def described(client: Raw, topic: str) -> Told:
         await look()
         told.append(await listed(client, name))
     told += [
-        await transaction_of(client, Transactor(client, one, is_newer=True), 0)
-        for one in ("", "nobody")
+        await transaction_of(client, Transactor(client, name, is_newer=True), 0)
+        for name in ("", "nobody")
     ]
     return told
 
@@ -231,16 +233,16 @@ async def transaction_of(client: Raw, producer: Transactor, first: int) -> Told:
     """Ask about a transactional id; Kafka is asked until it has done what it answered."""
     request = DescribeTransactionsRequest(transactional_ids=[producer.name])
     while True:
-        [one] = (await client.ask(DESCRIBE_TRANSACTIONS, 0, request)).transaction_states
-        if not one.transaction_state.startswith("Prepare"):
+        [state] = (await client.ask(DESCRIBE_TRANSACTIONS, 0, request)).transaction_states
+        if not state.transaction_state.startswith("Prepare"):
             break
         await asyncio.sleep(0.02)
-    is_ours = one.producer_id == producer.id
+    is_ours = state.producer_id == producer.id
     return [
-        one.error_code, one.transaction_state, one.transaction_timeout_ms,
-        since(one.transaction_start_time_ms), is_ours, one.producer_epoch - first,
+        state.error_code, state.transaction_state, state.transaction_timeout_ms,
+        since(state.transaction_start_time_ms), is_ours, state.producer_epoch - first,
         # The tests' Kafka keeps offsets in five partitions, not in fifty.
-        [(topic.topic, sorted(index % 5 for index in topic.partitions)) for topic in one.topics],
+        [(topic.topic, sorted(index % 5 for index in topic.partitions)) for topic in state.topics],
     ]  # fmt: skip
 
 
@@ -254,16 +256,16 @@ async def producer_of(
     answer = await client.ask(DESCRIBE_PRODUCERS, 0, request)
     [part] = answer.topics[0].partitions
     return [
-        (one.producer_epoch - first, one.last_sequence, since(one.last_timestamp),
-         one.coordinator_epoch, one.current_txn_start_offset)
-        for one in part.active_producers
-        if one.producer_id == producer.id
+        (active.producer_epoch - first, active.last_sequence, since(active.last_timestamp),
+         active.coordinator_epoch, active.current_txn_start_offset)
+        for active in part.active_producers
+        if active.producer_id == producer.id
     ]  # fmt: skip
 
 
 async def listed(client: Raw, name: str) -> Told:
     """Tell by which filters an id is found."""
-    found: Told = []
+    told: Told = []
     for duration, states in (
         *((duration, []) for duration in (-1, 0, 3_600_000)),
         *((-1, [state]) for state in ("Empty", "CompleteCommit", "CompleteAbort")),
@@ -272,9 +274,9 @@ async def listed(client: Raw, name: str) -> Told:
             state_filters=states, producer_id_filters=[], duration_filter=duration
         )
         answer = await client.ask(LIST_TRANSACTIONS, 1, request)
-        states_of = {one.transactional_id: one for one in answer.transaction_states}
-        found.append(states_of[name].transaction_state if name in states_of else None)
-    return found
+        states_of = {state.transactional_id: state for state in answer.transaction_states}
+        told.append(states_of[name].transaction_state if name in states_of else None)
+    return told
 
 
 def since(time_ms: int) -> str | int:
@@ -305,7 +307,7 @@ async def client_of(bootstrap: str, name: str) -> AsyncIterator[Raw]:
 
 @pytest.mark.kafka
 @pytest.mark.parametrize(
-    "story", [older, newer, fenced, markers, offsets, described], ids=lambda one: one.__name__
+    "story", [older, newer, fenced, markers, offsets, described], ids=lambda story: story.__name__
 )
 async def test_codes_match_kafka(broker: ServedBroker, kafka: KafkaServer, story: Story) -> None:
     told = []
@@ -316,3 +318,28 @@ async def test_codes_match_kafka(broker: ServedBroker, kafka: KafkaServer, story
         async with client_of(bootstrap, topic) as client:
             told.append(await story(client, topic))
     assert told[0] == told[1]
+
+
+@pytest.mark.kafka
+async def test_kafka_acknowledges_reused_sequences(
+    broker: ServedBroker, kafka: KafkaServer
+) -> None:
+    """librdkafka reuses the sequences of a batch that it gave up: Kafka then stores nothing."""
+    told = []
+    for bootstrap in (broker.bootstrap, kafka.bootstrap):
+        topic = "parity-reused"
+        admin = AdminClient({"bootstrap.servers": bootstrap})
+        await asyncio.to_thread(admin.create_topics([NewTopic(topic, 1)])[topic].result, 30)
+        async with client_of(bootstrap, topic) as client:
+            producer = await begun(client, topic, newer=False)
+            await added(producer, topic, 0)
+            await wrote(producer, topic, b"given up", 9)
+            await ended(producer, commit=False)
+            producer.sequences.clear()
+            await added(producer, topic, 0)
+            code = await wrote(producer, topic, b"next", 9)
+            told.append((code, await ended(producer, commit=True), await committed(client, topic)))
+    assert told == [
+        (ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.NONE, []),
+        (ErrorCode.NONE, ErrorCode.NONE, []),
+    ]

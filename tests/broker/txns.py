@@ -74,8 +74,8 @@ class Transactor:
                 ],
             ),
         )
-        [one] = answer.results_by_topic_v3_and_below
-        return [part.partition_error_code for part in one.results_by_partition]
+        [result] = answer.results_by_topic_v3_and_below
+        return [part.partition_error_code for part in result.results_by_partition]
 
     async def send(self, topic: str, *values: bytes, partition: int = 0) -> ErrorCode:
         """Write a batch; by the older protocol its partition is added first."""
@@ -152,7 +152,7 @@ async def committed(
     client: Raw, topic: str, offset: int = 0, *, partition: int = 0, **options: Any
 ) -> list[bytes]:
     """Read to the end as a client does that wants committed records only."""
-    found: list[bytes] = []
+    records: list[bytes] = []
     while True:
         answer = await client.fetch(
             topic, offset, partition=partition, isolation_level=COMMITTED, **options
@@ -160,16 +160,17 @@ async def committed(
         assert answer.error_code is ErrorCode.NONE
         data = bytes_of(answer)
         if not data:
-            return found
+            return records
         waiting = sorted(
-            (one.first_offset, one.producer_id) for one in answer.aborted_transactions or []
+            (transaction.first_offset, transaction.producer_id)
+            for transaction in answer.aborted_transactions or []
         )
         headers = batches.check_fetched(data)
         assert headers, "a batch must be whole"
         assert headers[-1].last_offset < answer.last_stable_offset
         # Nothing may be named that does not concern what was sent.
         assert all(first <= headers[-1].last_offset for first, _ in waiting)
-        found += values(data, headers, offset, waiting)
+        records += values(data, headers, offset, waiting)
         offset = headers[-1].last_offset + 1
 
 

@@ -1,4 +1,4 @@
-"""A process beside the tests that uses a cluster log; what it does is its first argument."""
+"""A separate process that uses a cluster log; its first argument names the action."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ async def append(url: str, name: str, count: str, durability: Durability = "disk
     log = open_log(url, durability=durability)
     say("ready")
 
-    async def one(index: int) -> None:
+    async def append_one(index: int) -> None:
         number = await log.append(f"{name}-{index}".encode())
         say(f"{number} {name}-{index}")
 
     for index in range(0, int(count), 2):
-        await asyncio.gather(one(index), one(index + 1))
+        await asyncio.gather(append_one(index), append_one(index + 1))
     await log.close()
 
 

@@ -1,3 +1,5 @@
+"""A SQLite log that a test can open several times."""
+
 from __future__ import annotations
 
 from collections.abc import AsyncIterator

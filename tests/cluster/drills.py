@@ -1,4 +1,4 @@
-"""A store that fails, hangs or lies when told to, over a real one, and counts what it is asked."""
+"""A store that fails, hangs or deceives on request, over a real one; it counts its requests."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class DrillStore:
         self.fault: Callable[[str, str], Fault] = lambda kind, key: Fault.NONE
         """Says what happens to a request, by kind and key."""
         self.dies_after: int | None = None
-        """After so many requests the process is killed, before the next one is sent."""
+        """The number of requests after which the process is killed, before the next one is sent."""
 
     def order(self, kind: str, *faults: Fault) -> None:
         """Say what happens to the next requests of a kind; then all is well again."""
@@ -65,13 +65,13 @@ class DrillStore:
         self._is_open.set()
 
     async def asked(self, kind: str, times: int) -> None:
-        """Return when so many requests of a kind were made."""
+        """Return when a given number of requests of a kind were made."""
         while self.count[kind] < times:
             self._asked.clear()
             await self._asked.wait()
 
     async def deliver(self) -> None:
-        """Carry out what was to be late; nobody hears what becomes of it."""
+        """Carry out the delayed requests; their results are dropped."""
         late, self._late = self._late, []
         await asyncio.gather(*(request() for request in late), return_exceptions=True)
 

@@ -80,7 +80,7 @@ class Historian:
         if self.random.random() < 0.05:
             sequence += self.random.choice((-1, 1))  # a copy, or one that came too early
         if self.random.random() < 0.05:
-            incarnation += 1  # somebody who does not live
+            incarnation += 1  # an incarnation that is not alive
         events = [self._event(state) for _ in range(self.random.choice((1, 1, 2, 5)))]
         return self._write(incarnation, sequence, events, state)
 
@@ -215,7 +215,7 @@ class Historian:
         bases = [partition.row(index).base_offset for index in range(first, last + 1)]
         kept = [base for base in bases[1:] if random.random() < 0.5]
         fingerprint = partition.fingerprint(range(first, last + 1))
-        one = ReplacedRange(
+        replaced = ReplacedRange(
             topic_id=topic.id,
             partition=partition.index,
             base_offset=bases[0],
@@ -228,7 +228,7 @@ class Historian:
                 for at, base in enumerate([bases[0], *kept])
             ],
         )
-        return RowsReplaced(object_id=object_id, ranges=[one])
+        return RowsReplaced(object_id=object_id, ranges=[replaced])
 
     def _topic(self) -> TopicCreated:
         random = self.random

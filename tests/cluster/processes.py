@@ -1,4 +1,4 @@
-"""Processes beside the tests, and handles that are closed in the end."""
+"""Separate processes for tests, and handles that are closed at the end."""
 
 from __future__ import annotations
 

@@ -1,3 +1,5 @@
+"""The SQLite log on a full or damaged disk."""
+
 from __future__ import annotations
 
 import asyncio

@@ -1,3 +1,5 @@
+"""The etcd log: the contract of all cluster logs, and its limits."""
+
 from __future__ import annotations
 
 import asyncio
@@ -37,7 +39,7 @@ def member(etcd: EtcdCluster) -> EtcdMember:
 
 @pytest.fixture
 def name() -> str:
-    """Return the name of a log that nobody has used yet."""
+    """Return the name of an unused log."""
     return next(_names)
 
 
@@ -85,14 +87,14 @@ def acked(lines: str) -> dict[int, bytes]:
 
 async def test_logs_in_one_etcd_are_separate(etcd: EtcdCluster, name: str, opening: Open) -> None:
     names = [name, f"{name}0", f"{name}/inner", f"{name}/head", f"{name}/entry0"]
-    logs = [opening(etcd.url(one)) for one in names]
-    for one, log in zip(names, logs, strict=True):
-        assert await log.append(one.encode()) == 1
+    logs = [opening(etcd.url(log_name)) for log_name in names]
+    for log_name, log in zip(names, logs, strict=True):
+        assert await log.append(log_name.encode()) == 1
     await logs[0].append(b"second")
     await logs[0].trim(2)
     assert [await log.head() for log in logs] == [2, 1, 1, 1, 1]
-    for one, log in zip(names[1:], logs[1:], strict=True):
-        assert await log.read(0) == [LogEntry(1, one.encode())]
+    for log_name, log in zip(names[1:], logs[1:], strict=True):
+        assert await log.read(0) == [LogEntry(1, log_name.encode())]
 
 
 async def test_concurrent_processes_get_distinct_numbers(url: str, opening: Open) -> None:
@@ -137,10 +139,10 @@ async def test_killed_writers_neither_lose_nor_duplicate_entries(url: str, openi
                     expected[int(number)] = data.encode()
                 process.send_signal(signal.SIGKILL)
                 expected |= acked(await rest(process))
-        found = await read_all(log, max_bytes=1 << 20)
-        assert [e.number for e in found] == list(range(1, len(found) + 1))
-        assert len({e.data for e in found}) == len(found)
-        assert expected.items() <= dict(found).items()
+        entries = await read_all(log, max_bytes=1 << 20)
+        assert [e.number for e in entries] == list(range(1, len(entries) + 1))
+        assert len({e.data for e in entries}) == len(entries)
+        assert expected.items() <= dict(entries).items()
 
 
 # What goes into a transaction.
@@ -277,11 +279,11 @@ async def test_abandoned_append_is_not_stored_after_a_later_one(
             await log.append(b"given up")
         way.requests.set()
         assert await log.append(b"after") in {2, 3}
-        found = [e.data for e in await read_all(witness)]
-        assert await log.append(b"last") == len(found) + 1
+        stored = [e.data for e in await read_all(witness)]
+        assert await log.append(b"last") == len(stored) + 1
         # It may have been late, but then it came before what was appended later.
-        assert found in ([b"before", b"after"], [b"before", b"given up", b"after"])
-        assert [e.data for e in await read_all(witness)] == [*found, b"last"]
+        assert stored in ([b"before", b"after"], [b"before", b"given up", b"after"])
+        assert [e.data for e in await read_all(witness)] == [*stored, b"last"]
 
 
 async def test_writer_that_lags_needs_no_second_attempt(
@@ -402,7 +404,7 @@ async def map_watched(stream: AsyncIterator[bytes]) -> AsyncIterator[WatchResult
             return
 
 
-# What is not as it was left.
+# A log that has changed.
 
 
 async def test_changed_entry_is_not_served(
@@ -441,7 +443,7 @@ async def test_decreased_head_stops_all_calls(
             await call
 
 
-# Nobody there.
+# No server there.
 
 
 async def test_unreachable_etcd_is_reported(opening: Open) -> None:

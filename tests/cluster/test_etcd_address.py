@@ -1,3 +1,5 @@
+"""URLs of the etcd log."""
+
 from __future__ import annotations
 
 from pathlib import Path

@@ -1,3 +1,5 @@
+"""The etcd log while members of etcd fail, pause or are cut off."""
+
 from __future__ import annotations
 
 import asyncio
@@ -187,11 +189,11 @@ async def test_without_a_majority_every_call_fails(
         with pytest.raises(Unavailable, match="majority"):
             await call
     await asyncio.to_thread(etcd.start)
-    found = [e.data for e in await read_all(log)]
+    stored = [e.data for e in await read_all(log)]
     # Whether the append that got no answer is there is not known.
-    assert found in ([b"before"], [b"before", b"during"])
-    assert await log.append(b"after") == len(found) + 1
-    assert [e.data for e in await read_all(log)] == [*found, b"after"]
+    assert stored in ([b"before"], [b"before", b"during"])
+    assert await log.append(b"after") == len(stored) + 1
+    assert [e.data for e in await read_all(log)] == [*stored, b"after"]
 
 
 async def fill(log: ClusterLog, data: bytes) -> None:
@@ -199,6 +201,7 @@ async def fill(log: ClusterLog, data: bytes) -> None:
         await log.append(data)
 
 
+@pytest.mark.usefixtures("own_processes")
 async def test_full_etcd_is_reported_and_can_be_trimmed(name: str, opening: Open) -> None:
     with EtcdCluster(settings=EtcdSettings(quota_bytes=8 << 20)) as etcd:
         log, other, member = opening(etcd.url(name)), opening(etcd.url(name)), etcd.members[0]

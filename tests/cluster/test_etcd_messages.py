@@ -1,3 +1,5 @@
+"""The encoding of messages to and from etcd."""
+
 from __future__ import annotations
 
 import pytest
@@ -28,10 +30,10 @@ def test_any_bytes_are_read_or_refused(data: bytes) -> None:
         messages.read_token,
     ):
         try:
-            found = reader(data)
+            value = reader(data)
         except ProtocolError:
             continue
-        assert found == reader(data)
+        assert value == reader(data)
 
 
 @pytest.mark.parametrize(
@@ -53,8 +55,8 @@ def test_malformed_message_is_refused(data: bytes, words: str) -> None:
 def test_unknown_fields_are_skipped() -> None:
     newer = b"\x99\x06" + b"x" * 8 + b"\x9d\x06" + b"x" * 4
     pair = write((1, b"k"), (5, b"v")) + newer
-    found = messages.read_range(write((1, write((3, 7))), (2, pair)) + newer)
-    assert found == messages.RangeResult(7, [messages.Pair(b"k", b"v")])
+    result = messages.read_range(write((1, write((3, 7))), (2, pair)) + newer)
+    assert result == messages.RangeResult(7, [messages.Pair(b"k", b"v")])
 
 
 def test_negative_numbers_are_read_but_not_written() -> None:

@@ -1,6 +1,7 @@
+"""The etcd log over TLS and with logins."""
+
 from __future__ import annotations
 
-import base64
 from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -10,11 +11,10 @@ import pytest
 from rookery.cluster.open import open_log
 from rookery.errors import Unavailable
 from rookery.testing.certificates import Certificates
-from rookery.testing.etcd import EtcdCluster, EtcdMember, EtcdSettings
+from rookery.testing.etcd import EtcdCluster, EtcdSettings
 from rookery.testing.ports import HOST
+from tests.cluster.etcdusers import WORDS
 from tests.contracts.cluster_log import read_all
-
-WORDS = "correct horse"
 
 
 @pytest.fixture(scope="module")
@@ -23,32 +23,10 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
 
 
 @pytest.fixture(scope="module")
-def encrypted(certificates: Certificates) -> Iterator[EtcdCluster]:
+def encrypted(own_processes: None, certificates: Certificates) -> Iterator[EtcdCluster]:
     settings = EtcdSettings(certificates=certificates, client_certificates=True)
     with EtcdCluster(settings=settings) as cluster:
         yield cluster
-
-
-@pytest.fixture(scope="module")
-def guarded() -> Iterator[EtcdCluster]:
-    """Return an etcd where `writer` may use the log `allowed`, and nobody anything else."""
-    with EtcdCluster() as cluster:
-        guard(cluster.members[0])
-        yield cluster
-
-
-def text(data: bytes) -> str:
-    return base64.b64encode(data).decode()
-
-
-def guard(member: EtcdMember) -> None:
-    member.call("auth/role/add", name="rookery")
-    prefix = {"key": text(b"allowed/"), "range_end": text(b"allowed0")}
-    member.call("auth/role/grant", name="rookery", perm={"permType": "READWRITE", **prefix})
-    for user, role in (("root", "root"), ("writer", "rookery")):
-        member.call("auth/user/add", name=user, password=WORDS)
-        member.call("auth/user/grant", user=user, role=role)
-    member.call("auth/enable")
 
 
 @pytest.fixture
@@ -91,8 +69,8 @@ async def test_untrusted_server_is_refused(
         await log.close()
 
 
-async def test_user_with_a_password_is_accepted(guarded: EtcdCluster, password: Path) -> None:
-    log = open_log(guarded.url("allowed", user="writer", password_file=password))
+async def test_user_with_a_password_is_accepted(guarded_etcd: EtcdCluster, password: Path) -> None:
+    log = open_log(guarded_etcd.url("allowed", user="writer", password_file=password))
     assert await log.append(b"x") == 1
     assert await log.wait(0) == 1
     await log.append(b"y")
@@ -101,18 +79,18 @@ async def test_user_with_a_password_is_accepted(guarded: EtcdCluster, password: 
     await log.close()
 
 
-async def test_expired_token_is_renewed(guarded: EtcdCluster, password: Path) -> None:
-    log = open_log(guarded.url("allowed", user="writer", password_file=password))
+async def test_expired_token_is_renewed(guarded_etcd: EtcdCluster, password: Path) -> None:
+    log = open_log(guarded_etcd.url("allowed", user="writer", password_file=password))
     last = await log.append(b"x")
     # Simple tokens live in the member's memory.
-    guarded.members[0].restart()
+    guarded_etcd.members[0].restart()
     assert await log.append(b"y") == last + 1
     assert await log.wait(last) == last + 1
     await log.close()
 
 
-async def test_missing_permission_is_reported(guarded: EtcdCluster, password: Path) -> None:
-    log = open_log(guarded.url("forbidden", user="writer", password_file=password))
+async def test_missing_permission_is_reported(guarded_etcd: EtcdCluster, password: Path) -> None:
+    log = open_log(guarded_etcd.url("forbidden", user="writer", password_file=password))
     for call in (log.append(b"x"), log.read(0), log.head(), log.wait(0)):
         with pytest.raises(Unavailable, match="permission denied; grant the user readwrite"):
             await call
@@ -120,13 +98,13 @@ async def test_missing_permission_is_reported(guarded: EtcdCluster, password: Pa
 
 
 async def test_missing_or_wrong_password_is_reported(
-    guarded: EtcdCluster, wrong_password: Path
+    guarded_etcd: EtcdCluster, wrong_password: Path
 ) -> None:
-    log = open_log(guarded.url("allowed"))
+    log = open_log(guarded_etcd.url("allowed"))
     with pytest.raises(Unavailable, match="add user and password_file to the URL"):
         await log.head()
     await log.close()
-    log = open_log(guarded.url("allowed", user="writer", password_file=wrong_password))
+    log = open_log(guarded_etcd.url("allowed", user="writer", password_file=wrong_password))
     with pytest.raises(Unavailable, match="authentication failed"):
         await log.head()
     await log.close()

@@ -1,4 +1,4 @@
-"""Programs that are started while the log is open: gRPC, which etcd is asked by, lets them be."""
+"""Programs that are started while the log is open are not disturbed by gRPC, which etcd uses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Groups in the state: only the claim's holder is heard, and only about what it has seen."""
+"""Groups in the state: only the holder of the claim can change them, based on what it has seen."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ GROUP = "readers"
 
 
 class Cluster:
-    """Two brokers and a topic; whoever speaks has the right sequence."""
+    """Two brokers and a topic; each entry has the right sequence."""
 
     def __init__(self) -> None:
         self.state = State()
@@ -84,8 +84,8 @@ def persist(
 
 def commit(epoch: int, offset: int, partition: int = 0, **changes: object) -> OffsetsCommitted:
     values: dict[str, Any] = {"topic_id": TOPIC, "leader_epoch": 5, "metadata": "nöte", **changes}
-    one = OffsetCommitted(partition=partition, offset=offset, **values)
-    return OffsetsCommitted(group_id=GROUP, epoch=epoch, offsets=[one])
+    committed = OffsetCommitted(partition=partition, offset=offset, **values)
+    return OffsetsCommitted(group_id=GROUP, epoch=epoch, offsets=[committed])
 
 
 def test_only_the_broker_chosen_by_the_hash_can_claim() -> None:
@@ -137,9 +137,9 @@ def test_fenced_coordinator_can_change_nothing() -> None:
 
     assert cluster.group.coordinator != before
     assert cluster.group.body == b"body"
-    found = cluster.group.offset(TOPIC, 0)
-    assert found is not None
-    assert found.offset == 7
+    offset = cluster.group.offset(TOPIC, 0)
+    assert offset is not None
+    assert offset.offset == 7
 
 
 def test_successor_claims_with_the_next_epoch() -> None:
@@ -184,8 +184,8 @@ def test_committed_offset_keeps_all_its_fields() -> None:
 
     assert outcome.value == [ErrorCode.NONE]
     state = read_image(write_image(cluster.state))
-    found = state.groups.by_id[GROUP].offset(TOPIC, 0)
-    assert found == (42, 5, 1234, 9, "nöte")
+    offset = state.groups.by_id[GROUP].offset(TOPIC, 0)
+    assert offset == (42, 5, 1234, 9, "nöte")
     assert cluster.group.offset(TOPIC, 1) is None
 
 
@@ -220,7 +220,7 @@ def test_renewed_offset_does_not_expire() -> None:
     cluster.say(cluster.leader, commit(epoch, 1), stamp=1000)
     cluster.say(cluster.leader, commit(epoch, 1, partition=1), stamp=1000)
     cluster.say(cluster.leader, commit(epoch, 2), stamp=2000)
-    seen = [ExpiredPlace(topic_id=TOPIC, partition=one, commit_ms=1000) for one in (0, 1)]
+    seen = [ExpiredPlace(topic_id=TOPIC, partition=index, commit_ms=1000) for index in (0, 1)]
 
     event = OffsetsExpired(group_id=GROUP, epoch=epoch, places=seen)
 

@@ -1,4 +1,4 @@
-"""Imports: rows with offsets of their own, where nobody has written, and nowhere else."""
+"""Imports: rows with given offsets, only where no record has been written."""
 
 from __future__ import annotations
 
@@ -82,9 +82,9 @@ class World:
         return self.state.topics.by_id[TOPIC].partitions[0]
 
     def rows(self) -> list[tuple[int, int]]:
-        found = [self.partition.row(one) for one in range(len(self.partition.base_offsets))]
-        assert all(row.is_segment and row.is_final for row in found)
-        return [(row.base_offset, row.end_offset) for row in found]
+        rows = [self.partition.row(index) for index in range(len(self.partition.base_offsets))]
+        assert all(row.is_segment and row.is_final for row in rows)
+        return [(row.base_offset, row.end_offset) for row in rows]
 
 
 def thing(number: int) -> int:
@@ -92,8 +92,8 @@ def thing(number: int) -> int:
 
 
 def staged(number: int, base: int) -> SegmentsStaged:
-    one = StagedSegment(object_id=thing(number), topic_id=TOPIC, partition=0, base_offset=base)
-    return SegmentsStaged(segments=[one])
+    segment = StagedSegment(object_id=thing(number), topic_id=TOPIC, partition=0, base_offset=base)
+    return SegmentsStaged(segments=[segment])
 
 
 def imported(base: int, *segments: tuple[int, int]) -> SegmentsImported:

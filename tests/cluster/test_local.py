@@ -1,3 +1,5 @@
+"""The lock and the bells between processes of one host."""
+
 from __future__ import annotations
 
 from pathlib import Path

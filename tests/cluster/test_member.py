@@ -11,13 +11,13 @@ import pytest
 
 from rookery.broker.process.membership import Membership
 from rookery.broker.settings import BrokerSettings
+from rookery.cluster.appender import IncarnationFenced
 from rookery.cluster.entry import Entry
 from rookery.cluster.events.brokerevents import BrokerBeat, BrokerExpired, ClusterCreated
 from rookery.cluster.events.topicevents import TopicCreated
 from rookery.cluster.member import ClusterMember, process_registration
 from rookery.cluster.numbers import Numbers
 from rookery.cluster.open import open_log
-from rookery.cluster.proposal import IncarnationFenced
 from rookery.cluster.replica import Replica
 from rookery.cluster.settings import MemberSettings
 from rookery.cluster.state.brokers import LiveBroker
@@ -247,7 +247,8 @@ async def test_object_ids_are_those_of_the_present_incarnation(site: Site) -> No
     await site.expire(process.incarnation)
     await pass_time(0.1)
     ids.append(process.member.next_id())
-    assert [split_object_id(one)[0] for one in ids] == [process.joined[0]] * 3 + [process.joined[1]]
+    incarnations = [split_object_id(object_id)[0] for object_id in ids]
+    assert incarnations == [process.joined[0]] * 3 + [process.joined[1]]
     assert len({*ids}) == 4
 
 
@@ -277,7 +278,7 @@ async def test_other_member_rejoins_with_its_next_join(site: Site) -> None:
     first = await process.member.join()
     await site.expire(first.incarnation)
     await pass_time(SESSION_SECONDS)
-    assert not process.member.is_alive  # its beat has told it
+    assert not process.member.is_alive  # it learned this from its beat
     assert process.joined == [first.incarnation]
 
     second = await process.member.join()
@@ -386,7 +387,7 @@ async def test_rejoins_do_not_overlap(site: Site) -> None:
 
     numbers = await asyncio.gather(*joins)
 
-    assert {one.incarnation for one in numbers} == {process.incarnation}
+    assert {number.incarnation for number in numbers} == {process.incarnation}
     assert process.joined == [first, process.incarnation]
     assert process.lost == [first]
     assert await site.members() == {process.incarnation}
@@ -603,3 +604,93 @@ async def test_beats_end_when_the_replica_has_stopped(site: Site) -> None:
     assert beating.done()
     await process.member.leave()
     assert await site.members() == set()
+
+
+# The lease.
+
+
+@virtually
+async def test_lease_begins_with_the_registration_and_lasts_while_the_member_beats(
+    site: Site,
+) -> None:
+    process = await site.process(is_eager=True)
+    assert not process.member.has_lease
+    await process.member.join()
+    for _ in range(SESSION_SECONDS * 3):
+        await pass_time(1)
+        assert process.member.has_lease
+
+
+@virtually
+async def test_lease_of_a_member_that_is_cut_off_ends_until_it_joins_again(site: Site) -> None:
+    process = await site.process(is_eager=True)
+    await process.member.join()
+    await pass_time(BEAT_SECONDS * 3.7)
+    process.log.cut()
+    leases = []
+    while process.incarnation in await site.members():
+        leases.append(process.member.has_lease)
+        await pass_time(0.1)
+    assert leases[0]
+    assert not leases[-1]
+    await pass_time(SESSION_SECONDS)
+    leases.append(process.member.has_lease)
+    assert not leases[-1]
+
+    process.log.mend()
+    await pass_time(SESSION_SECONDS / 2)
+
+    assert process.member.has_lease
+    assert len(process.joined) == 2
+
+
+@virtually
+async def test_entry_that_was_appended_late_extends_the_lease_from_when_it_was_made(
+    site: Site,
+) -> None:
+    process = await site.process(is_eager=True)
+    await process.member.join()
+    ages: list[int | None] = []
+
+    def note_age(_applied: EntryOutcome, entry: Entry) -> None:
+        if entry.incarnation == process.incarnation:
+            ages.append(process.member.silent_ms)
+
+    process.replica.listen(note_age)
+    process.log.hold()
+    made = process.replica.propose([topic("late")])
+    await pass_time(SESSION_SECONDS * 0.9)
+    process.log.let_through()
+    await made
+    assert ages[0] == SESSION_SECONDS * 900
+    assert process.member.has_lease
+    # The beats go on at once.
+    await pass_time(BEAT_SECONDS * 1.1)
+    assert (process.member.silent_ms or 0) <= BEAT_SECONDS * 1000
+
+
+@virtually
+async def test_expired_member_has_no_lease_while_it_joins_again(site: Site) -> None:
+    process = await site.process(is_eager=True)
+    await process.member.join()
+    process.log.hold()
+    await site.expire(process.incarnation)
+    await pass_time(BEAT_SECONDS)
+    # The registration of another process is no entry of this one.
+    other = await site.process()
+    await other.member.join()
+    await process.replica.barrier()
+    assert not process.member.has_lease
+    process.log.let_through()
+    await pass_time(1)
+    assert process.member.has_lease
+
+
+@virtually
+async def test_member_that_leaves_keeps_its_lease_for_a_session(site: Site) -> None:
+    process = await site.process()
+    await process.member.join()
+    await process.member.leave()
+    assert process.member.has_lease
+    await pass_time(SESSION_SECONDS)
+    assert not process.member.has_lease

@@ -1,3 +1,5 @@
+"""The log in memory: the contract of all cluster logs."""
+
 from __future__ import annotations
 
 import pytest

@@ -1,3 +1,5 @@
+"""Opening a cluster log by URL, and the traits of backends."""
+
 from __future__ import annotations
 
 from importlib import import_module

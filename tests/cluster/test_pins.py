@@ -1,4 +1,4 @@
-"""Pins: while one lives, nothing of its topic is compacted away; all else goes on."""
+"""Pins: while one is valid, nothing of its topic is compacted; other topics are."""
 
 from __future__ import annotations
 
@@ -54,12 +54,12 @@ class World:
         partition = self.state.topics.by_id[TOPIC].partitions[0]
         span = partition.span(0, 3)
         assert span is not None
-        one = ReplacedRange(
+        replaced = ReplacedRange(
             topic_id=TOPIC, partition=0, base_offset=0, end_offset=3,
             fingerprint=partition.fingerprint(span), kind=6, cleaned_to=cleaned_to,
             pieces=[RowPiece(base_offset=0, position=0, size=90, max_timestamp=5)],
         )  # fmt: skip
-        event = RowsReplaced(object_id=(2 << 24) + self.sequence, ranges=[one])
+        event = RowsReplaced(object_id=(2 << 24) + self.sequence, ranges=[replaced])
         return bool(self.say(stamp, event).outcomes[0].value[0])
 
 
@@ -92,7 +92,7 @@ def test_pin_holds_records_from_its_offset_on() -> None:
     world.say(1000, TopicPinned(topic_id=TOPIC, pin_id=PIN, until_ms=2000, starts=[start]))
     world.state = read_image(write_image(world.state))
     assert not world.replace(1500, cleaned_to=3)
-    # The range goes further, but what lies behind the mark is as it was.
+    # The range goes further, but the rows after the mark are unchanged.
     assert world.replace(1500, cleaned_to=2)
     start = PinStart(partition=0, offset=3)
     world.say(1500, TopicPinned(topic_id=TOPIC, pin_id=PIN, until_ms=2000, starts=[start]))

@@ -1,4 +1,4 @@
-"""What a partition remembers of a producer: batches, epochs, and ends of transactions."""
+"""The state of a producer in a partition: batches, epochs, and ends of transactions."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from rookery.errors import ErrorCode
 
 
 def window(count: int, epoch: int = 0, before: bytes | None = None, first: int = 0) -> bytes:
-    """Remember batches of one record each; the batch with sequence n lies at offset 100 + n."""
-    found = before
+    """Remember batches of one record each; the batch with sequence n has offset 100 + n."""
+    packed = before
     for number in range(first, first + count):
-        found = remember(found, epoch, number, 1, offset=100 + number, time_ms=number)
-    assert found is not None
-    return found
+        packed = remember(packed, epoch, number, 1, offset=100 + number, time_ms=number)
+    assert packed is not None
+    return packed
 
 
 def test_last_five_batches_are_recognised() -> None:

@@ -1,4 +1,4 @@
-"""Replicas: they agree, they find their own entries again, and a fenced one is told."""
+"""Replicas agree, recognise their own entries, and detect that they are fenced."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from rookery.cluster.appender import IncarnationFenced
 from rookery.cluster.entry import Entry, EntryAuthor, EventBytes, write_entry
 from rookery.cluster.events.brokerevents import (
     BrokerExpired,
@@ -20,7 +21,6 @@ from rookery.cluster.events.logevents import BatchesCommitted, Extent, ProducerI
 from rookery.cluster.events.topicevents import TopicCreated
 from rookery.cluster.open import open_log
 from rookery.cluster.port import READ_BYTES, LogEntry
-from rookery.cluster.proposal import IncarnationFenced
 from rookery.cluster.replica import Replica
 from rookery.cluster.state.images.image import read_image, write_image
 from rookery.cluster.state.state import EntryOutcome, Outcome, State
@@ -110,7 +110,7 @@ async def test_waiting_proposals_share_an_entry(start: Start) -> None:
     rest = [replica.propose([commit(1)], [b"y" * 100]) for _ in range(20)]
     log.let_through()
 
-    results = [await one for one in (first, *rest)]
+    results = [await proposal for proposal in (first, *rest)]
 
     assert [result[0].value[0].base_offset for result in results] == list(range(21))
     assert replica.state.applied <= before + 2
@@ -177,7 +177,7 @@ async def test_listeners_receive_every_entry_once(start: Start) -> None:
         *(replica.propose([ProducerIdsAllotted(count=1)]) for replica in (first, second) * 20)
     )
     await first.barrier()
-    assert [one.number for one in heard] == list(range(before + 1, first.state.applied + 1))
+    assert [outcome.number for outcome in heard] == list(range(before + 1, first.state.applied + 1))
 
 
 async def test_lagging_replica_continues_from_a_snapshot(start: Start) -> None:
@@ -340,8 +340,8 @@ async def test_long_events_are_spread_over_several_entries(start: Start) -> None
     log.hold()
     waiting = [replica.propose([long_topic(number)]) for number in range(60)]
     log.let_through()
-    for one in waiting:
-        await one
+    for proposal in waiting:
+        await proposal
     assert len(replica.state.topics.by_name) == 60
 
 

@@ -1,4 +1,4 @@
-"""Sinks: a batch gets its offsets whole and once, and nothing that is staged is lost or stays."""
+"""Sinks: a batch is committed whole and once, and staged objects are neither lost nor kept."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def committed(*numbers: int, batch: int = 0, **more: Any) -> SinkCommitted:
         "query_id": "q",
         "source_offsets": f"at {batch}",
     } | more
-    return SinkCommitted(**values, batch_id=batch, object_ids=[thing(one) for one in numbers])
+    return SinkCommitted(**values, batch_id=batch, object_ids=[thing(number) for number in numbers])
 
 
 class World:
@@ -116,7 +116,7 @@ class World:
 
     def rows(self, index: int = 0) -> list[tuple[int, int, int, int]]:
         partition = self.partition(index)
-        rows = [partition.row(one) for one in range(len(partition.base_offsets))]
+        rows = [partition.row(at) for at in range(len(partition.base_offsets))]
         return [(row.base_offset, row.end_offset, row.object_id, row.position) for row in rows]
 
 
@@ -130,8 +130,8 @@ def test_staged_parts_get_their_offsets_in_order_at_the_commit() -> None:
         (0, 5, thing(2), BEGIN), (5, 8, thing(1), BEGIN), (8, 10, thing(1), BEGIN + 100)
     ]  # fmt: skip
     assert world.rows(1) == [(0, 4, thing(1), BEGIN + 40)]
-    assert sorted(applied.grown) == [(TOPIC, 0), (TOPIC, 1)]  # who waits to read is woken
-    assert [one[1:] for one in applied.outcomes[0].value.ranges] == [(0, 0, 10, -1), (1, 0, 4, -1)]
+    assert sorted(applied.grown) == [(TOPIC, 0), (TOPIC, 1)]  # waiting readers are woken
+    assert [row[1:] for row in applied.outcomes[0].value.ranges] == [(0, 0, 10, -1), (1, 0, 4, -1)]
     assert world.state.sinks.by_id["s"].source_offsets == "at 0"
     assert not world.state.sinks.staged
     assert not world.state.sinks.staged_bytes
@@ -227,7 +227,7 @@ def test_parts_of_an_object_are_staged_in_order() -> None:
     assert world.error(staged(1, part=1, parts=2, query_id="p")) is ErrorCode.INVALID_REQUEST
     world.say(staged(1, run(0, 2), part=1, parts=2, position=BEGIN + 30))
     world.say(committed(1))
-    # They lie one behind the other, so they are one row.
+    # They are adjacent, so they are one row.
     assert world.rows() == [(0, 3, thing(1), BEGIN)]
     assert world.state.objects.rows == {thing(1): 1}
 
@@ -402,30 +402,30 @@ _EVENTS: st.SearchStrategy[Message] = st.one_of(
         sink_id=st.sampled_from(["s", ""]),
         takes_over=st.booleans(),
     ),
-    st.builds(lambda one: SinkAborted(object_ids=[thing(one)]), st.integers(1, 6)),
-    st.builds(lambda one: ObjectsCondemned(object_ids=[thing(one)]), st.integers(1, 6)),
+    st.builds(lambda number: SinkAborted(object_ids=[thing(number)]), st.integers(1, 6)),
+    st.builds(lambda number: ObjectsCondemned(object_ids=[thing(number)]), st.integers(1, 6)),
 )
 
 
 @settings(max_examples=150, deadline=None)
 @given(st.lists(_EVENTS, max_size=30), st.integers(0, 30))
 def test_any_history_is_consistent_and_survives_a_snapshot(events: list[Message], cut: int) -> None:
-    one, other = World(), World()
+    world, other = World(), World()
     for number, event in enumerate(events):
         if number == cut:
             other.state = read_image(write_image(other.state))
-        before = one.partition().next_offset + one.partition(1).next_offset
-        outcome = one.say(event, stamp=1000 + number).outcomes[0]
+        before = world.partition().next_offset + world.partition(1).next_offset
+        outcome = world.say(event, stamp=1000 + number).outcomes[0]
         other.say(event, stamp=1000 + number)
-        after = one.partition().next_offset + one.partition(1).next_offset
+        after = world.partition().next_offset + world.partition(1).next_offset
         has_grown = isinstance(event, SinkCommitted) and outcome.error is ErrorCode.NONE
         assert (after > before) == (has_grown and not outcome.value.is_repeated)
-    assert write_image(one.state) == write_image(other.state)
-    assert one.state.objects.rows == other.state.objects.rows
-    assert one.state.sinks.staged_bytes == sum(
-        len(each.packed) for each in one.state.sinks.staged.values()
+    assert write_image(world.state) == write_image(other.state)
+    assert world.state.objects.rows == other.state.objects.rows
+    assert world.state.sinks.staged_bytes == sum(
+        len(each.packed) for each in world.state.sinks.staged.values()
     )
-    assert not list(check_state(one.state))
+    assert not list(check_state(world.state))
 
 
 @pytest.mark.parametrize("scheme", ["memory", "sqlite", "store"])

@@ -1,3 +1,5 @@
+"""The SQLite log: the contract of all cluster logs, and several processes."""
+
 from __future__ import annotations
 
 import asyncio
@@ -68,7 +70,7 @@ async def test_dropped_rings_still_wake_waiters(path: Path, opened: Opener) -> N
     for _ in range(2):
         assert await log.head() == 0
     with child("append", f"sqlite://{path}", "a", 2000, "os") as writer:
-        # Nobody answers the bell while this blocks the loop; it holds far fewer rings.
+        # No thread answers the bell while this blocks the loop; it holds far fewer rings.
         writer.wait()
         assert await waiting == 2000
 
@@ -101,12 +103,12 @@ async def test_killed_writers_neither_lose_nor_duplicate_entries(path: Path) -> 
                 process.send_signal(signal.SIGKILL)
                 expected |= acked(await rest(process))
         log = open_log(url)
-        found = await read_all(log, max_bytes=1 << 20)
+        entries = await read_all(log, max_bytes=1 << 20)
         await log.close()
-        # Nothing is lost, nothing has moved, nothing is there twice.
-        assert [e.number for e in found] == list(range(1, len(found) + 1))
-        assert len({e.data for e in found}) == len(found)
-        assert expected.items() <= dict(found).items()
+        # Nothing is lost, nothing has moved, nothing occurs twice.
+        assert [e.number for e in entries] == list(range(1, len(entries) + 1))
+        assert len({e.data for e in entries}) == len(entries)
+        assert expected.items() <= dict(entries).items()
     assert len(expected) > 100
 
 
@@ -139,7 +141,7 @@ async def test_a_stopped_process_that_holds_the_lock_is_reported(
         with pytest.raises(Unavailable, match=advice):
             opened(patience=1.0)
         assert await log.head() == 0
-    # What was given up stays given up.
+    # An abandoned append stays abandoned.
     assert await calm.append(b"later") == 1
     assert [e.data for e in await calm.read(0)] == [b"later"]
 

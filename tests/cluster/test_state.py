@@ -1,4 +1,4 @@
-"""The state machine: the same entries give the same state, whichever way they are applied."""
+"""The state machine: the same entries give the same state on every path."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_offsets_are_dense_and_rows_cover_them(seed: int) -> None:
                 assert row.base_offset < row.end_offset
                 assert expected in (None, row.base_offset)
                 expected = row.end_offset
-                rows += bool(row.object_id)  # a marker lies in none
+                rows += bool(row.object_id)  # a marker has no object
             assert expected in (None, partition.next_offset)
             assert 0 <= partition.log_start <= partition.next_offset
             assert partition.size_bytes == sum(partition.sizes)
@@ -181,7 +181,7 @@ def test_conditional_config_change_depends_on_the_observed_version(
             resource_name=name,
             changes=[SettingChange(name="key", value=value)],
             is_conditional=True,
-            observed=[SettingChange(name="key", value=one) for one in observed],
+            observed=[SettingChange(name="key", value=old) for old in observed],
         )
         return apply(state, said([event], 2, sequence)).outcomes[0].error
 

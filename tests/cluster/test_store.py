@@ -1,3 +1,5 @@
+"""The log in an object store: the contract of all cluster logs, and faults of the store."""
+
 from __future__ import annotations
 
 import asyncio
@@ -61,10 +63,10 @@ async def test_lost_answers_of_a_real_server_lose_and_duplicate_nothing(
         for log in logs:
             await log.close()
     log = open_log(f"store:{seaweed.url(path)}")
-    found = await read_all(log)
+    entries = await read_all(log)
     await log.close()
-    assert [number for number, _ in found] == list(range(1, 17))
-    assert dict(found) == acked[0] | acked[1]
+    assert [number for number, _ in entries] == list(range(1, 17))
+    assert dict(entries) == acked[0] | acked[1]
 
 
 async def test_killed_writers_neither_lose_nor_duplicate_entries(tmp_path: Path) -> None:
@@ -86,11 +88,11 @@ async def test_killed_writers_neither_lose_nor_duplicate_entries(tmp_path: Path)
                     if said.endswith("\n"):
                         expected[int(said.split()[0])] = said.split()[1].encode()
         log = open_log(url)
-        found = await read_all(log, max_bytes=1 << 20)
+        entries = await read_all(log, max_bytes=1 << 20)
         await log.close()
-        assert [e.number for e in found] == list(range(1, len(found) + 1))
-        assert len({e.data for e in found}) == len(found)
-        assert expected.items() <= dict(found).items()
+        assert [e.number for e in entries] == list(range(1, len(entries) + 1))
+        assert len({e.data for e in entries}) == len(entries)
+        assert expected.items() <= dict(entries).items()
     assert len(expected) > 30
 
 

@@ -1,4 +1,4 @@
-"""Requests to the store that fail, get lost or come late, under a log that lives in it."""
+"""Requests to the store that fail, get lost or arrive late, with the log in that store."""
 
 from __future__ import annotations
 
@@ -35,17 +35,17 @@ def objects() -> Objects:
 
 
 @pytest_asyncio.fixture
-async def one(objects: Objects) -> AsyncIterator[Process]:
-    process = Process(objects)
-    yield process
-    await process.log.close()
+async def process(objects: Objects) -> AsyncIterator[Process]:
+    opened = Process(objects)
+    yield opened
+    await opened.log.close()
 
 
 @pytest_asyncio.fixture
 async def other(objects: Objects) -> AsyncIterator[Process]:
-    process = Process(objects)
-    yield process
-    await process.log.close()
+    opened = Process(objects)
+    yield opened
+    await opened.log.close()
 
 
 # Lost answers.
@@ -61,15 +61,17 @@ async def other(objects: Objects) -> AsyncIterator[Process]:
         [Fault.LATE, Fault.LOST_ANSWER],
     ],
 )
-async def test_append_with_a_lost_answer_is_stored_once(one: Process, faults: list[Fault]) -> None:
-    await one.log.append(b"before")
-    one.store.order("create", *faults)
+async def test_append_with_a_lost_answer_is_stored_once(
+    process: Process, faults: list[Fault]
+) -> None:
+    await process.log.append(b"before")
+    process.store.order("create", *faults)
 
-    assert await one.log.append(b"mine") == 2
-    await one.store.deliver()
+    assert await process.log.append(b"mine") == 2
+    await process.store.deliver()
 
-    assert await one.log.append(b"after") == 3
-    assert await read_all(one.log) == [
+    assert await process.log.append(b"after") == 3
+    assert await read_all(process.log) == [
         LogEntry(1, b"before"),
         LogEntry(2, b"mine"),
         LogEntry(3, b"after"),
@@ -78,22 +80,22 @@ async def test_append_with_a_lost_answer_is_stored_once(one: Process, faults: li
 
 @pytest.mark.parametrize("fault", [Fault.NOT_SENT, Fault.LATE])
 async def test_append_that_did_not_arrive_follows_those_that_did(
-    one: Process, other: Process, fault: Fault
+    process: Process, other: Process, fault: Fault
 ) -> None:
-    await one.log.append(b"before")
+    await process.log.append(b"before")
     await other.log.head()
-    one.store.order("create", fault)
-    appending = asyncio.create_task(one.log.append(b"mine"))
-    await one.store.asked("create", 2)
+    process.store.order("create", fault)
+    appending = asyncio.create_task(process.log.append(b"mine"))
+    await process.store.asked("create", 2)
 
     assert await other.log.append(b"theirs") == 2
     assert await appending == 3
-    await one.store.deliver()
+    await process.store.deliver()
 
     assert [e.data for e in await read_all(other.log)] == [b"before", b"theirs", b"mine"]
 
 
-async def test_conflict_with_its_own_entry_is_a_success(one: Process) -> None:
+async def test_conflict_with_its_own_entry_is_a_success(process: Process) -> None:
     # As when the store's own client has sent the request twice.
     class Doubling(MemoryStore):
         async def create(self, key: str, parts: Sequence[Buffer]) -> None:
@@ -107,12 +109,12 @@ async def test_conflict_with_its_own_entry_is_a_success(one: Process) -> None:
     assert [e.data for e in await read_all(log)] == [b"a", b"b", b"c"]
 
 
-async def test_failed_reads_do_not_fail_an_append(one: Process, other: Process) -> None:
-    await one.log.append(b"a")
+async def test_failed_reads_do_not_fail_an_append(process: Process, other: Process) -> None:
+    await process.log.append(b"a")
     await other.log.append(b"b")
-    one.store.order("read", Fault.NOT_SENT, Fault.LOST_ANSWER)
+    process.store.order("read", Fault.NOT_SENT, Fault.LOST_ANSWER)
 
-    assert await one.log.append(b"c") == 3
+    assert await process.log.append(b"c") == 3
 
 
 async def test_unreachable_store_is_reported_in_time(objects: Objects) -> None:
@@ -130,11 +132,11 @@ async def test_unreachable_store_is_reported_in_time(objects: Objects) -> None:
 
 
 async def test_waiters_survive_a_temporary_failure_of_the_store(
-    one: Process, other: Process
+    process: Process, other: Process
 ) -> None:
-    one.store.order("read", *[Fault.NOT_SENT] * 5)
-    waiting = asyncio.create_task(one.log.wait(0))
-    await one.store.asked("read", 5)
+    process.store.order("read", *[Fault.NOT_SENT] * 5)
+    waiting = asyncio.create_task(process.log.wait(0))
+    await process.store.asked("read", 5)
     await other.log.append(b"x")
     assert await waiting == 1
 
@@ -164,9 +166,9 @@ async def test_lost_answers_neither_lose_nor_duplicate_entries(objects: Objects,
     for process in processes:
         await process.store.deliver()
     expected = {number: data for part in acked for number, data in part.items()}
-    found = await read_all(Process(objects).log)
-    assert [number for number, _ in found] == list(range(1, 37))
-    assert dict(found) == expected
+    entries = await read_all(Process(objects).log)
+    assert [number for number, _ in entries] == list(range(1, 37))
+    assert dict(entries) == expected
 
 
 # What a store may not do.
@@ -186,8 +188,8 @@ async def test_a_store_that_ignores_preconditions_is_refused() -> None:
 
 
 @pytest.mark.parametrize("call", ["read", "head", "wait", "append"])
-async def test_flipped_byte_is_never_served(objects: Objects, one: Process, call: str) -> None:
-    await one.log.append(b"some data")
+async def test_flipped_byte_is_never_served(objects: Objects, process: Process, call: str) -> None:
+    await process.log.append(b"some data")
     whole = objects[entry_key(1)]
     for index in range(len(whole)):
         objects[entry_key(1)] = whole[:index] + bytes([whole[index] ^ 0x10]) + whole[index + 1 :]
@@ -203,7 +205,7 @@ async def test_flipped_byte_is_never_served(objects: Objects, one: Process, call
 
 
 @pytest.mark.parametrize(
-    ("found", "text"),
+    ("data", "text"),
     [
         (b"", "cut off after 0 bytes"),
         (b"RKE1" + bytes(20), "cut off after 24 bytes"),
@@ -213,44 +215,46 @@ async def test_flipped_byte_is_never_served(objects: Objects, one: Process, call
     ],
 )
 async def test_foreign_object_is_not_an_entry(
-    objects: Objects, one: Process, found: bytes, text: str
+    objects: Objects, process: Process, data: bytes, text: str
 ) -> None:
-    objects[entry_key(1)] = found
+    objects[entry_key(1)] = data
     with pytest.raises(Corrupt, match=text):
-        await one.log.read(0)
+        await process.log.read(0)
 
 
 # What it costs.
 
 
-async def test_uncontended_append_takes_one_request(one: Process) -> None:
-    await one.log.append(b"first")
-    one.store.count.clear()
-    await append_many(one.log, "a", 50)
-    assert one.store.count == {"create": 50}
+async def test_uncontended_append_takes_one_request(process: Process) -> None:
+    await process.log.append(b"first")
+    process.store.count.clear()
+    await append_many(process.log, "a", 50)
+    assert process.store.count == {"create": 50}
 
 
-async def test_lost_race_for_a_number_takes_two_more_requests(one: Process, other: Process) -> None:
-    await one.log.append(b"first")
+async def test_lost_race_for_a_number_takes_two_more_requests(
+    process: Process, other: Process
+) -> None:
+    await process.log.append(b"first")
     await other.log.append(b"second")
-    one.store.count.clear()
-    assert await one.log.append(b"third") == 3
-    assert one.store.count == {"create": 2, "read": 1}
+    process.store.count.clear()
+    assert await process.log.append(b"third") == 3
+    assert process.store.count == {"create": 2, "read": 1}
 
 
-async def test_unchanged_head_takes_one_request(one: Process) -> None:
-    await append_many(one.log, "a", 5)
-    one.store.count.clear()
-    assert await one.log.head() == 5
-    assert one.store.count == {"read": 1}
+async def test_unchanged_head_takes_one_request(process: Process) -> None:
+    await append_many(process.log, "a", 5)
+    process.store.count.clear()
+    assert await process.log.head() == 5
+    assert process.store.count == {"read": 1}
 
 
 async def test_following_takes_one_request_per_entry_and_one_at_the_end(
-    one: Process, other: Process
+    process: Process, other: Process
 ) -> None:
-    await append_many(one.log, "a", 3)
+    await append_many(process.log, "a", 3)
     assert len(await other.log.read(0)) == 3
-    await one.log.append(b"x")
+    await process.log.append(b"x")
     other.store.count.clear()
     assert await other.log.wait(3) == 4
     assert await other.log.read(3) == [LogEntry(4, b"x")]
@@ -258,20 +262,20 @@ async def test_following_takes_one_request_per_entry_and_one_at_the_end(
 
 
 async def test_distant_end_is_found_without_reading_or_listing_entries(
-    one: Process, other: Process
+    process: Process, other: Process
 ) -> None:
-    await append_many(one.log, "a", 1000)
+    await append_many(process.log, "a", 1000)
     assert await other.log.head() == 1000
     assert set(other.store.count) == {"read", "size", "read_version"}
     assert other.store.count.total() < 30
 
 
-async def test_idle_log_is_polled_less_often(one: Process, other: Process) -> None:
-    await one.log.append(b"x")
+async def test_idle_log_is_polled_less_often(process: Process, other: Process) -> None:
+    await process.log.append(b"x")
     clock = asyncio.get_running_loop()
     began = clock.time()
-    waiting = asyncio.create_task(one.log.wait(1))
-    await one.store.asked("read", 60)
+    waiting = asyncio.create_task(process.log.wait(1))
+    await process.store.asked("read", 60)
     # 8 looks at 1 ms, then ever fewer, and in the end one in 10 ms.
     assert clock.time() - began > 0.2
     await other.log.append(b"y")

@@ -1,4 +1,4 @@
-"""Trimming a log in a store: numbers that are gone never come back, whoever sleeps or dies."""
+"""Trimming a log in a store: trimmed numbers are never reused, even if processes pause or die."""
 
 from __future__ import annotations
 
@@ -78,42 +78,42 @@ async def trim_and_delete(cluster: Cluster, process: Process, before: int) -> No
 
 
 async def test_trimmed_entries_are_deleted_after_the_delay(cluster: Cluster) -> None:
-    one = cluster.process()
-    await append_many(one.log, "a", 10)
+    process = cluster.process()
+    await append_many(process.log, "a", 10)
 
-    await one.log.trim(6)
+    await process.log.trim(6)
     cluster.pass_time(DELAY_MS - 1)
-    await one.log.trim(6)
+    await process.log.trim(6)
     assert cluster.numbers() == list(range(1, 11))
     assert cluster.limits == (5, 0)
 
     cluster.pass_time(1)
-    await one.log.trim(8)
+    await process.log.trim(8)
     assert cluster.numbers() == list(range(6, 11))
     assert cluster.limits == (7, 5)
 
     cluster.pass_time(DELAY_MS)
-    await one.log.trim(8)
+    await process.log.trim(8)
     assert cluster.numbers() == list(range(8, 11))
-    assert [e.number for e in await read_all(one.log, 7)] == [8, 9, 10]
+    assert [e.number for e in await read_all(process.log, 7)] == [8, 9, 10]
 
 
 async def test_many_trims_within_the_delay_are_all_deleted(cluster: Cluster) -> None:
-    one = cluster.process()
-    await append_many(one.log, "a", 200)
+    process = cluster.process()
+    await append_many(process.log, "a", 200)
     for before in range(2, 200):
-        await one.log.trim(before)
+        await process.log.trim(before)
         cluster.pass_time(1000)
     assert cluster.limits == (198, 0)
     cluster.pass_time(DELAY_MS)
-    await one.log.trim(199)
+    await process.log.trim(199)
     assert cluster.numbers() == [199, 200]
 
 
 async def test_trimmer_continues_after_one_that_died(cluster: Cluster) -> None:
-    one, other = cluster.process(), cluster.process()
-    await append_many(one.log, "a", 10)
-    await one.log.trim(6)
+    process, other = cluster.process(), cluster.process()
+    await append_many(process.log, "a", 10)
+    await process.log.trim(6)
 
     # Its own clock says nothing about when the floor was raised: it waits from when it saw it.
     cluster.pass_time(DELAY_MS)
@@ -126,11 +126,11 @@ async def test_trimmer_continues_after_one_that_died(cluster: Cluster) -> None:
 
 
 async def test_time_suspended_counts_towards_the_delay(cluster: Cluster) -> None:
-    one = cluster.process()
-    await append_many(one.log, "a", 3)
-    await one.log.trim(3)
-    one.clock.suspend(DELAY_MS)
-    await one.log.trim(3)
+    process = cluster.process()
+    await append_many(process.log, "a", 3)
+    await process.log.trim(3)
+    process.clock.suspend(DELAY_MS)
+    await process.log.trim(3)
     assert cluster.numbers() == [3]
 
 
@@ -150,14 +150,14 @@ async def test_concurrent_trimmers_agree(cluster: Cluster) -> None:
 async def test_floor_with_a_lost_answer_is_raised_by_the_next_trim(
     cluster: Cluster, lost: str, fault: Fault
 ) -> None:
-    one = cluster.process()
-    await append_many(one.log, "a", 10)
+    process = cluster.process()
+    await append_many(process.log, "a", 10)
     if lost == "replace":
-        await one.log.trim(3)
-    one.store.order(lost, fault)
+        await process.log.trim(3)
+    process.store.order(lost, fault)
     with pytest.raises(Unavailable):
-        await one.log.trim(6)
-    await one.log.trim(6)
+        await process.log.trim(6)
+    await process.log.trim(6)
     assert cluster.limits == (5, 0)
 
 
@@ -240,7 +240,7 @@ async def test_append_with_an_answer_delayed_past_a_trim_is_unknown(cluster: Clu
 
     sleeper.store.let_through()
 
-    # To say that it was appended would be right here, but nobody can tell: never append it twice.
+    # It was appended, but the process cannot know: it must never append it twice.
     with pytest.raises(Unavailable, match="not known"):
         await appending
     assert await sleeper.log.head() == 5
@@ -303,61 +303,61 @@ async def test_number_reused_after_deletion_is_not_trusted(cluster: Cluster) -> 
 
 
 async def test_floor_is_read_once_per_half_delay(cluster: Cluster) -> None:
-    one = cluster.process()
-    await append_many(one.log, "a", 10)
-    assert one.store.count["read_version"] == 1
+    process = cluster.process()
+    await append_many(process.log, "a", 10)
+    assert process.store.count["read_version"] == 1
     cluster.pass_time(HALF_MS - 1)
-    await append_many(one.log, "a", 10)
-    assert one.store.count["read_version"] == 1
+    await append_many(process.log, "a", 10)
+    assert process.store.count["read_version"] == 1
     cluster.pass_time(1)
-    await append_many(one.log, "a", 10)
-    assert one.store.count["read_version"] == 2
+    await append_many(process.log, "a", 10)
+    assert process.store.count["read_version"] == 2
 
 
 @pytest.mark.parametrize("away", ["suspended", "unnoticed", "stopped", "turned back"])
 async def test_floor_is_read_after_a_suspension(cluster: Cluster, away: str) -> None:
-    one = cluster.process()
-    await one.log.append(b"x")
+    process = cluster.process()
+    await process.log.append(b"x")
     if away in ("suspended", "unnoticed"):
-        before = one.clock.now_ms()
-        one.clock.suspend(HALF_MS)
+        before = process.clock.now_ms()
+        process.clock.suspend(HALF_MS)
         if away == "unnoticed":
-            one.clock.set_wall(before)  # Nobody has told the wall clock.
+            process.clock.set_wall(before)  # The wall clock has not moved.
     else:
         # A stopped virtual machine's own clocks may stand still; then only wall time tells.
         step = HALF_MS if away == "stopped" else -HALF_MS
-        one.clock.set_wall(one.clock.now_ms() + step)
-    await one.log.append(b"x")
-    assert one.store.count["read_version"] == 2
+        process.clock.set_wall(process.clock.now_ms() + step)
+    await process.log.append(b"x")
+    assert process.store.count["read_version"] == 2
 
 
 # A floor that others tamper with.
 
 
 async def test_removed_or_lowered_floor_is_detected(cluster: Cluster) -> None:
-    one = cluster.process()
-    await append_many(one.log, "a", 10)
-    await trim_and_delete(cluster, one, 6)
+    process = cluster.process()
+    await append_many(process.log, "a", 10)
+    await trim_and_delete(cluster, process, 6)
     del cluster.objects[FLOOR_KEY]
     with pytest.raises(Corrupt, match=r"trimmed up to 5, but .* now says 0"):
-        await one.log.floor()
+        await process.log.floor()
     # Without the floor, a newcomer would take the log for a new one.
     for _ in range(2):
         with pytest.raises(Corrupt, match="neither what came before it"):
             await cluster.process().log.append(b"x")
     cluster.objects[FLOOR_KEY] = write_limits(FloorLimits(3, 3))
     with pytest.raises(Corrupt, match="now says 3"):
-        await one.log.floor()
+        await process.log.floor()
 
 
 async def test_damaged_floor_is_detected(cluster: Cluster) -> None:
-    one = cluster.process()
-    await append_many(one.log, "a", 10)
-    await one.log.trim(6)
+    process = cluster.process()
+    await append_many(process.log, "a", 10)
+    await process.log.trim(6)
     whole = cluster.objects[FLOOR_KEY]
     damaged = [whole[:i] + bytes([whole[i] ^ 1]) + whole[i + 1 :] for i in range(len(whole))]
-    for found in [*damaged, b"", whole[:-1], whole + b"x", write_limits(FloorLimits(1, 2))]:
-        cluster.objects[FLOOR_KEY] = found
+    for data in [*damaged, b"", whole[:-1], whole + b"x", write_limits(FloorLimits(1, 2))]:
+        cluster.objects[FLOOR_KEY] = data
         with pytest.raises(Corrupt, match=FLOOR_KEY):
             await cluster.process().log.floor()
 
@@ -365,17 +365,17 @@ async def test_damaged_floor_is_detected(cluster: Cluster) -> None:
 async def test_empty_log_is_distinguished_from_one_without_its_first_entries(
     cluster: Cluster,
 ) -> None:
-    one = cluster.process()
-    assert await one.log.head() == await one.log.head() == 0
-    assert one.store.count["list"] == 1
+    process = cluster.process()
+    assert await process.log.head() == await process.log.head() == 0
+    assert process.store.count["list"] == 1
     cluster.objects[entry_key(2)] = b"x"
     with pytest.raises(Corrupt, match="neither what came before it"):
         await cluster.process().log.head()
 
 
 async def test_entry_removed_by_others_is_detected(cluster: Cluster) -> None:
-    one, other = cluster.process(), cluster.process()
-    await append_many(one.log, "a", 10)
+    process, other = cluster.process(), cluster.process()
+    await append_many(process.log, "a", 10)
     assert await other.log.head() == 10
     del cluster.objects[entry_key(6)]
     assert [e.number for e in await other.log.read(4)] == [5]

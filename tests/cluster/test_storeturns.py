@@ -1,4 +1,4 @@
-"""Writers that leave each other room, on a store as far away as a real one, in no time at all."""
+"""Writers that take turns on a slow store, in virtual time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Transactions as pure state: tables of what each event does, and a model that knows the truth."""
+"""Transactions as pure state: tables of the effects of each event, and a model as oracle."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ from rookery.cluster.events.txnevents import (
     TransactionOffsetsCommitted,
     TransactionPlace,
 )
-from rookery.cluster.state import aborted
-from rookery.cluster.state.aborted import AbortedTransaction
+from rookery.cluster.state import aborts
+from rookery.cluster.state.aborts import AbortedTransaction
 from rookery.cluster.state.images.image import read_image, write_image
 from rookery.cluster.state.outcome import EntryOutcome, Outcome
 from rookery.cluster.state.partition import Partition, RowKind
@@ -86,9 +86,9 @@ class Cluster:
         return done
 
     def partition(self, index: int = 0, topic: bytes = TOPIC) -> Partition:
-        found = self.state.topics.partition(topic, index)
-        assert found is not None
-        return found
+        partition = self.state.topics.partition(topic, index)
+        assert partition is not None
+        return partition
 
     def init(self, name: str = "x", known: TransactionOwner | None = None) -> TransactionOwner:
         """Become the producer of a transactional id."""
@@ -228,21 +228,21 @@ def test_repeated_initialisation_does_not_end_an_open_transaction() -> None:
 def test_exhausted_epochs_give_a_new_producer_id(ends_by: str) -> None:
     cluster = Cluster()
     writer = cluster.init()
-    found = cluster.state.transactions.by_id["x"]
+    transaction = cluster.state.transactions.by_id["x"]
     last = TransactionOwner(writer.producer_id, LAST_EPOCH)
-    cluster.state.transactions.hand_to(found, last)
+    cluster.state.transactions.hand_to(transaction, last)
     cluster.write(last)
     if ends_by == "init":
         cluster.init()
     elif ends_by == "expiry":
-        cluster.say(TransactionExpired(transactional_id="x", started=found.started))
+        cluster.say(TransactionExpired(transactional_id="x", started=transaction.started))
     else:
-        assert cluster.end(last, commit=ends_by == "commit").value == found.writer
-    assert found.writer.producer_id > last.producer_id
-    assert found.writer.epoch == 0
+        assert cluster.end(last, commit=ends_by == "commit").value == transaction.writer
+    assert transaction.writer.producer_id > last.producer_id
+    assert transaction.writer.epoch == 0
     assert markers(cluster.partition())[0][1:3] == (last.producer_id, LAST_EPOCH + 1)
     assert cluster.write(last).error is ErrorCode.INVALID_PRODUCER_ID_MAPPING
-    assert cluster.write(found.writer).error is ErrorCode.NONE
+    assert cluster.write(transaction.writer).error is ErrorCode.NONE
 
 
 # Writing.
@@ -257,7 +257,7 @@ def test_older_protocol_requires_partitions_to_be_added_first() -> None:
     assert cluster.write(writer, joins=False).error is ErrorCode.NONE
     assert cluster.write(writer, 1, joins=False).error is ErrorCode.INVALID_TXN_STATE
     cluster.end(writer, commit=True, raises=False)
-    # What comes late must not open what nobody would end.
+    # A late request must not open a transaction that no producer would end.
     assert cluster.write(writer, joins=False).error is ErrorCode.INVALID_TXN_STATE
     assert cluster.partition().last_stable_offset == 2
 
@@ -313,7 +313,7 @@ def test_batch_is_not_a_repetition_of_one_before_the_marker(*, commit: bool) -> 
     cluster.add(writer, 0)
     again = cluster.write(writer, records=2, joins=False)
     assert again.error is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
-    # Who goes on where it was is taken; and within the transaction a repetition is one.
+    # The next batch in sequence is accepted; a repetition within the transaction is a duplicate.
     cluster.sent[(*writer, 0)] = 2
     first = cluster.write(writer, records=2, joins=False)
     cluster.sent[(*writer, 0)] = 2
@@ -349,9 +349,9 @@ def test_end_writes_markers_to_all_partitions_together(*, commit: bool, raises: 
     # Nothing was written there, but it was added.
     assert markers(cluster.partition(1)) == [(0, writer.producer_id, epoch, commit)]
     assert cluster.partition().last_stable_offset == 4
-    found = list(aborted.within(cluster.partition().aborted, 0, 4))
+    transactions = list(aborts.within(cluster.partition().aborted, 0, 4))
     expected = [] if commit else [AbortedTransaction(writer.producer_id, 0, 3, 4)]
-    assert found == expected
+    assert transactions == expected
     assert not cluster.partition(1).aborted
     row = cluster.partition().row(1)
     assert (row.max_timestamp, row.size, row.object_id) == (2000, 78, 0)
@@ -521,8 +521,8 @@ def test_offsets_are_committed_with_the_transaction(*, commit: bool) -> None:
     assert transactions.holds("g", TOPIC, 0)
     assert not transactions.holds("g", TOPIC, 1)
     cluster.end(writer, commit=commit)
-    found = group.offset(TOPIC, 0)
-    assert (found.offset if found else None) == (7 if commit else None)
+    committed = group.offset(TOPIC, 0)
+    assert (committed.offset if committed else None) == (7 if commit else None)
     assert not transactions.holds("g", TOPIC, 0)
     assert not transactions.by_group
 
@@ -549,9 +549,9 @@ def test_group_deleted_during_a_transaction_is_recreated_by_its_commit() -> None
     cluster.say(GroupDeleted(group_id="g", epoch=1, version=version))
     assert "g" not in cluster.state.groups.by_id
     cluster.end(writer, commit=True)
-    found = cluster.state.groups.by_id["g"].offset(TOPIC, 0)
-    assert found is not None
-    assert found.offset == 7
+    committed = cluster.state.groups.by_id["g"].offset(TOPIC, 0)
+    assert committed is not None
+    assert committed.offset == 7
 
 
 # The list of aborted transactions.
@@ -566,20 +566,26 @@ def test_aborted_lists_equal_those_of_a_full_scan(
     for producer_id, ends in steps:
         if ends and producer_id in firsts:
             first = firsts.pop(producer_id)
-            one = AbortedTransaction(producer_id, first, at, min([*firsts.values(), at + 1]))
-            aborted.add(rows, one)
-            plain.append(one)
+            transaction = AbortedTransaction(
+                producer_id, first, at, min([*firsts.values(), at + 1])
+            )
+            aborts.add(rows, transaction)
+            plain.append(transaction)
         else:
             firsts.setdefault(producer_id, at)
         at += 1
     start = data.draw(st.integers(0, at))
-    rows = aborted.after(rows, start)
+    rows = aborts.after(rows, start)
     begin = data.draw(st.integers(start, at))
     end = data.draw(st.integers(begin, at))
     # A search is for decided offsets only: nothing that is still open begins below its end.
     end = min([end, *firsts.values()])
-    expected = [one for one in plain if one.first_offset < end and one.last_offset >= begin]
-    assert list(aborted.within(rows, begin, end)) == expected
+    expected = [
+        transaction
+        for transaction in plain
+        if transaction.first_offset < end and transaction.last_offset >= begin
+    ]
+    assert list(aborts.within(rows, begin, end)) == expected
 
 
 # Everything together, against a model.
@@ -673,10 +679,10 @@ class World(RuleBasedStateMachine):
 
     @rule(name=names)
     def expire(self, name: str) -> None:
-        found = self.cluster.state.transactions.open.get(name)
-        if found is None:
+        transaction = self.cluster.state.transactions.open.get(name)
+        if transaction is None:
             return
-        started = found.started
+        started = transaction.started
         self.zombies.append(self.writers.pop(name))
         outcome = self.cluster.say(TransactionExpired(transactional_id=name, started=started))
         assert outcome.error is ErrorCode.NONE
@@ -697,21 +703,21 @@ class World(RuleBasedStateMachine):
         for index, log in enumerate(self.logs):
             partition = self.cluster.partition(index)
             kept = [
-                (one.base, one.producer_id, one.ends)
-                for one in log
-                if one.ends is not None and one.base >= partition.log_start
+                (batch.base, batch.producer_id, batch.ends)
+                for batch in log
+                if batch.ends is not None and batch.base >= partition.log_start
             ]
-            found = [(at, who, commit) for at, who, _, commit in markers(partition)]
-            assert [one for one in found if one[0] >= partition.log_start] == kept
+            written = [(at, who, commit) for at, who, _, commit in markers(partition)]
+            assert [marker for marker in written if marker[0] >= partition.log_start] == kept
 
     @invariant()
     def the_last_stable_offset_is_before_what_is_open(self) -> None:
         for index, log in enumerate(self.logs):
             partition = self.cluster.partition(index)
             undecided = [
-                one.base
-                for one in log
-                if one.transaction >= 0 and self.fates[one.transaction] is None
+                batch.base
+                for batch in log
+                if batch.transaction >= 0 and self.fates[batch.transaction] is None
             ]
             first = min(undecided, default=partition.next_offset)
             assert partition.last_stable_offset == max(first, partition.log_start)
@@ -723,11 +729,11 @@ class World(RuleBasedStateMachine):
             stable = partition.last_stable_offset
             for start in {partition.log_start, (partition.log_start + stable) // 2}:
                 truth = [
-                    one.base
-                    for one in log
-                    if start < one.end <= stable
-                    and one.ends is None
-                    and (one.transaction < 0 or self.fates[one.transaction])
+                    batch.base
+                    for batch in log
+                    if start < batch.end <= stable
+                    and batch.ends is None
+                    and (batch.transaction < 0 or self.fates[batch.transaction])
                 ]
                 assert _read(log, partition, start, stable) == truth
 
@@ -755,21 +761,23 @@ class World(RuleBasedStateMachine):
 
 def _read(log: list[Batch], partition: Partition, start: int, until: int) -> list[int]:
     """Read as clients do: skip the producers of aborted transactions up to their markers."""
-    waiting = sorted(aborted.within(partition.aborted, start, until), key=lambda one: one[1])
+    waiting = sorted(
+        aborts.within(partition.aborted, start, until), key=lambda transaction: transaction[1]
+    )
     skipped: set[int] = set()
-    found = []
-    for one in log:
+    offsets = []
+    for batch in log:
         # Where the log begins within an open batch, nothing can be read at all.
-        if one.end <= start or one.base >= until or start == until:
+        if batch.end <= start or batch.base >= until or start == until:
             continue
-        while waiting and waiting[0].first_offset <= one.end - 1:
+        while waiting and waiting[0].first_offset <= batch.end - 1:
             skipped.add(waiting.pop(0).producer_id)
-        if one.ends is not None:
-            if not one.ends:
-                skipped.discard(one.producer_id)
-        elif one.producer_id not in skipped:
-            found.append(one.base)
-    return found
+        if batch.ends is not None:
+            if not batch.ends:
+                skipped.discard(batch.producer_id)
+        elif batch.producer_id not in skipped:
+            offsets.append(batch.base)
+    return offsets
 
 
 TestWorld = World.TestCase

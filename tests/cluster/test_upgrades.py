@@ -40,7 +40,7 @@ def replay(state: State, entries: Sequence[bytes]) -> State:
 
 @pytest.mark.parametrize("level", LEVELS)
 def test_recorded_log_gives_the_recorded_state(level: int) -> None:
-    """If this fails, the rules of a level have changed: gate the change behind the next level.
+    """If this fails, the rules of a level have changed: gate the change by the next level.
 
     Only a level that no release has had yet may be recorded again (delete its file first).
     """
@@ -111,8 +111,8 @@ VALUES = st.recursive(
 
 
 @given(VALUES, VALUES)
-def test_different_values_are_packed_differently(one: object, other: object) -> None:
-    assert (pack(one) == pack(other)) == (one == other)
+def test_different_values_are_packed_differently(value: object, other: object) -> None:
+    assert (pack(value) == pack(other)) == (value == other)
 
 
 def test_class_names_are_not_part_of_the_digest() -> None:

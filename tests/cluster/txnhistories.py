@@ -28,27 +28,28 @@ from rookery.wire.message import Message
 def transaction_event(random: Random, state: State) -> Message:
     """Return something that happens to a transaction, or is said by a producer that is gone."""
     name = f"x{random.randrange(3)}"
-    found = state.transactions.by_id.get(name)
-    if found is None or random.random() < 0.05:
-        known = found.writer if found and random.random() < 0.5 else (-1, -1)
+    transaction = state.transactions.by_id.get(name)
+    if transaction is None or random.random() < 0.05:
+        known = transaction.writer if transaction and random.random() < 0.5 else (-1, -1)
         return TransactionInitialised(
             transactional_id=name, timeout_ms=9, producer_id=known[0], producer_epoch=known[1]
         )
     if random.random() < 0.45:
-        return _write(random, state, found)
-    return _say(random, state, found)
+        return _write(random, state, transaction)
+    return _say(random, state, transaction)
 
 
-def _say(random: Random, state: State, found: Transaction) -> Message:
+def _say(random: Random, state: State, transaction: Transaction) -> Message:
     topic = random.choice(list(state.topics))
     place = TransactionPlace(
         topic_id=topic.id,
         partition=random.randrange(len(topic.partitions) + (random.random() < 0.1)),
     )
-    epoch = found.writer.epoch - (random.random() < 0.1)
-    producer_id = found.writer.producer_id + (random.random() < 0.05)
+    epoch = transaction.writer.epoch - (random.random() < 0.1)
+    producer_id = transaction.writer.producer_id + (random.random() < 0.05)
     who: dict[str, Any] = {
-        "transactional_id": found.id, "producer_id": producer_id, "producer_epoch": max(epoch, 0),
+        "transactional_id": transaction.id,
+        "producer_id": producer_id, "producer_epoch": max(epoch, 0),
     }  # fmt: skip
     group_id = f"g{random.randrange(4)}"
     group = state.groups.by_id.get(group_id)
@@ -74,10 +75,12 @@ def _say(random: Random, state: State, found: Transaction) -> Message:
                 is_commit=random.random() < 0.6, raises_epoch=random.random() < 0.5, **who
             ),
             TransactionExpired(
-                transactional_id=found.id, started=found.started - (random.random() < 0.3)
+                transactional_id=transaction.id,
+                started=transaction.started - (random.random() < 0.3),
             ),
             TransactionalIdExpired(
-                transactional_id=found.id, changed=found.changed - (random.random() < 0.3)
+                transactional_id=transaction.id,
+                changed=transaction.changed - (random.random() < 0.3),
             ),
             MarkersWritten(
                 producer_id=producer_id,
@@ -89,14 +92,14 @@ def _say(random: Random, state: State, found: Transaction) -> Message:
     )
 
 
-def _write(random: Random, state: State, found: Transaction) -> BatchesCommitted:
+def _write(random: Random, state: State, transaction: Transaction) -> BatchesCommitted:
     """Write a batch, mostly where the transaction may."""
     topic = random.choice(list(state.topics))
     topic_id, index = topic.id, random.randrange(len(topic.partitions))
-    if found.partitions and random.random() < 0.7:
-        topic_id, index = random.choice(list(found.partitions))
+    if transaction.partitions and random.random() < 0.7:
+        topic_id, index = random.choice(list(transaction.partitions))
     partition = state.topics.partition(topic_id, index)
-    producer_id, epoch = found.writer
+    producer_id, epoch = transaction.writer
     window = partition.producers.get(producer_id) if partition is not None else None
     sequence = 0
     if window is not None and producers.describe(window).epoch == epoch:

@@ -1,4 +1,4 @@
-"""What tests of compaction share: topics, batches of any kind, a compactor, and what is seen."""
+"""The common part of compaction tests: topics, batches of any kind, a compactor, and a reader."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from rookery.records import batches
 from rookery.records.batches import BatchHeader
 from rookery.records.recordcodec import BatchSettings, Record, build
 from rookery.store.port import Store
-from tests.log.rewriting import TOPIC, Process, Seen, Where, World
+from tests.log.rewriting import TOPIC, ConsumedRecord, Process, Where, World
 
 WHERE: tuple[Where, ...] = ("journal", "entry", "object")
 NEVER = (1 << 63) - 1
@@ -105,7 +105,10 @@ async def send(
         [BatchesCommitted(object_id=target, extents=[extent])], payload
     )
     base = outcome.value[0].base_offset
-    return [Sent(base + n, one.key, one.value, one.timestamp) for n, one in enumerate(records)]
+    return [
+        Sent(base + n, record.key, record.value, record.timestamp)
+        for n, record in enumerate(records)
+    ]
 
 
 def partition_of(process: Process, index: int = 0) -> Partition:
@@ -114,27 +117,27 @@ def partition_of(process: Process, index: int = 0) -> Partition:
 
 async def seen(world: World, process: Process, index: int = 0) -> list[Sent]:
     """Read the partition as a consumer does that begins at 0."""
-    found: list[Seen] = (await world.seen(process))["t", index]
-    return [Sent(one.offset, one.key, one.value, one.timestamp) for one in found]
+    records: list[ConsumedRecord] = (await world.seen(process))["t", index]
+    return [Sent(record.offset, record.key, record.value, record.timestamp) for record in records]
 
 
 def table(records: Sequence[Sent]) -> dict[bytes, bytes]:
     """Return what a consumer makes of records: the last value of every key that has one."""
-    found: dict[bytes, bytes] = {}
-    for one in records:
-        if one.key is None:
+    last_values: dict[bytes, bytes] = {}
+    for record in records:
+        if record.key is None:
             continue
-        if one.value is None:
-            found.pop(one.key, None)
+        if record.value is None:
+            last_values.pop(record.key, None)
         else:
-            found[one.key] = one.value
-    return found
+            last_values[record.key] = record.value
+    return last_values
 
 
 def latest(records: Sequence[Sent]) -> list[Sent]:
     """Return the last record of every key, tombstones too, and all without a key."""
-    last = {one.key: one.offset for one in records}
-    return [one for one in records if one.key is None or last[one.key] == one.offset]
+    last = {record.key: record.offset for record in records}
+    return [record for record in records if record.key is None or last[record.key] == record.offset]
 
 
 def rec(key: bytes | None, value: bytes | None, time: int = 1_000, **headers: bytes) -> Record:
@@ -143,14 +146,14 @@ def rec(key: bytes | None, value: bytes | None, time: int = 1_000, **headers: by
 
 async def fill(world: World, turns: int, keys: int = 5, size: int = 50) -> list[Sent]:
     """Send records over a few keys, each value different, from everywhere."""
-    found: list[Sent] = []
+    sent: list[Sent] = []
     for turn in range(turns):
         records = [
             rec(b"k%d" % ((turn * 3 + n) % keys), b"%d-%d" % (turn, n) + b"x" * size, 1_000 + turn)
             for n in range(3)
         ]
-        found += await send(world, records, where=WHERE[turn % 3])
-    return found
+        sent += await send(world, records, where=WHERE[turn % 3])
+    return sent
 
 
 async def end(world: World) -> list[Sent]:
@@ -161,9 +164,9 @@ async def end(world: World) -> list[Sent]:
 async def body(world: World, process: Process, index: int = 0) -> list[tuple[BatchHeader, bytes]]:
     """Return the batches of a segment."""
     key = key_of(process.replica.state, "default", partition_of(process).objects[index])
-    found = verify_segment(await world.store.read(key), key)
-    data = bytes(found.body)
-    return [(one, data[one.position : one.end]) for one in found.batches]
+    segment = verify_segment(await world.store.read(key), key)
+    data = bytes(segment.body)
+    return [(batch, data[batch.position : batch.end]) for batch in segment.batches]
 
 
 def is_clean(process: Process) -> bool:

@@ -1,3 +1,5 @@
+"""The event loop of these tests, and a small disk."""
+
 from __future__ import annotations
 
 import asyncio

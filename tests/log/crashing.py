@@ -1,4 +1,4 @@
-"""A process that appends, for ever or so many times, and says what it was told is durable."""
+"""A process that appends, for ever or a given number of times, and prints what is durable."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def body(writer: int, number: int) -> bytes:
 
 
 async def write(journal: Journal, writer: int, limit: int | None) -> None:
-    """Append; each line says where what lies."""
+    """Append; each line has the place of a batch."""
     for number in count() if limit is None else range(limit):
         data = body(writer, number)
         place = await journal.append([data[:7], data[7:]])

@@ -1,4 +1,4 @@
-"""A disk whose calls fail when a test says so, and which remembers what was called."""
+"""A disk whose calls fail on demand, and which records all calls."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class FaultyDisk:
 
     def __init__(self) -> None:
         self.calls: list[str] = []
-        """What was called on which file, in order."""
+        """The calls by file, in order."""
         self.faults: dict[str, list[int]] = {}
         """By call: errors to come; 0 lets one call pass."""
         self.short: list[int] = []
@@ -32,7 +32,7 @@ class FaultyDisk:
         self.faults.setdefault(call, []).extend(errors)
 
     def on(self, name: str) -> list[str]:
-        """Tell what was done to one file, without its name."""
+        """Return what was done to one file, without its name."""
         return [call.split()[0] for call in self.calls if call.endswith(name)]
 
     def open(self, path: str, flags: int, mode: int = 0o777) -> int:

@@ -43,7 +43,7 @@ SMALL = RewriteSettings(
 )
 
 
-class Seen(NamedTuple):
+class ConsumedRecord(NamedTuple):
     """A record as a consumer sees it."""
 
     offset: int
@@ -54,7 +54,7 @@ class Seen(NamedTuple):
 
 
 class Process:
-    """A replica with an incarnation, and what it needs to rewrite."""
+    """A process that may rewrite: a replica with an incarnation, and readers."""
 
     def __init__(self, world: World, replica: Replica) -> None:
         self.replica = replica
@@ -118,7 +118,7 @@ class World:
         return replica
 
     async def close(self) -> None:
-        for replica in (self.broker, *(one.replica for one in self.processes)):
+        for replica in (self.broker, *(process.replica for process in self.processes)):
             await replica.close()
         await self.journal.close()
         await self.files.close()
@@ -182,19 +182,19 @@ class World:
             await self.store.create(object_key(target), parts)
         await self.broker.propose([BatchesCommitted(object_id=target, extents=extents)], payload)
 
-    async def seen(self, process: Process) -> dict[tuple[str, int], list[Seen]]:
+    async def seen(self, process: Process) -> dict[tuple[str, int], list[ConsumedRecord]]:
         """Read everything, as a consumer would."""
         await process.replica.barrier()
-        found = {}
+        by_partition = {}
         for topic in process.replica.state.topics:
             for partition in topic.partitions:
                 rows = [partition.row(index) for index in range(len(partition.base_offsets))]
-                found[topic.name, partition.index] = [
-                    one for row in rows for one in await self._row(process, partition, row)
+                by_partition[topic.name, partition.index] = [
+                    record for row in rows for record in await self._row(process, partition, row)
                 ]
-        return found
+        return by_partition
 
-    async def _row(self, process: Process, partition: Partition, row: Row) -> list[Seen]:
+    async def _row(self, process: Process, partition: Partition, row: Row) -> list[ConsumedRecord]:
         if not row.object_id:
             return []
         data = bytearray(await process.reader.read(row.object_id, row.position, row.size))
@@ -216,25 +216,31 @@ class World:
         for header in batches.verify(data):
             assert header.max_timestamp <= row.max_timestamp
             seen += [
-                Seen(one.offset, one.key, one.value, one.timestamp, header.partition_leader_epoch)
-                for one in recordcodec.read(data, header)
+                ConsumedRecord(
+                    record.offset,
+                    record.key,
+                    record.value,
+                    record.timestamp,
+                    header.partition_leader_epoch,
+                )
+                for record in recordcodec.read(data, header)
             ]
         return seen
 
     async def _segment(self, process: Process, partition: Partition, row: Row) -> Segment:
-        """Check a segment and the files beside it."""
+        """Check a segment with its index and times files."""
         key = key_of(process.replica.state, "default", row.object_id)
         data = await self.store.read(key)
-        found = verify_segment(data, key)
-        assert (found.header.base_offset, found.footer.last_offset + 1) == row[:2]
+        segment = verify_segment(data, key)
+        assert (segment.header.base_offset, segment.footer.last_offset + 1) == row[:2]
         times = parse_times(await self.store.read(times_key(key)), key)
         times.check_segment(data[:32], data[-16:], len(data), key)
         times.check_key(key)
         for offset in (row.base_offset, row.end_offset - 1):
-            begun = [one.epoch for one in times.epochs if one.start_offset <= offset]
+            begun = [epoch.epoch for epoch in times.epochs if epoch.start_offset <= offset]
             assert begun[-1] == partition.epoch_at(offset)
         times.check_index(await self.store.read(index_key(key)), key)
-        return found
+        return segment
 
 
 @asynccontextmanager

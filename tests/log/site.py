@@ -1,4 +1,4 @@
-"""A small cluster without brokers: a store, a cluster log, who writes to them and who rewrites."""
+"""A small cluster without brokers: a store, a cluster log, a writer and a rewriter."""
 
 from __future__ import annotations
 
@@ -58,11 +58,11 @@ class Writer:
         """Write batches as one object, commit them, and note their offsets."""
         written = await self.uploads.write(sent)
         outcomes = await self._commit(written.object_id, written.position, sent)
-        self.uploads.settle(written.object_id, outcomes)
+        self.uploads.on_committed(written.object_id, outcomes)
         return outcomes
 
     async def upload(self, *sent: CheckedBatch) -> int:
-        """Write batches as an object that nobody commits; return its id."""
+        """Write batches as an object that is never committed; return its id."""
         return (await self.uploads.write(sent)).object_id
 
     async def append(self, *sent: CheckedBatch) -> list[AppendOutcome]:
@@ -70,7 +70,7 @@ class Writer:
         if self.journal is None:
             assert self.site.folder is not None
             self.journal = Journal(self.site.folder, self.incarnation, "os")
-        written = await self.journal.append([one.data for one in sent])
+        written = await self.journal.append([checked.data for checked in sent])
         return await self._commit(written.object_id, written.position, sent)
 
     async def send(self, *sent: CheckedBatch) -> list[AppendOutcome]:
@@ -81,14 +81,14 @@ class Writer:
         self, object_id: int, position: int, sent: Sequence[CheckedBatch]
     ) -> list[AppendOutcome]:
         extents = []
-        for one in sent:
-            extents.append(_extent(one, position))
-            position += len(one.data)
-        payload = [] if object_id else [one.data for one in sent]
+        for checked in sent:
+            extents.append(_extent(checked, position))
+            position += len(checked.data)
+        payload = [] if object_id else [checked.data for checked in sent]
         event = BatchesCommitted(object_id=object_id, extents=extents)
         [outcome] = await self.replica.propose([event], payload)
-        found: list[AppendOutcome] = outcome.value
-        return found
+        outcomes: list[AppendOutcome] = outcome.value
+        return outcomes
 
 
 class Site:
@@ -105,11 +105,11 @@ class Site:
 
     @property
     def sources(self) -> Sources:
-        """What is checked, or rebuilt."""
+        """The log to check or to rebuild."""
         return Sources(self.log, self.store, self.files, "default", self.folder)
 
     async def open(self) -> Replica:
-        """Return a replica of its own for somebody who joins or looks."""
+        """Return a separate replica for a process that joins or reads."""
         replica = Replica(self.log, self.clock, partial(snapshots.load, self.store))
         self._replicas.append(replica)
         await replica.open()
@@ -162,15 +162,15 @@ class Site:
         return self.key(writer, partition)
 
     def key(self, writer: Writer, partition: int = 0, row: int = 0, topic: bytes = TOPIC) -> str:
-        """Return the key of the object that a row lies in."""
-        found = self.partition(writer, partition, topic).objects[row]
-        return key_of(writer.replica.state, "default", found)
+        """Return the key of a row's object."""
+        identity = self.partition(writer, partition, topic).objects[row]
+        return key_of(writer.replica.state, "default", identity)
 
     def partition(self, writer: Writer, partition: int = 0, topic: bytes = TOPIC) -> Partition:
         """Return a partition as a writer knows it."""
-        found = writer.replica.state.topics.partition(topic, partition)
-        assert found is not None
-        return found
+        known = writer.replica.state.topics.partition(topic, partition)
+        assert known is not None
+        return known
 
     async def damage(self, key: str, at: int, flip: int = 1) -> None:
         """Flip bits of one byte of an object; a position from its end if it is negative."""
@@ -191,7 +191,7 @@ class Site:
         self.log = open_log(f"memory:site-{next(_names)}")
 
     async def close(self) -> None:
-        """End everybody."""
+        """End all processes."""
         for replica in self._replicas:
             await replica.close()
         for writer in self._journals:
@@ -210,19 +210,19 @@ def rows(partition: Partition) -> list[Row]:
 
 def _loose(writer: Writer, partition: int) -> RowRange:
     state = writer.replica.state
-    found = state.topics.partition(TOPIC, partition)
-    assert found is not None
-    first = sum(bool(kind & RowKind.SEGMENT) for kind in found.kinds)
-    return range_of(state.topics.by_id[TOPIC], found, range(first, len(found.base_offsets)))
+    known = state.topics.partition(TOPIC, partition)
+    assert known is not None
+    first = sum(bool(kind & RowKind.SEGMENT) for kind in known.kinds)
+    return range_of(state.topics.by_id[TOPIC], known, range(first, len(known.base_offsets)))
 
 
-def _extent(one: CheckedBatch, position: int) -> Extent:
-    header = one.header
+def _extent(checked: CheckedBatch, position: int) -> Extent:
+    header = checked.header
     return Extent(
-        topic_id=one.topic_id,
-        partition=one.partition,
+        topic_id=checked.topic_id,
+        partition=checked.partition,
         position=position,
-        size=len(one.data),
+        size=len(checked.data),
         records=header.last_offset_delta + 1,
         attributes=header.attributes,
         max_timestamp=header.max_timestamp,

@@ -1,4 +1,4 @@
-"""A partition whose rows lie in a store: merged objects and segments, read as a broker does."""
+"""A partition whose rows are in a store: merged objects and segments, read as a broker does."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ class StoredWorld:
         self.state.objects.add_row(row.object_id)
 
     def merged(self, rows: Sequence[Sequence[bytes]], ends: Sequence[int]) -> int:
-        """Add rows that lie one behind the other in one shared object, among others' bytes."""
+        """Add rows that are adjacent in one shared object, among others' bytes."""
         identity = self.new_id()
         data = bytearray(b"of another partition")
         base = self.partition.next_offset
@@ -124,7 +124,7 @@ class StoredWorld:
         identity, base = self.new_id(), self.partition.next_offset
         self.state.objects.stage(identity, SegmentName("birds", 0, base, is_plain))
         writer = SegmentWriter(base, interval=interval)
-        times = [writer.add(one).max_timestamp for one in some]
+        times = [writer.add(data).max_timestamp for data in some]
         origin = SegmentOrigin(NAMESPACE, "birds", TOPIC, 0, *split_object_id(identity))
         files = writer.finish(origin, end - 1, 1)
         key = self.key(identity)
@@ -148,19 +148,19 @@ class StoredWorld:
 
     async def offsets(self, offset: int, max_bytes: int = 2**20) -> list[int]:
         """Read, and check the answer as a client does."""
-        found = await self.read(offset, max_bytes)
-        data = b"".join(found.parts)
-        assert len(data) == found.size
+        piece = await self.read(offset, max_bytes)
+        data = b"".join(piece.parts)
+        assert len(data) == piece.size
         headers = batches.verify(data)
-        assert found.next_offset == (headers[-1].last_offset + 1 if headers else offset)
-        return [one.offset for one in recordcodec.read_all(data)]
+        assert piece.next_offset == (headers[-1].last_offset + 1 if headers else offset)
+        return [record.offset for record in recordcodec.read_all(data)]
 
     async def bytes(self, offset: int = 0, max_bytes: int = 2**20) -> bytes:
         """Read all, one request after the other."""
         parts: list[bytes] = []
         while offset < self.partition.next_offset:
-            found = await self.read(offset, max_bytes)
-            assert found.next_offset > offset
-            parts += map(bytes, found.parts)
-            offset = found.next_offset
+            piece = await self.read(offset, max_bytes)
+            assert piece.next_offset > offset
+            parts += map(bytes, piece.parts)
+            offset = piece.next_offset
         return b"".join(parts)

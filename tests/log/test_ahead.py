@@ -1,4 +1,4 @@
-"""Several who read on at the same time share the room for what is read ahead of them."""
+"""Concurrent sequential readers share the memory for read-ahead."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rookery.log.settings import CacheSettings
 
 STEP = 10_000
 READERS = 4
-# Room for sixteen blocks that nobody has asked for yet.
+# Room for sixteen blocks that no reader has asked for yet.
 SETTINGS = CacheSettings(
     max_bytes=64 * STEP, stored_block_bytes=STEP, probation_percent=50, ahead_blocks=16
 )
@@ -28,8 +28,8 @@ class World:
         topic.grow(READERS, [1] * READERS)
         self.partitions: list[Partition] = list(topic.partitions)
         self.rows = [
-            Row(0, 1000, object_id(3, STORED + one), 0, 100 * STEP, 1, RowKind.FINAL)
-            for one in range(READERS)
+            Row(0, 1000, object_id(3, STORED + number), 0, 100 * STEP, 1, RowKind.FINAL)
+            for number in range(READERS)
         ]
         for partition, row in zip(self.partitions, self.rows, strict=True):
             partition.replace(range(0), [row])
@@ -43,7 +43,7 @@ class World:
         return bytes(size)
 
     async def go_on(self, reader: int, position: int) -> None:
-        """Let a reader come to a position, after having read on and on."""
+        """Let a reader come to a position, after sequential reads."""
         self.ahead.read(self.partitions[reader], self.rows[reader], position, FAR)
         await self.cache.close()
 

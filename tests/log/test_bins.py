@@ -1,4 +1,4 @@
-"""What is found in the store, and what goes on the way."""
+"""Objects that are listed in the store, and those that disappear meanwhile."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ async def test_leftovers_of_a_killed_probe_are_deleted_after_a_delay() -> None:
     await store.create(f"{PROBES}left", [b"0"])
     objects = ObjectBin(None, store, State, "default", clock := ManualClock())
 
-    # One that is under way must not be disturbed, however often somebody looks.
+    # One that is under way must not be disturbed, however often it is listed.
     assert await objects.find() == [identity]
     assert await objects.find() == [identity]
-    assert [one.key for one in await store.list(PROBES)] == [f"{PROBES}left"]
+    assert [item.key for item in await store.list(PROBES)] == [f"{PROBES}left"]
     await store.create(f"{PROBES}new", [b"0"])
     clock.advance(20_000)
 
     assert await objects.find() == [identity]
-    assert [one.key for one in await store.list(PROBES)] == [f"{PROBES}new"]
+    assert [item.key for item in await store.list(PROBES)] == [f"{PROBES}new"]

@@ -1,3 +1,5 @@
+"""The block cache: reads, limits and concurrent loads."""
+
 from __future__ import annotations
 
 import asyncio
@@ -20,7 +22,7 @@ STEP = 100
 
 
 def content(identity: int, size: int) -> bytes:
-    """Bytes that tell where they are from."""
+    """Bytes that contain their origin."""
     return bytes((identity * 31 + at * 7 + at // 251) % 256 for at in range(size))
 
 
@@ -58,12 +60,12 @@ async def settle() -> None:
 async def test_a_read_within_a_block_is_a_view_of_it() -> None:
     source = Source()
     cache = make(source)
-    one = await cache.read(A, 210, 20)
-    two = await cache.read(A, 290, 10)
-    assert one == source.objects[A][210:230]
-    assert two == source.objects[A][290:300]
-    assert one.obj is two.obj
-    assert one.readonly
+    first = await cache.read(A, 210, 20)
+    second = await cache.read(A, 290, 10)
+    assert first == source.objects[A][210:230]
+    assert second == source.objects[A][290:300]
+    assert first.obj is second.obj
+    assert first.readonly
     assert source.reads == [(A, 200)]
     assert (cache.hits, cache.misses, cache.held_bytes) == (1, 1, STEP)
 

@@ -1,4 +1,4 @@
-"""Compaction: of every key the last record stays, where it was, as it was."""
+"""Compaction: the last record of every key stays unchanged at its offset."""
 
 from __future__ import annotations
 
@@ -98,20 +98,20 @@ async def test_compacted_batches_keep_their_attributes(codec: Any, tmp_path: Pat
         assert (header.producer_id, header.producer_epoch, header.base_sequence) == (7, 2, 44)
         assert header.codec is codec
         assert header.max_timestamp == 8_996
-        left = [one._replace(offset=4 + n) for n, one in enumerate(partly)][4:]
+        left = [record._replace(offset=4 + n) for n, record in enumerate(partly)][4:]
         assert list(recordcodec.read(second[1], header._replace(position=0))) == left
         assert third[0].base_offset == 11
 
 
-def _fields(one: BatchSettings) -> dict[str, Any]:
-    return {name: getattr(one, name) for name in one.__slots__}
+def _fields(settings: BatchSettings) -> dict[str, Any]:
+    return {name: getattr(settings, name) for name in settings.__slots__}
 
 
 async def test_batch_without_removed_records_keeps_its_bytes(tmp_path: Path) -> None:
     async with a_world(tmp_path) as world:
         process = await world.process()
         await world.topic(1)
-        # A level that we would not choose, and bits that nobody knows.
+        # A level that we would not choose, and unknown bits.
         sent = [rec(b"k%d" % n, b"v" * 100) for n in range(20)]
         await send(world, sent, BatchSettings(codec=GZIP, level=1))
         before = recordcodec.build(sent, BatchSettings(codec=GZIP, level=1))
@@ -168,7 +168,7 @@ async def test_key_written_again_after_its_tombstone_is_kept(tmp_path: Path) -> 
             sent += await end(world)
             await work.run()
             assert table(await seen(world, process)) == table(sent)
-        assert [one for one in await seen(world, process) if one.key == b"a"] == [sent[3]]
+        assert [record for record in await seen(world, process) if record.key == b"a"] == [sent[3]]
 
 
 async def test_append_times_are_kept(tmp_path: Path) -> None:
@@ -183,9 +183,9 @@ async def test_append_times_are_kept(tmp_path: Path) -> None:
             world.clock.advance(7)
         await end(world)
         await compactor(world, process, Topical()).run()
-        found = [one for one in await seen(world, process) if one.key != b"end"]
-        assert len(found) == 13
-        assert [one.timestamp for one in found] == [times[one.offset // 3] for one in found]
+        kept = [record for record in await seen(world, process) if record.key != b"end"]
+        assert len(kept) == 13
+        assert all(record.timestamp == times[record.offset // 3] for record in kept)
 
 
 async def test_records_without_a_key_are_kept_and_unreferenced_old_markers_are_removed(
@@ -215,10 +215,10 @@ async def test_segment_whose_last_batch_is_removed_ends_with_an_empty_batch(tmp_
             await send(world, [rec(key, b"x" * size, 1_000 + size)])
         await end(world)
         await work.run()
-        [one, gone] = [header for header, _ in await body(world, process)]
-        assert (one.record_count, one.last_offset) == (1, 0)
+        [kept, gone] = [header for header, _ in await body(world, process)]
+        assert (kept.record_count, kept.last_offset) == (1, 0)
         assert (gone.record_count, gone.last_offset, gone.max_timestamp) == (0, 2, 1_001)
-        assert [one.offset for one in await seen(world, process)] == [0, 3, 4, 5]
+        assert [record.offset for record in await seen(world, process)] == [0, 3, 4, 5]
         # That alone is no reason to write the segment again.
         before = partition_of(process).objects[0]
         await end(world)
@@ -240,7 +240,7 @@ async def test_topic_can_be_compacted_and_deleted(tmp_path: Path) -> None:
         await send(world, [rec(b"a", b"1", now), rec(b"b", b"2", now), rec(b"a", b"3", now)])
         await send(world, [rec(b"end", b"end", now + DAY)])
         await compactor(world, process, Both()).run()
-        assert [one.offset for one in await seen(world, process)] == [1, 2, 3]
+        assert [record.offset for record in await seen(world, process)] == [1, 2, 3]
         partition = partition_of(process)
         assert kept_from(partition, Both(), now + DAY) == 0
         assert kept_from(partition, Both(), now + DAY + 1) == 3
@@ -262,12 +262,12 @@ async def test_readers_and_fsck_agree_with_compaction(tmp_path: Path) -> None:
         reader = LogReader(world.log(), cache, Tail(), layouts=Layouts(process.places, cache.read))
         key = (TOPIC, 0)
         for start in range(partition.next_offset):
-            left = [one for one in expected if one.offset >= start]
+            left = [record for record in expected if record.offset >= start]
             assert await _read(reader, partition, start) == left
         for time in (0, 1_002, 3_003, 3_005, 3_006):
-            first = next((one for one in expected if one.timestamp >= time), None)
-            found = await first_at(reader, key, partition, time)
-            assert found == (first and TimedRecord(first.offset, first.timestamp))
+            first = next((record for record in expected if record.timestamp >= time), None)
+            timed = await first_at(reader, key, partition, time)
+            assert timed == (first and TimedRecord(first.offset, first.timestamp))
         latest_one = await highest(reader, key, partition)
         assert latest_one is not None
         assert latest_one.timestamp == 3_005
@@ -278,15 +278,15 @@ async def test_readers_and_fsck_agree_with_compaction(tmp_path: Path) -> None:
 
 async def _read(reader: LogReader, partition: Partition, offset: int) -> list[Sent]:
     """Read with the broker's reader, a little at a time."""
-    found: list[Sent] = []
+    records: list[Sent] = []
     start = offset
     while offset < partition.next_offset:
         piece = await reader.read((TOPIC, 0), partition, offset, 300)
         assert piece.next_offset > offset
         offset = piece.next_offset
-        found += [
-            Sent(one.offset, one.key, one.value, one.timestamp)
-            for one in recordcodec.read_all(b"".join(piece.parts))
-            if one.offset >= start
+        records += [
+            Sent(record.offset, record.key, record.value, record.timestamp)
+            for record in recordcodec.read_all(b"".join(piece.parts))
+            if record.offset >= start
         ]
-    return found
+    return records

@@ -14,7 +14,7 @@ from rookery.cluster.events.logevents import (
     ProducersExpired,
 )
 from rookery.cluster.events.txnevents import TransactionEnded, TransactionInitialised
-from rookery.cluster.state.aborted import within
+from rookery.cluster.state.aborts import within
 from rookery.cluster.state.images.image import read_image, write_image
 from rookery.cluster.state.txns import TransactionOwner
 from rookery.formats.keys import times_key
@@ -93,8 +93,8 @@ async def raise_level(world: World, process: Process, level: int) -> None:
 async def markers(world: World, process: Process) -> int:
     """Count the control batches in all segments."""
     partition = partition_of(process)
-    found = [await body(world, process, index) for index in range(len(partition.objects) - 1)]
-    return sum(header.is_control for batches in found for header, _ in batches)
+    segments = [await body(world, process, index) for index in range(len(partition.objects) - 1)]
+    return sum(header.is_control for batches in segments for header, _ in batches)
 
 
 async def listed(world: World, process: Process) -> int:
@@ -126,7 +126,7 @@ async def test_aborted_transactions_and_their_markers_are_removed(
         await work.run()
 
         partition = partition_of(process)
-        assert [one.value for one in await seen(world, process) if one.key == b"k"] == [
+        assert [record.value for record in await seen(world, process) if record.key == b"k"] == [
             b"committed"
         ]
         assert len(list(within(partition.aborted, 0, 1_000))) == left
@@ -164,12 +164,12 @@ async def test_transaction_that_ends_after_the_compacted_range_stays_listed_as_a
         await second.end(is_commit=False)
         await process.replica.barrier()
 
-        [one] = within(partition.aborted, 0, 1_000)
-        assert one.producer_id == second.owner.producer_id
+        [transaction] = within(partition.aborted, 0, 1_000)
+        assert transaction.producer_id == second.owner.producer_id
         await end(world)
         await work.run()
         assert not list(within(partition.aborted, 0, 1_000))
-        assert not {one.key for one in await seen(world, process)} & {b"a", b"b"}
+        assert not {record.key for record in await seen(world, process)} & {b"a", b"b"}
 
 
 @pytest.mark.parametrize(("level", "is_kept"), [(1, False), (2, True)])

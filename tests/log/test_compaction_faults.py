@@ -1,4 +1,4 @@
-"""Compaction among others: two at once, crashes, damage, and what changes meanwhile."""
+"""Compaction with other processes: two compactors, crashes, damage, and concurrent changes."""
 
 from __future__ import annotations
 
@@ -37,18 +37,18 @@ from tests.log.test_rewriter import Crash, Failing, flip_byte
 
 async def test_concurrent_compactors_lose_nothing(tmp_path: Path) -> None:
     async with a_world(tmp_path) as world:
-        one, other = await world.process(), await world.process()
+        process, other = await world.process(), await world.process()
         await world.topic(1)
-        works = [compactor(world, one, Topical()), compactor(world, other, Topical())]
+        works = [compactor(world, process, Topical()), compactor(world, other, Topical())]
         sent: list[Sent] = []
         for turn in range(8):
             sent += await fill(world, 6, keys=4 + turn)
             await asyncio.gather(*(work.run() for work in works))
-            assert table(await seen(world, one)) == table(sent)
-            assert await seen(world, one) == await seen(world, other)
-        objects = one.replica.state.objects
-        named = {row for row in partition_of(one).objects if row > 0}
-        # What was written in vain is condemned, and nothing that is named is.
+            assert table(await seen(world, process)) == table(sent)
+            assert await seen(world, process) == await seen(world, other)
+        objects = process.replica.state.objects
+        named = {row for row in partition_of(process).objects if row > 0}
+        # Objects written in vain are condemned, and no named object is.
         assert objects.condemned
         assert not named & objects.condemned.keys()
 
@@ -130,10 +130,10 @@ async def test_concurrent_change_voids_the_compaction(
         if change is _delete_topic:
             return
         assert partition_of(process).cleaned_to == 0
-        kept = [one for one in await seen(world, process) if one.offset >= 6]
+        kept = [record for record in await seen(world, process) if record.offset >= 6]
         assert await compactor(world, process, Topical()).run() > 0
-        found = [one for one in await seen(world, process) if one.offset >= 6]
-        assert table(found) == table(kept)
+        compacted = [record for record in await seen(world, process) if record.offset >= 6]
+        assert table(compacted) == table(kept)
 
 
 async def test_damaged_row_stops_compaction_after_it(
@@ -188,7 +188,7 @@ async def test_unreadable_records_are_kept(
         process = await world.process()
         await world.topic(1)
         sent = await send(world, [rec(b"a", b"1")])
-        # Right by its checksum, wrong inside: what a producer may send if nobody looks into it.
+        # Right by its checksum, wrong inside: a producer may send it if records are not checked.
         header = batches.parse(recordcodec.build([rec(b"a", b"2")], BatchSettings(codec=GZIP)))
         junk = batches.seal(header, b"junk") + b"junk"
         written = await world.journal.append([junk])
@@ -199,9 +199,9 @@ async def test_unreadable_records_are_kept(
         assert "is not compacted" in caplog.text
         partition = partition_of(process)
         assert partition.cleaned_to == 3
-        found = await body(world, process)
-        assert [one.base_offset for one, _ in found] == [1, 2]
-        assert found[0][1][61:] == b"junk"
+        rewritten = await body(world, process)
+        assert [kept.base_offset for kept, _ in rewritten] == [1, 2]
+        assert rewritten[0][1][61:] == b"junk"
 
 
 async def _commit(world: World, object_id: int, position: int, size: int) -> None:

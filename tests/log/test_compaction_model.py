@@ -90,8 +90,8 @@ async def _model(steps: list[tuple[Any, ...]], limits: Topical, map_bytes: int) 
 
 
 async def _check(world: World, process: Process, sent: list[Sent]) -> None:
-    found = await seen(world, process)
-    assert [one for one in sent if one in set(found)] == found
-    assert table(found) == table(sent)
-    clean = [one.key for one in found if one.offset < partition_of(process).cleaned_to]
+    records = await seen(world, process)
+    assert [record for record in sent if record in set(records)] == records
+    assert table(records) == table(sent)
+    clean = [record.key for record in records if record.offset < partition_of(process).cleaned_to]
     assert len(clean) == len(set(clean))

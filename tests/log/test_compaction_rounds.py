@@ -62,7 +62,7 @@ async def test_dirty_ratio_decides_unless_the_maximum_lag_is_exceeded(tmp_path: 
         world.clock.advance(DAY)
         sent += await send(world, [rec(b"k1", b"new", world.clock.now_ms())])
         assert await work.run() > 0
-        assert [one.key for one in await seen(world, process)].count(b"k0") == 1
+        assert [record.key for record in await seen(world, process)].count(b"k0") == 1
 
 
 async def test_oldest_record_of_a_row_counts_for_the_maximum_lag(tmp_path: Path) -> None:
@@ -74,7 +74,7 @@ async def test_oldest_record_of_a_row_counts_for_the_maximum_lag(tmp_path: Path)
         limits.segment_bytes = 1 << 30
         work = compactor(world, process, limits)
         work.settings = type(work.settings)(min_bytes=1 << 30)
-        # Both batches lie in one row, whose time is that of the second.
+        # Both batches are in one row, whose time is that of the second.
         await send(world, [rec(b"a", b"1", now)], where="journal")
         await send(world, [rec(b"a", b"2", now + DAY)], where="journal")
         await send(world, [rec(b"a", b"3", now + DAY)])
@@ -143,7 +143,7 @@ async def test_full_key_map_ends_the_round_and_the_next_continues(tmp_path: Path
                 break
         assert ends == sorted(ends)
         assert len(ends) > 2
-        below = [one.key for one in await seen(world, process)]
+        below = [record.key for record in await seen(world, process)]
         assert len(below) < len(sent) / 2
         assert (await seen(world, process))[-1:] == tail
 
@@ -173,7 +173,7 @@ async def test_small_segments_are_packed_and_large_ones_kept(tmp_path: Path) -> 
             await work.run()
         sizes = partition_of(process).sizes[:-1]
         assert len(sizes) <= 2 * sum(sizes) / REWRITE.segment_bytes + 1
-        # What is large enough and does not change is not written again.
+        # A row that is large enough and does not change is not written again.
         before = partition_of(process).objects[:-1]
         sent += await send(world, [rec(b"new", b"")])
         sent += await end(world)
@@ -215,8 +215,8 @@ async def settle(world: World, process: Process, rewrite: RewriteSettings) -> No
     await rewriter.run()
 
 
-def _rewrite(one: RewriteSettings) -> dict[str, int]:
-    return {name: getattr(one, name) for name in one.__slots__}
+def _rewrite(settings: RewriteSettings) -> dict[str, int]:
+    return {name: getattr(settings, name) for name in settings.__slots__}
 
 
 async def test_lag_is_the_work_that_is_due(tmp_path: Path) -> None:

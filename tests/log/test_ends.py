@@ -56,7 +56,7 @@ def test_ends_per_object_are_bounded_and_returned_ones_come_first() -> None:
     assert len(ends) == 10
     told = []
     while taken := ends.take():
-        told += [one.entry for one in taken]
+        told += [end.entry for end in taken]
     assert told == list(range(10))
 
 
@@ -64,16 +64,16 @@ def test_end_above_the_bound_is_recorded_alone() -> None:
     ends = TransactionEnds()
     ends.add(1, ended(1, offsets=2000))
     ends.add(2, ended(2))
-    assert [one.entry for one in ends.take()] == [1]
-    assert [one.entry for one in ends.take()] == [2]
+    assert [end.entry for end in ends.take()] == [1]
+    assert [end.entry for end in ends.take()] == [2]
 
 
 def test_memory_is_bounded_and_dropped_ends_are_logged(caplog: pytest.LogCaptureFixture) -> None:
     ends = TransactionEnds()
     size = 0
     for number in count():
-        one = ended(number, offsets=500)
-        ends.add(number, one)
+        end = ended(number, offsets=500)
+        ends.add(number, end)
         size += 500 * len(METADATA)
         if size > 2 * KEPT_BYTES:
             break

@@ -1,3 +1,5 @@
+"""Reading journal files: ranges, missing files, and shared descriptors."""
+
 from __future__ import annotations
 
 import asyncio

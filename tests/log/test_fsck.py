@@ -75,7 +75,7 @@ async def test_intact_log_is_clean(site: Site, writer: Writer, is_quick: bool) -
 
     assert report.is_clean, report.faults
     assert (report.topics, report.partitions, report.objects) == (1, 2, 5)
-    assert report.bytes == sum(site.partition(writer, one).size_bytes for one in (0, 1))
+    assert report.bytes == sum(site.partition(writer, index).size_bytes for index in (0, 1))
     assert seen[1] == (0 if is_quick else 29 + 14)
 
 
@@ -90,7 +90,7 @@ async def test_a_missing_object_is_named_with_its_offsets(
     key = site.key(writer, 0, row=1)
     await site.store.delete(key)
     report = await check(site.sources, is_quick=is_quick)
-    assert [(one.kind, one.key, one.where) for one in report.faults] == [
+    assert [(fault.kind, fault.key, fault.where) for fault in report.faults] == [
         (FaultKind.MISSING, key, ("birds", 0, 20, 25)),
         (FaultKind.MISSING, key, ("birds", 1, 8, 9)),
     ]
@@ -105,10 +105,10 @@ async def test_short_object_is_reported_with_the_missing_offsets(
     data = await site.store.read(key)
     await site.put(key, data[:-1])
     faults = (await check(site.sources, is_quick=is_quick)).faults
-    short = [one for one in faults if one.kind is FaultKind.SHORT]
-    assert [one.where for one in short] == [("birds", 1, 8, 9)]
+    short = [fault for fault in faults if fault.kind is FaultKind.SHORT]
+    assert [fault.where for fault in short] == [("birds", 1, 8, 9)]
     # A full check reads the manifest too, which knows the object's size.
-    assert {one.kind for one in faults} <= {FaultKind.SHORT, FaultKind.CORRUPT}
+    assert {fault.kind for fault in faults} <= {FaultKind.SHORT, FaultKind.CORRUPT}
 
 
 @pytest.mark.parametrize("ending", [index_key, times_key])
@@ -133,7 +133,7 @@ async def test_a_flipped_byte_anywhere_is_found(site: Site, writer: Writer) -> N
         for at in (0, 9, len(whole) // 3, len(whole) // 2, len(whole) - 1):
             await site.damage(key, at)
             report = await check(site.sources)
-            assert {one.key for one in report.faults} == {key}, (key, at)
+            assert {fault.key for fault in report.faults} == {key}, (key, at)
             await site.put(key, whole)
     assert (await check(site.sources)).is_clean
 
@@ -175,7 +175,7 @@ async def test_damage_in_a_journal_is_found(site: Site, writer: Writer, tmp_path
     # Files that are open already are not looked at from their beginning again.
     site.files.forget(object_id(writer.incarnation, 0))  # type: ignore[union-attr] # it has files
     faults = (await check(site.sources)).faults
-    assert {(one.kind, one.key) for one in faults} == {(FaultKind.CORRUPT, name)}
+    assert {(damage.kind, damage.key) for damage in faults} == {(FaultKind.CORRUPT, name)}
     assert "begins with" in faults[0].text
 
 
@@ -212,9 +212,9 @@ async def test_offsets_that_differ_between_bytes_and_rows_are_found(
 
 
 def contradictions(writer: Writer) -> list[str]:
-    found = list(check_state(writer.replica.state))
-    assert {fault.kind for fault in found} <= {FaultKind.OFFSETS}
-    return [fault.text for fault in found]
+    faults = list(check_state(writer.replica.state))
+    assert {fault.kind for fault in faults} <= {FaultKind.OFFSETS}
+    return [fault.text for fault in faults]
 
 
 async def test_rows_that_contradict_each_other_are_named(site: Site, writer: Writer) -> None:
@@ -245,8 +245,8 @@ async def test_gap_at_the_start_is_named(site: Site, writer: Writer) -> None:
     partition = site.partition(writer)
     for column in partition.columns:
         del column[0]
-    found = [one for one in check_state(writer.replica.state) if "no row" in one.text]
-    assert [one.where for one in found] == [("birds", 0, 0, 20)]
+    faults = [fault for fault in check_state(writer.replica.state) if "no row" in fault.text]
+    assert [fault.where for fault in faults] == [("birds", 0, 0, 20)]
 
 
 async def test_lost_rows_are_noted_and_are_no_fault(site: Site, writer: Writer) -> None:
@@ -254,7 +254,7 @@ async def test_lost_rows_are_noted_and_are_no_fault(site: Site, writer: Writer) 
     await writer.replica.propose([lost])
     report = await check(site.sources)
     assert report.is_clean
-    assert [(one.kind, one.where) for one in report.notes] == [
+    assert [(note.kind, note.where) for note in report.notes] == [
         (FaultKind.LOST, ("birds", 0, 20, 25))
     ]
 
@@ -263,7 +263,7 @@ async def test_objects_of_a_live_writer_may_be_in_flight(site: Site, writer: Wri
     identity = await writer.upload(batch(0))
     report = await check(site.sources)
     assert report.is_clean
-    assert [(one.kind, one.key) for one in report.notes] == [
+    assert [(note.kind, note.key) for note in report.notes] == [
         (FaultKind.IN_FLIGHT, object_key(identity))
     ]
 
@@ -276,7 +276,7 @@ async def test_objects_of_a_dead_writer_are_orphans(site: Site, writer: Writer) 
     fault = await only(site)
     assert (fault.kind, fault.key) == (FaultKind.ORPHANED, object_key(identity))
     assert "2 batches" in fault.text
-    assert [one.kind for one in (await check(site.sources)).notes] == [FaultKind.RECORD]
+    assert [note.kind for note in (await check(site.sources)).notes] == [FaultKind.RECORD]
 
     other = await site.writer()
     await other.replica.propose([ObjectsCondemned(object_ids=[identity])])
@@ -289,7 +289,7 @@ async def test_unknown_keys_are_reported_as_stray(site: Site, writer: Writer) ->
     for key in (*stray, orphan, "elsewhere/readme"):
         await site.store.create(key, [b"x"])
     report = await check(site.sources, is_quick=True)
-    assert {(one.kind, one.key) for one in report.faults} == {
+    assert {(fault.kind, fault.key) for fault in report.faults} == {
         *((FaultKind.STRAY, key) for key in stray),
         (FaultKind.ORPHANED, orphan),
     }
@@ -361,10 +361,12 @@ async def test_a_check_while_rows_move_is_clean(site: Site) -> None:
             await writer.write(batch(0), batch(1))
             before = set(writer.replica.state.objects.rows)
             await site.merge(writer, 0, 1)
-            dead = [one for one in before if not writer.replica.state.objects.rows[one]]
+            dead = [
+                identity for identity in before if not writer.replica.state.objects.rows[identity]
+            ]
             await writer.replica.propose([ObjectsCondemned(object_ids=dead)])
-            for one in dead:
-                await site.store.delete(object_key(one))
+            for identity in dead:
+                await site.store.delete(object_key(identity))
             if is_over.is_set():
                 return
 

@@ -1,11 +1,11 @@
+"""The journal: appends, syncs, groups, and failures of the disk."""
+
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import dataclasses
 import logging
-import os
-import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -17,6 +17,7 @@ from rookery.formats.keys import journal_name, object_id
 from rookery.log.settings import Durability, JournalSettings
 from rookery.log.write.journal import FlushPosition, Journal
 from rookery.testing.clock import ManualClock
+from rookery.testing.wait import wait_until
 from tests.log.faulty import EIO, ENOSPC, FaultyDisk
 
 FIRST = object_id(7, 0)
@@ -67,10 +68,10 @@ async def gathered(
 
 async def test_appends_follow_the_header_contiguously(tmp_path: Path) -> None:
     async with opened(tmp_path) as journal:
-        one = await journal.append([b"ab", bytearray(b"c"), memoryview(b"de")])
-        two = await journal.append([b"fgh"])
-    assert one == FlushPosition(FIRST, HEADER_BYTES, 5)
-    assert two == FlushPosition(FIRST, HEADER_BYTES + 5, 3)
+        first = await journal.append([b"ab", bytearray(b"c"), memoryview(b"de")])
+        second = await journal.append([b"fgh"])
+    assert first == FlushPosition(FIRST, HEADER_BYTES, 5)
+    assert second == FlushPosition(FIRST, HEADER_BYTES + 5, 3)
     content = (tmp_path / journal_name(FIRST)).read_bytes()
     assert content == journal_header(FIRST) + b"abcdefgh"
 
@@ -322,9 +323,9 @@ async def test_existing_file_name_is_not_overwritten(tmp_path: Path) -> None:
 async def test_incarnations_share_a_folder(tmp_path: Path) -> None:
     async with opened(tmp_path) as journal:
         other = Journal(tmp_path, 8)
-        one, two = await asyncio.gather(journal.append([b"one"]), other.append([b"two"]))
+        first, second = await asyncio.gather(journal.append([b"one"]), other.append([b"two"]))
         await other.close()
-    assert [one.object_id, two.object_id] == [FIRST, object_id(8, 0)]
+    assert [first.object_id, second.object_id] == [FIRST, object_id(8, 0)]
 
 
 async def test_current_file_cannot_be_deleted_until_it_is_rolled(tmp_path: Path) -> None:
@@ -476,16 +477,16 @@ async def test_os_durability_still_abandons_a_failed_file(tmp_path: Path) -> Non
 
 
 def until_free(data: bytearray) -> None:
-    """Wait until nobody views the bytes; the journal's thread may not be quite done with them."""
-    deadline = time.monotonic() + 20
-    while True:
+    """Wait until no view of the bytes is left: the journal's thread may still use them."""
+
+    def is_free() -> bool:
         try:
             data.clear()
         except BufferError:
-            assert time.monotonic() < deadline, "the bytes are still held"
-            os.sched_yield()
-        else:
-            return
+            return False
+        return True
+
+    wait_until(is_free, "the bytes are still held", pause=0)
 
 
 def open_paths() -> list[Path]:

@@ -1,3 +1,5 @@
+"""The journal of a process that is killed."""
+
 from __future__ import annotations
 
 import os
@@ -17,7 +19,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def kill_after(folder: Path, lines: int) -> list[tuple[int, int, int, int, int]]:
-    """Let the process run until it has said so many lines, kill it, and return all it said."""
+    """Let the process run until it has printed a number of lines, kill it, and return all lines."""
     command = [sys.executable, "-m", "tests.log.crashing", str(folder)]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "src")])}
     process = subprocess.Popen(command, stdout=subprocess.PIPE, cwd=ROOT, env=environment)

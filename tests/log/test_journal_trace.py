@@ -1,4 +1,4 @@
-"""The order of system calls, as the kernel saw them: write, sync, then answer."""
+"""The order of system calls, from a trace: write, sync, then answer."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from rookery.cluster.state import aborted
+from rookery.cluster.state import aborts
 from rookery.cluster.state.partition import MARKER_BYTES, Partition, RowKind
 from rookery.formats.keys import times_key
 from rookery.formats.times import SegmentAbort, parse_times
@@ -30,7 +30,7 @@ from rookery.model.control import ControlRecordType
 from rookery.records import batches, recordcodec
 from tests.log.compacting import Topical
 from tests.log.site import TOPIC, Site, Writer, rows
-from tests.log.transacting import Transactor, one
+from tests.log.transacting import Transactor, batch_of
 
 DAY = 86_400_000
 
@@ -55,17 +55,17 @@ async def everything(site: Site, writer: Writer, until: int | None = None) -> by
     layouts = Layouts(places, cache.read)
     reader = LogReader(site.log, cache, Tail(), None, layouts)
     partition = site.partition(writer)
-    offset, found = partition.log_start, b""
+    offset, data = partition.log_start, b""
     end = partition.next_offset if until is None else until
     while offset < end:
         read = await reader.read((TOPIC, 0), partition, offset, 300, until=end)
         if read.next_offset == offset:
             break
-        found += b"".join(read.parts)
+        data += b"".join(read.parts)
         offset = read.next_offset
     await layouts.close()
     await cache.close()
-    return found
+    return data
 
 
 async def mixed(writer: Writer) -> Transactor:
@@ -75,7 +75,7 @@ async def mixed(writer: Writer) -> Transactor:
     await second.write(b"a", b"2", to_object=False)
     await first.end(commit=True)
     await second.end(commit=False)
-    await writer.write(one(b"b", b"3"))
+    await writer.write(batch_of(b"b", b"3"))
     await first.write(b"a", b"open")
     return first
 
@@ -163,7 +163,7 @@ async def test_aborted_records_are_compacted_and_supersede_no_key(
 ) -> None:
     producer = await mixed(writer)
     await producer.end(commit=False)
-    await writer.write(one(b"end", b"4"))
+    await writer.write(batch_of(b"end", b"4"))
     partition = site.partition(writer)
     limits = Topical(delete_retention_ms=DAY)
     await compact(site, writer, limits)
@@ -176,9 +176,9 @@ async def test_aborted_records_are_compacted_and_supersede_no_key(
         (6, None),
         (7, b"4"),
     ]
-    # After a while nobody needs to be told that a transaction was committed.
+    # After a while no reader needs to know that a transaction was committed.
     site.clock.advance(2 * DAY)
-    await writer.write(one(b"end", b"5"))
+    await writer.write(batch_of(b"end", b"5"))
     await compact(site, writer, limits)
     assert await left(site, writer) == [
         (0, b"1"),
@@ -188,7 +188,7 @@ async def test_aborted_records_are_compacted_and_supersede_no_key(
         (7, b"4"),
         (8, b"5"),
     ]
-    assert len(list(aborted.within(partition.aborted, 0, 9))) == 2
+    assert len(list(aborts.within(partition.aborted, 0, 9))) == 2
     assert (await check(site.sources)).is_clean
 
 
@@ -208,12 +208,12 @@ async def compact(site: Site, writer: Writer, limits: Topical) -> None:
 async def left(site: Site, writer: Writer) -> list[tuple[int, bytes | None]]:
     """Return offsets and values of what there is; None stands for a marker's."""
     data = await everything(site, writer)
-    found: list[tuple[int, bytes | None]] = []
+    values: list[tuple[int, bytes | None]] = []
     for header in batches.verify(data):
         for record in recordcodec.read(data, header):
             value = None if header.is_control else bytes(record.value or b"")
-            found.append((record.offset, value))
-    return found
+            values.append((record.offset, value))
+    return values
 
 
 # A cluster log that was lost.
@@ -256,7 +256,7 @@ async def test_outcome_of_transactions_rewritten_after_the_snapshot_is_recovered
         await producer.end(commit=commit)
     before = await everything(site, writer)
     listed = site.partition(writer).aborted
-    await writer.uploads.finish()
+    await writer.uploads.flush_notes()
     await site.merge(writer, 0)
     again, faults = await recovered(site)
     assert not faults
@@ -269,13 +269,13 @@ async def test_transactions_with_a_lost_end_are_aborted(site: Site, writer: Writ
     producer = await Transactor(writer, "x").init()
     await snapshots.save(site.store, writer.replica.state)
     await producer.write(b"a", b"1")
-    await writer.uploads.finish()
+    await writer.uploads.flush_notes()
     await producer.end(commit=True)
     again, faults = await recovered(site)
     partition: Partition = site.partition(again)
     assert faults == [FaultKind.LOST]
     assert not partition.ongoing
-    [found] = aborted.within(partition.aborted, 0, 2)
+    [found] = aborts.within(partition.aborted, 0, 2)
     assert found[:3] == (producer.own.producer_id, 0, 1)
     assert rows(partition)[-1].size == MARKER_BYTES
     # Its producer has to begin anew, and cannot be mistaken for what it was.

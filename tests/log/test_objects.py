@@ -1,4 +1,4 @@
-"""Objects by id: which of them lies where, and what happens if it does not."""
+"""Objects by id: their locations, and errors if they are missing."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rookery.errors import Conflict, Corrupt, Unavailable
 from rookery.formats.journal import journal_header
 from rookery.formats.keys import STORED, journal_name, object_id, object_key
 from rookery.log.read import objects
-from rookery.log.read.files import JournalFiles, MissingJournal
+from rookery.log.read.files import JournalFiles, MissingObject
 from rookery.log.read.objects import Places, RemovedObject, key_of, keys_of
 from rookery.store.backends.memory import MemoryStore
 from rookery.store.wrappers import NamespacedStore
@@ -33,14 +33,15 @@ def state() -> State:
 
 
 def test_every_kind_of_object_has_its_key() -> None:
-    found = {one: keys_of(state(), "ns", one) for one in (SHARED, PLAIN, OTHER)}
+    by_id = {identity: keys_of(state(), "ns", identity) for identity in (SHARED, PLAIN, OTHER)}
     name = f"ns/=hidden/0/segment-{41:020}-6-{STORED + 2}"
-    assert found == {
+    assert by_id == {
         SHARED: [f"_rookery/objects/{5:016x}/{STORED:06x}"],
         PLAIN: [f"ns/birds/2/segment-{40:020}{end}" for end in (".kfs", ".index", ".times")],
         OTHER: [name + end for end in (".kfs", ".index", ".times")],
     }
-    assert [key_of(state(), "ns", one) for one in found] == [keys[0] for keys in found.values()]
+    for identity, keys in by_id.items():
+        assert key_of(state(), "ns", identity) == keys[0]
 
 
 async def test_each_object_is_read_from_its_location(tmp_path: Path) -> None:
@@ -55,11 +56,11 @@ async def test_each_object_is_read_from_its_location(tmp_path: Path) -> None:
     assert await places.read(SHARED, 5, 8) == b"a shared"
     assert await places.read(PLAIN, 5, 100) == b"a segment"
     assert await places.read(PLAIN, 14, 10) == await places.read(PLAIN, 900, 10) == b""
-    for one in (JOURNAL, OTHER):
-        with pytest.raises(MissingJournal) as caught:
-            await places.read(one + 1, 0, 1)
+    for identity in (JOURNAL, OTHER):
+        with pytest.raises(MissingObject) as caught:
+            await places.read(identity + 1, 0, 1)
         assert isinstance(caught.value, Conflict)
-        assert caught.value.object_id == one + 1
+        assert caught.value.object_id == identity + 1
     await files.close()
 
 

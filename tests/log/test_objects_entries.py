@@ -1,4 +1,4 @@
-"""Reading payloads of entries: few reads of the log, and a clear word where an entry is gone."""
+"""Reading payloads of entries: few reads of the log, and a clear error if an entry is gone."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from rookery.cluster.entry import EntryAuthor, write_entry
 from rookery.cluster.open import open_log
 from rookery.cluster.port import ClusterLog, LogEntry
 from rookery.errors import Corrupt
-from rookery.log.read.files import MissingJournal
+from rookery.log.read.files import MissingObject
 from rookery.log.read.objects import EntryReader
 
 
@@ -46,7 +46,7 @@ async def test_trimmed_entry_is_named() -> None:
     await log.trim(6)
     reader = EntryReader(log, no_objects)
     assert await reader.read(-6, 0, 100) == b"payload 6"
-    with pytest.raises(MissingJournal, match="entry 3 was trimmed") as trimmed:
+    with pytest.raises(MissingObject, match="entry 3 was trimmed") as trimmed:
         await reader.read(-3, 0, 1)
     assert trimmed.value.object_id == -3
     with pytest.raises(Corrupt, match="entry 11 "):

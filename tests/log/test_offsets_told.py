@@ -1,4 +1,4 @@
-"""Offsets are told in the store without a request of their own, as long as others go there."""
+"""Offsets reach the store with other objects, without requests of their own."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ async def test_busy_writer_needs_no_more_objects_than_flushes(site: Site) -> Non
         await writer.write(batch(0))
         for _ in range(4):
             site.clock.advance(1000)
-            await writer.uploads.look_after()
+            await writer.uploads.maintain()
     # Then each flush is one object
     assert await objects(site) == 4
 
@@ -40,10 +40,10 @@ async def test_quiet_writer_records_its_last_offsets_once(site: Site) -> None:
     await writer.write(batch(0))
     # When nothing comes for long
     site.clock.advance(60_000)
-    await writer.uploads.look_after()
-    # Then they are told
+    await writer.uploads.maintain()
+    # Then they are written
     assert await objects(site) == 2
     # And not again
     site.clock.advance(60_000)
-    await writer.uploads.look_after()
+    await writer.uploads.maintain()
     assert await objects(site) == 2

@@ -1,4 +1,4 @@
-"""The plan: what is due, in which bounds, and nothing twice."""
+"""The plan: work that is due, within its bounds, and nothing twice."""
 
 from __future__ import annotations
 
@@ -58,20 +58,20 @@ def a_state(*partitions: Iterable[Piece]) -> State:
 
 
 def fill(partition: Partition, pieces: Iterable[Piece]) -> None:
-    for one in pieces:
-        place = BatchPosition(one.object_id, one.position, one.size)
+    for piece in pieces:
+        place = BatchPosition(piece.object_id, piece.position, piece.size)
         # Rows are made by hand, so that those which lie together stay apart.
-        partition.append(BatchPosition(1, -1, one.size), 2, 5, is_append_time=False)
+        partition.append(BatchPosition(1, -1, piece.size), 2, 5, is_append_time=False)
         last = len(partition.objects) - 1
         row = partition.row(last)
         partition.replace(
             range(last, last + 1),
-            [Row(row.base_offset, row.end_offset, *place, row.max_timestamp, one.kind)],
+            [Row(row.base_offset, row.end_offset, *place, row.max_timestamp, piece.kind)],
         )
 
 
 def in_object(object_id: int, *sizes: int, kind: int = 0, at: int = 0) -> list[Piece]:
-    """Make rows that lie one behind the other."""
+    """Make adjacent rows."""
     pieces = []
     for size in sizes:
         pieces.append(Piece(object_id, at, size, kind))
@@ -85,16 +85,16 @@ def merged(number: int, *sizes: int) -> list[Piece]:
 
 def ranges_of(jobs: Iterable[MergeJob | SegmentJob]) -> list[RowRange]:
     return [
-        one for job in jobs for one in (job.ranges if isinstance(job, MergeJob) else [job.range])
+        part for job in jobs for part in (job.ranges if isinstance(job, MergeJob) else [job.range])
     ]
 
 
 def offsets(jobs: Iterable[MergeJob | SegmentJob]) -> list[Short]:
     """Tell a plan in short: kind, partition, first offset, end."""
     return [
-        (job.kind, one.partition, one.base_offset, one.end_offset)
+        (job.kind, part.partition, part.base_offset, part.end_offset)
         for job in jobs
-        for one in ranges_of([job])
+        for part in ranges_of([job])
     ]
 
 
@@ -140,7 +140,7 @@ def test_partition_close_to_a_segment_is_not_merged_early() -> None:
     busy = in_object(FLUSHED, *[20] * 10)
     others = [in_object(FLUSHED, 90, at=200 + 90 * n) for n in range(12)]
     state = a_state(busy, *others)
-    assert {one[1] for one in plan_at(state, 0)} == set(range(1, 12))
+    assert {short[1] for short in plan_at(state, 0)} == set(range(1, 12))
     # … but it is when it is old.
     assert plan_at(a_state(busy), 0, 100) == [("merge", 0, 0, 20)]
 
@@ -202,7 +202,7 @@ def test_forced_payloads_take_precedence() -> None:
         # The last row in a journal may still grow.
         (in_object(JOURNAL, *[100] * 5), []),
         (in_object(JOURNAL, *[100] * 6), [(0, 10)]),
-        # What is in a segment already divides the rest.
+        # Existing segments divide the rest.
         ([*merged(0, 300), Piece(MERGED + 1, 0, 900, 6), *merged(2, 300)], []),
         ([Piece(MERGED + 1, 0, 900, 6), *merged(2, 300, 300)], [(2, 4)]),
         # Lost bytes take part in it.
@@ -213,8 +213,8 @@ def test_rows_of_segment_size_become_a_segment(
     pieces: list[Piece], expected: list[tuple[int, int]]
 ) -> None:
     state = a_state(pieces)
-    jobs = [one for one in RewritePlanner(SETTINGS).plan(state, 0) if isinstance(one, SegmentJob)]
-    assert [(one.range.base_offset, one.range.end_offset) for one in jobs] == expected
+    jobs = [job for job in RewritePlanner(SETTINGS).plan(state, 0) if isinstance(job, SegmentJob)]
+    assert [(job.range.base_offset, job.range.end_offset) for job in jobs] == expected
 
 
 def test_old_rows_become_a_segment_above_a_minimum_size() -> None:
@@ -278,7 +278,7 @@ def test_sparse_object_is_emptied_by_a_process_that_did_not_see_it_shrink() -> N
     high = in_object(MERGED, 40, at=1000, kind=RowKind.FINAL)
     assert not plan_at(a_state(high), 0, 9_999)
     assert plan_at(a_state(high), 0, 10_000) == [("merge", 0, 0, 2)]
-    # A new one is not moved on and on.
+    # A new one is not moved repeatedly.
     planner = RewritePlanner(SETTINGS)
     planner.plan(a_state(high), 0)
     planner.adopt(MERGED + 1, [MERGED], 10_000)
@@ -367,22 +367,22 @@ def test_any_plan_consists_of_whole_rows_used_by_one_job(
     planner.plan(state, 0)
     jobs = planner.plan(state, 20_000 if is_old else 1, before_entry=before)
     taken: set[tuple[int, int]] = set()
-    for one in ranges_of(jobs):
-        partition = state.topics.by_name["t"].partitions[one.partition]
-        span = partition.span(one.base_offset, one.end_offset)
+    for part in ranges_of(jobs):
+        partition = state.topics.by_name["t"].partitions[part.partition]
+        span = partition.span(part.base_offset, part.end_offset)
         assert span is not None
-        assert partition.fingerprint(span) == one.fingerprint
-        rows = {(one.partition, index) for index in span}
+        assert partition.fingerprint(span) == part.fingerprint
+        rows = {(part.partition, index) for index in span}
         assert not rows & taken
         taken |= rows
         assert not any(partition.kinds[index] & RowKind.SEGMENT for index in span)
-        assert one.size == sum(partition.sizes[span.start : span.stop])
+        assert part.size == sum(partition.sizes[span.start : span.stop])
     for job in jobs:
         bound = SETTINGS.merge_bytes if isinstance(job, MergeJob) else SETTINGS.segment_bytes
         assert job.size <= bound
         if isinstance(job, MergeJob):
             assert job.size > 0
-            count = sum(one.end_offset - one.base_offset for one in job.ranges) // 2
+            count = sum(part.end_offset - part.base_offset for part in job.ranges) // 2
             assert count <= SETTINGS.merge_rows
 
 
@@ -394,10 +394,10 @@ def test_repeated_plans_move_all_payloads_out_of_entries(
     partitions = [
         [
             Piece(where, 300 * n, size, kind_of(where))
-            for n, (where, size) in enumerate(one)
+            for n, (where, size) in enumerate(pieces)
             if where
         ]
-        for one in drawn
+        for pieces in drawn
     ]
     state = a_state(*partitions)
     planner = RewritePlanner(SETTINGS)
@@ -406,12 +406,12 @@ def test_repeated_plans_move_all_payloads_out_of_entries(
         for job in jobs:
             number += 1
             kind = 6 if isinstance(job, SegmentJob) else 2
-            for one in ranges_of([job]):
-                partition = state.topics.by_name["t"].partitions[one.partition]
-                span = partition.span(one.base_offset, one.end_offset)
+            for part in ranges_of([job]):
+                partition = state.topics.by_name["t"].partitions[part.partition]
+                span = partition.span(part.base_offset, part.end_offset)
                 assert span is not None
-                place = BatchPosition(MERGED + number, 0, one.size)
-                partition.replace(span, [Row(one.base_offset, one.end_offset, *place, 5, kind)])
+                place = BatchPosition(MERGED + number, 0, part.size)
+                partition.replace(span, [Row(part.base_offset, part.end_offset, *place, 5, kind)])
         assert number < 300
     for partition in state.topics.by_name["t"].partitions:
-        assert not any(one < 0 for one in partition.objects)
+        assert not any(identity < 0 for identity in partition.objects)

@@ -1,3 +1,5 @@
+"""The eviction order of the block cache."""
+
 from __future__ import annotations
 
 from hypothesis import given

@@ -87,11 +87,11 @@ class World:
         return await self.reader.read(KEY, self.partition, offset, max_bytes, **options)
 
     async def offsets(self, offset: int, max_bytes: int = 2**20) -> list[int]:
-        found = await self.read(offset, max_bytes)
-        data = b"".join(found.parts)
-        assert len(data) == found.size
-        result = [one.offset for one in recordcodec.read_all(data)]
-        assert found.next_offset == (result[-1] + 1 if result else offset)
+        piece = await self.read(offset, max_bytes)
+        data = b"".join(piece.parts)
+        assert len(data) == piece.size
+        result = [record.offset for record in recordcodec.read_all(data)]
+        assert piece.next_offset == (result[-1] + 1 if result else offset)
         return result
 
 
@@ -105,8 +105,8 @@ async def test_batches_get_their_offsets(block: int, size: int) -> None:
     assert await world.offsets(2) == list(range(8))
     assert await world.offsets(3) == list(range(3, 8))
     assert await world.offsets(7) == list(range(4, 8))
-    found = await world.read(0)
-    headers = batches.verify(b"".join(found.parts))
+    piece = await world.read(0)
+    headers = batches.verify(b"".join(piece.parts))
     assert [header.partition_leader_epoch for header in headers] == [0, 0, 0]
 
 
@@ -125,8 +125,8 @@ async def test_sequential_reads_fetch_nothing_twice() -> None:
         world.write(7, 1, 30_000)
     offset, size = 0, 0
     while offset < 100:
-        found = await world.read(offset, 100_000)
-        offset, size = found.next_offset, size + found.size
+        piece = await world.read(offset, 100_000)
+        offset, size = piece.next_offset, size + piece.size
     assert size == len(world.objects.data[7])
     # Only what did not fit was read in vain.
     assert sum(read[2] for read in world.objects.reads) < 1.35 * size
@@ -160,8 +160,8 @@ async def test_append_time_replaces_the_time_of_the_producer() -> None:
     world.write(7, 2, 10, append_time=77)
     world.write(7, 2, 50_000, append_time=88)
     world.write(7, 1, 10)
-    found = await world.read(0)
-    times = [one.timestamp for one in recordcodec.read_all(b"".join(found.parts))]
+    piece = await world.read(0)
+    times = [record.timestamp for record in recordcodec.read_all(b"".join(piece.parts))]
     assert times == [77, 77, 88, 88, 5]
 
 
@@ -194,7 +194,7 @@ async def test_a_flipped_byte_is_never_served(at: int) -> None:
         # The base offset on disk is the producer's, and is replaced.
         assert await world.offsets(0) == list(range(6))
         return
-    # What lies before the damage is served, and so is what lies behind it, if it can be found.
+    # The rows before the damage are served, and so are those after it, if they can be found.
     assert await world.offsets(0) == [0, 1]
     with pytest.raises(Corrupt) as caught:
         await world.offsets(2)
@@ -222,7 +222,7 @@ async def test_damaged_count_before_the_wanted_batch_does_not_shift_offsets() ->
 async def test_bytes_of_another_position_are_not_served() -> None:
     world = World()
     world.write(7, 2, 100)
-    # What lies there is whole, but has more records than were committed.
+    # The batch is whole, but has more records than were committed.
     other = build([Record(b"k", b"v" * 96) for _ in range(2)] + [Record(None, b"")])
     world.objects.data[7][:] = other.ljust(len(world.objects.data[7]), b"\0")
     with pytest.raises(Corrupt):

@@ -1,4 +1,4 @@
-"""Whatever rows there are and however they are read: the batches that belong there, in order."""
+"""The reader against a model: any rows and any reads give the right batches in order."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def build_world(rows: list[Planned]) -> tuple[StoredWorld, list[bytes]]:
             world.merged([made], [end])
         else:
             identity, first = world.new_id(), world.partition.next_offset
-            data = b"".join(bytes(8) + one[8:] for one in made)
+            data = b"".join(bytes(8) + record_batch[8:] for record_batch in made)
             world.store.objects[world.key(identity)] = data
             world.add_row(Row(first, end, identity, 0, len(data), 5, 0))
     return world, every
@@ -65,19 +65,19 @@ def build_world(rows: list[Planned]) -> tuple[StoredWorld, list[bytes]]:
 
 async def check(world: StoredWorld, every: list[bytes], offset: int, max_bytes: int) -> int:
     """Read once, and compare; return where to go on."""
-    found = await world.read(offset, max_bytes)
-    served = b"".join(found.parts)
+    piece = await world.read(offset, max_bytes)
+    served = b"".join(piece.parts)
     headers = batches.verify(served)
-    left = [one for one in every if batches.parse(one).last_offset >= offset]
+    left = [whole for whole in every if batches.parse(whole).last_offset >= offset]
     if not headers[0].record_count:
         # Nothing is there that was led over.
-        assert not left or batches.parse(left[0]).base_offset >= found.next_offset
+        assert not left or batches.parse(left[0]).base_offset >= piece.next_offset
     else:
         expected = b"".join(left[: len(headers)])
         assert served == expected
         assert len(served) <= max_bytes or len(headers) == 1
-    assert found.next_offset == headers[-1].last_offset + 1 > offset
-    return found.next_offset
+    assert piece.next_offset == headers[-1].last_offset + 1 > offset
+    return piece.next_offset
 
 
 @given(rows=ROWS, reads=READS)

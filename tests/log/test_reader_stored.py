@@ -1,4 +1,4 @@
-"""The reader on what was rewritten: merged objects, segments, gaps, and what goes wrong there."""
+"""The reader on rewritten data: merged objects, segments, gaps, and their faults."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ async def test_merged_rows_are_served_unchanged() -> None:
     world = StoredWorld()
     some = [batch(0, 3, 10), batch(3, 1, 20), batch(4, 4, 30)]
     world.merged([some[:2], some[2:]], [4, 8])
-    found = await world.read(0)
-    assert b"".join(found.parts) == b"".join(some)
+    piece = await world.read(0)
+    assert b"".join(piece.parts) == b"".join(some)
     assert await world.offsets(3) == [3, 4, 5, 6, 7]
     assert await world.offsets(6) == [4, 5, 6, 7]
     assert len(world.store.reads) == 1
@@ -49,9 +49,9 @@ async def test_a_segment_is_read_from_any_offset(is_plain: bool) -> None:
     world.segment(some, 400, is_plain=is_plain, interval=20)
     for offset in range(400):
         first = offset - offset % 4
-        found = await world.offsets(offset, 700)
-        assert found == list(range(first, first + len(found)))
-        assert len(found) >= 4
+        offsets = await world.offsets(offset, 700)
+        assert offsets == list(range(first, first + len(offsets)))
+        assert len(offsets) >= 4
     assert await world.bytes(0, 1000) == b"".join(some)
 
 
@@ -79,10 +79,10 @@ async def test_offset_in_a_gap_returns_the_next_batch() -> None:
         assert (await world.offsets(offset))[0] == first, offset
         # The same with little room: then a batch without records may lead on to the next row.
         world.forget()
-        found = await world.read(offset, 1)
-        headers = batches.verify(b"".join(found.parts))
+        piece = await world.read(offset, 1)
+        headers = batches.verify(b"".join(piece.parts))
         assert headers[0].base_offset == first or not headers[0].record_count
-        assert found.next_offset <= next(base for base in starts if base + 1 >= offset) + 2
+        assert piece.next_offset <= next(base for base in starts if base + 1 >= offset) + 2
 
 
 async def test_gap_at_the_end_returns_an_empty_batch_or_the_next_row() -> None:
@@ -90,10 +90,10 @@ async def test_gap_at_the_end_returns_an_empty_batch_or_the_next_row() -> None:
     world.segment([batch(0, 2, 40)], 10)
     world.merged([[batch(10, 2, 40)]], [20])
     world.partition.cleaned_to = 20
-    found = await world.read(15)
-    (header,) = batches.verify(b"".join(found.parts))
+    piece = await world.read(15)
+    (header,) = batches.verify(b"".join(piece.parts))
     assert (header.base_offset, header.last_offset, header.record_count) == (15, 19, 0)
-    assert found.next_offset == 20
+    assert piece.next_offset == 20
     # From the segment's end on the next row is read at once.
     assert await world.offsets(0) == [0, 1, 10, 11]
     assert await world.offsets(5) == [10, 11]
@@ -143,10 +143,10 @@ async def flipped(world: StoredWorld, key: str, whole: bytes) -> None:
         world.forget()
         for offset in (0, 7, 14):
             try:
-                found = await world.read(offset, 300)
+                piece = await world.read(offset, 300)
             except Corrupt:
                 continue
-            served = b"".join(found.parts)
+            served = b"".join(piece.parts)
             headers = batches.verify(served)
             if headers[0].record_count:
                 assert served in whole, (key, at, offset)
@@ -266,9 +266,9 @@ async def test_one_read_continues_after_a_cached_block() -> None:
     world = StoredWorld(BLOCKS)
     some = [batch(base, 1, 900) for base in range(300)]
     world.segment(some, 300, interval=5)
-    found = await world.read(0, 45_000)
-    assert b"".join(found.parts) == b"".join(some[: found.next_offset])
-    assert 40_000 < found.size <= 45_000
+    piece = await world.read(0, 45_000)
+    assert b"".join(piece.parts) == b"".join(some[: piece.next_offset])
+    assert 40_000 < piece.size <= 45_000
 
 
 @pytest.mark.parametrize("at", [9, 10, 11, 25, 47])
@@ -289,8 +289,8 @@ async def test_sequential_reader_gets_read_ahead() -> None:
     world.segment(some, 300, interval=5)
     offset, depths = 0, []
     while offset < 250:
-        found = await world.read(offset, 5000)
-        offset = found.next_offset
+        piece = await world.read(offset, 5000)
+        offset = piece.next_offset
         depths.append(len(world.cache._loads))
         await world.cache.close()
     # Not at once, then more and more; a block was never read twice.
@@ -344,10 +344,10 @@ async def test_cold_scan_keeps_the_store_busy(kind: str) -> None:
     for at in range(0, 1600, 200) if kind == "merged" else ():
         rows = range(at, at + 200, 10)
         world.merged([some[row : row + 10] for row in rows], [row + 10 for row in rows])
-    found, rounds = await world.store.run(world.bytes(0, 100_000))
-    assert found == b"".join(some)
-    # With eight reads at a time, nobody could do it in fewer rounds than an eighth of the blocks.
-    least = len(found) / WIDE.stored_block_bytes / WIDE.ahead_blocks
+    data, rounds = await world.store.run(world.bytes(0, 100_000))
+    assert data == b"".join(some)
+    # With eight reads at once, no reader could do it in fewer rounds than an eighth of all blocks.
+    least = len(data) / WIDE.stored_block_bytes / WIDE.ahead_blocks
     assert least <= rounds <= least / 0.7
     # Nor does one scan make anything hot.
     assert not world.cache._blocks.protected
@@ -395,5 +395,5 @@ async def test_final_rows_contain_their_timestamps() -> None:
     world = StoredWorld()
     world.merged([[batch(0, 2, 10, time_ms=77)]], [2])
     assert world.partition.row(0).kind == RowKind.FINAL
-    found = await world.read(0)
-    assert [one.timestamp for one in recordcodec.read_all(b"".join(found.parts))] == [77, 78]
+    piece = await world.read(0)
+    assert [record.timestamp for record in recordcodec.read_all(b"".join(piece.parts))] == [77, 78]

@@ -68,16 +68,16 @@ async def recover(site: Site, *, append: bool = False) -> RecoveryPlan:
     if append:
         await append_unplaced(site.sources, made, site.clock, SystemRandom())
     report = await check(site.sources)
-    bad = [one for one in report.faults if one.kind is not FaultKind.SNAPSHOT]
+    bad = [fault for fault in report.faults if fault.kind is not FaultKind.SNAPSHOT]
     kept = 0 if append else len(made.unplaced)
-    assert [one.kind for one in bad] == [FaultKind.ORPHANED] * kept, bad
-    assert all(one.key.startswith("_rookery/unplaced/") for one in bad)
+    assert [fault.kind for fault in bad] == [FaultKind.ORPHANED] * kept, bad
+    assert all(fault.key.startswith("_rookery/unplaced/") for fault in bad)
     return made
 
 
 async def values(site: Site, replica: Replica, partition: int = 0) -> dict[int, bytes]:
     """Read all records of a partition by their offsets, as a reader would."""
-    found: dict[int, bytes] = {}
+    by_offset: dict[int, bytes] = {}
     known = replica.state.topics.partition(TOPIC, partition)
     assert known is not None
     reading = Bytes(site.sources, lambda: replica.state)
@@ -86,18 +86,18 @@ async def values(site: Site, replica: Replica, partition: int = 0) -> dict[int, 
             continue
         begin, end = body(row)
         data = await reading.read(row.object_id, begin, end - begin)
-        found |= _values(row, data)
-    return found
+        by_offset |= _values(row, data)
+    return by_offset
 
 
 def _values(row: Row, data: bytes) -> dict[int, bytes]:
-    base, found = row.base_offset, {}
+    base, by_offset = row.base_offset, {}
     for header in batches.verify(data):
         first = header.base_offset if row.is_final else base
         for index, record in enumerate(read(data, header)):
-            found[first + index] = bytes(record.value or b"")
+            by_offset[first + index] = bytes(record.value or b"")
         base = first + header.last_offset_delta + 1
-    return found
+    return by_offset
 
 
 async def fill(site: Site, writer: Writer, count: int = 3) -> None:
@@ -112,7 +112,7 @@ async def test_existing_log_is_not_rebuilt(site: Site) -> None:
 
 
 async def test_all_records_are_recovered_at_their_offsets(site: Site) -> None:
-    """Snapshot, then merged objects and segments, and flushes whose offsets were told later."""
+    """Snapshot, then merged objects and segments, and flushes whose offsets were written later."""
     writer = await site.begin()
     await fill(site, writer)
     await snapshots.save(site.store, writer.replica.state)
@@ -120,16 +120,16 @@ async def test_all_records_are_recovered_at_their_offsets(site: Site) -> None:
     await site.segment(writer, 0)
     await site.merge(writer, 1)
     await fill(site, writer)
-    await writer.uploads.finish()
-    before = [await values(site, writer.replica, one) for one in (0, 1)]
-    assert [len(one) for one in before] == [18, 9]
+    await writer.uploads.flush_notes()
+    before = [await values(site, writer.replica, index) for index in (0, 1)]
+    assert [len(records) for records in before] == [18, 9]
 
     made = await recover(site)
 
     assert made.unplaced == []
     assert made.rebuilt.lost == []
     replica = await site.open()
-    assert [await values(site, replica, one) for one in (0, 1)] == before
+    assert [await values(site, replica, index) for index in (0, 1)] == before
     assert replica.state.cluster_id == "c"
     partition = replica.state.topics.by_name["birds"].partitions[0]
     assert (partition.log_start, partition.next_offset) == (0, 18)
@@ -142,13 +142,13 @@ async def test_all_but_the_last_object_is_recovered_without_a_snapshot(site: Sit
     await fill(site, writer)
     await site.segment(writer, 0)
     await fill(site, writer)
-    before = [await values(site, writer.replica, one) for one in (0, 1)]
+    before = [await values(site, writer.replica, index) for index in (0, 1)]
 
     made = await recover(site)
 
     assert made.snapshot == -1
     assert made.rebuilt.state.cluster_id == "c"
-    assert [(one.object_id, one.records) for one in made.unplaced] == [
+    assert [(unplaced.object_id, unplaced.records) for unplaced in made.unplaced] == [
         (object_id(writer.incarnation, writer.numbers.last), 3)
     ]
     assert made.rebuilt.catalog.added == ["birds"]
@@ -158,22 +158,22 @@ async def test_all_but_the_last_object_is_recovered_without_a_snapshot(site: Sit
 
 
 async def test_last_object_of_every_writer_is_named_and_kept(site: Site) -> None:
-    one, other = await site.begin(), await site.writer()
-    await fill(site, one)
+    writer, other = await site.begin(), await site.writer()
+    await fill(site, writer)
     await fill(site, other)
-    await snapshots.save(site.store, one.replica.state)
-    await one.write(batch(0, records=2))
-    await one.write(batch(0, records=4), batch(1, records=3))
+    await snapshots.save(site.store, writer.replica.state)
+    await writer.write(batch(0, records=2))
+    await writer.write(batch(0, records=4), batch(1, records=3))
     await other.write(batch(1, records=5))
 
     made = await recover(site)
 
-    assert [(one.records, [tuple(part) for part in one.parts]) for one in made.unplaced] == [
+    assert [(item.records, [tuple(part) for part in item.parts]) for item in made.unplaced] == [
         (7, [("birds", 0, 0, 4), ("birds", 1, 0, 3)]),
         (5, [("birds", 1, 0, 5)]),
     ]
     kept = [item.key for item in await site.store.list("_rookery/unplaced/")]
-    assert kept == [one.key.replace("/objects/", "/unplaced/") for one in made.unplaced]
+    assert kept == [unplaced.key.replace("/objects/", "/unplaced/") for unplaced in made.unplaced]
     for key in kept:
         original = key.replace("/unplaced/", "/objects/")
         assert await site.store.read(key) == await site.store.read(original)
@@ -185,19 +185,19 @@ async def test_unplaced_objects_can_be_appended(site: Site) -> None:
     await snapshots.save(site.store, writer.replica.state)
     await writer.write(batch(0, records=2, size=7))
     await writer.write(batch(0, records=4, size=8), batch(1, records=3, size=9))
-    before = [await values(site, writer.replica, one) for one in (0, 1)]
+    before = [await values(site, writer.replica, index) for index in (0, 1)]
 
     await recover(site, append=True)
 
     replica = await site.open()
-    assert [await values(site, replica, one) for one in (0, 1)] == before
+    assert [await values(site, replica, index) for index in (0, 1)] == before
 
 
 async def test_repeated_batch_among_unplaced_ones_is_not_appended_twice(site: Site) -> None:
     writer = await site.begin()
     await writer.write(batch(0, producer_id=7, producer_epoch=0, base_sequence=0))
     await writer.write(batch(0, producer_id=7, producer_epoch=0, base_sequence=1))
-    await writer.uploads.finish()
+    await writer.uploads.flush_notes()
     await writer.upload(
         batch(0, producer_id=7, producer_epoch=0, base_sequence=1),
         batch(0, producer_id=7, producer_epoch=0, base_sequence=2),
@@ -210,18 +210,18 @@ async def test_repeated_batch_among_unplaced_ones_is_not_appended_twice(site: Si
 
 
 async def test_producers_are_recovered(site: Site) -> None:
-    """What was sent before the snapshot, after it, and what was rewritten since."""
+    """Records from before the snapshot, from after it, and rewritten since."""
     writer = await site.begin()
     send = [batch(0, producer_id=7, producer_epoch=0, base_sequence=number) for number in range(9)]
-    for one in send[:3]:
-        await writer.write(one)
+    for sent in send[:3]:
+        await writer.write(sent)
     await snapshots.save(site.store, writer.replica.state)
-    for one in send[3:6]:
-        await writer.write(one)
+    for sent in send[3:6]:
+        await writer.write(sent)
     await site.merge(writer, 0)
-    for one in send[6:8]:
-        await writer.write(one)
-    await writer.uploads.finish()
+    for sent in send[6:8]:
+        await writer.write(sent)
+    await writer.uploads.flush_notes()
     window = site.partition(writer).producers[7]
 
     await recover(site)
@@ -240,7 +240,7 @@ async def test_producer_ids_are_not_assigned_twice(site: Site) -> None:
     writer = await site.begin()
     await writer.replica.propose([ProducerIdsAllotted(count=1000)])
     await writer.write(batch(0, producer_id=5000, producer_epoch=0, base_sequence=0))
-    await writer.uploads.finish()
+    await writer.uploads.flush_notes()
     await recover(site)
     replica = await site.open()
     assert replica.state.next_producer_id > 5000
@@ -272,7 +272,7 @@ async def test_rows_in_entries_are_lost_and_their_offsets_stay(site: Site) -> No
 
     made = await recover(site)
 
-    assert [tuple(one) for one in made.rebuilt.lost] == [("birds", 0, 2, 5)]
+    assert [tuple(lost) for lost in made.rebuilt.lost] == [("birds", 0, 2, 5)]
     replica = await site.open()
     assert sorted(await values(site, replica)) == [0, 1, 5, 6, 7, 8]
     assert replica.state.topics.by_name["birds"].partitions[0].next_offset == 9
@@ -284,34 +284,34 @@ async def test_missing_objects_leave_a_gap(site: Site) -> None:
     await snapshots.save(site.store, writer.replica.state)
     await site.store.delete(site.key(writer, 0, row=1))
     made = await recover(site)
-    assert [tuple(one) for one in made.rebuilt.lost] == [("birds", 0, 2, 4), ("birds", 1, 1, 2)]
+    assert [tuple(lost) for lost in made.rebuilt.lost] == [("birds", 0, 2, 4), ("birds", 1, 1, 2)]
 
 
 async def test_unreadable_snapshot_is_reported_and_the_previous_one_is_used(site: Site) -> None:
     writer = await site.begin()
     await fill(site, writer)
     number = await snapshots.save(site.store, writer.replica.state)
-    await writer.uploads.finish()
+    await writer.uploads.flush_notes()
     await site.store.create(snapshot_key(number + 1000), [b"nonsense"])
     made = await recover(site)
     assert made.snapshot == number
-    assert [one.kind for one in made.faults] == [FaultKind.SNAPSHOT]
+    assert [fault.kind for fault in made.faults] == [FaultKind.SNAPSHOT]
     assert made.rebuilt.number > number + 1000
 
 
 async def test_damaged_manifest_is_reported(site: Site) -> None:
-    """It takes with it what it tells of the object before it."""
+    """With it go the offsets of the object before it."""
     writer = await site.begin()
     await snapshots.save(site.store, writer.replica.state)
     await fill(site, writer)
-    await writer.uploads.finish()
+    await writer.uploads.flush_notes()
     key = site.key(writer, 0, row=1)
     await site.damage(key, 20)
     await site.lose_log()
     made = await plan(site.sources, site.clock)
-    assert [(one.kind, one.key) for one in made.faults] == [(FaultKind.CORRUPT, key)]
-    assert [tuple(one) for one in made.rebuilt.lost] == [("birds", 0, 0, 4), ("birds", 1, 0, 2)]
-    assert [one.key for one in made.unplaced] == [site.key(writer, 0)]
+    assert [(fault.kind, fault.key) for fault in made.faults] == [(FaultKind.CORRUPT, key)]
+    assert [tuple(lost) for lost in made.rebuilt.lost] == [("birds", 0, 0, 4), ("birds", 1, 0, 2)]
+    assert [unplaced.key for unplaced in made.unplaced] == [site.key(writer, 0)]
 
 
 @pytest.mark.parametrize("ending", [index_key, times_key])
@@ -321,7 +321,7 @@ async def test_segment_without_its_companion_files_is_replaced_by_its_sources(
     writer = await site.begin()
     await fill(site, writer)
     key = await site.segment(writer, 0)
-    await writer.uploads.finish()
+    await writer.uploads.flush_notes()
     before = await values(site, writer.replica)
     await site.store.delete(ending(key))
     await site.lose_log()
@@ -329,13 +329,13 @@ async def test_segment_without_its_companion_files_is_replaced_by_its_sources(
     await carry_out(site.sources, made, keep_unplaced=True)
     replica = await site.open()
     assert await values(site, replica) == before
-    assert not any(one.is_segment for one in rows(partition_of(replica)))
+    assert not any(row.is_segment for row in rows(partition_of(replica)))
 
 
 def partition_of(replica: Replica, index: int = 0, topic: bytes = TOPIC) -> Partition:
-    found = replica.state.topics.partition(topic, index)
-    assert found is not None
-    return found
+    partition = replica.state.topics.partition(topic, index)
+    assert partition is not None
+    return partition
 
 
 async def test_topics_created_after_the_snapshot_are_recovered(site: Site) -> None:
@@ -351,7 +351,7 @@ async def test_topics_created_after_the_snapshot_are_recovered(site: Site) -> No
     await site.create(writer, OTHER, "fish", 3)
     await writer.replica.propose([PartitionsAdded(topic_id=TOPIC, partitions=5)])
     await writer.write(batch(2, topic=OTHER, records=3), batch(4))
-    await writer.uploads.finish()
+    await writer.uploads.flush_notes()
 
     made = await recover(site)
 
@@ -371,7 +371,7 @@ async def test_topic_deleted_before_the_snapshot_stays_deleted(site: Site) -> No
     await writer.write(batch(0), batch(0, topic=OTHER))
     await writer.replica.propose([TopicDeleted(topic_id=OTHER)])
     await snapshots.save(site.store, writer.replica.state)
-    await writer.uploads.finish()
+    await writer.uploads.flush_notes()
     await recover(site)
     assert list((await site.open()).state.topics.by_name) == ["birds"]
 
@@ -384,7 +384,7 @@ async def test_recreated_topic_replaces_the_old_one(site: Site) -> None:
     await writer.replica.propose([TopicDeleted(topic_id=TOPIC)])
     await site.create(writer, OTHER, "birds")
     await writer.write(batch(0, topic=OTHER, records=2))
-    await writer.uploads.finish()
+    await writer.uploads.flush_notes()
 
     made = await recover(site)
 
@@ -400,7 +400,7 @@ async def test_records_deleted_before_the_snapshot_stay_deleted(site: Site) -> N
     await fill(site, writer)
     await writer.replica.propose([LogStartMoved(topic_id=TOPIC, partition=0, offset=3)])
     await snapshots.save(site.store, writer.replica.state)
-    await writer.uploads.finish()
+    await writer.uploads.flush_notes()
     await recover(site)
     partition = partition_of(await site.open())
     assert (partition.log_start, partition.next_offset) == (3, 6)
@@ -447,9 +447,9 @@ async def compact(site: Site, writer: Writer) -> None:
     partition = site.partition(writer)
     kept = []
     for offset in (0, 5):
-        one = batch(0).data
-        batches.stamp_into(one, offset, partition.epoch_at(offset))
-        kept.append(bytes(one))
+        stamped = batch(0).data
+        batches.stamp_into(stamped, offset, partition.epoch_at(offset))
+        kept.append(bytes(stamped))
     size = sum(map(len, kept))
     identity = writer.numbers()
     extent = ManifestExtent(
@@ -486,7 +486,7 @@ async def test_gaps_of_compaction_are_recognised(site: Site, has_snapshot: bool)
     if has_snapshot:
         await snapshots.save(site.store, writer.replica.state)
     await compact(site, writer)
-    await writer.uploads.finish()
+    await writer.uploads.flush_notes()
     await recover(site)  # which checks that, too
     partition = partition_of(await site.open())
     assert len(rows(partition)) == 1
@@ -498,7 +498,7 @@ async def test_unneeded_segments_are_swept_later(site: Site) -> None:
     writer = await site.begin()
     await fill(site, writer)
     key = await site.segment(writer, 0)
-    await writer.uploads.finish()
+    await writer.uploads.flush_notes()
     old = rows(site.partition(writer))[0].object_id
     new = writer.numbers()
     times = parse_times(await site.store.read(times_key(key)))
@@ -527,7 +527,7 @@ async def test_append_times_are_recovered(site: Site) -> None:
     await writer.write(batch(0), batch(0))
     site.clock.advance(5000)
     await writer.write(batch(0))
-    await writer.uploads.finish()
+    await writer.uploads.flush_notes()
     before = rows(site.partition(writer))
     assert all(row.is_append_time for row in before)
     await recover(site)
@@ -545,7 +545,9 @@ async def test_journals_are_recovered_as_far_as_the_snapshot_knows_them(
     made = await recover(site)
 
     name = journal_name(object_id(writer.incarnation, 0))
-    assert [(one.name, one.batches, one.records) for one in made.leftovers] == [(name, 2, 6)]
+    assert [(leftover.name, leftover.batches, leftover.records) for leftover in made.leftovers] == [
+        (name, 2, 6)
+    ]
     assert (tmp_path / "unplaced" / name).read_bytes() == (tmp_path / name).read_bytes()
     assert sorted(await values(site, await site.open())) == [0, 1, 2]
 
@@ -561,14 +563,14 @@ async def test_a_damaged_journal_row_is_lost(site: Site, tmp_path: Path) -> None
     data[100] ^= 1
     path.write_bytes(data)
     made = await recover(site)
-    assert [tuple(one) for one in made.rebuilt.lost] == [("birds", 0, 0, 3)]
+    assert [tuple(lost) for lost in made.rebuilt.lost] == [("birds", 0, 0, 3)]
     assert sorted(await values(site, await site.open())) == [3, 4, 5]
 
 
 async def test_interrupted_recovery_can_be_repeated(site: Site) -> None:
     writer = await site.begin()
     await fill(site, writer)
-    await writer.uploads.finish()
+    await writer.uploads.flush_notes()
     before = await values(site, writer.replica)
     await site.lose_log()
     made = await plan(site.sources, site.clock)
@@ -581,11 +583,11 @@ async def test_interrupted_recovery_can_be_repeated(site: Site) -> None:
 async def test_recovery_can_run_twice_in_a_row(site: Site) -> None:
     writer = await site.begin()
     await fill(site, writer)
-    await writer.uploads.finish()
+    await writer.uploads.flush_notes()
     await recover(site)
     other = await site.writer()
     await fill(site, other)
-    await other.uploads.finish()
+    await other.uploads.flush_notes()
     before = await values(site, other.replica)
     assert len(before) == 12
     await recover(site)
@@ -594,7 +596,7 @@ async def test_recovery_can_run_twice_in_a_row(site: Site) -> None:
 
 @pytest.mark.parametrize("seed", range(12))
 async def test_every_record_is_recovered_after_any_history(site: Site, seed: int) -> None:
-    """Two writers and whoever rewrites, snapshots at any time, and then the loss."""
+    """Two writers and a rewriter, snapshots at any time, and then the loss."""
     chance = Random(seed)
     writers = [await site.begin(), await site.writer()]
     for _ in range(40):
@@ -611,23 +613,23 @@ async def test_every_record_is_recovered_after_any_history(site: Site, seed: int
             case "snapshot":
                 await snapshots.save(site.store, writer.replica.state)
             case "finish":
-                await writer.uploads.finish()
+                await writer.uploads.flush_notes()
             case _:
                 pass  # there is nothing to rewrite
     for writer in writers:
         await writer.replica.barrier()
-    before = [await values(site, writers[0].replica, one) for one in (0, 1)]
+    before = [await values(site, writers[0].replica, index) for index in (0, 1)]
 
     made = await recover(site)
 
     assert len(made.unplaced) <= len(writers)
     assert not made.faults
     replica = await site.open()
-    after = [await values(site, replica, one) for one in (0, 1)]
+    after = [await values(site, replica, index) for index in (0, 1)]
     for old, new in zip(before, after, strict=True):
         assert new.items() <= old.items()
     gone = sum(map(len, before)) - sum(map(len, after))
-    assert gone <= sum(one.records for one in made.unplaced)
+    assert gone <= sum(unplaced.records for unplaced in made.unplaced)
 
 
 def _has_loose(site: Site, writer: Writer, partition: int) -> bool:

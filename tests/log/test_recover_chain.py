@@ -20,7 +20,7 @@ def row(
 
 
 def spans(rows: list[Candidate]) -> list[tuple[int, int, int]]:
-    return [(one.base_offset, one.end_offset, one.kind) for one in rows]
+    return [(candidate.base_offset, candidate.end_offset, candidate.kind) for candidate in rows]
 
 
 def test_segments_are_preferred_to_merged_and_flushed_objects() -> None:
@@ -36,12 +36,12 @@ def test_coverage_takes_precedence_over_tiers() -> None:
 
 def test_a_known_row_is_preferred_among_equals() -> None:
     rows = [row(0, 10, FINAL, object_id=5), row(0, 10, FINAL, object_id=4, known=True)]
-    assert [one.object_id for one in choose(rows, 0)] == [4]
+    assert [candidate.object_id for candidate in choose(rows, 0)] == [4]
 
 
 def test_the_newest_is_preferred_among_equals() -> None:
     rows = [row(0, 10, SEGMENT, object_id=number) for number in (4, 9, 7)]
-    assert [one.object_id for one in choose(rows, 0)] == [9]
+    assert [candidate.object_id for candidate in choose(rows, 0)] == [9]
 
 
 def test_rows_before_the_start_do_not_count() -> None:
@@ -68,16 +68,16 @@ candidates = st.lists(
 @given(candidates, st.integers(0, 8))
 def test_chosen_rows_have_maximum_coverage(rows: list[Candidate], start: int) -> None:
     def covered(some: list[Candidate]) -> int:
-        return sum(one.end_offset - max(one.base_offset, start) for one in some)
+        return sum(candidate.end_offset - max(candidate.base_offset, start) for candidate in some)
 
     def best(rest: list[Candidate], begin: int) -> int:
         return max(
-            (covered([one]) + best(rest, one.end_offset) for one in rest
-             if one.base_offset >= begin and one.end_offset > start),
+            (covered([candidate]) + best(rest, candidate.end_offset) for candidate in rest
+             if candidate.base_offset >= begin and candidate.end_offset > start),
             default=0,
         )  # fmt: skip
 
     chosen = choose(rows, start)
     assert covered(chosen) == best(rows, 0)
-    for one, other in pairwise(chosen):
-        assert one.end_offset <= other.base_offset
+    for candidate, other in pairwise(chosen):
+        assert candidate.end_offset <= other.base_offset

@@ -9,11 +9,13 @@ import pytest
 
 from rookery.cluster.events.securityevents import AclsCreated, ScramCredentialsChanged
 from rookery.cluster.state.images.securityimage import security_image
-from rookery.formats.keys import CLUSTER
+from rookery.formats.keys import CLUSTER, snapshot_key
+from rookery.log.check.check import check
+from rookery.log.check.fault import FaultKind
 from rookery.log.maintain import snapshots
 from rookery.log.maintain.caretaker import Caretaker
 from rookery.log.settings import CareSettings
-from tests.cluster.test_security_state import credential, quota_change, rule_row
+from tests.cluster.test_security_state import SECRET, credential, quota_change, rule_row
 from tests.cluster.test_token_state import token_event
 from tests.log.site import Site, batch
 from tests.log.test_recover import recover
@@ -47,6 +49,29 @@ async def test_access_control_of_the_snapshot_is_recovered(site: Site) -> None:
     replica = await site.open()
     assert before
     assert security_image(replica.state.security) == before
+
+
+async def test_access_control_is_part_of_a_check(site: Site) -> None:
+    writer = await site.begin()
+    await writer.replica.propose(
+        [
+            AclsCreated(rules=[rule_row()]),
+            ScramCredentialsChanged(user="planted", changes=[credential(1)]),
+            token_event("a"),
+        ]
+    )
+    number = await snapshots.save(site.store, writer.replica.state)
+    assert (await check(site.sources)).is_clean
+
+    image = await site.store.read(snapshot_key(number))
+    # The name of the user is in the image of the credentials, which is not compressed.
+    damaged = image.replace(b"planted", b"altered")
+    assert damaged != image
+    await site.put(snapshot_key(number), damaged)
+
+    [fault] = (await check(site.sources)).faults
+    assert (fault.kind, fault.key) == (FaultKind.SNAPSHOT, snapshot_key(number))
+    assert SECRET.decode(errors="replace") not in str(fault)
 
 
 async def test_access_control_is_lost_without_a_snapshot(site: Site) -> None:

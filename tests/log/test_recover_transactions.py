@@ -1,4 +1,4 @@
-"""Transactions that ended after the newest snapshot: the cluster log is lost, and they are not."""
+"""Transactions that ended after the newest snapshot survive the loss of the cluster log."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 from rookery.cluster.events.brokerevents import BrokerRegistered
 from rookery.cluster.events.txnevents import TransactionExpired
-from rookery.cluster.state import aborted
+from rookery.cluster.state import aborts
 from rookery.cluster.state.groups import GroupOffset
 from rookery.cluster.state.partition import Row, RowKind
 from rookery.cluster.state.state import State
@@ -45,7 +45,7 @@ async def recover(site: Site) -> tuple[State, RecoveryPlan]:
     await site.lose_log()
     made = await plan(site.sources, site.clock)
     await carry_out(site.sources, made, keep_unplaced=True)
-    faults = [one.kind for one in (await check(site.sources)).faults]
+    faults = [fault.kind for fault in (await check(site.sources)).faults]
     assert faults == [FaultKind.ORPHANED] * len(made.unplaced)
     return (await site.open()).state, made
 
@@ -56,8 +56,8 @@ def partition_rows(state: State, partition: int = 0) -> list[Row]:
 
 def skipped(state: State, partition: int = 0) -> list[tuple[int, int]]:
     """Return first offset and marker of what a reader of committed records skips."""
-    found = state.topics.by_id[TOPIC].partitions[partition]
-    return [one[1:3] for one in aborted.within(found.aborted, 0, found.next_offset)]
+    owner = state.topics.by_id[TOPIC].partitions[partition]
+    return [transaction[1:3] for transaction in aborts.within(owner.aborted, 0, owner.next_offset)]
 
 
 def told(faults: list[LogFault]) -> list[tuple[int, int, str]]:
@@ -75,15 +75,15 @@ async def test_outcomes_of_transactions_are_recovered(site: Site, writer: Writer
         await producer.write(b"a", b"1")
         await producer.write(b"b", b"2", partition=1)
         await producer.end(commit=commit)
-    await writer.uploads.finish()
-    before = [partition_rows(writer.replica.state, one) for one in (0, 1)]
+    await writer.uploads.flush_notes()
+    before = [partition_rows(writer.replica.state, index) for index in (0, 1)]
 
     state, made = await recover(site)
 
     assert made.faults == []
     assert made.rebuilt.lost == []
-    assert [partition_rows(state, one) for one in (0, 1)] == before
-    assert [skipped(state, one) for one in (0, 1)] == [[(2, 3)], [(2, 3)]]
+    assert [partition_rows(state, index) for index in (0, 1)] == before
+    assert [skipped(state, index) for index in (0, 1)] == [[(2, 3)], [(2, 3)]]
     assert state.topics.by_id[TOPIC].partitions[0].last_stable_offset == 6
 
 
@@ -111,8 +111,8 @@ async def test_broker_without_flushes_records_transaction_ends_after_a_delay(
         await producer.end(commit=True)
         # Never quiet for long, and without an object of its own.
         site.clock.advance(1000)
-        await writer.uploads.look_after()
-    await other.uploads.finish()
+        await writer.uploads.maintain()
+    await other.uploads.flush_notes()
 
     state, made = await recover(site)
 
@@ -122,12 +122,12 @@ async def test_broker_without_flushes_records_transaction_ends_after_a_delay(
 
 
 async def told_by(site: Site, writer: Writer) -> list[int]:
-    """Return the entries of the ends that an incarnation's objects tell of."""
-    found = []
+    """Return the entries of the ends that an incarnation's objects record."""
+    entries = []
     for item in await site.store.list(f"_rookery/objects/{writer.incarnation:016x}/"):
         manifest, _ = read_head(await site.store.read(item.key))
-        found += [end.entry for end in manifest.ends]
-    return found
+        entries += [end.entry for end in manifest.ends]
+    return entries
 
 
 async def test_each_incarnation_records_its_own_ends_only_while_it_is_alive(
@@ -143,8 +143,8 @@ async def test_each_incarnation_records_its_own_ends_only_while_it_is_alive(
     await producer.write(b"a", b"2", by=other)
     await producer.end(commit=True)
     await other.replica.barrier()
-    await writer.uploads.finish()
-    await other.uploads.finish()
+    await writer.uploads.flush_notes()
+    await other.uploads.flush_notes()
     assert await told_by(site, writer) == [entry]
     assert await told_by(site, other) == []
 
@@ -157,23 +157,23 @@ async def test_group_offsets_are_recovered_with_their_transactions(
         await producer.write(b"a", b"1")
         await producer.read_up_to("copiers", offset)
         await producer.end(commit=commit)
-    await writer.uploads.finish()
+    await writer.uploads.flush_notes()
     before = writer.replica.state.groups.by_id["copiers"].offset(TOPIC, 0)
 
     state, made = await recover(site)
 
     assert made.faults == []
-    found = state.groups.by_id["copiers"].offset(TOPIC, 0)
-    assert isinstance(found, GroupOffset)
-    assert found == before
-    assert (found.offset, found.leader_epoch, found.metadata) == (7, 3, "m")
+    committed = state.groups.by_id["copiers"].offset(TOPIC, 0)
+    assert isinstance(committed, GroupOffset)
+    assert committed == before
+    assert (committed.offset, committed.leader_epoch, committed.metadata) == (7, 3, "m")
 
 
 async def test_offsets_in_the_snapshot_do_not_decrease(site: Site, writer: Writer) -> None:
     producer = await Transactor(writer, "x").init()
     await producer.read_up_to("copiers", 5)
     await producer.end(commit=True)
-    await writer.uploads.finish()
+    await writer.uploads.flush_notes()
     writer.replica.state.groups.by_id["copiers"].forget(TOPIC, 0)
     await snapshots.save(site.store, writer.replica.state)
 
@@ -186,7 +186,7 @@ async def test_unrecorded_end_is_an_abort_and_is_reported(site: Site, writer: Wr
     producer = await Transactor(writer, "x").init()
     await producer.write(b"a", b"1")
     await producer.read_up_to("copiers", 5)
-    await writer.uploads.finish()
+    await writer.uploads.flush_notes()
     await producer.end(commit=True)
 
     state, made = await recover(site)
@@ -206,14 +206,14 @@ async def test_transaction_with_lost_records_is_aborted_in_all_partitions(
     await producer.write(b"b", b"2", partition=1)
     await producer.read_up_to("copiers", 5)
     await producer.end(commit=True)
-    await writer.uploads.finish()
+    await writer.uploads.flush_notes()
 
     state, made = await recover(site)
 
     assert told(made.faults) == [(0, 0, "it is aborted"), (1, 0, "it is aborted")]
-    assert [skipped(state, one) for one in (0, 1)] == [[(0, 2)], [(0, 1)]]
+    assert [skipped(state, index) for index in (0, 1)] == [[(0, 2)], [(0, 1)]]
     assert not any(
-        row.kind & RowKind.COMMIT for one in (0, 1) for row in partition_rows(state, one)
+        row.kind & RowKind.COMMIT for index in (0, 1) for row in partition_rows(state, index)
     )
     assert state.groups.by_id.get("copiers") is None
 
@@ -224,7 +224,7 @@ async def test_any_lost_record_is_detected(site: Site, writer: Writer, lost: int
     for number in range(3):
         await producer.write(b"a", b"1", to_object=number != lost)
     await producer.end(commit=True)
-    await writer.uploads.finish()
+    await writer.uploads.flush_notes()
 
     state, made = await recover(site)
 
@@ -244,12 +244,12 @@ async def test_lost_records_of_other_producers_do_not_abort_a_transaction(
     if after == 3:
         await writer.send(batch(0))
     await producer.end(commit=True)
-    await writer.uploads.finish()
+    await writer.uploads.flush_notes()
 
     state, made = await recover(site)
 
     assert made.faults == []
-    assert [tuple(one)[1:] for one in made.rebuilt.lost] == [(0, after, after + 1)]
+    assert [tuple(lost)[1:] for lost in made.rebuilt.lost] == [(0, after, after + 1)]
     assert partition_rows(state)[-1].kind & RowKind.COMMIT
 
 
@@ -261,7 +261,7 @@ async def test_transaction_that_started_before_the_snapshot_is_recovered(
     await snapshots.save(site.store, writer.replica.state)
     await producer.write(b"a", b"2")
     await producer.end(commit=True)
-    await writer.uploads.finish()
+    await writer.uploads.flush_notes()
 
     state, made = await recover(site)
 
@@ -277,11 +277,11 @@ async def test_markers_rewritten_after_the_snapshot_are_not_duplicated(
     for commit in (True, False):
         await producer.write(b"a", b"1")
         await producer.end(commit=commit)
-    await writer.uploads.finish()
+    await writer.uploads.flush_notes()
     await site.merge(writer, 0)
     await producer.write(b"a", b"3")
     await producer.end(commit=True)
-    await writer.uploads.finish()
+    await writer.uploads.flush_notes()
 
     state, made = await recover(site)
 
@@ -297,7 +297,7 @@ async def test_expired_transactions_are_recovered(site: Site, writer: Writer) ->
     started = writer.replica.state.transactions.by_id["x"].started
     event = TransactionExpired(transactional_id="x", started=started)
     await writer.replica.propose([event])
-    await writer.uploads.finish()
+    await writer.uploads.flush_notes()
 
     state, made = await recover(site)
 
@@ -313,7 +313,7 @@ async def test_transaction_ends_are_recovered_without_a_snapshot(
     producer = await Transactor(writer, "x").init()
     await producer.write(b"a", b"1")
     await producer.end(commit=True)
-    await writer.uploads.finish()
+    await writer.uploads.flush_notes()
 
     state, made = await recover(site)
 

@@ -1,4 +1,4 @@
-"""Rows to final bytes: nothing damaged passes, and what lies close together is read together."""
+"""Rows to final bytes: nothing damaged passes, and neighbouring rows are read together."""
 
 from __future__ import annotations
 
@@ -47,13 +47,13 @@ class Source:
         return RefinedRow(self.partition, row)
 
 
-def offsets(one: RefinedRow) -> list[int]:
-    data = b"".join(one.parts)
-    assert len(data) == one.size
+def offsets(refined: RefinedRow) -> list[int]:
+    data = b"".join(refined.parts)
+    assert len(data) == refined.size
     headers = batches.verify(data)
-    for header, parts in zip(headers, one.batches(), strict=True):
+    for header, parts in zip(headers, refined.batches(), strict=True):
         assert data[header.position : header.end] == b"".join(parts)
-        assert header.partition_leader_epoch == one.partition.epoch_at(header.base_offset)
+        assert header.partition_leader_epoch == refined.partition.epoch_at(header.base_offset)
     return [record.offset for record in recordcodec.read_all(data)]
 
 
@@ -61,54 +61,54 @@ def offsets(one: RefinedRow) -> list[int]:
 @pytest.mark.parametrize("kind", [0, RowKind.FINAL])
 async def test_batches_of_any_size_are_stamped(size: int, kind: int) -> None:
     source = Source()
-    one = source.add(3, 1, 2, 3, size=size, kind=kind)
-    await refine([one], source.read)
-    assert one.error is None
-    assert offsets(one) == list(range(3, 9))
+    refined = source.add(3, 1, 2, 3, size=size, kind=kind)
+    await refine([refined], source.read)
+    assert refined.error is None
+    assert offsets(refined) == list(range(3, 9))
 
 
 @pytest.mark.parametrize("size", [10, 20 * KIB])
 async def test_append_times_are_written_into_batches(size: int) -> None:
     source = Source()
-    one = source.add(0, 2, 2, size=size, kind=RowKind.APPEND_TIME)
-    await refine([one], source.read)
-    assert offsets(one) == [0, 1, 2, 3]
-    for header in batches.verify(b"".join(one.parts)):
+    refined = source.add(0, 2, 2, size=size, kind=RowKind.APPEND_TIME)
+    await refine([refined], source.read)
+    assert offsets(refined) == [0, 1, 2, 3]
+    for header in batches.verify(b"".join(refined.parts)):
         assert header.timestamp_type is TimestampType.LOG_APPEND_TIME
         assert header.max_timestamp == 77
 
 
 async def test_lost_bytes_become_an_empty_batch() -> None:
     source = Source()
-    one = RefinedRow(source.partition, Row(7, 7 + 2**31, 0, 0, 0, 9, 0))
-    await refine([one], source.read)
+    refined = RefinedRow(source.partition, Row(7, 7 + 2**31, 0, 0, 0, 9, 0))
+    await refine([refined], source.read)
     assert not source.reads
-    headers = batches.verify(b"".join(one.parts))
+    headers = batches.verify(b"".join(refined.parts))
     assert [(header.base_offset, header.last_offset) for header in headers] == [
         (7, 2**31 + 5),
         (2**31 + 6, 2**31 + 6),
     ]
-    assert offsets(one) == []
+    assert offsets(refined) == []
 
 
 @pytest.mark.parametrize("change", [{"end_offset": 4}, {"end_offset": 6}])
 @pytest.mark.parametrize("kind", [0, RowKind.FINAL])
 async def test_offsets_must_match_those_of_the_row(kind: int, change: dict[str, int]) -> None:
     source = Source()
-    one = source.add(2, 1, 2, kind=kind)
-    wrong = RefinedRow(one.partition, one.row._replace(**change))
+    refined = source.add(2, 1, 2, kind=kind)
+    wrong = RefinedRow(refined.partition, refined.row._replace(**change))
     await refine([wrong], source.read)
     assert isinstance(wrong.error, Corrupt)
 
 
 async def test_gaps_are_accepted_only_after_compaction() -> None:
     source = Source()
-    one = source.add(2, 3, kind=RowKind.FINAL)
-    gaping = RefinedRow(one.partition, one.row._replace(base_offset=0, end_offset=9))
+    refined = source.add(2, 3, kind=RowKind.FINAL)
+    gaping = RefinedRow(refined.partition, refined.row._replace(base_offset=0, end_offset=9))
     await refine([gaping], source.read)
     assert gaping.is_damaged
     source.partition.cleaned_to = 9
-    gaping = RefinedRow(one.partition, one.row._replace(base_offset=0, end_offset=9))
+    gaping = RefinedRow(refined.partition, refined.row._replace(base_offset=0, end_offset=9))
     await refine([gaping], source.read)
     assert offsets(gaping) == [2, 3, 4]
 
@@ -119,9 +119,9 @@ async def test_nearby_rows_are_read_in_one_request() -> None:
     far = source.add(40, 4, gap=300 * KIB)
     await refine([far, *reversed(rows)], source.read)
     assert len(source.reads) == 2
-    assert [offset for one in (*rows, far) for offset in offsets(one)] == list(range(44))
-    # What nobody wants is not kept in memory.
-    assert all(isinstance(part, bytearray) for one in rows for part in one.parts)
+    assert [offset for row in (*rows, far) for offset in offsets(row)] == list(range(44))
+    # Unneeded rows are not kept in memory.
+    assert all(isinstance(part, bytearray) for row in rows for part in row.parts)
 
 
 async def test_reads_are_bounded() -> None:
@@ -137,7 +137,7 @@ async def test_damage_does_not_block_neighbouring_rows() -> None:
     rows = [source.add(n, 1) for n in range(5)]
     source.data[rows[2].row.position + 70] ^= 1
     await refine(rows, source.read)
-    assert [one.error is None for one in rows] == [True, True, False, True, True]
+    assert [row.error is None for row in rows] == [True, True, False, True, True]
     assert len(source.reads) == 1
 
 
@@ -146,7 +146,7 @@ async def test_truncated_object_is_damaged() -> None:
     rows = [source.add(n, 1) for n in range(3)]
     del source.data[-1]
     await refine(rows, source.read)
-    assert [one.is_damaged for one in rows] == [False, False, True]
+    assert [row.is_damaged for row in rows] == [False, False, True]
 
 
 async def test_failed_read_is_retried_row_by_row() -> None:
@@ -160,5 +160,5 @@ async def test_failed_read_is_retried_row_by_row() -> None:
         return await source.read(object_id, position, size)
 
     await refine(rows, failing)
-    assert [one.error is None for one in rows] == [True, False, True]
+    assert [row.error is None for row in rows] == [True, False, True]
     assert not rows[1].is_damaged

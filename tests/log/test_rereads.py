@@ -1,4 +1,4 @@
-"""Reads by a broker that is behind: bytes that were moved are found, those that are gone told."""
+"""Reads by a broker that lags: moved bytes are found, and lost ones are reported."""
 
 from __future__ import annotations
 
@@ -62,12 +62,12 @@ class Behind:
         await self.store.create(object_key(self.second), [b"head", self.data])
         partition = self.writer.state.topics.by_name["birds"].partitions[0]
         piece = RowPiece(base_offset=0, position=4, size=len(self.data), max_timestamp=5)
-        one = ReplacedRange(
+        replaced = ReplacedRange(
             topic_id=TOPIC, partition=0, base_offset=0, end_offset=3,
             fingerprint=partition.fingerprint(range(1)), kind=RowKind.FINAL, cleaned_to=-1,
             pieces=[piece],
         )  # fmt: skip
-        await self.writer.propose([RowsReplaced(object_id=self.second, ranges=[one])])
+        await self.writer.propose([RowsReplaced(object_id=self.second, ranges=[replaced])])
         assert partition.row(0).object_id == self.second
         await self.store.delete(object_key(self.first))
 
@@ -107,7 +107,8 @@ async def test_moved_rows_are_found() -> None:
         assert before is not None
         assert after is not None
         assert b"".join(before.parts) == b"".join(after.parts)
-        assert [one.offset for one in recordcodec.read_all(b"".join(after.parts))] == [0, 1, 2]
+        offsets = [record.offset for record in recordcodec.read_all(b"".join(after.parts))]
+        assert offsets == [0, 1, 2]
 
 
 async def test_object_deleted_by_others_is_named() -> None:

@@ -29,7 +29,7 @@ from rookery.log.settings import RewriteSettings
 from rookery.records import batches, recordcodec
 from rookery.store.port import Buffer, NotFound, Store, StoredObject
 from rookery.wire.message import Message
-from tests.log.rewriting import SMALL, TOPIC, Process, Seen, Where, World, a_world
+from tests.log.rewriting import SMALL, TOPIC, ConsumedRecord, Process, Where, World, a_world
 
 WHERE: tuple[Where, ...] = ("journal", "entry", "object")
 HELD_MS = 60_000
@@ -83,20 +83,20 @@ def partition_of(process: Process, index: int = 0) -> Partition:
 
 
 def places(process: Process) -> set[str]:
-    """Tell the kinds of places that rows lie in."""
-    found = set()
+    """Return the kinds of objects that rows are in."""
+    kinds = set()
     for topic in process.replica.state.topics:
         for partition in topic.partitions:
-            for kind, one in zip(partition.kinds, partition.objects, strict=True):
+            for kind, identity in zip(partition.kinds, partition.objects, strict=True):
                 if kind & RowKind.SEGMENT:
-                    found.add("segment")
+                    kinds.add("segment")
                 elif kind & RowKind.FINAL:
-                    found.add("merged")
-                elif one > 0:
-                    found.add("object" if is_stored(one) else "journal")
+                    kinds.add("merged")
+                elif identity > 0:
+                    kinds.add("object" if is_stored(identity) else "journal")
                 else:
-                    found.add("entry" if one else "lost")
-    return found
+                    kinds.add("entry" if identity else "lost")
+    return kinds
 
 
 def flip_byte(folder: Path, position: int) -> None:
@@ -156,7 +156,7 @@ async def test_rewriting_works_while_producers_write(tmp_path: Path) -> None:
             await rewriter.run()
             assert await world.seen(process) == before
         assert {"segment", "merged"} <= places(process)
-        epochs = {one.epoch for seen in before.values() for one in seen}
+        epochs = {record.epoch for seen in before.values() for record in seen}
         assert len(epochs) > 1
 
 
@@ -191,10 +191,10 @@ async def test_two_rewriters_preserve_any_history(tmp_path: Path, seed: int) -> 
             assert await world.seen(processes[0]) == before
         assert "segment" in places(processes[0])
         assert not rewriters[0].damage | rewriters[1].damage
-        # Nothing lies in the store that the state does not know.
+        # The store has no object that the state does not know.
         objects = processes[0].replica.state.objects
         known = {*objects.rows, *objects.condemned, *objects.segments}
-        keys = {key for one in known if one > 0 for key in _keys(processes[0], one)}
+        keys = {key for identity in known if identity > 0 for key in _keys(processes[0], identity)}
         assert {item.key for item in await world.store.list()} <= keys
 
 
@@ -218,21 +218,25 @@ async def test_broker_reader_sees_the_same_after_rewriting(tmp_path: Path) -> No
         layouts = Layouts(process.places, cache.read)
         reader = LogReader(world.log(), cache, Tail(), layouts=layouts)
         for index in range(3):
-            found, offset = [], 0
+            records, offset = [], 0
             partition = partition_of(process, index)
             while offset < partition.next_offset:
                 piece = await reader.read((TOPIC, index), partition, offset, 1000)
                 assert piece.next_offset > offset
                 offset = piece.next_offset
                 data = b"".join(piece.parts)
-                found += [
-                    Seen(
-                        one.offset, one.key, one.value, one.timestamp, header.partition_leader_epoch
+                records += [
+                    ConsumedRecord(
+                        record.offset,
+                        record.key,
+                        record.value,
+                        record.timestamp,
+                        header.partition_leader_epoch,
                     )
                     for header in batches.verify(data)
-                    for one in recordcodec.read(data, header)
+                    for record in recordcodec.read(data, header)
                 ]
-            assert found == seen["t", index]
+            assert records == seen["t", index]
 
 
 async def test_append_times_are_written_into_the_bytes(tmp_path: Path) -> None:
@@ -245,7 +249,7 @@ async def test_append_times_are_written_into_the_bytes(tmp_path: Path) -> None:
             await world.produce([0], where=where, size=1000)
             world.clock.advance(10)
         before = await world.seen(process)
-        assert [one.timestamp for one in before["t", 0]] == times
+        assert [record.timestamp for record in before["t", 0]] == times
         await settle(world, process.rewriter(world))
         assert places(process) == {"segment"}
         assert await world.seen(process) == before
@@ -268,7 +272,7 @@ async def test_slow_writes_to_many_partitions_become_one_object(tmp_path: Path) 
         assert await rewriter.run()
         assert len(store.created) == 1
         assert places(process) == {"merged"}
-        assert all(len(partition_of(process, one).objects) == 1 for one in range(600))
+        assert all(len(partition_of(process, index).objects) == 1 for index in range(600))
         assert await world.seen(process) == before
         manifest, _ = read_head(await world.store.read(store.created[0]))
         assert [topic.name for topic in manifest.topics] == ["t"]
@@ -301,7 +305,9 @@ async def test_small_merged_objects_are_merged_again(tmp_path: Path) -> None:
             await rewriter.run()
             world.clock.advance(60_000)
         before = await world.seen(process)
-        objects = [one for one, rows in process.replica.state.objects.rows.items() if rows]
+        objects = [
+            identity for identity, rows in process.replica.state.objects.rows.items() if rows
+        ]
         assert len(objects) <= 16
         assert len(partition_of(process).objects) <= 16
         assert await world.seen(process) == before
@@ -347,7 +353,7 @@ async def test_lost_bytes_are_a_gap(tmp_path: Path) -> None:
             await world.produce([0], size=400, where="object")
         await world.broker.propose([RowsLost(topic_id=TOPIC, partition=0, base_offsets=[0, 8, 10])])
         before = await world.seen(process)
-        assert [one.offset for one in before["t", 0]][:8] == [2, 3, 4, 5, 6, 7, 12, 13]
+        assert [record.offset for record in before["t", 0]][:8] == [2, 3, 4, 5, 6, 7, 12, 13]
         await settle(world, process.rewriter(world))
         assert places(process) == {"segment"}
         assert await world.seen(process) == before
@@ -375,7 +381,7 @@ async def test_damage_is_never_copied_and_blocks_nothing_else(
         left = partition.row(partition.row_of(22))
         assert left == row
         assert set(partition.objects) - {row.object_id} == {
-            one for one in partition.objects if is_stored(one)
+            identity for identity in partition.objects if is_stored(identity)
         }
         assert places(process) == {"segment", "journal"}
 
@@ -461,8 +467,8 @@ async def test_rows_and_events_stay_within_their_bounds(tmp_path: Path) -> None:
         await rewriter.run()
         world.clock.advance(1)
         await rewriter.run()
-        replaced = [one for one in recorder.events if isinstance(one, RowsReplaced)]
-        assert [len(one.ranges) for one in replaced] == [500, 500, 100]
+        replaced = [event for event in recorder.events if isinstance(event, RowsReplaced)]
+        assert [len(event.ranges) for event in replaced] == [500, 500, 100]
         sizes = partition_of(process).sizes
         assert max(sizes) <= 3_000
         assert len(sizes) < 12
@@ -502,27 +508,27 @@ async def test_temporarily_unreadable_rows_are_retried(tmp_path: Path) -> None:
 @pytest.mark.parametrize("size", [100, 2000])
 async def test_one_of_two_concurrent_rewrites_is_void(tmp_path: Path, size: int) -> None:
     async with a_world(tmp_path) as world:
-        one, other = await world.process(), await world.process()
+        process, other = await world.process(), await world.process()
         await world.topic(2)
         for _ in range(6):
             await world.produce([0, 0, 1, 1], where="object", size=size)
-        before = await world.seen(one)
-        rewriters = one.rewriter(world), other.rewriter(world)
+        before = await world.seen(process)
+        rewriters = process.rewriter(world), other.rewriter(world)
         for rewriter in rewriters:
             await rewriter.run()
         world.clock.advance(SMALL.merge_age_ms)
         await asyncio.gather(*(rewriter.run() for rewriter in rewriters))
-        assert await world.seen(one) == before
-        state = one.replica.state
+        assert await world.seen(process) == before
+        state = process.replica.state
         assert state.objects.condemned
         assert not any(state.objects.rows[condemned] for condemned in state.objects.condemned)
         # Whatever either has written is in use, or condemned.
         await other.replica.barrier()
-        named = set(partition_of(one).objects) | set(partition_of(one, 1).objects)
-        own = {one.replica.incarnation, other.replica.incarnation}
+        named = set(partition_of(process).objects) | set(partition_of(process, 1).objects)
+        own = {process.replica.incarnation, other.replica.incarnation}
         written = {item.key for item in await world.store.list() if _is_of(item.key, own)}
         known = named | set(state.objects.condemned) | set(state.objects.rows)
-        assert written <= {key for known_id in known for key in _keys(one, known_id)}
+        assert written <= {key for known_id in known for key in _keys(process, known_id)}
 
 
 @pytest.mark.parametrize("what", ["retention", "deleted", "part"])
@@ -550,7 +556,9 @@ async def test_concurrent_change_voids_the_rewrite(tmp_path: Path, what: str) ->
         await process.replica.barrier()
         state = process.replica.state
         assert len(state.objects.condemned) >= 1
-        [condemned] = [one for one in state.objects.segments if one in state.objects.condemned]
+        [condemned] = [
+            segment for segment in state.objects.segments if segment in state.objects.condemned
+        ]
         assert set(_keys(process, condemned)) <= set(store.created)
         after = await world.seen(process)
         if what == "part":
@@ -625,8 +633,9 @@ async def test_rewriter_condemns_objects_it_could_not_finish(tmp_path: Path) -> 
         assert await rewriter.run(process.replica.state.applied)
         assert await world.seen(process) == before
         objects = process.replica.state.objects
-        assert [object_key(one) for one in objects.condemned] == store.created[:1]
-        assert [object_key(one) for one, rows in objects.rows.items() if rows] == store.created[1:]
+        assert [object_key(identity) for identity in objects.condemned] == store.created[:1]
+        in_use = [object_key(identity) for identity, rows in objects.rows.items() if rows]
+        assert in_use == store.created[1:]
 
 
 async def test_existing_key_is_not_overwritten(tmp_path: Path) -> None:
@@ -722,4 +731,6 @@ def _keys(process: Process, object_id: int) -> list[str]:
 
 
 def _is_of(key: str, incarnations: set[int]) -> bool:
-    return any(f"/{one:016x}/" in key for one in incarnations) or key.startswith("default/")
+    return any(f"/{incarnation:016x}/" in key for incarnation in incarnations) or key.startswith(
+        "default/"
+    )

@@ -19,9 +19,9 @@ PLACE = re.compile(r"byte \d+, offset \d+: .*")
 
 def place_in(error: Exception) -> str:
     """Return where damage is and what it is, without the name of the object."""
-    found = PLACE.search(str(error))
-    assert found is not None, error
-    return found[0]
+    match = PLACE.search(str(error))
+    assert match is not None, error
+    return match[0]
 
 
 async def served(world: StoredWorld) -> list[str]:
@@ -36,9 +36,9 @@ async def served(world: StoredWorld) -> list[str]:
 
 async def rewritten(world: StoredWorld) -> list[str]:
     row = world.partition.row(0)
-    one = RefinedRow(world.partition, row)
-    await refine([one], world.places.read)
-    return [] if one.error is None else [place_in(one.error)]
+    refined = RefinedRow(world.partition, row)
+    await refine([refined], world.places.read)
+    return [] if refined.error is None else [place_in(refined.error)]
 
 
 def examined(world: StoredWorld, key: str) -> list[str]:
@@ -63,18 +63,18 @@ async def test_every_flipped_byte_is_reported_alike_by_all_scanners(kind: RowKin
     for at in range(row.position, row.position + row.size):
         world.flip(key, at)
 
-        found = [await served(world), await rewritten(world), examined(world, key)]
+        reports = [await served(world), await rewritten(world), examined(world, key)]
 
         byte = (at - row.position) % len(some[0])
         is_epoch, is_offset = 12 <= byte < 16, byte < 8
         if is_epoch:
             # The rewriter writes epochs anew; so does everyone who assigns offsets.
-            assert not found[1]
-            assert bool(found[0]) == bool(found[2]) == bool(kind)
+            assert not reports[1]
+            assert bool(reports[0]) == bool(reports[2]) == bool(kind)
         elif is_offset and not kind:
-            assert found[0] == found[1] == found[2]
+            assert reports[0] == reports[1] == reports[2]
         else:
-            assert found[0] == found[1] == found[2] != [], at
+            assert reports[0] == reports[1] == reports[2] != [], at
         world.store.objects[key] = clean
 
 
@@ -89,9 +89,9 @@ async def test_truncated_object_is_damaged_after_its_whole_batches() -> None:
         begin = position - row.position
         return data[begin : begin + size]
 
-    steps = [one async for one in batches_of(read, expect_body(row, OffsetRule.DENSE), 50)]
+    steps = [scan async for scan in batches_of(read, expect_body(row, OffsetRule.DENSE), 50)]
 
-    assert [header.base_offset for one in steps for header in one.headers] == [0, 3]
+    assert [header.base_offset for step in steps for header in step.headers] == [0, 3]
     last = steps[-1].damage
     assert last is not None
     assert (last.offset, last.is_torn) == (6, True)

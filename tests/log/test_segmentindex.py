@@ -1,4 +1,4 @@
-"""Layouts of segments: kept within bounds, read once, found without the files beside."""
+"""Layouts of segments: bounded, read once, and derived if the index files are missing."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import pytest
 
 from rookery.cluster.state.partition import Row
 from rookery.errors import Corrupt
-from rookery.formats.index import Index, IndexEntry
 from rookery.formats.keys import index_key, times_key
 from rookery.formats.layout import SegmentLayout
+from rookery.formats.segment import Index, IndexEntry
 from rookery.log.read import segmentindex, segmentwalk
 from rookery.log.read.objects import RemovedObject
 from rookery.log.read.segmentindex import Layouts
@@ -33,21 +33,21 @@ def blocks(layout: SegmentLayout) -> list[tuple[int, ...]]:
 
 async def test_concurrent_readers_share_one_fetch() -> None:
     world, key, row = world_of()
-    found = await asyncio.gather(*(world.layouts.get(row) for _ in range(5)))
-    assert all(one is found[0] for one in found)
-    assert await world.layouts.get(row) is found[0]
+    layouts = await asyncio.gather(*(world.layouts.get(row) for _ in range(5)))
+    assert all(layout is layouts[0] for layout in layouts)
+    assert await world.layouts.get(row) is layouts[0]
     assert [name for name, _, _ in world.store.reads] == [times_key(key)]
 
 
 async def test_cancelled_reader_does_not_cancel_the_fetch_for_others() -> None:
     world, _, row = world_of()
     world.store.gate.clear()
-    one, other = (asyncio.ensure_future(world.layouts.get(row)) for _ in range(2))
+    reader, other = (asyncio.ensure_future(world.layouts.get(row)) for _ in range(2))
     await world.store.has_begun.wait()
-    one.cancel()
+    reader.cancel()
     world.store.gate.set()
     assert (await other).blocks
-    assert one.cancelled()
+    assert reader.cancelled()
     assert len(world.store.reads) == 1
 
 
@@ -90,14 +90,14 @@ async def test_reads_continue_without_index_and_times_files(
             del world.store.objects[beside(key)]
     before = [segmentindex._FAILED.labels(name).value for name in ("times", "index")]
     with caplog.at_level(logging.WARNING):
-        found = await world.layouts.get(row)
+        layout = await world.layouts.get(row)
     after = [segmentindex._FAILED.labels(name).value for name in ("times", "index")]
     assert [b - a for a, b in zip(before, after, strict=True)] == [1, count - 1]
     assert times_key(key) in caplog.text
     # A walk makes entries of its own, which need not lie where the index has them.
-    assert blocks(found) == expected if count == 1 else found.find(20, 1) is not None
-    assert found.blocks[0].offset == 0
-    assert sum(block.size for block in found.blocks) == row.size - 48
+    assert blocks(layout) == expected if count == 1 else layout.find(20, 1) is not None
+    assert layout.blocks[0].offset == 0
+    assert sum(block.size for block in layout.blocks) == row.size - 48
 
 
 async def test_walk_of_a_segment_gives_the_layout_of_its_companion_files(
@@ -121,9 +121,9 @@ async def test_walk_ends_at_the_damage() -> None:
         del world.store.objects[beside(key)]
     length = len(batch(0, 2, 100))
     world.flip(key, 32 + 10 * length + 9)  # the length of a batch
-    found = await world.layouts.get(row)
-    assert all(block.crc is None for block in found.blocks)
-    assert found.blocks[-1].offset == 20
+    layout = await world.layouts.get(row)
+    assert all(block.crc is None for block in layout.blocks)
+    assert layout.blocks[-1].offset == 20
     assert await world.offsets(0) == list(range(20))
     with pytest.raises(Corrupt):
         await world.read(20)
@@ -136,8 +136,8 @@ async def test_index_that_is_too_sparse_is_not_used(
     world, key, row = world_of()
     del world.store.objects[times_key(key)]
     world.store.objects[index_key(key)] = Index(100, [IndexEntry(0, 32)]).pack()
-    found = await world.layouts.get(row)
-    assert found.blocks[0].crc is not None, "it was walked"
+    layout = await world.layouts.get(row)
+    assert layout.blocks[0].crc is not None, "it was walked"
 
 
 async def test_times_file_of_another_segment_is_refused(caplog: pytest.LogCaptureFixture) -> None:

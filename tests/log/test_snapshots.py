@@ -52,8 +52,8 @@ class Unlisted:
 
 
 async def loaded_at(store: Store, at_least: int = 0) -> int | None:
-    found = await snapshots.load(store, at_least)
-    return None if found is None else found.applied
+    state = await snapshots.load(store, at_least)
+    return None if state is None else state.applied
 
 
 async def test_newest_snapshot_is_found_by_its_pointer_without_a_listing(store: Store) -> None:

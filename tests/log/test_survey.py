@@ -1,4 +1,4 @@
-"""The survey after the machine went down: what it looks at, and what it leaves alone."""
+"""The survey after a crash of the machine: what it checks, and what it does not change."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ async def test_only_journals_are_surveyed(tmp_path: Path) -> None:
         [TopicCreated(topic_id=TOPIC, name="birds", partitions=1, replication_factor=1, configs=[])]
     )
     data = batch(0, 3, 100)
-    whole, lost, stored = (object_id(incarnation, one) for one in (1, 2, STORED))
+    whole, lost, stored = (object_id(incarnation, number) for number in (1, 2, STORED))
     head = journal_header(whole)
     (tmp_path / journal_name(whole)).write_bytes(head + data)
     for identity in (whole, lost, stored):

@@ -1,4 +1,4 @@
-"""Sweeping: condemned before deleted, deleted only behind a snapshot, and nothing that lives."""
+"""Sweeping: condemned before deleted, deleted only after a snapshot, and never a live object."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The tail: what is kept, what is cut, and what goes first."""
+"""The tail: what it keeps, what it returns, and what it evicts first."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ def test_offsets_outside_of_the_tail_are_not_cached() -> None:
 
 
 def test_offset_within_a_batch_returns_that_batch() -> None:
-    found = filled([5, 6, 7]).read(KEY, 3, 100)
-    assert found is not None
-    assert (list(map(len, found.parts)), found.size, found.next_offset) == ([6, 7], 13, 6)
+    piece = filled([5, 6, 7]).read(KEY, 3, 100)
+    assert piece is not None
+    assert (list(map(len, piece.parts)), piece.size, piece.next_offset) == ([6, 7], 13, 6)
 
 
 def test_first_batch_is_returned_whole_on_request() -> None:
@@ -52,9 +52,9 @@ def test_gap_restarts_the_tail() -> None:
     tail = filled([5, 5])
     tail.add(KEY, 10, 11, memoryview(b"new"))
     assert tail.read(KEY, 0, 100) is None
-    found = tail.read(KEY, 10, 100)
-    assert found is not None
-    assert (found.size, found.next_offset) == (3, 11)
+    piece = tail.read(KEY, 10, 100)
+    assert piece is not None
+    assert (piece.size, piece.next_offset) == (3, 11)
 
 
 def test_oldest_batches_of_all_partitions_are_evicted_first() -> None:
@@ -92,10 +92,10 @@ def test_limited_read_equals_a_linear_scan(
     while len(tail._order) > kept:
         tail._push_out()
     first = max(0, len(sizes) - kept)
-    found = tail.read(KEY, offset, max_bytes)
+    piece = tail.read(KEY, offset, max_bytes)
     index = offset // 2
     if not first <= index < len(sizes):
-        assert found is None
+        assert piece is None
         return
     expected, total = [sizes[index]], sizes[index]
     for size in sizes[index + 1 :]:
@@ -103,6 +103,6 @@ def test_limited_read_equals_a_linear_scan(
             break
         expected.append(size)
         total += size
-    assert found is not None
-    assert list(map(len, found.parts)) == expected
-    assert (found.size, found.next_offset) == (total, 2 * (index + len(expected)))
+    assert piece is not None
+    assert list(map(len, piece.parts)) == expected
+    assert (piece.size, piece.next_offset) == (total, 2 * (index + len(expected)))

@@ -35,9 +35,9 @@ def long_segment(world: StoredWorld) -> str:
 async def test_a_time_is_found_in_a_segment(time_ms: int, offset: int) -> None:
     world = StoredWorld(SMALL)
     key = long_segment(world)
-    found = await first_at(world, time_ms)
-    assert found is not None
-    assert found.offset == offset
+    record = await first_at(world, time_ms)
+    assert record is not None
+    assert record.offset == offset
     # A block of the index and its neighbours are read, not the segment.
     read = [start for name, start, _ in world.store.reads if name == key]
     assert len(read) <= 9 < len(world.store.objects[key]) // SMALL.stored_block_bytes / 10

@@ -1,4 +1,4 @@
-"""Upkeep goes on whatever fails: one partition, one object or one step does not stop the others."""
+"""Maintenance continues after failures: one partition, object or step does not stop the others."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from rookery.cluster.appender import IncarnationFenced
 from rookery.cluster.events.brokerevents import BrokerExpired
 from rookery.cluster.events.logevents import BatchesCommitted, Extent
 from rookery.cluster.events.topicevents import LogStartMoved, TopicDeleted
-from rookery.cluster.proposal import IncarnationFenced
 from rookery.cluster.state.partition import RowKind
 from rookery.cluster.state.topics import Topic
 from rookery.errors import Corrupt, Unavailable
@@ -84,7 +84,9 @@ async def commit_idle_producers(world: World, partitions: int, producers: int) -
 
 def windows(process: Process) -> int:
     return sum(
-        len(one.producers) for topic in process.replica.state.topics for one in topic.partitions
+        len(partition.producers)
+        for topic in process.replica.state.topics
+        for partition in topic.partitions
     )
 
 
@@ -141,7 +143,7 @@ async def test_settings_that_cannot_be_read_stop_the_retention_of_their_topic_on
         for _ in range(3):
             await retention.retain()
 
-        starts = {one.name: one.partitions[0].log_start for one in process.replica.state.topics}
+        starts = {each.name: each.partitions[0].log_start for each in process.replica.state.topics}
         assert starts == {"bad": 0, "good": 2}
         assert retention.quarantine.report() == ["retention of topic bad partition 0: no number"]
         assert caplog.text.count("retention of topic bad") == 1
@@ -181,11 +183,14 @@ async def test_unmergeable_row_is_skipped_and_others_are_merged(
             world.clock.advance(SMALL.merge_age_ms - 1)
 
         [topic] = process.replica.state.topics
-        merged = [[bool(kind & RowKind.FINAL) for kind in one.kinds] for one in topic.partitions]
+        merged = [
+            [bool(kind & RowKind.FINAL) for kind in partition.kinds]
+            for partition in topic.partitions
+        ]
         assert merged[0] == [True]
         assert sorted(merged[1]) == [False, True, True]
         assert merged[2] == [True]
-        assert [one.split(":")[0] for one in rewriter.quarantine.report()] == [
+        assert [line.split(":")[0] for line in rewriter.quarantine.report()] == [
             "rewrite of topic t partition 1 offsets 4 to 5"
         ]
         assert caplog.text.count("offsets 4 to 5") == 1
@@ -221,7 +226,9 @@ async def test_rows_of_a_failed_segment_are_merged(
 
         [topic] = process.replica.state.topics
         assert process.replica.state.objects.oldest_payload is None
-        assert all(kind & RowKind.FINAL for one in topic.partitions for kind in one.kinds)
+        assert all(
+            kind & RowKind.FINAL for partition in topic.partitions for kind in partition.kinds
+        )
         assert rewriter.quarantine.report() == [
             "segment of topic t partition 0 offsets 0 to 7: a segment has no room"
         ]

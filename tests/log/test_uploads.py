@@ -1,4 +1,4 @@
-"""Objects that failed, or of which it is not known: given up, and deleted in the end."""
+"""Objects that failed or whose commit is uncertain are abandoned, and deleted in the end."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from rookery.cluster.appender import IncarnationFenced
 from rookery.cluster.events.brokerevents import BrokerRegistered, ClusterCreated
 from rookery.cluster.events.logevents import BatchesCommitted, Extent
 from rookery.cluster.events.topicevents import TopicCreated
 from rookery.cluster.numbers import Numbers
 from rookery.cluster.open import open_log
-from rookery.cluster.proposal import IncarnationFenced
 from rookery.cluster.replica import Replica
 from rookery.formats.keys import STORED, object_id
 from rookery.log.write.uploads import Uploads
@@ -52,9 +52,9 @@ async def test_upload_in_doubt_is_condemned_unless_it_is_committed(replica: Repl
     )  # fmt: skip
     await replica.propose([BatchesCommitted(object_id=committed, extents=[extent])])
     for identity in (0, committed, lost):  # 0 is an entry's payload
-        uploads.doubt(identity)
+        uploads.on_uncertain(identity)
 
-    await uploads.look_after()
+    await uploads.maintain()
 
     assert list(replica.state.objects.condemned) == [lost]
 
@@ -65,12 +65,12 @@ async def test_failed_upload_is_remembered_until_the_log_can_be_written(
     numbers = Numbers(1)
     uploads = Uploads(open_store("memory:"), replica, ManualClock(), numbers)
     lost = numbers()
-    uploads.doubt(lost)
+    uploads.on_uncertain(lost)
     with pytest.raises(IncarnationFenced):
-        await uploads.look_after()  # it has not joined yet
+        await uploads.maintain()  # it has not joined yet
     await _join(replica)
 
-    await uploads.look_after()
+    await uploads.maintain()
 
     assert list(replica.state.objects.condemned) == [lost]
 
@@ -84,9 +84,9 @@ async def test_object_of_repeated_batches_only_is_condemned() -> None:
 
         outcomes = [await writer.write(sent), await writer.write(sent)]
         outcomes.append(await writer.write(sent, again))
-        await writer.uploads.look_after()
+        await writer.uploads.maintain()
 
-        assert [[one.is_duplicate for one in some] for some in outcomes] == [
+        assert [[outcome.is_duplicate for outcome in some] for some in outcomes] == [
             [False],
             [True],
             [True, False],

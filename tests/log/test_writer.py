@@ -108,9 +108,9 @@ async def test_request_can_name_more_partitions_than_an_entry_holds(setting: Set
 async def test_batches_are_stamped_for_readers(setting: Setting) -> None:
     for expected in range(3):
         await setting.writer.append([batch()])
-        found = setting.tail.read((TOPIC, 0), expected, 1000)
-        assert found is not None
-        assert batches.verify(bytes(found.parts[0]))[0].base_offset == expected
+        piece = setting.tail.read((TOPIC, 0), expected, 1000)
+        assert piece is not None
+        assert batches.verify(bytes(piece.parts[0]))[0].base_offset == expected
 
 
 async def test_failed_write_fails_only_its_own_batches(setting: Setting) -> None:
@@ -156,8 +156,8 @@ class SlowStore(NoFlushTarget):
             raise Unavailable("the second one fails")
         return FlushPosition((9 << 24) + number, 0, size)
 
-    def settle(self, identity: int, outcomes: Sequence[AppendOutcome]) -> None:
-        self.settled.append((identity, [one.base_offset for one in outcomes]))
+    def on_committed(self, identity: int, outcomes: Sequence[AppendOutcome]) -> None:
+        self.settled.append((identity, [outcome.base_offset for outcome in outcomes]))
 
 
 async def test_objects_are_committed_in_the_order_of_their_start(

@@ -21,7 +21,7 @@ from rookery.records.recordcodec import BatchSettings, Record, build
 from tests.log.site import TOPIC, Writer
 
 
-def one(
+def batch_of(
     key: bytes, value: bytes, settings: BatchSettings | None = None, partition: int = 0
 ) -> CheckedBatch:
     """Make a batch of one record."""
@@ -68,7 +68,7 @@ class Transactor:
             base_sequence=sequence,
             is_transactional=True,
         )
-        made = one(key, value, settings, partition)
+        made = batch_of(key, value, settings, partition)
         writer = by or self.writer
         [appended] = await (writer.write(made) if to_object else writer.send(made))
         assert appended.error is ErrorCode.NONE

@@ -37,8 +37,8 @@ def copied(tmp_path: Path) -> Copy:
 @pytest.fixture(params=["killed", "stopped"])
 def seen(request: pytest.FixtureRequest, made: MadeDirectory) -> ClusterSight:
     """The directory at each of the two moments."""
-    found: ClusterSight = getattr(made, request.param)
-    return found
+    sight: ClusterSight = getattr(made, request.param)
+    return sight
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

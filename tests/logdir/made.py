@@ -1,4 +1,4 @@
-"""Log directories made by hand: small, and odd in the ways that other writers of them are."""
+"""Log directories made by hand: small, with the peculiarities of other writers."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def make_directory(
         folder: where; it is made.
         topics: values of messages by topic and partition; no metadata if not given.
         replicas: the nodes that hold each partition.
-        elsewhere: partitions that lie on another node's disk, in spite of that.
+        elsewhere: partitions that are on another node's disk all the same.
     """
     folder.mkdir(parents=True)
     text = f"#\n#Wed Sep 11 00:00:00 UTC 2024\nnode.id={NODE}\nversion=1\ncluster.id={CLUSTER}\n"
@@ -62,7 +62,7 @@ def make_directory(
 
 
 def message_batch(value: bytes, offset: int = 0) -> bytes:
-    """Return a batch of one message, of a producer that nobody was given."""
+    """Return a batch of one message, of an unknown producer."""
     settings = BatchSettings(
         base_offset=offset,
         partition_leader_epoch=0,

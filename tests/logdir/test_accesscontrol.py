@@ -153,7 +153,7 @@ def test_directory_keeps_changes(tmp_path: Path) -> None:
         before = contents(broker.broker.replica.state.security)
 
     with serving(folder) as broker:
-        _, _, found = describe(broker.bootstrap)
-        assert found == {(frozenset({ALICE}), frozenset({(PRODUCE, 10.0)}))}
+        _, _, limits = describe(broker.bootstrap)
+        assert limits == {(frozenset({ALICE}), frozenset({(PRODUCE, 10.0)}))}
         assert contents(broker.broker.replica.state.security) == before
         assert broker.broker.quotas.is_active

@@ -38,7 +38,7 @@ def wanted(made: MadeDirectory) -> list[SeenRecord]:
 def test_directory_written_by_kafka_has_no_damage(made: MadeDirectory) -> None:
     for seen in (made.killed, made.stopped):
         directory, _ = opened(seen.folder)
-        assert [one.text for one in directory.damage] == []
+        assert [damage.text for damage in directory.damage] == []
 
 
 def test_truncated_last_segment_is_torn_at_the_truncation(
@@ -58,7 +58,9 @@ def test_truncated_last_segment_is_torn_at_the_truncation(
     assert (damage.offset, damage.is_torn) == (header.base_offset, True)
     assert f"{header.size - 7} of {header.size} bytes are there" in damage.reason
     assert log.log_end == header.base_offset
-    assert offsets(log) == [one.offset for one in wanted(made) if one.offset < header.base_offset]
+    assert offsets(log) == [
+        record.offset for record in wanted(made) if record.offset < header.base_offset
+    ]
 
 
 @pytest.mark.parametrize("what", ["payload", "crc", "length"])
@@ -81,14 +83,14 @@ def test_flipped_byte_damages_one_batch(made: MadeDirectory, copied: Copy, what:
     assert damage.end_offset is not None
     read = offsets(log)
     assert read == [
-        one.offset
-        for one in wanted(made)
-        if not chosen.base_offset <= one.offset < damage.end_offset
+        record.offset
+        for record in wanted(made)
+        if not chosen.base_offset <= record.offset < damage.end_offset
     ]
-    if what != "length":  # then only the index tells where to go on
+    if what != "length":  # then only the index has the next position
         assert damage.end_offset == chosen.last_offset + 1
     assert read[-1] == wanted(made)[-1].offset
-    # Whoever asks for an offset behind the damage gets it.
+    # A request for an offset after the damage gets it.
     assert log.read(damage.end_offset, 1)[:8] == damage.end_offset.to_bytes(8, "big")
 
 
@@ -105,28 +107,30 @@ def test_a_truncated_segment_before_the_last_is_damage(made: MadeDirectory, copi
         segment.path, header.position, header.base_offset, False,
     )  # fmt: skip
     assert offsets(log) == [
-        one.offset
-        for one in wanted(made)
-        if not header.base_offset <= one.offset <= header.last_offset
+        record.offset
+        for record in wanted(made)
+        if not header.base_offset <= record.offset <= header.last_offset
     ]
 
 
 def test_missing_indexes_are_rebuilt_in_memory(made: MadeDirectory, copied: Copy) -> None:
     folder = copied(made.stopped)
     intact = LogDirectory.open([folder]).partitions[LARGE]
-    known = [(one.positions, one.times) for one in intact.segments]
+    known = [(segment.positions, segment.times) for segment in intact.segments]
     for path in folder.glob("large-0/*index"):
         path.unlink()
 
-    found = view(folder, made.stopped)
+    rebuilt = view(folder, made.stopped)
     directory, log = opened(folder)
 
-    assert found.topics["large"] == made.stopped.topics["large"]
-    assert [(one.positions, one.times) for one in log.segments] == known
-    assert sorted(one.path.name for one in log.damage) == sorted(
-        f"{one.base_offset:020}.{kind}" for one in log.segments for kind in ("index", "timeindex")
+    assert rebuilt.topics["large"] == made.stopped.topics["large"]
+    assert [(segment.positions, segment.times) for segment in log.segments] == known
+    assert sorted(damage.path.name for damage in log.damage) == sorted(
+        f"{segment.base_offset:020}.{kind}"
+        for segment in log.segments
+        for kind in ("index", "timeindex")
     )
-    assert all("the index is missing" in one.reason for one in directory.damage)
+    assert all("the index is missing" in damage.reason for damage in directory.damage)
 
 
 def test_wrong_indexes_are_ignored(made: MadeDirectory, copied: Copy) -> None:
@@ -134,12 +138,12 @@ def test_wrong_indexes_are_ignored(made: MadeDirectory, copied: Copy) -> None:
     for path in folder.glob("large-0/*index"):
         path.write_bytes(bytes.fromhex("00000001 00000123 00000002 00000777") * 3)
 
-    assert offsets(opened(folder)[1]) == [one.offset for one in wanted(made)]
+    assert offsets(opened(folder)[1]) == [record.offset for record in wanted(made)]
     log = opened(folder)[1]
-    for one in wanted(made)[::500]:
-        first = log.read(one.offset, 1)
+    for record in wanted(made)[::500]:
+        first = log.read(record.offset, 1)
         base = int.from_bytes(first[:8], "big")
-        assert base <= one.offset
+        assert base <= record.offset
 
 
 def test_incomplete_metadata_record_is_named(made: MadeDirectory, copied: Copy) -> None:
@@ -169,10 +173,10 @@ def test_damaged_metadata_batch_is_skipped(made: MadeDirectory, copied: Copy) ->
 
     directory, _ = opened(folder)
 
-    [damage] = [one for one in directory.damage if one.path == path]
+    [damage] = [entry for entry in directory.damage if entry.path == path]
     assert damage.position is not None
     assert damage.position < at
-    assert directory.image.brokers  # what comes behind it is there
+    assert directory.image.brokers  # the records after it are there
 
 
 def test_damaged_metadata_snapshot_is_named_and_an_older_one_used(
@@ -188,7 +192,7 @@ def test_damaged_metadata_snapshot_is_named_and_an_older_one_used(
 
     again, _ = opened(folder)
 
-    assert [one.path for one in again.damage] == [path]
+    assert [entry.path for entry in again.damage] == [path]
     assert again.image.topics == directory.image.topics
     assert again.image.configs == directory.image.configs
 
@@ -208,8 +212,8 @@ def test_invalid_small_files_are_named(made: MadeDirectory, copied: Copy, name: 
 
     directory, log = opened(folder)
 
-    assert [one.path for one in directory.damage] == [folder / name]
-    assert offsets(log) == [one.offset for one in wanted(made)]
+    assert [damage.path for damage in directory.damage] == [folder / name]
+    assert offsets(log) == [record.offset for record in wanted(made)]
     assert directory.topic_id("large") is not None
 
 

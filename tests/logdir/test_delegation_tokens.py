@@ -19,7 +19,7 @@ from rookery.service.listen.listenersettings import ListenerConfig
 from rookery.testing.kafka import KafkaServer
 from rookery.testing.ports import HOST, free_port
 from rookery.testing.properties import KafkaSettings
-from rookery.testing.served import ServedBroker
+from rookery.testing.servedbroker import ServedBroker
 
 KEY = "a-key-of-tokens"
 USERS = {"alice": "alice-secret"}
@@ -86,8 +86,8 @@ async def test_tokens_move_with_the_directory(kafka: KafkaServer, tmp_path: Path
 
     kafka.start()
     async with connect(address, ALICE) as client:
-        found = await client.tokens.describe()
-    assert set(found) == {replace(theirs, expires_ms=renewed_ms), ours}
+        tokens = await client.tokens.describe()
+    assert set(tokens) == {replace(theirs, expires_ms=renewed_ms), ours}
     await log_in(address, theirs)
     await log_in(address, ours)
 

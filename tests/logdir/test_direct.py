@@ -1,4 +1,4 @@
-"""A Kafka's directory read where it lies, without any broker: by ranges, and with Spark."""
+"""A Kafka's directory read in place, without any broker: by ranges, and with Spark."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_every_topic_reads_as_clients_saw_it(seen: ClusterSight) -> None:
     place = ClusterAddress(log_dir=str(seen.folder))
 
     with BlockingLog(place) as log:
-        assert {one.name for one in log.log.state.topics} == set(seen.topics)
+        assert {topic.name for topic in log.log.state.topics} == set(seen.topics)
         for name, topic in seen.topics.items():
             rows = read(place, planned(log, name))
             wanted = [
@@ -44,16 +44,18 @@ def test_every_topic_reads_as_clients_saw_it(seen: ClusterSight) -> None:
                 for record in partition.records
                 if record.offset in set(partition.committed)
             ]
-            found = [(row.partition, row.offset, row.timestamp, row.key, row.value) for row in rows]
-            assert sorted(found, key=lambda row: row[:2]) == wanted, name
+            listed = [
+                (row.partition, row.offset, row.timestamp, row.key, row.value) for row in rows
+            ]
+            assert sorted(listed, key=lambda row: row[:2]) == wanted, name
     assert digest(seen.folder) == before
 
 
 def test_records_are_found_by_time(made: MadeDirectory) -> None:
     place = ClusterAddress(log_dir=str(made.stopped.folder))
     with BlockingLog(place) as log:
-        [one] = planned(log, "large", start=Position(time_ms=T0 + 15_000))
-    assert one.begin == 1500
+        [range_] = planned(log, "large", start=Position(time_ms=T0 + 15_000))
+    assert range_.begin == 1500
 
 
 def test_directory_is_refreshed_and_read_only(made: MadeDirectory, copied: Copy) -> None:
@@ -88,10 +90,10 @@ def test_spark_reads_a_kafka_directory(made: MadeDirectory, spark: SparkSession)
         .load()
     )
 
-    found = {row["topic"]: row["count"] for row in frame.groupBy("topic").count().collect()}
+    counts = {row["topic"]: row["count"] for row in frame.groupBy("topic").count().collect()}
 
     topics = made.stopped.topics
-    assert found == {
-        name: sum(len(one.committed) for one in topics[name].partitions.values())
+    assert counts == {
+        name: sum(len(partition.committed) for partition in topics[name].partitions.values())
         for name in ("large", "tx")
     }

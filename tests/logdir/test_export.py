@@ -22,7 +22,7 @@ from rookery.records.recordcodec import BatchSettings, Record, build
 from rookery.testing.kafka import KafkaServer
 from rookery.testing.kafkadir import MadeDirectory
 from rookery.testing.kafkasight import look
-from rookery.testing.served import ServedBroker
+from rookery.testing.servedbroker import ServedBroker
 from tests.cli.storage import run
 from tests.logdir.test_import import answer, assert_same, imported
 
@@ -60,18 +60,18 @@ def test_kafka_starts_on_the_export_and_clients_see_the_same(
     assert len(directory.partitions[partition.TopicPartition("large", 0)].segments) > 2
 
     server.start()
-    found = look(server, folder, made.killed.cluster_id)
+    sight = look(server, folder, made.killed.cluster_id)
 
-    assert_same(found, made.killed)
-    check_that_it_goes_on(server, found.topics["large"].partitions[0].high)
+    assert_same(sight, made.killed)
+    check_that_it_goes_on(server, sight.topics["large"].partitions[0].high)
     assert server.stop() in {0, 143}
-    # What Kafka has written behind ours is read by us again.
+    # We read what Kafka has written after our records.
     log = LogDirectory.open([folder]).partitions[partition.TopicPartition("large", 0)]
-    assert log.log_end == found.topics["large"].partitions[0].high + 1
+    assert log.log_end == sight.topics["large"].partitions[0].high + 1
 
 
 def check_that_it_goes_on(server: KafkaServer, end: int) -> None:
-    """Write behind what was exported, transactionally, and read on as an old group."""
+    """Write after the exported records, transactionally, and read on as an old group."""
     settings = {"bootstrap.servers": server.bootstrap, "log_level": 0}
     producer = Producer({**settings, "enable.idempotence": True})
     producer.produce("large", b"behind")
@@ -96,7 +96,7 @@ def test_existing_folder_is_not_overwritten(made: MadeDirectory, tmp_path: Path)
     done = run("export", str(target), "--data", str(tmp_path / "data"))
 
     assert done.returncode == 2
-    assert "is there already" in done.stderr.decode()
+    assert "already exists" in done.stderr.decode()
     assert list(target.iterdir()) == []
     nowhere = run("export", str(tmp_path / "x"), "--data", str(tmp_path / "data"), "--topic", "y")
     assert nowhere.returncode == 2
@@ -115,11 +115,13 @@ def test_segments_roll_and_have_indexes(tmp_path: Path) -> None:
 
     log = PartitionLog(tmp_path / "t-0", partition.TopicPartition("t", 0))
     assert (log.log_start, log.log_end) == (7, 60)
-    assert [one.base_offset for one in log.segments] == [7, 14, 21, 28, 35, 42, 49, 56]
+    assert [segment.base_offset for segment in log.segments] == [7, 14, 21, 28, 35, 42, 49, 56]
     assert written.segments == 8
-    assert all(one.positions for one in log.segments[:-1])
+    assert all(segment.positions for segment in log.segments[:-1])
     assert log.damage == []
-    assert [header.base_offset for one in log.segments for header in one.check()] == [*range(7, 60)]
+    assert [header.base_offset for segment in log.segments for header in segment.check()] == [
+        *range(7, 60)
+    ]
 
 
 def test_missing_offsets_at_the_end_are_not_reused(tmp_path: Path) -> None:

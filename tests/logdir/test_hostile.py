@@ -1,4 +1,4 @@
-"""Whatever bytes a directory holds: it is opened, damage is named, and nothing else happens."""
+"""Arbitrary bytes in a directory: it can be opened, and damage is named."""
 
 from __future__ import annotations
 
@@ -74,8 +74,8 @@ def look(folder: Path) -> LogDirectory:
     for log in directory.partitions.values():
         log.offset_for_time(1020)
         log.read(7, 1000)
-    for one in directory.damage:
-        assert one.text.startswith(str(one.path))
+    for damage in directory.damage:
+        assert damage.text.startswith(str(damage.path))
     return directory
 
 

@@ -9,7 +9,6 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from time import monotonic, sleep
 from typing import Any
 
 import pytest
@@ -28,6 +27,7 @@ from rookery.testing.backends import ServerBackend
 from rookery.testing.broker import BrokerProcess
 from rookery.testing.kafkadir import MadeDirectory
 from rookery.testing.kafkasight import ClusterSight, look
+from rookery.testing.wait import wait_until
 from tests.cli.running import Done
 from tests.cli.storage import run
 from tests.logdir.conftest import Copy
@@ -50,8 +50,8 @@ def imported(folder: Path, to: str | Path, *args: str) -> Done:
 
 def answer(done: Done) -> dict[str, Any]:
     assert done.returncode == 0, done.stderr.decode()
-    found: dict[str, Any] = json.loads(done.stdout)
-    return found
+    report: dict[str, Any] = json.loads(done.stdout)
+    return report
 
 
 def state_of(place: ClusterAddress, look_at: Callable[[State], object] = lambda _: None) -> State:
@@ -64,11 +64,11 @@ def state_of(place: ClusterAddress, look_at: Callable[[State], object] = lambda 
     return asyncio.run(learn())
 
 
-def assert_same(found: ClusterSight, seen: ClusterSight, *, ended: str = "tx-open") -> None:
+def assert_same(sight: ClusterSight, seen: ClusterSight, *, ended: str = "tx-open") -> None:
     """Compare what clients of both saw; a transaction that was open is aborted since."""
-    assert list(found.topics) == list(seen.topics)
+    assert list(sight.topics) == list(seen.topics)
     for name, topic in seen.topics.items():
-        ours = found.topics[name]
+        ours = sight.topics[name]
         assert (name, ours.id) == (name, topic.id)
         assert (name, ours.configs) == (name, topic.configs)
         for number, partition in topic.partitions.items():
@@ -79,7 +79,7 @@ def assert_same(found: ClusterSight, seen: ClusterSight, *, ended: str = "tx-ope
             assert (place, other.committed) == (place, partition.committed)
             if name != ended:
                 assert (place, other.by_time) == (place, expected_by_time(partition))
-    assert found.groups == {name: offsets for name, offsets in seen.groups.items() if offsets}
+    assert sight.groups == {name: offsets for name, offsets in seen.groups.items() if offsets}
 
 
 def test_clients_see_the_same_as_in_kafka(made: MadeDirectory, tmp_path: Path) -> None:
@@ -89,11 +89,11 @@ def test_clients_see_the_same_as_in_kafka(made: MadeDirectory, tmp_path: Path) -
 
     logs = LogDirectory.open([seen.folder]).partitions
     assert report["topics"] == len(seen.topics)
-    assert report["partitions"] == sum(len(one.partitions) for one in seen.topics.values())
+    assert report["partitions"] == sum(len(topic.partitions) for topic in seen.topics.values())
     assert report["records"] == sum(
         len(part.records) + part.low - (logs[TopicPartition(name, number)].log_start)
-        for name, one in seen.topics.items()
-        for number, part in one.partitions.items()
+        for name, topic in seen.topics.items()
+        for number, part in topic.partitions.items()
     ) + cut_off(seen)
     assert list(report["ended_transactions"]) == ["tx-open-0"]
     assert report["skipped"] == report["left_out"] == report["already_there"] == []
@@ -152,7 +152,7 @@ def test_producers_epochs_and_transactional_ids_are_kept(
             window = producers.describe(partition.producers[entry.producer_id])
             assert (window.epoch, window.last_sequence) == (entry.epoch, entry.last_sequence)
         assert partition.ongoing == {}
-        begun = [tuple(one) for one in log.epochs if one.start_offset <= log.high_watermark]
+        begun = [tuple(epoch) for epoch in log.epochs if epoch.start_offset <= log.high_watermark]
         assert partition.epochs[: len(begun)] == begun
         assert partition.leader_epoch >= (begun[-1][0] if begun else -1)
     assert state.next_producer_id >= directory.image.next_producer_id
@@ -165,11 +165,12 @@ def test_killed_import_continues(made: MadeDirectory, tmp_path: Path) -> None:
     command += ["--to", str(folder), "--segment-bytes", "50000", "--quiet", "--json"]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
     try:
-        deadline = monotonic() + 120
-        while len(list(folder.rglob("*.kfs"))) < 25:
-            assert monotonic() < deadline
+
+        def count() -> int:
             assert process.poll() is None, "it was over before it could be killed"
-            sleep(0.005)
+            return len(list(folder.rglob("*.kfs")))
+
+        wait_until(count, "segments", accepts=lambda count: count >= 25, pause=0.005)
     finally:
         process.send_signal(signal.SIGKILL)
         process.wait()
@@ -208,7 +209,9 @@ def test_lost_cluster_log_is_recovered_after_an_import(made: MadeDirectory, tmp_
             rebuilt = after.topics.by_id[topic.id].partitions[partition.index]
             assert rebuilt.next_offset == partition.next_offset
             assert list(rebuilt.objects) == list(partition.objects)
-            in_log = {one for one in partition.producers if has_batches(partition, one)}
+            in_log = {
+                producer for producer in partition.producers if has_batches(partition, producer)
+            }
             assert rebuilt.producers.keys() >= in_log
             assert list(rebuilt.aborted) == list(partition.aborted)
 
@@ -237,7 +240,7 @@ def test_damage_stops_the_import_unless_it_is_skipped(made: MadeDirectory, copie
     place = f"{path}: byte {chosen.position}, offset {chosen.base_offset}: "
     assert place in refused.stderr.decode()
     assert "--skip-damaged" in refused.stderr.decode()
-    assert [one.startswith(place) for one in report["skipped"]] == [True]
+    assert [text.startswith(place) for text in report["skipped"]] == [True]
     partition = state_of(ClusterAddress(data=str(to))).topics.by_name["large"].partitions[0]
     saw = made.stopped.topics["large"].partitions[0]
     assert (partition.log_start, partition.next_offset) == (saw.low, saw.high)

@@ -27,8 +27,10 @@ def test_inspect_reports_what_clients_saw(seen: ClusterSight) -> None:
             assert (partition["log_start"], partition["high_watermark"]) == (saw.low, saw.high)
             assert partition["records"] == len(saw.records)
             if saw.records:
-                assert partition["last_timestamp"] == max(one.timestamp for one in saw.records)
-    groups = {one["name"]: len(one["offsets"]) for one in said["groups"] if one["offsets"]}
+                assert partition["last_timestamp"] == max(
+                    record.timestamp for record in saw.records
+                )
+    groups = {group["name"]: len(group["offsets"]) for group in said["groups"] if group["offsets"]}
     assert groups == {name: len(offsets) for name, offsets in seen.groups.items() if offsets}
 
 
@@ -41,9 +43,9 @@ def test_table_has_a_line_for_each_partition(made: MadeDirectory) -> None:
     assert "nothing is damaged" in lines
     assert "tx-open-0: transactions are open from 3" in lines
     large = made.killed.topics["large"].partitions[0]
-    [line] = [one for one in lines if one.startswith(" large-0 ")]
+    [line] = [text for text in lines if text.startswith(" large-0 ")]
     assert line.split()[1:4] == ["0", f"{large.high:,}", f"{len(large.records):,}"]
-    assert any(one.startswith("left over: gone-1-0.") for one in lines)
+    assert any(text.startswith("left over: gone-1-0.") for text in lines)
     assert "__consumer_offsets-0" not in done.stdout.decode()
     internal = run("inspect", str(made.killed.folder), "--quiet", "--internal", "--quick")
     assert " __consumer_offsets-0 " in internal.stdout.decode()

@@ -13,23 +13,23 @@ from tests.logdir.views import view
 
 
 def test_every_topic_record_and_offset_equals_what_clients_saw(seen: ClusterSight) -> None:
-    found = view(seen.folder, seen)
+    sight = view(seen.folder, seen)
 
-    assert found.cluster_id == seen.cluster_id
-    assert list(found.topics) == list(seen.topics)
+    assert sight.cluster_id == seen.cluster_id
+    assert list(sight.topics) == list(seen.topics)
     assert len(seen.topics) >= 20
     for name, topic in seen.topics.items():
-        assert found.topics[name].id == topic.id
-        assert found.topics[name].configs == topic.configs
-        assert list(found.topics[name].partitions) == list(topic.partitions)
+        assert sight.topics[name].id == topic.id
+        assert sight.topics[name].configs == topic.configs
+        assert list(sight.topics[name].partitions) == list(topic.partitions)
         for number, partition in topic.partitions.items():
-            ours = found.topics[name].partitions[number]
+            ours = sight.topics[name].partitions[number]
             place = f"{name}-{number}"
             assert (place, ours.low, ours.high) == (place, partition.low, partition.high)
             assert ours.records == partition.records
             assert (place, ours.committed) == (place, partition.committed)
             assert (place, ours.by_time) == (place, expected_by_time(partition))
-    assert found.groups == {name: offsets for name, offsets in seen.groups.items() if offsets}
+    assert sight.groups == {name: offsets for name, offsets in seen.groups.items() if offsets}
 
 
 def expected_by_time(partition: SeenPartition) -> dict[int, int]:

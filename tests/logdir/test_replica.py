@@ -25,7 +25,7 @@ def decide(folder: Path, *messages: Message) -> None:
     directory = LogDirectory.open([folder])
     assert directory.metadata is not None
     image = directory.image
-    rows = [(one, version_for(one, image.metadata_version)) for one in messages]
+    rows = [(message, version_for(message, image.metadata_version)) for message in messages]
     with directory.metadata.log.segments[-1].path.open("ab") as file:
         file.write(pack_batch(rows, image.next_offset, image.epoch, 0))
 

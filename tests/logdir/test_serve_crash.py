@@ -31,20 +31,20 @@ def read(bootstrap: str) -> list[tuple[bytes, int, int]]:
     )
     consumer.assign([TopicPartition("t", index, 0) for index in range(PARTITIONS)])
     ends: set[int] = set()
-    found = []
+    messages = []
     while len(ends) < PARTITIONS:
         message: Any = consumer.poll(SECONDS)
         assert message is not None
         if message.error() is None:
-            found.append((message.value(), message.partition(), message.offset()))
+            messages.append((message.value(), message.partition(), message.offset()))
         else:
             ends.add(message.partition())
     consumer.close()
-    return found
+    return messages
 
 
 class Writers:
-    """A producer whose batches are told apart, and one that has transactions."""
+    """A producer whose batches are distinct, and one that has transactions."""
 
     def __init__(self, bootstrap: str) -> None:
         settings = {"bootstrap.servers": bootstrap, "log_level": 0, "reconnect.backoff.max.ms": 300}
@@ -103,10 +103,10 @@ def test_acknowledged_records_are_neither_lost_nor_duplicated(tmp_path: Path) ->
             writers.commit(values)
         assert writers.plain.flush(SECONDS) == 0
         assert not writers.failures
-        found = read(broker.bootstrap)
+        messages = read(broker.bootstrap)
         assert broker.stop(within=60) == 0
-    values_read = [value for value, _, _ in found]
+    values_read = [value for value, _, _ in messages]
     assert len(values_read) == len(set(values_read))
-    assert writers.acknowledged <= set(found)
+    assert writers.acknowledged <= set(messages)
     assert writers.committed <= set(values_read)
-    assert len(found) == len(writers.acknowledged) + len(writers.committed)
+    assert len(messages) == len(writers.acknowledged) + len(writers.committed)

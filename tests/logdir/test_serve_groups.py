@@ -7,7 +7,7 @@ from pathlib import Path
 from rookery.cluster.resources import GROUP_RESOURCE
 from rookery.errors import ErrorCode
 from rookery.logdir.directory import LogDirectory
-from rookery.testing.served import ask
+from rookery.testing.servedbroker import ask
 from rookery.wire.messages.describe_configs import (
     DESCRIBE_CONFIGS,
     DescribeConfigsRequest,
@@ -45,4 +45,4 @@ def test_settings_of_a_group_survive_a_restart_under_its_name(tmp_path: Path) ->
         described = ask(
             broker.bootstrap, DESCRIBE_CONFIGS, 4, DescribeConfigsRequest(resources=[asked])
         )
-    assert [one.value for one in described.results[0].configs] == ["60000"]
+    assert [config.value for config in described.results[0].configs] == ["60000"]

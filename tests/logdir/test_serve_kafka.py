@@ -28,7 +28,7 @@ from rookery.testing.kafka import KafkaServer
 from rookery.testing.kafkadir import CODECS, MadeDirectory
 from rookery.testing.kafkasight import SECONDS, ClusterSight, look
 from rookery.testing.properties import KafkaSettings
-from rookery.testing.served import ServedBroker
+from rookery.testing.servedbroker import ServedBroker
 from tests.logdir.conftest import Copy
 from tests.logdir.test_reading import expected_by_time
 
@@ -40,12 +40,12 @@ File = tuple[int, int, str]
 
 def files_of(folder: Path) -> dict[Path, File]:
     """Return every file and folder, with all that a write to it would change."""
-    found = {}
+    marks = {}
     for path in sorted([folder, *folder.rglob("*")]):
         stat = path.stat()
         digest = "" if path.is_dir() else sha256(path.read_bytes()).hexdigest()
-        found[path] = (stat.st_ino, stat.st_mtime_ns, digest)
-    return found
+        marks[path] = (stat.st_ino, stat.st_mtime_ns, digest)
+    return marks
 
 
 def shown(seen: ClusterSight) -> ClusterSight:
@@ -81,8 +81,8 @@ def test_read_only_broker_shows_the_same_as_kafka_and_writes_nothing(
     folder = copied(seen)
     before = files_of(folder)
     with served(folder, read_only=True) as broker:
-        found = look(broker, seen.folder, seen.cluster_id)
-    assert shown(found) == shown(seen)
+        sight = look(broker, seen.folder, seen.cluster_id)
+    assert shown(sight) == shown(seen)
     assert files_of(folder) == before
 
 
@@ -283,12 +283,12 @@ def test_torn_tail_is_truncated_and_the_rest_kept(made: MadeDirectory, copied: C
     log.write_bytes(whole[:-7])
     (folder / ".kafka_cleanshutdown").unlink(missing_ok=True)
     with served(folder) as broker:
-        found = look(broker, made.killed.folder, made.killed.cluster_id)
+        sight = look(broker, made.killed.folder, made.killed.cluster_id)
     before = made.killed.topics["large"].partitions[0]
-    after = found.topics["large"].partitions[0]
+    after = sight.topics["large"].partitions[0]
     assert before.records[: len(after.records)] == after.records
     assert len(before.records) - 20 < len(after.records) < len(before.records)
     assert after.high == after.records[-1].offset + 1
     assert log.stat().st_size < len(whole) - 7
-    found.topics["large"] = made.killed.topics["large"]
-    assert shown(found).topics == shown(made.killed).topics
+    sight.topics["large"] = made.killed.topics["large"]
+    assert shown(sight).topics == shown(made.killed).topics

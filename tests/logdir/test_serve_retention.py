@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from rookery.errors import ConfigError, ErrorCode
-from rookery.testing.served import ServedBroker, ask
+from rookery.testing.servedbroker import ServedBroker, ask
 from rookery.testing.wait import wait_until
 from rookery.wire.messages.incremental_alter_configs import (
     INCREMENTAL_ALTER_CONFIGS,

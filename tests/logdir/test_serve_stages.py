@@ -1,4 +1,4 @@
-"""The stages of a broker over Kafka's files, one assertion after the other, over real sockets.
+"""The stages of a broker over Kafka's files, step by step, over real sockets.
 
 A client that knows nothing of ours would do the same: bytes out, bytes in, and a look at the files.
 """
@@ -19,7 +19,7 @@ from rookery.broker.settings import BrokerSettings
 from rookery.errors import ErrorCode
 from rookery.log.settings import Durability
 from rookery.records import batches
-from rookery.testing.served import ServedBroker
+from rookery.testing.servedbroker import ServedBroker
 from rookery.testing.wire import Peer
 from rookery.wire.codec import read_response, request_frame
 from rookery.wire.message import ZERO_UUID, Api, Message, Parts
@@ -82,7 +82,7 @@ async def ask(port: int, api: Api[Req, Res], version: int, request: Req) -> Res:
 
 
 def versions(response: ApiVersionsResponse) -> dict[int, range]:
-    return {one.api_key: range(one.min_version, one.max_version + 1) for one in response.api_keys}
+    return {key.api_key: range(key.min_version, key.max_version + 1) for key in response.api_keys}
 
 
 # Sockets and ApiVersions: vi6, nv3, wa6, nc5, pv1, nh4, sk0.
@@ -113,13 +113,13 @@ async def test_unknown_version_is_answered_in_version_0(tmp_path: Path) -> None:
 async def test_api_versions_lists_served_apis(tmp_path: Path) -> None:
     with serving(make_directory(tmp_path / "logs")) as broker:
         response = await ask(broker.port, API_VERSIONS, 4, HELLO)
-        found = versions(response)
+        served = versions(response)
         assert response.error_code is ErrorCode.NONE
-        assert 4 in found[18]
+        assert 4 in served[18]
         # yk1, gs0, xz1
-        assert 0 in found[75]
-        assert 16 in found[1]
-        assert 11 in found[0]
+        assert 0 in served[75]
+        assert 16 in served[1]
+        assert 11 in served[0]
 
 
 async def test_several_requests_are_answered_on_one_connection(tmp_path: Path) -> None:
@@ -191,12 +191,12 @@ def fetching(*ids: bytes) -> FetchRequest:
         session_epoch=0,
         topics=[
             FetchTopic(
-                topic_id=one,
+                topic_id=topic,
                 partitions=[
                     FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1_048_576)
                 ],
             )
-            for one in ids
+            for topic in ids
         ],
         forgotten_topics_data=[],
         rack_id="",
@@ -336,8 +336,8 @@ async def test_produce_to_partitions_of_several_topics_is_written(tmp_path: Path
             assert [part.index for part in parts] == list(values[topic.name])
             for part in parts:
                 check_written(folder, topic.name, part, values[topic.name][part.index])
-        [found] = (await fetch(broker.port, topic_id(2))).responses[0].partitions
-        assert b"another" in bytes_of(found)
+        [partition] = (await fetch(broker.port, topic_id(2))).responses[0].partitions
+        assert b"another" in bytes_of(partition)
 
 
 async def test_missing_partition_folder_is_created(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""A served directory besides reads and writes: age, damage, crashes, other disks, Kafka's file."""
+"""Maintenance of a served directory: age, damage, crashes, several disks, Kafka's file."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from rookery.errors import ConfigError, ErrorCode
 from rookery.logdir.directory import LogDirectory
 from rookery.logdir.server.translate.javahash import partition_of
 from rookery.records import batches
-from rookery.testing.served import ServedBroker, ask
+from rookery.testing.servedbroker import ServedBroker, ask
 from rookery.testing.wait import wait_until
 from rookery.wire.buffer import Buffer
 from rookery.wire.messages.create_topics import (
@@ -78,8 +78,8 @@ async def test_segments_are_rolled_and_old_ones_deleted(tmp_path: Path) -> None:
                 assert answer.error_code is ErrorCode.NONE
             # A segment holds one batch; what would leave less than the limit stays.
             wait_until(lambda: logs(folder / "t-0") == [3, 4, 5, 6, 7])
-            found = await client.fetch("t", 3)
-            assert (found.error_code, found.log_start_offset) == (ErrorCode.NONE, 3)
+            partition = await client.fetch("t", 3)
+            assert (partition.error_code, partition.log_start_offset) == (ErrorCode.NONE, 3)
             assert (await client.fetch("t", 2)).error_code is ErrorCode.OFFSET_OUT_OF_RANGE
     for path in (folder / "t-0").glob("*.log"):
         [header] = batches.verify(path.read_bytes())
@@ -130,8 +130,8 @@ async def test_interrupted_compaction_is_completed(tmp_path: Path) -> None:
     (part / f"{second}.deleted").write_bytes(b"".join(later))
     with serving(folder) as broker:
         async with raw(broker) as client:
-            found = await client.fetch("t", 0)
-            headers = batches.verify(bytes_of(found))
+            partition = await client.fetch("t", 0)
+            headers = batches.verify(bytes_of(partition))
             assert [header.base_offset for header in headers] == [0, 3]
             assert (await client.produce("t", batch(b"e"))).base_offset == 4
     # The old segments keep their names for deleted ones until retention is confirmed.
@@ -176,15 +176,15 @@ async def test_acknowledged_batches_survive_a_killed_process(tmp_path: Path) -> 
         async with raw(broker) as client:
             for number in range(20):
                 await client.produce("t", batch(b"%d" % number))
-            # What lies there now is what a kill would leave.
+            # The files are now as a kill would leave them.
             shutil.copytree(folder, copy)
     assert not (copy / ".kafka_cleanshutdown").exists()
     (copy / ".lock").unlink()
     with serving(copy) as broker:
         async with raw(broker) as client:
-            found = await client.fetch("t", 0, max_bytes=1 << 20)
-            assert found.high_watermark == 20
-            assert len(batches.verify(bytes_of(found))) == 20
+            partition = await client.fetch("t", 0, max_bytes=1 << 20)
+            assert partition.high_watermark == 20
+            assert len(batches.verify(bytes_of(partition))) == 20
             assert (await client.produce("t", batch(b"on"))).base_offset == 20
     assert (copy / ".kafka_cleanshutdown").read_text() == '{"version":0,"brokerEpoch":-1}'
 
@@ -211,16 +211,16 @@ async def test_records_above_the_high_watermark_are_not_served(tmp_path: Path) -
     before = (folder / "t-0" / FIRST_LOG).read_bytes()
     with serving(folder) as broker:
         async with raw(broker) as client:
-            found = await client.fetch("t", 0)
-            assert (found.high_watermark, len(batches.verify(bytes_of(found)))) == (2, 2)
-            # As long as nobody writes, they stay.
+            partition = await client.fetch("t", 0)
+            assert (partition.high_watermark, len(batches.verify(bytes_of(partition)))) == (2, 2)
+            # As long as no producer writes, they stay.
             assert (folder / "t-0" / FIRST_LOG).read_bytes() == before
             assert (await client.produce("t", batch(b"instead"))).base_offset == 2
     data = (folder / "t-0" / FIRST_LOG).read_bytes()
     assert [header.base_offset for header in batches.verify(data)] == [0, 1, 2]
     assert b"instead" in data
     assert b"not yet" not in data
-    # What was there instead stays beside the log.
+    # The former file stays beside the log.
     [kept] = (folder / "t-0").glob("*.cut-*")
     assert b"not yet" in kept.read_bytes()
     assert LogDirectory.open([folder]).topic_id("t") == topic_id(1)
@@ -249,8 +249,8 @@ no.such.setting=1
 def test_server_properties_become_settings(tmp_path: Path) -> None:
     path = tmp_path / "server.properties"
     path.write_text(SERVER.format(folder=tmp_path / "logs"))
-    found = read_kafka_file(path)
-    values = {".".join(one.setting.path): one.value for one in found.given}
+    kafka_file = read_kafka_file(path)
+    values = {".".join(given.setting.path): given.value for given in kafka_file.given}
     told = values.pop("advertise")
     assert values == {
         "log_dir": str(tmp_path / "logs"),
@@ -261,9 +261,9 @@ def test_server_properties_become_settings(tmp_path: Path) -> None:
         "defaults": "log.retention.ms=86400000,log.segment.bytes=2097152",
     }
     assert str(told).endswith(":9092")
-    assert "sasl.enabled.mechanisms" in found.warnings[0]
-    assert "controller.quorum.voters" in found.warnings[1]
-    assert "no.such.setting" in found.warnings[2]
+    assert "sasl.enabled.mechanisms" in kafka_file.warnings[0]
+    assert "controller.quorum.voters" in kafka_file.warnings[1]
+    assert "no.such.setting" in kafka_file.warnings[2]
 
 
 def test_broker_accepts_server_properties(

@@ -21,22 +21,22 @@ def view(folder: Path, asked: ClusterSight) -> ClusterSight:
     """Read a directory as a client would; times are looked up that `asked` has."""
     directory = LogDirectory.open([folder])
     assert directory.meta is not None
-    found = ClusterSight(folder, directory.meta.cluster_id)
+    sight = ClusterSight(folder, directory.meta.cluster_id)
     for name, log in directory.partitions.items():
         if name.topic in INTERNAL_TOPICS:
             continue
         topic_id = directory.topic_id(name.topic)
         assert topic_id is not None
         assert topic_id == log.topic_id
-        topic = found.topics.setdefault(
+        topic = sight.topics.setdefault(
             name.topic,
             SeenTopic(uuid_text(topic_id), directory.image.topic_configs(name.topic), {}),
         )
         times = asked.topics[name.topic].partitions[name.partition].by_time
         topic.partitions[name.partition] = partition_view(log, list(times))
-    found.topics = dict(sorted(found.topics.items()))
-    found.groups = group_view(directory)
-    return found
+    sight.topics = dict(sorted(sight.topics.items()))
+    sight.groups = group_view(directory)
+    return sight
 
 
 def group_view(directory: LogDirectory) -> dict[str, dict[tuple[str, int], tuple[int, str]]]:
@@ -48,8 +48,8 @@ def group_view(directory: LogDirectory) -> dict[str, dict[tuple[str, int], tuple
     return {
         name: {
             # librdkafka sends the zero that ends a text in C, and hides it when it reads.
-            (place.topic, place.partition): (one.offset, one.metadata.rstrip("\0"))
-            for place, one in group.offsets.items()
+            (place.topic, place.partition): (offset.offset, offset.metadata.rstrip("\0"))
+            for place, offset in group.offsets.items()
         }
         for name, group in groups.by_name.items()
         if group.offsets
@@ -62,7 +62,7 @@ def partition_view(log: PartitionLog, times: list[int]) -> SeenPartition:
     replay = log.replay()
     stable = replay.first_unstable()
     end = log.high_watermark if stable is None else stable
-    spans = [(one.producer_id, one.first_offset, one.last_offset) for one in replay.aborted]
+    spans = [(abort.producer_id, abort.first_offset, abort.last_offset) for abort in replay.aborted]
     committed = [
         record.offset
         for producer_id, record in every
@@ -74,15 +74,15 @@ def partition_view(log: PartitionLog, times: list[int]) -> SeenPartition:
     ]
     by_time = {}
     for when in times:
-        found = log.offset_for_time(when)
-        by_time[when] = -1 if found is None else found.offset
+        located = log.offset_for_time(when)
+        by_time[when] = -1 if located is None else located.offset
     rows = [record for _, record in every]
     return SeenPartition(log.log_start, log.high_watermark, rows, committed, by_time)
 
 
 def visible(log: PartitionLog) -> list[tuple[int, SeenRecord]]:
     """Return a consumer's records, each with the id of its transaction's producer or -1."""
-    found = []
+    records = []
     for batch in log.batches():
         header = batch.header
         if header.is_control:
@@ -99,5 +99,5 @@ def visible(log: PartitionLog) -> list[tuple[int, SeenRecord]]:
                     record.value,
                     tuple(record.headers),
                 )
-                found.append((producer, row))
-    return found
+                records.append((producer, row))
+    return records

@@ -1,4 +1,4 @@
-"""Random rules and questions over few names, so that many of them meet; and a naive decision."""
+"""Random rules and requests over few names, so that many match; and a naive decision as oracle."""
 
 from __future__ import annotations
 

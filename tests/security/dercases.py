@@ -1,4 +1,4 @@
-"""Encoded names: a small writer of DER, and a table of names with what Java prints for them."""
+"""Encoded names: a small writer of DER, and a table of names with Java's output for them."""
 
 from __future__ import annotations
 

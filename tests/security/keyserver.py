@@ -1,4 +1,4 @@
-"""An https server on loopback that gives out the keys of an issuer, well or badly."""
+"""An https server on loopback with the keys of an issuer, correct or faulty."""
 
 from __future__ import annotations
 

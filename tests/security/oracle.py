@@ -1,4 +1,4 @@
-"""Kafka's and Java's own security code, asked from tests."""
+"""Kafka's and Java's own security code, as oracle for tests."""
 
 from __future__ import annotations
 

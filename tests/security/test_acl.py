@@ -1,3 +1,5 @@
+"""Access rules and filters of rules as values."""
+
 from __future__ import annotations
 
 from dataclasses import replace
@@ -185,7 +187,7 @@ def test_a_filter_is_read_from_either_request(
         operation=1,
         permission_type=1,
     )
-    one = kind(
+    narrow = kind(
         resource_type_filter=2,
         resource_name_filter="orders",
         pattern_type_filter=2,
@@ -196,7 +198,7 @@ def test_a_filter_is_read_from_either_request(
     )
 
     assert read_filter(everything) == AclFilter()
-    assert read_filter(one) == AclFilter(
+    assert read_filter(narrow) == AclFilter(
         resource_type=AclResource.TOPIC,
         pattern_type=PatternType.MATCH,
         name="orders",

@@ -1,3 +1,5 @@
+"""The decision that a set of access rules makes."""
+
 from __future__ import annotations
 
 import inspect

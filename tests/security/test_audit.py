@@ -1,3 +1,5 @@
+"""The lines of the audit file."""
+
 from __future__ import annotations
 
 import json

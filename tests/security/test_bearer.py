@@ -116,7 +116,7 @@ def test_text_that_is_no_token_is_refused(verifier: TokenVerifier, token: str) -
 
 
 def unsigned_token(header: str, claims: str = "{}") -> str:
-    """Return a token of any text, with a signature that nobody checked."""
+    """Return a token of any text, with an unchecked signature."""
     parts = [
         base64.urlsafe_b64encode(part).rstrip(b"=").decode()
         for part in (header.encode(), claims.encode(), bytes(64))

@@ -1,3 +1,5 @@
+"""Certificates that Rookery creates are accepted and refused as they must be."""
+
 from __future__ import annotations
 
 import datetime
@@ -241,7 +243,7 @@ def test_all_certificates_of_a_file_are_described(folder: Path) -> None:
 
     described = describe_certificates(chain)
 
-    assert [one.subject for one in described] == ["CN=broker.test", "CN=alice", "CN=Test CA"]
+    assert [cert.subject for cert in described] == ["CN=broker.test", "CN=alice", "CN=Test CA"]
 
 
 @pytest.mark.parametrize("content", [None, b"", b"text"])
@@ -260,8 +262,10 @@ def test_serial_numbers_differ(authority: CertificateAuthority) -> None:
         for _ in range(5)
     ]
 
-    assert len({one.serial_number for one in certificates}) == 5
-    assert all(one.not_valid_before_utc.tzinfo is datetime.UTC for one in certificates)
+    assert len({certificate.serial_number for certificate in certificates}) == 5
+    assert all(
+        certificate.not_valid_before_utc.tzinfo is datetime.UTC for certificate in certificates
+    )
 
 
 def test_a_private_key_is_not_printed(authority: CertificateAuthority) -> None:

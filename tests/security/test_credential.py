@@ -1,3 +1,5 @@
+"""SCRAM credentials: keys, bounds and secrecy."""
+
 from __future__ import annotations
 
 import base64

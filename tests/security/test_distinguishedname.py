@@ -1,3 +1,5 @@
+"""Names in certificates are read and printed as in Java."""
+
 from __future__ import annotations
 
 import datetime

@@ -9,13 +9,16 @@ import struct
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+import jwt
 import pytest
 
+from rookery.clock import SystemClock
 from rookery.errors import ApiError, ErrorCode
 from rookery.security.sasl import Login, mechanisms, open_client
 from rookery.security.tls import ClientTls, KeyPair, client_context
 from rookery.testing.kafka import KafkaServer
 
+BEARER = "OAUTHBEARER"
 _SASL_HANDSHAKE, _SASL_AUTHENTICATE, _API_VERSIONS = 17, 36, 18
 
 
@@ -59,6 +62,12 @@ class _Peer:
         return self.ask(_API_VERSIONS, 0, b"")[:2] == b"\0\0"
 
 
+def unsigned_token(name: str) -> str:
+    """Return a token without a signature, which a Kafka without further settings accepts."""
+    now = SystemClock().now_ms() // 1000
+    return jwt.encode({"sub": name, "iat": now, "exp": now + 600}, key="", algorithm="none")
+
+
 @contextmanager
 def _connect(server: KafkaServer, listener: str) -> Iterator[_Peer]:
     host, _, port = server.address(listener).rpartition(":")
@@ -75,8 +84,9 @@ def _connect(server: KafkaServer, listener: str) -> Iterator[_Peer]:
 @pytest.mark.parametrize("listener", ["SASL_SSL", "SASL_PLAINTEXT"])
 @pytest.mark.parametrize("mechanism", mechanisms())
 def test_kafka_accepts_our_login(kafka_secure: KafkaServer, listener: str, mechanism: str) -> None:
+    secret = unsigned_token("alice") if mechanism == BEARER else kafka_secure.users["alice"]
     with _connect(kafka_secure, listener) as peer:
-        peer.log_in(mechanism, "alice", kafka_secure.users["alice"])
+        peer.log_in(mechanism, "alice", secret)
 
         assert peer.is_open_to_us()
 

@@ -26,7 +26,6 @@ from tests.security.test_tls import _shake
 
 STORE_PASSWORD = "store-secret"  # noqa: S105 (the fixture's)
 HOST = "broker.test"
-KEYTOOL = shutil.which("keytool")
 
 
 @pytest.fixture(scope="module")
@@ -104,7 +103,6 @@ def test_text_that_is_no_certificate_is_refused() -> None:
 
 
 @pytest.mark.usefixtures("own_processes")
-@pytest.mark.skipif(KEYTOOL is None, reason="needs Java's keytool")
 def test_stores_of_keytool(files: Certificates, tmp_path: Path) -> None:
     # Java writes its own forms of both stores.
     start = write_store(files.server, tmp_path / "start.p12")
@@ -129,6 +127,7 @@ def test_stores_of_keytool(files: Certificates, tmp_path: Path) -> None:
 
 
 def keytool(*args: str) -> None:
-    assert KEYTOOL is not None
-    done = subprocess.run([KEYTOOL, *args], capture_output=True, text=True, check=False)
+    program = shutil.which("keytool")
+    assert program is not None, "there is no keytool; scripts/install-peers installs Java"
+    done = subprocess.run([program, *args], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout

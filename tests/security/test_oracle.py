@@ -1,4 +1,4 @@
-"""Our decisions beside those of Kafka's own classes."""
+"""Our decisions compared with those of Kafka's own classes."""
 
 from __future__ import annotations
 

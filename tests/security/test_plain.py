@@ -1,3 +1,5 @@
+"""SASL PLAIN, for clients and for servers."""
+
 from __future__ import annotations
 
 import pytest

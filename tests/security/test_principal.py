@@ -1,3 +1,5 @@
+"""Principals, super users, and rules that map names of certificates."""
+
 from __future__ import annotations
 
 import pytest

@@ -1,3 +1,5 @@
+"""The quota that applies to a client."""
+
 from __future__ import annotations
 
 import math

@@ -1,3 +1,5 @@
+"""Measured rates, and the resulting pauses."""
+
 from __future__ import annotations
 
 import pytest
@@ -58,7 +60,7 @@ steps = st.lists(st.tuples(st.integers(0, 3_000), st.integers(0, 5_000)), max_si
 
 
 @given(steps, st.integers(1, 1_000))
-def test_a_client_that_pauses_as_told_stays_below_a_multiple_of_its_quota(
+def test_a_client_that_pauses_as_requested_stays_below_a_multiple_of_its_quota(
     script: list[tuple[int, int]], limit: int
 ) -> None:
     meter = RateMeter()

@@ -1,3 +1,5 @@
+"""All SASL mechanisms accept and refuse passwords alike."""
+
 from __future__ import annotations
 
 import pytest

@@ -1,4 +1,4 @@
-"""SCRAM against the RFC's vector, against other clients, against itself, and against liars."""
+"""SCRAM against the RFC's vector, other clients, itself, and dishonest peers."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ def _server(mechanism: str = _SHA_256) -> ScramServer:
 class _Rfc7677Accounts:
     """The account of RFC 7677, section 3."""
 
-    secret = b"unused"
-    iterations = 4096
-
     def scram(self, mechanism: str, username: str) -> ScramCredential | None:
         salt = base64.b64decode("W22ZaJ0SNY7soEsUEjb6gQ==")
         return ScramCredential.from_password(mechanism, "pencil", salt, 4096)
+
+    def decoy(self, mechanism: str, username: str, *, is_token: bool) -> ScramCredential:
+        return ScramCredential.from_password(mechanism, "unused", b"unused", 4096)
 
     def has_password(self, username: str, password: str) -> bool:
         return False

@@ -128,7 +128,7 @@ async def test_failed_service_is_neither_alive_nor_ready() -> None:
     service.failed.set_exception(Unavailable("the port is gone"))
 
     ill = [await get(endpoints, path) for path in ("/health/live", "/health/ready")]
-    assert {one.status for one in well} == {HTTPStatus.OK}
+    assert {answer.status for answer in well} == {HTTPStatus.OK}
     for answer in ill:
         assert json.loads(answer.body)["problems"] == {"proxy": "the port is gone"}
 

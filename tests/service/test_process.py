@@ -1,4 +1,4 @@
-"""The life of a server process: start, ready, stop, and what goes wrong on the way."""
+"""The life of a server process: start, ready, stop, and failures in each stage."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ import pytest
 from rookery.errors import Unavailable
 from rookery.service import process
 from rookery.service.process import FAILED, OK, SIGNALS, StopRequest, run_server
+from rookery.testing.virtualtime import run_virtually
 from rookery.testing.wait import PATIENCE_SECONDS, wait_until_async
 
 
@@ -97,7 +98,7 @@ async def test_failed_server_is_stopped_with_an_exit_code(
 
     assert await running == FAILED
     assert server.calls == ["start", "ready", "stop"]
-    assert "the server cannot go on: the disk is gone" in caplog.text
+    assert "the server cannot continue: the disk is gone" in caplog.text
 
 
 async def test_start_that_fails_is_abandoned() -> None:
@@ -121,6 +122,24 @@ async def test_start_that_waits_is_reported_and_can_be_stopped(
 
     assert await running == OK
     assert server.calls == ["start", "abandon"]
+
+
+def test_slow_start_is_reported_after_three_seconds_and_every_fifteen() -> None:
+    reported: list[float] = []
+
+    class SlowServer(FakeServer):
+        def waits_for(self) -> str:
+            reported.append(asyncio.get_running_loop().time())
+            return super().waits_for()
+
+    async def start() -> None:
+        stop = StopRequest()
+        asyncio.get_running_loop().call_later(40, stop.wanted.set)
+        assert await run(SlowServer(hangs=True), stop) == OK
+
+    run_virtually(start())
+
+    assert reported == pytest.approx([3, 18, 33], abs=0.1)
 
 
 async def test_signal_that_is_ignored_stays_ignored(caplog: pytest.LogCaptureFixture) -> None:

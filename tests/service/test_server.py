@@ -1,4 +1,4 @@
-"""A service with HTTP beside it: which of them starts and stops first, and what it serves."""
+"""A service with HTTP: the order of start and stop, and the pages."""
 
 from __future__ import annotations
 

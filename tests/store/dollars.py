@@ -1,4 +1,4 @@
-"""Uses a store at given prices and checks what it has cost; in a process of its own."""
+"""Uses a store at given prices and checks the resulting cost, in a separate process."""
 
 from __future__ import annotations
 

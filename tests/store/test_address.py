@@ -1,3 +1,5 @@
+"""URLs of stores in buckets."""
+
 from __future__ import annotations
 
 import pytest

@@ -1,3 +1,5 @@
+"""The counts and the cost of requests to a store."""
+
 from __future__ import annotations
 
 import asyncio
@@ -79,7 +81,7 @@ async def test_cost_follows_from_requests_and_retries(seaweed: SeaweedServer) ->
     async with S3Proxy(seaweed.port) as proxy:
         url = seaweed.url(f"counted/{secrets.token_hex(8)}", proxy.endpoint)
         proxy.add(Rule(S3Fault.ERROR, "PUT", times=2))
-        # What is counted is a process's, and other tests may have left something at work in ours.
+        # The counts are per process, and other tests may have left work in ours.
         child = await asyncio.create_subprocess_exec(
             sys.executable, "-m", "tests.store.dollars", url
         )

@@ -1,4 +1,4 @@
-"""A process that has used a store ends as it should, however soon."""
+"""A process that has used a store exits with status 0, even immediately afterwards."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 
 from rookery.testing.seaweed import SeaweedServer
 
-# Without the last moment that threads of the client library are given, one of eight is aborted.
+# Without the pause for the threads of the client library at exit, one process of eight is aborted.
 PROCESSES = 32
 AT_ONCE = 4
 USE = """

@@ -106,7 +106,15 @@ async def test_large_object_with_a_lost_answer_is_compared(
     assert await other.read("key") == b"".join(parts)
 
 
-@pytest.mark.parametrize("theirs", [DATA[:-1] + b"?", DATA[:-1], DATA + b"?", b""])
+@pytest.mark.parametrize(
+    "theirs",
+    [
+        pytest.param(DATA[:-1] + b"?", id="other byte"),
+        pytest.param(DATA[:-1], id="shorter"),
+        pytest.param(DATA + b"?", id="longer"),
+        pytest.param(b"", id="empty"),
+    ],
+)
 async def test_object_of_another_writer_is_a_conflict(
     proxy: S3Proxy, store: Store, other: Store, theirs: bytes
 ) -> None:
@@ -223,15 +231,18 @@ async def test_endpoint_without_tls_is_reported_immediately(
         await store.list("a/")
 
 
-async def test_endpoint_in_the_environment_can_be_plaintext(
-    seaweed: SeaweedServer, path: str, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("allowed", ["true", "false", None])
+async def test_scheme_of_the_endpoint_in_the_environment_decides(
+    seaweed: SeaweedServer, path: str, monkeypatch: pytest.MonkeyPatch, allowed: str | None
 ) -> None:
     options = dict(parse_qsl(urlsplit(seaweed.url(path)).query))
     monkeypatch.setenv("AWS_ENDPOINT_URL", options["endpoint"])
     monkeypatch.setenv("AWS_REGION", options["region"])
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", options["access_key_id"])
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", options["secret_access_key"])
-    monkeypatch.setenv("AWS_ALLOW_HTTP", "true")
+    monkeypatch.delenv("AWS_ALLOW_HTTP", raising=False)
+    if allowed is not None:
+        monkeypatch.setenv("AWS_ALLOW_HTTP", allowed)
     store = open_store(f"s3://{path}")
     await store.create("key", [DATA])
     assert await store.read("key") == DATA

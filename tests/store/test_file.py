@@ -1,3 +1,5 @@
+"""The store in a folder: the contract of all stores, and crashes."""
+
 from __future__ import annotations
 
 import os
@@ -56,7 +58,7 @@ async def test_failed_write_leaves_no_file(tmp_path: Path) -> None:
     assert signal.getsignal(signal.SIGXFSZ) is signal.SIG_IGN
     resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, limits[1]))
     try:
-        with pytest.raises(Unavailable, match="look at the disk"):
+        with pytest.raises(Unavailable, match="check the disk"):
             await store.create("big", [os.urandom(60_000)] * 3)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)

@@ -1,3 +1,5 @@
+"""The store in memory: the contract of all stores."""
+
 from __future__ import annotations
 
 import pytest

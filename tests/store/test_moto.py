@@ -1,46 +1,14 @@
-"""The contract on a second server that speaks S3, with other code and other answers."""
+"""The contract on a second S3 server, with other code and other answers."""
 
 from __future__ import annotations
 
 import secrets
-import sysconfig
-from collections.abc import Iterator
-from http.client import HTTPConnection
-from pathlib import Path
 
 import pytest
 
 from rookery.errors import Unavailable
 from rookery.store.open import open_store
-from rookery.testing.ports import HOST, free_port
-from rookery.testing.process import LoggedProcess
 from tests.contracts.store import StoreContract
-
-
-@pytest.fixture(scope="module")
-def moto(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Return the address of a server with a bucket called `contract`."""
-    port = free_port()
-    program = Path(sysconfig.get_path("scripts")) / "moto_server"
-    log = tmp_path_factory.mktemp("moto") / "log"
-    process = LoggedProcess([str(program), "-H", HOST, "-p", str(port)], log)
-    try:
-        while not _makes_bucket(port):
-            assert process.ended(0.05) is None, log.read_text()
-        yield f"http://{HOST}:{port}"
-    finally:
-        process.kill()
-
-
-def _makes_bucket(port: int) -> bool:
-    connection = HTTPConnection(HOST, port, timeout=30)
-    try:
-        connection.request("PUT", "/contract")
-        return connection.getresponse().status == 200
-    except OSError:
-        return False
-    finally:
-        connection.close()
 
 
 async def test_missing_bucket_is_reported_by_every_call(moto: str) -> None:

@@ -23,18 +23,18 @@ class TestNamespaced(StoreContract):
 
 async def test_namespaces_are_isolated(request: pytest.FixtureRequest) -> None:
     inner = open_store(f"memory:{request.node.nodeid}")
-    one, two = NamespacedStore(inner, "one"), NamespacedStore(inner, "two")
-    await one.create("_rookery/objects/1", [b"one"])
-    await two.create("_rookery/objects/1", [b"the other"])
-    await two.create("two/t/0/segment-0.kfs", [b"x"])
-    assert await one.read("_rookery/objects/1") == b"one"
-    assert await one.list("_rookery/") == [StoredObject("_rookery/objects/1", 3)]
-    assert await two.list() == [
+    first, second = NamespacedStore(inner, "one"), NamespacedStore(inner, "two")
+    await first.create("_rookery/objects/1", [b"one"])
+    await second.create("_rookery/objects/1", [b"the other"])
+    await second.create("two/t/0/segment-0.kfs", [b"x"])
+    assert await first.read("_rookery/objects/1") == b"one"
+    assert await first.list("_rookery/") == [StoredObject("_rookery/objects/1", 3)]
+    assert await second.list() == [
         StoredObject("_rookery/objects/1", 9),
         StoredObject("two/t/0/segment-0.kfs", 1),
     ]
-    await one.delete("_rookery/objects/1")
-    assert await two.read("_rookery/objects/1") == b"the other"
+    await first.delete("_rookery/objects/1")
+    assert await second.read("_rookery/objects/1") == b"the other"
     assert [stored.key for stored in await inner.list()] == [
         "_rookery/two/objects/1",
         "two/t/0/segment-0.kfs",
@@ -46,7 +46,7 @@ async def test_errors_name_an_object_as_the_bucket_does(request: pytest.FixtureR
     key, full = "_rookery/objects/1", "'_rookery/one/objects/1'"
     with pytest.raises(NotFound, match=full) as caught:
         await store.read(key)
-    assert caught.value.key == key, "whoever asked knows the short form alone"
+    assert caught.value.key == key, "the caller knows only the short form"
     await store.create(key, [b"one"])
     with pytest.raises(Conflict, match=full):
         await store.create(key, [b"two"])

@@ -1,3 +1,5 @@
+"""The probe for the guarantees that a store must give."""
+
 from __future__ import annotations
 
 import secrets

@@ -1,3 +1,5 @@
+"""The store in S3: the contract of all stores, and its limits."""
+
 from __future__ import annotations
 
 import asyncio
@@ -67,7 +69,7 @@ async def test_cancelled_create_releases_its_buffers(seaweed: SeaweedServer) -> 
 
 async def _until(condition: Callable[[], bool]) -> None:
     async with asyncio.timeout(30):
-        while not condition():  # noqa: ASYNC110 (nobody tells when a buffer is let go)
+        while not condition():  # noqa: ASYNC110 (a released buffer has no event)
             await asyncio.sleep(0.001)
 
 

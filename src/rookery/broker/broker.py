@@ -24,13 +24,13 @@ from rookery.broker.process.membership import Membership
 from rookery.broker.process.nodeidentity import NodeIdentity
 from rookery.broker.process.nodelock import NodeLock
 from rookery.broker.producerids import ProducerIds
+from rookery.broker.rulelease import RuleLease, new_agreement
 from rookery.broker.settings import BrokerSettings
 from rookery.broker.storage.backing import Backing
 from rookery.broker.storage.caretakerkeeper import CaretakerKeeper
 from rookery.broker.storage.open import open_backing
 from rookery.broker.tokens.delegationtokens import DelegationTokens
 from rookery.clock import Clock, Random, SystemClock, SystemRandom
-from rookery.cluster.agreement import SecurityAgreement
 from rookery.cluster.entry import Entry
 from rookery.cluster.member import ClusterMember
 from rookery.cluster.numbers import Numbers
@@ -40,9 +40,8 @@ from rookery.cluster.state.state import EntryOutcome
 from rookery.log.read.tail import Tail
 from rookery.log.write.journal import Journal
 from rookery.log.write.writer import LogWriter
-from rookery.model.uuid import uuid_text
+from rookery.model.uuid import random_uuid, uuid_text
 from rookery.net.listener import Listener
-from rookery.service import memory
 from rookery.service.periodic import PeriodicTasks
 from rookery.service.quotas.clientquotas import ClientQuotas
 from rookery.service.stalls import LOOK_MS, StallMetrics, StallWatch
@@ -88,7 +87,6 @@ class Broker:
         self.replica = self.backing.replica
         self.replica.when_failed = self._fail
         self.replica.when_jumped = self._jumped
-        self.waiting = PartitionWatch()
         self.periodic_tasks = PeriodicTasks()
         self.member = self._new_member()
         self.membership = Membership(
@@ -106,7 +104,9 @@ class Broker:
         self.node_lock = NodeLock(None, "", self._random)
         self.ports = ClientPorts(settings)
         self.is_stopping = False
-        self.replica.listen(self._applied)
+        self._agreement = new_agreement(settings, self.replica, self._clock, lambda: self.node_lock)
+        self.waiting = PartitionWatch(self.replica)
+        self.replica.listen(self._refresh_quotas)
 
     def _new_member(self) -> ClusterMember:
         member = ClusterMember(
@@ -128,7 +128,7 @@ class Broker:
 
     async def start(self) -> None:
         """Join the cluster and serve."""
-        await self.backing.open(lambda: uuid_text(self._random.token(16)))
+        await self.backing.open(lambda: uuid_text(random_uuid(self._random.token)))
         reader, replica, clock = self.backing.reader, self.replica, self._clock
         self.services = Services(
             settings=self.settings,
@@ -146,10 +146,14 @@ class Broker:
             hidden=_hidden_apis(self.settings, self.backing),
             rules=self._rules,
             guard=open_guard(self.settings, replica),
-            agreement=SecurityAgreement(replica),
+            agreement=self._agreement,
+            lease=RuleLease(self.member),
         )
         self.groups.topics.visibility = visibility_of(self.services.guard)
-        self._open_node_lock()
+        self.node_lock = self.backing.node_lock(self._random)
+        self.identity = NodeIdentity(
+            self.settings, replica, clock, self.node_lock, self.backing.traits.node_id
+        )
         await self.identity.claim()
         await self.ports.start(self.services)
         self.identity.endpoints = self.ports.endpoints
@@ -184,7 +188,7 @@ class Broker:
         await self.ports.stop(grace_ms)
         await caretaking
         await self.replica.close()
-        await self.medium.close()
+        await self.flush_target.close()
         await self.backing.close()
         self.node_lock.close()
 
@@ -207,7 +211,7 @@ class Broker:
 
     async def _finish(self) -> None:
         await self.services.writer.drain()
-        await self.medium.finish()
+        await self.flush_target.flush_notes()
 
     @property
     def listener(self) -> Listener:
@@ -217,13 +221,7 @@ class Broker:
     @property
     def journal(self) -> Journal | None:
         """The current journal; None if this broker does not write to one."""
-        return self.medium.journal
-
-    def _open_node_lock(self) -> None:
-        self.node_lock = self.backing.node_lock(self._random)
-        self.identity = NodeIdentity(
-            self.settings, self.replica, self._clock, self.node_lock, self.backing.traits.node_id
-        )
+        return self.flush_target.journal
 
     def _joined(self, numbers: Numbers) -> None:
         """Write as a new incarnation from now on.
@@ -232,8 +230,8 @@ class Broker:
             Conflict: journals of that incarnation exist, so the cluster log does not belong to this
                 folder.
         """
-        self.medium = self.backing.flush_target(numbers)
-        self.services.writer.use(self.medium)
+        self.flush_target = self.backing.flush_target(numbers)
+        self.services.writer.use(self.flush_target)
         broker = self.replica.state.brokers.of(numbers.incarnation)
         self.services.registration = broker
         self.services.node_id = broker.node_id if broker else -1
@@ -253,7 +251,7 @@ class Broker:
         else:
             log.info("broker %d joins again, to have new ids for objects", node_id)
             await self.services.writer.drain()
-        await self.medium.close()
+        await self.flush_target.close()
 
     def _start_tasks(self) -> None:
         settings, tasks = self.settings, self.periodic_tasks
@@ -261,7 +259,6 @@ class Broker:
         tasks.every(LOOK_MS, "detection of stalled dependencies", self.stalls.look)
         tasks.every(1000, "upkeep of the node id and the flush target", self._look_after)
         self.ports.start_tasks(tasks)
-        tasks.every(memory.INTERVAL_MS, "release of unused memory", memory.Memory().tidy)
         maintenance = self.backing.maintenance
         if maintenance is None:
             return
@@ -287,11 +284,9 @@ class Broker:
         """Renew the claim on the node id, and retry a flush target that has failed."""
         if self.member.is_alive:
             self.identity.hold(self.services.node_id)
-            await self.medium.look_after()
+            await self.flush_target.maintain()
 
-    def _applied(self, applied: EntryOutcome, _entry: Entry) -> None:
-        if applied.grown:
-            self.waiting.report(applied.grown)
+    def _refresh_quotas(self, _applied: EntryOutcome, _entry: Entry) -> None:
         self.quotas.refresh(self.replica.state.security)
 
     def _jumped(self) -> None:

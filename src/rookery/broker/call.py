@@ -1,14 +1,15 @@
 """Routes of the broker's APIs, and the `Call` that a handler receives besides the request.
 
-    @handles(HEARTBEAT, mutates=True, touches=(named(AclResource.GROUP, Operation.READ),))
+    @handles(HEARTBEAT, mutates=True)
     async def heartbeat(call: Call, request: HeartbeatRequest) -> HeartbeatResponse: ...
 
 The files of `broker/apis` are scanned for handlers. The decorator ties both message types, so a
 wrong one fails type checking. A handler can be a plain function that returns its answer, return a
 future, or be a coroutine function.
 
-Dispatch, ApiVersions, read-only mode and the documentation follow from the routes. What an API
-changes and touches has no default: a new handler must state it.
+Dispatch, ApiVersions, read-only mode and the documentation follow from the routes. Whether an API
+changes anything has no default: a new handler must state it. What its clients need is a row of
+`service/access/accesstable.py`.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from rookery.broker.config.configs import TopicCache
 from rookery.broker.fetchservice import FetchService, PartitionWatch
 from rookery.broker.groups.coordinator import GroupCoordinator
 from rookery.broker.producerids import ProducerIds
+from rookery.broker.rulelease import RuleLease
 from rookery.broker.settings import BrokerSettings
 from rookery.broker.telemetry.pushedmetrics import Telemetry
 from rookery.broker.tokens.delegationtokens import DelegationTokens
@@ -39,6 +41,7 @@ from rookery.cluster.state.state import State
 from rookery.log.read.reader import LogReader
 from rookery.log.write.writer import LogWriter
 from rookery.security.access import Access
+from rookery.service.access.accesstable import access_of
 from rookery.service.access.guard import Guard
 from rookery.service.audit.auditlog import AuditLog
 from rookery.service.listen.login import LoginService
@@ -86,6 +89,8 @@ class Services:
     """Applies access rules; None if there are none."""
     agreement: SecurityAgreement | None = None
     """Knows which changes of rules and users the other brokers have applied."""
+    lease: RuleLease | None = None
+    """Whether the rules and users are up to date; None if nothing is decided by them."""
     audit: AuditLog | None = None
     """Records logins, denials and changes; None if there is no audit file."""
     registration: LiveBroker | None = None
@@ -101,6 +106,12 @@ class Services:
     def state(self) -> State:
         """The cluster's state, as applied by this broker."""
         return self.replica.state
+
+    @property
+    def checks_clients(self) -> bool:
+        """Whether access rules or users decide which clients are served."""
+        is_guarded = self.guard is not None and self.guard.policy.settings.is_enforced
+        return is_guarded or any(login.settings.mechanisms for login in self.logins.values())
 
     @property
     def brokers(self) -> list[LiveBroker]:
@@ -145,8 +156,8 @@ class Call:
     @property
     def brokers(self) -> list[LiveBroker]:
         """The brokers to advertise to this client, with addresses that it can reach."""
-        found = map(self.reachable, self.services.brokers)
-        return [broker for broker in found if broker is not None]
+        brokers = map(self.reachable, self.services.brokers)
+        return [broker for broker in brokers if broker is not None]
 
 
 Req = TypeVar("Req", bound=Message)
@@ -178,7 +189,6 @@ def handles(
     versions: range | None = None,
     *,
     mutates: bool,
-    touches: tuple[Access, ...],
     is_served_read_only: bool = False,
 ) -> Callable[[Handle[Req, Res]], Handle[Req, Res]]:
     """Register a function as the handler of an API.
@@ -187,7 +197,6 @@ def handles(
         api: the API.
         versions: the served versions; None for all.
         mutates: whether a request can change the cluster's state or the log.
-        touches: the operations that a client needs, and on which resources.
         is_served_read_only: whether a read-only broker serves it although it mutates, because the
             changes stay in memory there or because it is refused by other means.
     """
@@ -201,7 +210,7 @@ def handles(
             handle=function,
             mutates=mutates,
             is_served_read_only=is_served_read_only or not mutates,
-            touches=touches,
+            touches=access_of(api),
         )
         return function
 

@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from typing import Final
 
 from rookery.broker.call import Call, routes
+from rookery.cluster.entry import divide, fits
 from rookery.cluster.events.brokerevents import ConfigsChanged
 from rookery.cluster.events.topicevents import PartitionsAdded, TopicCreated, TopicDeleted
-from rookery.cluster.proposal import divide
 from rookery.cluster.resources import TOPIC_RESOURCE
 from rookery.cluster.state.rules.securityrules import SECURITY
 from rookery.cluster.state.state import Outcome, State
@@ -24,25 +24,39 @@ from rookery.wire.message import Message
 log = logging.getLogger(__name__)
 
 _DEFAULT_TIMEOUT_MS: Final = 60_000
-# A silent broker is expired after one session; the expiry has to be decided, too.
-_SESSIONS: Final = 2
 
 TIMED_OUT: Final = Outcome(ErrorCode.REQUEST_TIMED_OUT)
+TOO_LARGE: Final = Outcome(ErrorCode.POLICY_VIOLATION)
 
 
 async def decide(call: Call, events: Sequence[Message], timeout_ms: int = 0) -> list[Outcome]:
     """Return the outcome of each event; REQUEST_TIMED_OUT for those not known in time.
 
+    An event that is larger than an entry of the cluster log gets POLICY_VIOLATION.
+
     Raises:
         Error: the cluster log is unreachable, or this broker is fenced.
     """
-    outcomes: list[Outcome] = []
-    clock = call.services.clock
-    ends_ms = clock.monotonic_ms() + (timeout_ms if timeout_ms > 0 else _DEFAULT_TIMEOUT_MS)
     # Computed first, since a deleted topic has no name afterwards.
     words = [_describe(call.state, event) for event in events]
     is_audited = call.services.audit is not None
     changes = [changes_of(call.state, event) if is_audited else [] for event in events]
+    fitting = [event for event in events if fits(event)]
+    known = iter(await _propose(call, fitting, timeout_ms))
+    outcomes = [next(known) if fits(event) else TOO_LARGE for event in events]
+    for text, outcome in zip(words, outcomes, strict=True):
+        if text and outcome.error is ErrorCode.NONE:
+            log.info("%s, by client %r", text, call.header.client_id)
+    for event, change, outcome in zip(events, changes, outcomes, strict=True):
+        record_changes(call, removed_rules(event, outcome) or change, outcome.error)
+    return outcomes
+
+
+async def _propose(call: Call, events: Sequence[Message], timeout_ms: int) -> list[Outcome]:
+    """Propose events in parts; return their outcomes, or that there was no time for them."""
+    outcomes: list[Outcome] = []
+    clock = call.services.clock
+    ends_ms = clock.monotonic_ms() + (timeout_ms if timeout_ms > 0 else _DEFAULT_TIMEOUT_MS)
     # One part at a time: an entry contains everything that waits, and other proposals wait too.
     for part in divide(events):
         future = call.services.replica.propose(part)
@@ -52,16 +66,11 @@ async def decide(call: Call, events: Sequence[Message], timeout_ms: int = 0) -> 
             outcomes += [TIMED_OUT] * (len(events) - len(outcomes))
             break
         outcomes += future.result()
-    for text, outcome in zip(words, outcomes, strict=True):
-        if text and outcome.error is ErrorCode.NONE:
-            log.info("%s, by client %r", text, call.header.client_id)
-    for event, change, outcome in zip(events, changes, outcomes, strict=True):
-        _record(call, removed_rules(event, outcome) or change, outcome)
     return outcomes
 
 
 async def decide_for_all_brokers(call: Call, events: Sequence[Message]) -> list[Outcome]:
-    """Return the outcome of each event once it is in force on all live brokers.
+    """Return the outcome of each event once no broker decides without it.
 
     REQUEST_TIMED_OUT if a broker neither applies the events nor expires: they are in force here,
     and will be there.
@@ -70,18 +79,20 @@ async def decide_for_all_brokers(call: Call, events: Sequence[Message]) -> list[
         Error: the cluster log is unreachable, or this broker is fenced.
     """
     outcomes = await decide(call, events)
-    agreement, session_ms = call.services.agreement, call.services.settings.session_timeout_ms
-    if agreement is None or await agreement.wait(session_ms * _SESSIONS):
+    agreement, settings = call.services.agreement, call.services.settings
+    session_ms, lease_ms = settings.session_timeout_ms, settings.member().lease_ms
+    # A silent broker is expired after one session, which has to be decided, too.
+    if agreement is None or await agreement.wait(session_ms + max(session_ms, lease_ms)):
         return outcomes
     return [TIMED_OUT for _ in outcomes]
 
 
-def _record(call: Call, changes: Sequence[AuditedChange], outcome: Outcome) -> None:
-    """Write what an event has changed to the audit file."""
+def record_changes(call: Call, changes: Sequence[AuditedChange], code: ErrorCode) -> None:
+    """Write to the audit file what a request has changed, or why it was refused."""
     audit = call.services.audit
     if audit is None:
         return
-    reason = "" if outcome.error is ErrorCode.NONE else outcome.error.name
+    reason = "" if code is ErrorCode.NONE else code.name
     api = routes()[call.header.api_key].api.name
     for change in changes:
         audit.record_change(call.connection.session, api, change, reason=reason)
@@ -98,8 +109,10 @@ def _describe(state: State, event: Message) -> str:
             return f"topic {name!r} altered: it has {event.partitions} partitions"
         case ConfigsChanged() if event.resource_type == TOPIC_RESOURCE:
             changes = ", ".join(
-                f"{one.name} reset" if one.value is None else f"{one.name}={one.value!r}"
-                for one in event.changes
+                f"{change.name} reset"
+                if change.value is None
+                else f"{change.name}={change.value!r}"
+                for change in event.changes
             )
             return f"topic {event.resource_name!r} altered: {changes}"
     return ""

@@ -8,8 +8,8 @@ from collections.abc import Awaitable
 from typing import Any, Final, NamedTuple
 
 from rookery.broker.call import Call, Route, Services, routes
-from rookery.cluster.proposal import IncarnationFenced
-from rookery.errors import ErrorCode, ProtocolError, code_of
+from rookery.cluster.appender import IncarnationFenced
+from rookery.errors import ErrorCode, ProtocolError, Unavailable, code_of
 from rookery.net.connection import Connection
 from rookery.net.outbox import Answer
 from rookery.net.session import ClientSession
@@ -35,7 +35,7 @@ _BEFORE_LOGIN: Final = frozenset({API_VERSIONS_KEY, SASL_HANDSHAKE.key, SASL_AUT
 """The APIs that need no login."""
 
 
-class _Served(NamedTuple):
+class _ServedApi(NamedTuple):
     """An API in one version."""
 
     route: Route
@@ -47,7 +47,7 @@ class _Work:
 
     __slots__ = ("call", "framed", "meter", "request", "route", "started")
 
-    def __init__(self, served: _Served, call: Call, request: Message) -> None:
+    def __init__(self, served: _ServedApi, call: Call, request: Message) -> None:
         self.route, self.meter = served
         self.call = call
         self.request = request
@@ -131,6 +131,11 @@ class _Work:
         self.meter.finish(self.started, None)
         raise ProtocolError(f"{self.route.api.name} without an answer is not authorized")
 
+    def abandon(self) -> Answer:
+        """Close the connection without an answer: clients retry all requests on another broker."""
+        self.call.connection.close()
+        return self.finish(None)
+
     def refuse(self, error: BaseException) -> Message | None:
         """Return a response with the error code for the exception."""
         if isinstance(error, IncarnationFenced) and self.call.services.is_draining:
@@ -146,13 +151,13 @@ class Dispatcher:
 
     def __init__(self, services: Services) -> None:
         self._services = services
-        self._served: dict[tuple[int, int], _Served] = {}
+        self._served: dict[tuple[int, int], _ServedApi] = {}
         for key, route in routes().items():
             if key in services.hidden:
                 continue
             meter = ApiMeter(REQUESTS, route.api)
             for version in route.versions:
-                self._served[key, version] = _Served(route, meter)
+                self._served[key, version] = _ServedApi(route, meter)
 
     def __call__(self, connection: Connection, frame: Frame) -> Answer | Awaitable[Answer]:
         """Start a request; an exception closes the connection."""
@@ -182,6 +187,8 @@ class Dispatcher:
         guard, route, call = self._services.guard, work.route, work.call
         if guard is not None:
             session = call.connection.session
+            if guard.binds(route.api.key, session) and not self._has_lease():
+                return work.abandon()
             verdict = guard.check(route.api, route.touches, call.version, work.request, session)
             if verdict is not None:
                 return work.serve_partly(verdict)
@@ -196,6 +203,16 @@ class Dispatcher:
         if answer is None or isinstance(answer, Message):
             return work.finish(answer)
         return work.wait(answer)
+
+    def _has_lease(self) -> bool:
+        """Return whether the access rules are up to date."""
+        lease = self._services.lease
+        try:
+            if lease is not None:
+                lease.require()
+        except Unavailable:
+            return False
+        return True
 
     def _check_login(self, session: ClientSession, key: int) -> None:
         """Accept only logins from a client that has not logged in, or whose login has expired.

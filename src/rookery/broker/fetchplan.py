@@ -13,11 +13,12 @@ from rookery import metrics
 from rookery.broker.call import Call
 from rookery.broker.fetchservice import StatePartition, WatchedPartition, WatchingSession
 from rookery.broker.leaders import other_leader
-from rookery.cluster.state import aborted
+from rookery.cluster.state import aborts
 from rookery.cluster.state.partition import Partition
 from rookery.cluster.state.topics import Topic
 from rookery.errors import ErrorCode
 from rookery.log.read.tail import Key, TailSlice
+from rookery.service.access.requesttraits import is_replica
 from rookery.wire.message import Parts
 from rookery.wire.messages.fetch import (
     AbortedTransaction,
@@ -30,6 +31,7 @@ from rookery.wire.messages.fetch import (
 # The maximum size of a response, whatever the client allows (Kafka's broker fetch.max.bytes).
 MAX_BYTES: Final = 55 * 1024 * 1024
 _NONE: Final = ErrorCode.NONE
+_NO_LEADER: Final = ErrorCode.NOT_LEADER_OR_FOLLOWER
 # For these Kafka returns an empty list of aborted transactions, for other errors null.
 _UNKNOWN: Final = frozenset({ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION})
 
@@ -67,8 +69,10 @@ class WantedPartition(NamedTuple):
         answer.records = Parts(records.parts)
         if answer.aborted_transactions is not None:
             answer.aborted_transactions = [
-                AbortedTransaction(producer_id=one.producer_id, first_offset=one.first_offset)
-                for one in aborted.within(self.aborted, self.offset, records.next_offset)
+                AbortedTransaction(
+                    producer_id=transaction.producer_id, first_offset=transaction.first_offset
+                )
+                for transaction in aborts.within(self.aborted, self.offset, records.next_offset)
             ]
 
     def available(self, limit: int) -> int:
@@ -88,8 +92,8 @@ class FetchPlan:
     """One look and its results."""
 
     __slots__ = (
-        "_idle", "answers", "call", "cold", "endpoints", "has_error", "is_doubtful", "left",
-        "request", "sent", "session", "sightings", "size",
+        "_idle", "_is_replica", "answers", "call", "cold", "endpoints", "has_error", "is_doubtful",
+        "left", "request", "sent", "session", "sightings", "size",
     )  # fmt: skip
 
     def __init__(self, call: Call, request: FetchRequest, session: WatchingSession) -> None:
@@ -110,6 +114,7 @@ class FetchPlan:
         self.has_error = False
         self.is_doubtful = False
         """Whether an error may be caused by an outdated state."""
+        self._is_replica = is_replica(request)
         self._look_at_all()
         if session.id:
             session.follow(self.sightings)
@@ -142,6 +147,12 @@ class FetchPlan:
         if watched.leader_epoch > partition.leader_epoch:
             self.is_doubtful = True
             self._refuse(watched, ErrorCode.UNKNOWN_LEADER_EPOCH)
+            return
+        if self._is_replica:
+            # Kafka's answers to a broker that is no replica of the partition.
+            is_epoch_known = watched.leader_epoch >= 0
+            code = ErrorCode.UNKNOWN_LEADER_EPOCH if is_epoch_known else _NO_LEADER
+            self._refuse(watched, code)
             return
         if not partition.log_start <= offset <= end:
             self.is_doubtful |= offset > end
@@ -218,11 +229,11 @@ class FetchPlan:
     def _send_on(self, watched: WatchedPartition, topic: Topic) -> None:
         """Redirect the client, since this broker is stopping."""
         answer = self._refuse(watched, ErrorCode.NOT_LEADER_OR_FOLLOWER)
-        found = other_leader(self.call, topic, watched.index)
-        if found is not None:
-            broker = found.broker
+        leader = other_leader(self.call, topic, watched.index)
+        if leader is not None:
+            broker = leader.broker
             answer.current_leader = LeaderIdAndEpoch(
-                leader_id=broker.node_id, leader_epoch=found.leader_epoch
+                leader_id=broker.node_id, leader_epoch=leader.leader_epoch
             )
             self.endpoints[broker.node_id] = NodeEndpoint(
                 node_id=broker.node_id, host=broker.host, port=broker.port, rack=broker.rack

@@ -17,7 +17,9 @@ from collections.abc import Callable, Coroutine, Iterable
 from typing import Any, Final, NamedTuple, Protocol
 
 from rookery.clock import Clock, Random
+from rookery.cluster.entry import Entry
 from rookery.cluster.replica import Replica
+from rookery.cluster.state.outcome import EntryOutcome
 from rookery.cluster.state.partition import Partition
 from rookery.log.read.reader import LogReader, SureReader
 from rookery.log.read.tail import Key
@@ -43,11 +45,12 @@ class PartitionSubscriber(Protocol):
 
 
 class PartitionWatch:
-    """Subscriptions to partitions, and the waiting fetches."""
+    """Subscriptions to partitions, and the waiting fetches; every applied entry is reported."""
 
-    def __init__(self) -> None:
+    def __init__(self, replica: Replica) -> None:
         self._by_key: dict[Key, dict[PartitionSubscriber, None]] = {}
         self.fetches: dict[FetchWait, None] = {}
+        replica.listen(self._applied)
 
     def __len__(self) -> int:
         """Return the number of partitions that fetches currently wait for."""
@@ -74,6 +77,9 @@ class PartitionWatch:
                 subscribers.pop(subscriber, None)
                 if not subscribers:
                     del self._by_key[key]
+
+    def _applied(self, applied: EntryOutcome, _entry: Entry) -> None:
+        self.report(applied.grown)
 
     def report(self, keys: Iterable[Key]) -> None:
         """Report that these partitions have changed."""

@@ -62,11 +62,14 @@ class Overdue:
         # They may have ended in entries that were not read here yet.
         await self._replica.barrier()
         due = self._due()[:_AT_ONCE]
-        events = [TransactionExpired(transactional_id=one.id, started=one.started) for one in due]
+        events = [
+            TransactionExpired(transactional_id=transaction.id, started=transaction.started)
+            for transaction in due
+        ]
         outcomes = await self._replica.propose_all(events)
         aborted = [
-            one.id
-            for one, outcome in zip(due, outcomes, strict=True)
+            transaction.id
+            for transaction, outcome in zip(due, outcomes, strict=True)
             if outcome.error is ErrorCode.NONE
         ]
         for transactional_id in aborted:
@@ -86,8 +89,8 @@ class Overdue:
             return 0
         await self._replica.barrier()
         events: list[Message] = [
-            TransactionalIdExpired(transactional_id=one.id, changed=one.changed)
-            for one in self._idle()[:_AT_ONCE]
+            TransactionalIdExpired(transactional_id=transaction.id, changed=transaction.changed)
+            for transaction in self._idle()[:_AT_ONCE]
         ]
         outcomes = await self._replica.propose_all(events)
         return sum(outcome.error is ErrorCode.NONE for outcome in outcomes)
@@ -97,28 +100,28 @@ class Overdue:
         now_ms = self._clock.monotonic_ms()
         seen, self._seen = self._seen, {}
         due = []
-        for one in self._replica.state.transactions.open.values():
-            started, since_ms = seen.get(one.id, (-1, now_ms))
-            since_ms = since_ms if started == one.started else now_ms
-            self._seen[one.id] = one.started, since_ms
-            if now_ms - since_ms >= one.timeout_ms:
-                due.append(one)
+        for transaction in self._replica.state.transactions.open.values():
+            started, since_ms = seen.get(transaction.id, (-1, now_ms))
+            since_ms = since_ms if started == transaction.started else now_ms
+            self._seen[transaction.id] = transaction.started, since_ms
+            if now_ms - since_ms >= transaction.timeout_ms:
+                due.append(transaction)
         return list(self._ours(due))
 
     def _idle(self) -> list[Transaction]:
         before_ms = self._clock.now_ms() - self._settings.transactional_id_expiration_ms
         return list(
             self._ours(
-                one
-                for one in self._replica.state.transactions
-                if not one.is_open and one.changed_ms < before_ms
+                transaction
+                for transaction in self._replica.state.transactions
+                if not transaction.is_open and transaction.changed_ms < before_ms
             )
         )
 
-    def _ours(self, found: Iterable[Transaction]) -> Iterator[Transaction]:
+    def _ours(self, transactions: Iterable[Transaction]) -> Iterator[Transaction]:
         brokers = self._replica.state.brokers
         own = brokers.of(self._replica.incarnation)
         nodes = brokers.nodes
-        for one in found:
-            if own is not None and coordinator_of(one.id, nodes) == own.node_id:
-                yield one
+        for transaction in transactions:
+            if own is not None and coordinator_of(transaction.id, nodes) == own.node_id:
+                yield transaction

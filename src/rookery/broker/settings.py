@@ -17,6 +17,9 @@ from rookery.store.prices import Prices
 # With durability "os", a power failure can lose the end of the cluster log but keep journals. Up to
 # this many incarnations then have numbers that were used before.
 _REGISTRATIONS: Final = 100
+UNREACHABLE_BEATS: Final = 5
+"""The missed beats after which a broker is expired if its host does not answer."""
+_LEASE_BEATS: Final = 3
 DEFAULT_LISTEN: Final = "127.0.0.1:9092"
 
 
@@ -59,7 +62,7 @@ class BrokerSettings:
     """The delay before the next small flush while one is in progress, since requests cost money."""
     listen: str = DEFAULT_LISTEN
     """The address for clients; port 0 lets the system choose. A security protocol can precede it:
-    sasl_ssl://0.0.0.0:9093."""
+    sasl_ssl://0.0.0.0:9093. A port alone, as in :9092, is of 127.0.0.1."""
     advertise: str = ""
     """The advertised address, if it differs from the one listened on."""
     secure: bool = False
@@ -77,6 +80,10 @@ class BrokerSettings:
     allow_everyone_if_no_acl: bool = False
     """Whether resources without any access rule are open to everyone (Kafka's
     allow.everyone.if.no.acl.found)."""
+    access_lease_ms: int = field(default=20_000, metadata={"min": 1, "max": 3_600_000})
+    """How long a broker that is cut off from the cluster log continues with the access rules and
+    users that it knows, at least three beats; a change of them waits as long for a silent broker.
+    It must be the same on all brokers."""
     delegation_tokens: DelegationTokenSettings = field(default_factory=DelegationTokenSettings)
     """Tokens with which jobs log in as the user that created them."""
     insecure: bool = False
@@ -129,7 +136,8 @@ class BrokerSettings:
     snapshot_entries: int = field(default=10_000, metadata={"min": 1})
     """The number of cluster log entries after which a snapshot of the state is written."""
     snapshot_bytes: int = field(default=67_108_864, metadata={"min": 1})
-    """… or the number of bytes: a restart must replay all entries after the snapshot."""
+    """The number of cluster log bytes after which a snapshot of the state is written, because a
+    restart must replay all entries after it."""
     delete_delay_ms: int = field(default=60_000, metadata={"min": 0})
     """How long an unreferenced object stays until it is condemned, and then until it is deleted, so
     that current readers can finish."""
@@ -201,12 +209,13 @@ class BrokerSettings:
                 "the tables [broker.listeners.NAME] replace it; add a table instead",
                 name="advertise" if self.advertise else "listen",
             )
-        return {name: one.over(self.security) for name, one in self.listeners.items()}
+        return {name: listener.over(self.security) for name, listener in self.listeners.items()}
 
     def member(self) -> MemberSettings:
         """Return the broker's settings as a member of the cluster."""
         return MemberSettings(
-            beat_ms=self.beat_interval_ms,
+            beat_ms=min(self.beat_interval_ms, max(1, self.session_timeout_ms // 3)),
+            lease_ms=max(self.access_lease_ms, self.beat_interval_ms * _LEASE_BEATS),
             leave_ms=max(self.drain_timeout_ms, 1_000) // 2,
             max_registrations=_REGISTRATIONS if self.durability == "os" else 1,
             is_eager=True,

@@ -13,6 +13,7 @@ from rookery.cluster.events.topicevents import TopicCreated
 from rookery.cluster.state.topics import Topics
 from rookery.errors import ApiError, ErrorCode
 from rookery.model.topicname import RESERVED_TOPICS
+from rookery.model.uuid import random_uuid
 
 MAX_NAME: Final = 249
 MAX_PARTITIONS: Final = 10_000
@@ -93,7 +94,7 @@ def new_topic(
             "or -1 for the default",
         )
     return TopicCreated(
-        topic_id=services.random.token(16),
+        topic_id=random_uuid(services.random.token),
         name=name,
         partitions=count,
         replication_factor=1 if replication_factor == -1 else replication_factor,

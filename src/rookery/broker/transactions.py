@@ -10,15 +10,10 @@ from collections.abc import Awaitable, Iterator, Sequence
 from typing import Any, Final
 
 from rookery.broker.call import Call
-from rookery.broker.groups.offsets import (
-    CommitAuthor,
-    Proposals,
-    commit_gate,
-    offset_parts,
-    outcomes_of,
-)
-from rookery.broker.groups.requests import refusal
+from rookery.broker.groups.offsets import CommitAuthor, Proposals, commit_gate, outcomes_of
+from rookery.broker.groups.requests import is_too_long, refusal
 from rookery.broker.groups.subject import GroupSeat
+from rookery.cluster.entry import divide_offsets
 from rookery.cluster.events.groupevents import OffsetCommitted
 from rookery.cluster.events.txnevents import TransactionOffsetsCommitted, TransactionPlace
 from rookery.cluster.state.outcome import Outcome
@@ -66,9 +61,11 @@ def convert_error(error: ApiError, *, knows_fenced: bool) -> ApiError:
 
 
 def check_id(transactional_id: str | None) -> str:
-    """Refuse an empty transactional id."""
+    """Refuse an empty transactional id, and one that older versions cannot carry."""
     if not transactional_id:
         raise ApiError(ErrorCode.INVALID_REQUEST, "the transactional id is empty")
+    if is_too_long(transactional_id):
+        raise ApiError(ErrorCode.INVALID_REQUEST, "the transactional id is too long")
     return transactional_id
 
 
@@ -78,12 +75,12 @@ def owned(call: Call, transactional_id: str, writer: TransactionOwner) -> Transa
     Raises:
         ApiError: INVALID_PRODUCER_ID_MAPPING or PRODUCER_FENCED.
     """
-    found = call.state.transactions.by_id.get(transactional_id)
-    if found is None or found.writer.producer_id != writer.producer_id:
+    transaction = call.state.transactions.by_id.get(transactional_id)
+    if transaction is None or transaction.writer.producer_id != writer.producer_id:
         raise ApiError(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
-    if found.writer != writer:
+    if transaction.writer != writer:
         raise ApiError(ErrorCode.PRODUCER_FENCED)
-    return found
+    return transaction
 
 
 def parts(places: Sequence[TransactionPlace]) -> Iterator[list[TransactionPlace]]:
@@ -109,7 +106,7 @@ async def commit_offsets(
         if code is not ErrorCode.NONE:
             raise ApiError(code, f"a commit for group {author.group_id!r}")
         # An empty commit still makes the group part of the transaction.
-        some = list(offset_parts(event.offsets)) or [[]]
+        some = list(divide_offsets(event.offsets)) or [[]]
         return [replica.propose([_part(event, seat.epoch, offsets)]) for offsets in some]
 
     proposals = await call.services.groups.run(author.group_id, propose, creates=True)

@@ -1,7 +1,8 @@
 """Appends proposed events to the cluster log, one entry at a time.
 
-At most one append is in flight, and it carries all queued proposals. If the log's response to an
-append is lost, the entry is found by reading, because entries identify their writer.
+A proposal is events that go into the same entry. At most one append is in flight, and it carries
+all queued proposals. If the log's response to an append is lost, the entry is found by reading,
+because entries identify their writer.
 """
 
 from __future__ import annotations
@@ -9,15 +10,26 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
+from collections.abc import Sequence
 from typing import Final
 
 from rookery import metrics
 from rookery.clock import Clock, stopwatch
-from rookery.cluster.entry import Entry, EntryAuthor, write_entry
+from rookery.cluster.entry import (
+    MAX_EVENT_BYTES,
+    MAX_EVENTS,
+    MAX_PAYLOAD_BYTES,
+    Entry,
+    EntryAuthor,
+    extents_of,
+    size_of,
+    write_entry,
+)
+from rookery.cluster.events.logevents import BatchesCommitted
 from rookery.cluster.follower import LogFollower
-from rookery.cluster.proposal import IncarnationFenced, Proposal, merge, take_next
-from rookery.cluster.state.state import EntryOutcome
-from rookery.errors import Corrupt, Unavailable
+from rookery.cluster.state.state import EntryOutcome, Outcome
+from rookery.errors import Conflict, Corrupt, Unavailable
+from rookery.wire.buffer import Buffer
 from rookery.wire.message import Message
 
 log = logging.getLogger(__name__)
@@ -30,6 +42,70 @@ _PATIENT_TRIES: Final = 5
 APPEND_SECONDS: Final = metrics.histogram(
     "rookery_cluster_append_seconds", "How long an append to the cluster log took."
 )
+
+
+class IncarnationFenced(Conflict):
+    """This incarnation is no longer valid: another process replaced it, or it was too slow."""
+
+
+class Proposal:
+    """Events that go into the same entry, and the future that receives their outcomes.
+
+    Raises:
+        ValueError: they do not fit into an entry.
+    """
+
+    __slots__ = ("event_bytes", "events", "extents", "future", "payload", "payload_bytes")
+
+    def __init__(self, events: Sequence[Message], payload: Sequence[Buffer] = ()) -> None:
+        self.events = events
+        self.payload = payload
+        self.payload_bytes = sum(map(len, payload))
+        self.extents = sum(map(extents_of, events))
+        self.event_bytes = sum(map(size_of, events))
+        if self.event_bytes > MAX_EVENT_BYTES or self.payload_bytes > MAX_PAYLOAD_BYTES:
+            raise ValueError(
+                f"{self.event_bytes} bytes of events and {self.payload_bytes} of payload "
+                "do not fit into an entry; propose them in parts"
+            )
+        self.future: asyncio.Future[list[Outcome]] = asyncio.get_running_loop().create_future()
+
+    def fail(self, error: Exception) -> None:
+        """Report an error, unless the future is already done or cancelled."""
+        if not self.future.done():
+            self.future.set_exception(error)
+
+
+def take_next(queue: deque[Proposal]) -> list[Proposal]:
+    """Take proposals from the front of a queue, as many as one entry holds and at least one."""
+    taken = [queue.popleft()]
+    extents, payload = taken[0].extents, taken[0].payload_bytes
+    size = taken[0].event_bytes
+    while queue:
+        extents += queue[0].extents
+        payload += queue[0].payload_bytes
+        size += queue[0].event_bytes
+        if extents > MAX_EVENTS or payload > MAX_PAYLOAD_BYTES or size > MAX_EVENT_BYTES:
+            break
+        taken.append(queue.popleft())
+    return taken
+
+
+def merge(proposals: Sequence[Proposal]) -> tuple[list[Message], list[Buffer]]:
+    """Concatenate events and payloads, adjusting positions in the payload."""
+    events: list[Message] = []
+    payload: list[Buffer] = []
+    size = 0
+    for proposal in proposals:
+        if size and proposal.payload:
+            for event in proposal.events:
+                if isinstance(event, BatchesCommitted) and not event.object_id:
+                    for extent in event.extents:
+                        extent.position += size
+        events += proposal.events
+        payload += proposal.payload
+        size += proposal.payload_bytes
+    return events, payload
 
 
 class EntryAppender:
@@ -48,6 +124,8 @@ class EntryAppender:
         self._queue: deque[Proposal] = deque()
         self._in_flight: dict[int, list[Proposal]] = {}
         self._task: asyncio.Task[None] | None = None
+        self.began_ms = clock.monotonic_ms()
+        """When the last entry was made, on the monotonic clock; its append may have taken long."""
         follower.when_own_applied = self._settle
 
     @property
@@ -91,7 +169,10 @@ class EntryAppender:
 
     def _tell_all(self, error: Exception) -> None:
         """Drop queued proposals and fail those in flight, whose outcome is unknown."""
-        waiting = [*self._queue, *(one for many in self._in_flight.values() for one in many)]
+        waiting = [
+            *self._queue,
+            *(proposal for many in self._in_flight.values() for proposal in many),
+        ]
         self._queue.clear()
         for proposal in waiting:
             proposal.fail(error)
@@ -127,7 +208,7 @@ class EntryAppender:
 
     async def _append(self, proposals: list[Proposal]) -> None:
         if not self._is_alive:
-            error = IncarnationFenced("this broker is not registered any more")
+            error = IncarnationFenced("this process is no longer registered")
             for proposal in proposals:
                 proposal.fail(error)
             raise error
@@ -195,11 +276,12 @@ class EntryAppender:
             return False
         last = self._follower.state.brokers.sequences.get(entry.incarnation)
         if last is None and entry.incarnation == self._follower.incarnation:
-            raise IncarnationFenced("this broker is not registered any more")
+            raise IncarnationFenced("this process is no longer registered")
         return last is None or last >= entry.sequence
 
     def _entry(self, incarnation: int, sequence: int) -> Entry:
         state = self._follower.state
+        self.began_ms = self._clock.monotonic_ms()
         return Entry(
             incarnation=incarnation,
             sequence=sequence,

@@ -82,7 +82,7 @@ class DigestCheck:
                 "the state of this process is not the one that the cluster log gives: "
                 f"entry {number} of incarnation {entry.incarnation} shows it. Its memory was "
                 "damaged, or there is a fault in Rookery; start the process again, which reads the "
-                "log anew"
+                "log from its start"
             )
 
     def dispute(self, number: int, entry: Entry) -> None:

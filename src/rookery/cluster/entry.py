@@ -1,15 +1,17 @@
-"""An entry of the cluster log: its writer, its events, and a small payload.
+"""An entry of the cluster log: its writer, its events, a small payload, and their limits.
 
 An entry identifies its writer by incarnation and sequence, so that a duplicate or late entry is
 recognised and void. It carries the writer's digest of the state that the writer had applied, so
 that diverging replicas are detected. It also names the cluster. If a log was deleted and recreated
 at the same place, entries from a process that still had the old log open are void.
+
+Events that do not fit into one entry are divided: `divide` and its relatives.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Final, NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Final, NamedTuple, TypeVar
 
 from rookery.cluster.events import (
     brokerevents,
@@ -23,6 +25,10 @@ from rookery.cluster.events import (
     topicevents,
     txnevents,
 )
+from rookery.cluster.events.groupevents import OffsetCommitted
+from rookery.cluster.events.logevents import BatchesCommitted
+from rookery.cluster.events.securityevents import AclFilterRow, AclRow, AclsCreated, AclsDeleted
+from rookery.cluster.events.sinkevents import SinkPartStaged
 from rookery.errors import Corrupt, ProtocolError
 from rookery.wire.buffer import Buffer
 from rookery.wire.codec import decode, encode, encode_bytes
@@ -30,7 +36,18 @@ from rookery.wire.message import Message, Parts, Records, field, i16, i64
 
 MAX_EVENTS: Final = 2000
 MAX_PAYLOAD_BYTES: Final = 64 * 1024
+MAX_EVENT_BYTES: Final = 384 * 1024
+"""The limit for the events of one entry; well below the log's limit for the whole entry."""
+PART_BYTES: Final = 128 * 1024
+"""The limit for one part of a divided list: other proposals share the entry with it."""
+_PART_EXTENTS: Final = 500
+_EXTENT_BYTES: Final = 80
+_EVENT_BYTES: Final = 64
+_RULE_BYTES: Final = 32
+_OFFSET_BYTES: Final = 64
 VERSION: Final = 0
+
+T = TypeVar("T")
 
 EVENTS: Final[dict[int, type[Message]]] = {
     event.KEY: event
@@ -140,3 +157,84 @@ def _read_event(number: int, event: EventBytes) -> Message:
         return decode(kind, event.version, event.body)  # type: ignore[arg-type] # read as a view
     except ProtocolError as error:
         raise Corrupt(f"entry {number} of the cluster log: {error}") from error
+
+
+def divide(events: Sequence[Message]) -> Iterator[list[Message]]:
+    """Divide events into parts that each fit into one entry, preserving their order.
+
+    Raises:
+        ValueError: a single event is larger than an entry.
+    """
+    part: list[Message] = []
+    size = extents = 0
+    for event in events:
+        own_size, own_extents = size_of(event), extents_of(event)
+        if own_size > MAX_EVENT_BYTES:
+            raise ValueError(
+                f"a {type(event).__name__} of {own_size} bytes exceeds the {MAX_EVENT_BYTES} "
+                "that an entry holds; divide its list"
+            )
+        if part and (size + own_size > PART_BYTES or extents + own_extents > _PART_EXTENTS):
+            yield part
+            part, size, extents = [], 0, 0
+        part.append(event)
+        size += own_size
+        extents += own_extents
+    if part:
+        yield part
+
+
+def divide_list(items: Sequence[T], size_of_item: Callable[[T], int]) -> Iterator[list[T]]:
+    """Divide the list of an event into parts that each fit into one entry."""
+    part: list[T] = []
+    size = 0
+    for item in items:
+        own_size = size_of_item(item)
+        if part and size + own_size > PART_BYTES:
+            yield part
+            part, size = [], 0
+        part.append(item)
+        size += own_size
+    if part:
+        yield part
+
+
+def divide_rules(rules: Sequence[AclRow]) -> Iterator[AclsCreated]:
+    """Divide a list of new access rules into events that each fit into one entry."""
+    return (AclsCreated(rules=part) for part in divide_list(rules, _rule_bytes))
+
+
+def divide_filters(filters: Sequence[AclFilterRow]) -> Iterator[AclsDeleted]:
+    """Divide a list of filters of access rules into events that each fit into one entry."""
+    return (AclsDeleted(filters=part) for part in divide_list(filters, _rule_bytes))
+
+
+def divide_offsets(offsets: Sequence[OffsetCommitted]) -> Iterator[list[OffsetCommitted]]:
+    """Divide offsets into lists that each fit into one entry, with the names of their group."""
+    return divide_list(offsets, lambda offset: _OFFSET_BYTES + 4 * len(offset.metadata))
+
+
+def _rule_bytes(rule: AclRow | AclFilterRow) -> int:
+    # A character needs four bytes at most.
+    texts = (rule.resource_name, rule.principal, rule.host)
+    return _RULE_BYTES + 4 * sum(len(text or "") for text in texts)
+
+
+def fits(event: Message) -> bool:
+    """Return whether an entry has room for an event."""
+    return size_of(event) <= MAX_EVENT_BYTES
+
+
+def size_of(event: Message) -> int:
+    """Return an upper bound for the size of an event in an entry."""
+    if isinstance(event, BatchesCommitted):
+        return len(event.extents) * _EXTENT_BYTES + _EVENT_BYTES
+    assert event.VERSIONS is not None  # noqa: S101 (events have versions)
+    return len(encode_bytes(event, event.VERSIONS[-1])) + _EVENT_BYTES
+
+
+def extents_of(event: Message) -> int:
+    """Return how much of an entry's extent limit an event uses."""
+    if isinstance(event, BatchesCommitted):
+        return len(event.extents)
+    return len(event.runs) if isinstance(event, SinkPartStaged) else 1

@@ -69,8 +69,8 @@ class LogFollower:
 
     async def open(self, *, follow: bool) -> None:
         """Start from the newest snapshot, apply the log after it, then follow it if asked to."""
-        found = await self._load_snapshot(0) if self._load_snapshot else None
-        self._use(found or self.state)
+        snapshot = await self._load_snapshot(0) if self._load_snapshot else None
+        self._use(snapshot or self.state)
         self.opened_at = self.state.applied
         await self.catch_up()
         self._is_open = True
@@ -90,7 +90,7 @@ class LogFollower:
 
     def unlisten(self, listener: Listener) -> None:
         """Remove a listener."""
-        self._listeners = [one for one in self._listeners if one != listener]
+        self._listeners = [other for other in self._listeners if other != listener]
 
     async def barrier(self) -> None:
         """Return when every entry that was in the log at the time of the call is applied.
@@ -192,10 +192,10 @@ class LogFollower:
 
     async def _jump(self, trimmed: EntriesTrimmed) -> None:
         """Continue from a snapshot: the log was trimmed beyond the last applied entry."""
-        found = await self._load_snapshot(trimmed.floor) if self._load_snapshot else None
-        if found is None or found.applied < trimmed.floor:
+        snapshot = await self._load_snapshot(trimmed.floor) if self._load_snapshot else None
+        if snapshot is None or snapshot.applied < trimmed.floor:
             raise Corrupt(f"{trimmed}, but there is none; run `rookery recover`")
-        self._go_on_from(found)
+        self._go_on_from(snapshot)
 
     def _go_on_from(self, snapshot: State) -> None:
         self._use(snapshot)

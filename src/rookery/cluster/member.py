@@ -7,6 +7,11 @@
 A member has a sequence of incarnations, and only entries of a live incarnation count. A member
 learns of its expiry by reading the cluster log, also after the log was unreachable. An eager
 member then rejoins automatically; any other member rejoins with its next `join`.
+
+A member that cannot reach the log cannot learn of its expiry, nor of changes of access rules. It
+has a lease instead, which each of its entries extends. The lease begins when the entry is made. The
+others hear of the entry later, and report no change as done while it can last
+(`cluster/agreement.py`).
 """
 
 from __future__ import annotations
@@ -62,7 +67,8 @@ class ClusterMember:
         self._rejoining: asyncio.Task[None] | None = None
         self._beating: asyncio.Task[None] | None = None
         self._is_closed = False
-        self._last_entry_ms = clock.monotonic_ms()
+        self._last_entry_ms: int | None = None
+        self._lease_ends_ms = 0
         self._outage = Outage(log, "the heartbeat")
         self.trouble = ""
         """Why the last heartbeat failed; empty while heartbeats succeed."""
@@ -79,6 +85,21 @@ class ClusterMember:
     def is_alive(self) -> bool:
         """Whether the owner can write under the current incarnation, as of the last entry read."""
         return self._numbers is not None and self._is_registered
+
+    @property
+    def has_lease(self) -> bool:
+        """Whether no change can have been reported as done that this member has not applied.
+
+        A member that leaves keeps its lease, to redirect its clients.
+        """
+        return self._clock.monotonic_ms() < self._lease_ends_ms
+
+    @property
+    def silent_ms(self) -> int | None:
+        """The time since this member made its last applied entry; None if there is none."""
+        if self._last_entry_ms is None:
+            return None
+        return self._clock.monotonic_ms() - self._last_entry_ms
 
     def next_id(self) -> int:
         """Return a new object id of the current incarnation.
@@ -122,7 +143,9 @@ class ClusterMember:
                 return numbers
 
     def look(self) -> None:
-        """Start the rejoin of an eager member if it is needed and not yet under way."""
+        """End the lease of an expired member; start the rejoin of an eager one if it is needed."""
+        if self._numbers is not None and not self._is_registered and not self._is_closed:
+            self._lease_ends_ms = 0
         is_free = self._rejoining is None or self._rejoining.done()
         if self._settings.is_eager and is_free and self._is_lost and not self._is_closed:
             self._rejoining = asyncio.create_task(self._rejoin())
@@ -170,7 +193,7 @@ class ClusterMember:
         while True:
             tries -= 1
             numbers = Numbers(await self._replica.register(await self._registration()))
-            self._last_entry_ms = self._clock.monotonic_ms()
+            self._extend_lease()
             try:
                 self.when_joined(numbers)
             except Conflict as error:
@@ -187,10 +210,17 @@ class ClusterMember:
             self.when_failed(error)
 
     def _applied(self, applied: EntryOutcome, entry: Entry) -> None:
-        if entry.incarnation == self._replica.incarnation and not applied.is_void:
-            self._last_entry_ms = self._clock.monotonic_ms()
+        # Entries of processes that join have no incarnation, as this process while it joins again.
+        is_own = entry.incarnation == self._replica.incarnation != 0
+        if is_own and not applied.is_void:
+            self._extend_lease()
         elif not self._is_registered:
             self.look()
+
+    def _extend_lease(self) -> None:
+        """Note that an entry of this member counts; the lease lasts from when it was made."""
+        self._last_entry_ms = began_ms = self._replica.began_ms
+        self._lease_ends_ms = began_ms + self._settings.lease_ms
 
     async def _beat_on(self) -> None:
         """Send a heartbeat whenever this member was silent for an interval, one at a time."""
@@ -198,7 +228,7 @@ class ClusterMember:
         while self._replica.failure is None:
             await asyncio.sleep(wait_ms / 1000)
             self.look()
-            silent_ms = self._clock.monotonic_ms() - self._last_entry_ms
+            silent_ms = self.silent_ms or 0
             wait_ms = interval_ms if silent_ms >= interval_ms else interval_ms - silent_ms
             if silent_ms < interval_ms or not self._is_registered:
                 continue
@@ -214,6 +244,8 @@ class ClusterMember:
             else:
                 self._outage.end()
                 self.trouble = ""
+                # The beat may have waited for the log longer than the lease.
+                wait_ms = interval_ms if self.has_lease else 0
 
 
 def process_registration(purpose: str, random: Random) -> Registration:

@@ -13,7 +13,7 @@ from typing import Final, Literal, NamedTuple, Protocol
 from rookery.errors import Conflict
 
 MAX_ENTRY_BYTES: Final = 512 * 1024
-"""The maximum size of an entry: a large commit is staged in parts (correctness 2)."""
+"""The maximum size of an entry: a large commit is staged in parts."""
 
 READ_BYTES: Final = 1024 * 1024
 """The default limit of one read."""
@@ -118,17 +118,16 @@ class ClusterLog(ReadableLog, Protocol):
         Raises:
             ValueError: the entry exceeds `MAX_ENTRY_BYTES`; nothing was appended.
             Unavailable: it is unknown whether the entry was appended; the same holds when the
-                call is cancelled. Do not append it again without reading the log to look for it
-                (correctness 1).
+                call is cancelled. Do not append it again without reading the log to look for it.
         """
 
     async def trim(self, before: int) -> None:
         """Raise the floor to `before - 1` and delete the entries up to it.
 
         The floor never decreases: a `before` lower than an earlier one has no effect. Numbering
-        continues unchanged. The caller must ensure that a snapshot covers the deleted entries
-        (correctness 10). After an error or a cancelled call the floor may or may not be raised,
-        and the next trim deletes the remaining entries.
+        continues unchanged. The caller must ensure that a snapshot covers the deleted entries.
+        After an error or a cancelled call the floor may or may not be raised, and the next trim
+        deletes the remaining entries.
 
         Raises:
             ValueError: `before` is beyond the log's end.

@@ -1,4 +1,7 @@
-"""Recomputes the state from the cluster log, independently of the state in use."""
+"""Recomputes the state from the cluster log, independently of the state in use.
+
+A replica does so when its digest differs from that of an entry: the result shows which is wrong.
+"""
 
 from __future__ import annotations
 

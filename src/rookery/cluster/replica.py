@@ -13,10 +13,10 @@ import asyncio
 from collections.abc import Callable, Sequence
 
 from rookery.clock import Clock
-from rookery.cluster.appender import EntryAppender
+from rookery.cluster.appender import EntryAppender, Proposal
+from rookery.cluster.entry import divide
 from rookery.cluster.follower import Listener, LogFollower
 from rookery.cluster.port import ClusterLog
-from rookery.cluster.proposal import Proposal, divide
 from rookery.cluster.recomputation import LoadSnapshot
 from rookery.cluster.state.state import Outcome, State
 from rookery.errors import Unavailable
@@ -77,6 +77,11 @@ class Replica:
     def incarnation(self) -> int:
         """The incarnation under which this process writes; 0 if it has none."""
         return self._follower.incarnation
+
+    @property
+    def began_ms(self) -> int:
+        """When the last entry of this process was made, on its monotonic clock."""
+        return self._appender.began_ms
 
     @property
     def failure(self) -> Exception | None:

@@ -11,6 +11,9 @@ class MemberSettings:
 
     beat_ms: int = 3_000
     """A member sends a heartbeat after this long without an entry of its own."""
+    lease_ms: int = 10_000
+    """How long after an entry of its own a member decides by the access rules and users that it has
+    applied; the others must wait as long for it (`cluster/agreement.py`)."""
     retry_ms: int = 1_000
     """The pause between registration attempts while the cluster log is unreachable."""
     leave_ms: int = 5_000

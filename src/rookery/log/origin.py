@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from rookery.clock import Clock
 from rookery.cluster.open import WatchedLog, log_traits, open_log
 from rookery.cluster.port import ClusterLog, ClusterLogTraits, Durability
 from rookery.cluster.state.state import State
@@ -123,9 +124,19 @@ class Handles:
     """The open handles of one process: cluster log, store and, if there is a folder, journals."""
 
     def __init__(
-        self, origin: LogLocation, durability: Durability = "disk", prices: Prices | None = None
+        self,
+        origin: LogLocation,
+        durability: Durability = "disk",
+        prices: Prices | None = None,
+        clock: Clock | None = None,
     ) -> None:
         """Open everything that an origin names.
+
+        Args:
+            origin: the location of the log.
+            durability: applies to a cluster log in a folder.
+            prices: the prices of requests to the store; without them there are no cost metrics.
+            clock: measures how long calls have had no answer.
 
         Raises:
             ConfigError: a name cannot be used.
@@ -138,9 +149,9 @@ class Handles:
         """Where journal files are; None if there are none."""
         self.files = JournalFiles(self.journals) if self.journals is not None else None
         inner = NamespacedStore(open_store(origin.store_url), origin.namespace)
-        self.store_calls = PendingCalls(f"store {name_of(origin.store_url)}")
+        self.store_calls = PendingCalls(f"store {name_of(origin.store_url)}", clock)
         self.store: Store = CountedStore(inner, prices, self.store_calls)
-        self.log_calls = PendingCalls(f"cluster log {name_of(origin.cluster_url)}")
+        self.log_calls = PendingCalls(f"cluster log {name_of(origin.cluster_url)}", clock)
         opened = open_log(origin.cluster_url, durability=durability)
         self.cluster_log: ClusterLog = WatchedLog(opened, self.log_calls)
 

@@ -76,9 +76,10 @@ class RewriteSettings:
     segment_bytes: int = 64 * 1024 * 1024
     """Size at which a partition's batches become a segment."""
     segment_age_ms: int = 3_600_000
-    """Age after which they become a segment if they have at least"""
+    """Age after which batches become a segment if they have `segment_min_bytes`."""
     segment_min_bytes: int = 1024 * 1024
-    """… this size; fewer bytes do so when they are as old as the topic's segment.ms."""
+    """Minimum size of a segment that is built because of its age; the topic's segment.ms still
+    applies to fewer bytes."""
     index_interval: int = 100
     """Messages between two entries of a segment's index."""
     index_interval_bytes: int = 64 * 1024

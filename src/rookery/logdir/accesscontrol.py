@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from hashlib import sha256
 
+from rookery.cluster.entry import divide_rules
 from rookery.cluster.events.securityevents import (
     AclRow,
     QuotaChange,
@@ -18,7 +19,6 @@ from rookery.cluster.events.securityevents import (
     ScramCredentialsChanged,
 )
 from rookery.cluster.events.tokenevents import DelegationTokenCreated
-from rookery.cluster.proposal import divide_rules
 from rookery.cluster.state.security import Security, StoredScram
 from rookery.cluster.state.tokens import StoredToken
 from rookery.formats.kraft.image import MetadataImage

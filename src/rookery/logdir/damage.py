@@ -33,6 +33,6 @@ class Damage(NamedTuple):
         return f"{self.path}: {', '.join(places)}{': ' if places else ''}{self.reason}"
 
 
-def damage_of(path: Path, found: BatchDamage, end_offset: int | None = None) -> Damage:
+def damage_of(path: Path, defect: BatchDamage, end_offset: int | None = None) -> Damage:
     """Add the file name to damage found in a batch."""
-    return Damage(path, found.reason, found.position, found.offset, end_offset, found.is_torn)
+    return Damage(path, defect.reason, defect.position, defect.offset, end_offset, defect.is_torn)

@@ -81,10 +81,10 @@ class LogDirectory:
     @property
     def damage(self) -> list[Damage]:
         """The known damage; `check` finds all of it."""
-        found = list(self._damage)
+        damage = list(self._damage)
         if self.metadata is not None:
-            found += self.metadata.damage
-        return found + [one for log in self.partitions.values() for one in log.damage]
+            damage += self.metadata.damage
+        return damage + [defect for log in self.partitions.values() for defect in log.damage]
 
     def check(self) -> None:
         """Read every byte of every log, so that `damage` is complete."""
@@ -139,12 +139,12 @@ class LogDirectory:
         self.meta = self.meta or meta
 
     def _checkpoints(self, path: Path) -> dict[TopicPartition, Checkpoints]:
-        found: dict[TopicPartition, Checkpoints] = {}
+        checkpoints: dict[TopicPartition, Checkpoints] = {}
         for name, field_name in _CHECKPOINTS.items():
             for partition, offset in self._offsets(path / name).items():
-                known = found.get(partition, Checkpoints())
-                found[partition] = known._replace(**{field_name: offset})
-        return found
+                known = checkpoints.get(partition, Checkpoints())
+                checkpoints[partition] = known._replace(**{field_name: offset})
+        return checkpoints
 
     def _offsets(self, file: Path) -> dict[TopicPartition, int]:
         try:
@@ -192,7 +192,7 @@ class LogDirectory:
     def _has_lost_metadata(self) -> bool:
         """Whether the cluster's metadata may contain more than is readable."""
         damage = self.metadata.damage if self.metadata is not None else []
-        return any(not one.is_torn for one in damage)
+        return any(not defect.is_torn for defect in damage)
 
     def _note(self, file: Path, error: Corrupt) -> None:
         self._damage.append(Damage(file, error.reason))

@@ -104,5 +104,5 @@ def _visible(batch: SegmentBatch, start: int, end: int) -> int:
     header = batch.header
     if start <= header.base_offset and header.last_offset < end:
         return header.record_count
-    found = read(batch.data, header._replace(position=0))
-    return sum(start <= record.offset < end for record in found)
+    records = read(batch.data, header._replace(position=0))
+    return sum(start <= record.offset < end for record in records)

@@ -50,7 +50,7 @@ class MetadataLog:
     def _restore(self) -> None:
         """Start with the newest complete snapshot."""
         names = [parse_snapshot_name(path.name) for path in self.folder.iterdir()]
-        for name in sorted((one for one in names if one is not None), reverse=True):
+        for name in sorted((each for each in names if each is not None), reverse=True):
             path = self.folder / name.text
             try:
                 entries = read_snapshot(path)
@@ -74,8 +74,8 @@ class MetadataLog:
                     self.image.apply(entry)
         except Corrupt as error:
             segment = max(
-                (one for one in self.log.segments if one.base_offset <= header.base_offset),
-                key=lambda one: one.base_offset,
+                (each for each in self.log.segments if each.base_offset <= header.base_offset),
+                key=lambda each: each.base_offset,
             )
             self._damage.append(
                 Damage(segment.path, str(error), header.position, self.image.next_offset)
@@ -93,11 +93,11 @@ def read_snapshot(path: Path) -> list[MetadataEntry | ControlEntry]:
         raise Corrupt(f"is larger than {MAX_SNAPSHOT_BYTES} bytes", name=str(path))
     data = memoryview(path.read_bytes())
     extent = ExpectedExtent(0, FAR, 0, len(data))
-    found = rewrite(data, Expectation.of(extent, OffsetRule.SPARSE))
-    if found.damage is not None:
-        raise corrupt(found.damage, str(path))
+    rewritten = rewrite(data, Expectation.of(extent, OffsetRule.SPARSE))
+    if rewritten.damage is not None:
+        raise corrupt(rewritten.damage, str(path))
     entries: list[MetadataEntry | ControlEntry] = []
-    for header in found.headers:
+    for header in rewritten.headers:
         try:
             entries += read_batch(data[header.position : header.end], header)
         except Corrupt as error:

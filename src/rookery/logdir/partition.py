@@ -99,12 +99,14 @@ class PartitionLog:
     @property
     def damage(self) -> list[Damage]:
         """The known damage; `check` finds all of it."""
-        found = list(self._damage)
+        damage = list(self._damage)
         for segment in self.segments:
             # A crash can only cut off a batch at the end of the last segment.
             is_last = segment is self.segments[-1]
-            found += [one._replace(is_torn=one.is_torn and is_last) for one in segment.damage]
-        return found
+            damage += [
+                defect._replace(is_torn=defect.is_torn and is_last) for defect in segment.damage
+            ]
+        return damage
 
     def check(self) -> None:
         """Read every segment, so that `damage` is complete."""
@@ -148,9 +150,9 @@ class PartitionLog:
                 continue
             start = max(segment.offset_for_time(timestamp), self.log_start)
             for batch in self.batches(start, None if is_last else self._end_of(segment)):
-                found = _first_from(batch, timestamp, self.log_start, self.high_watermark)
-                if found is not None:
-                    return found
+                first = _first_from(batch, timestamp, self.log_start, self.high_watermark)
+                if first is not None:
+                    return first
         return None
 
     def replay(self) -> PartitionReplay:
@@ -172,7 +174,7 @@ class PartitionLog:
     # Files that are read immediately.
 
     def _list(self) -> list[LogFileSegment]:
-        found: dict[int, LogFileSegment] = {}
+        segments: dict[int, LogFileSegment] = {}
         for path in sorted(self.folder.iterdir()):
             name = parse_file_name(path.name)
             if name is None:
@@ -180,10 +182,10 @@ class PartitionLog:
             if name.stage is not None:
                 self.leftovers.append(name)
             elif name.kind is FileKind.LOG:
-                found[name.base_offset] = LogFileSegment(self.folder, name.base_offset)
+                segments[name.base_offset] = LogFileSegment(self.folder, name.base_offset)
             elif name.kind is FileKind.PRODUCERS:
                 self.snapshots.append(name.base_offset)
-        return [found[base] for base in sorted(found)]
+        return [segments[base] for base in sorted(segments)]
 
     def _topic_id(self) -> bytes | None:
         path = self.folder / PARTITION_METADATA
@@ -225,11 +227,11 @@ class PartitionLog:
                 continue
             try:
                 known = parse_producers(path.read_bytes(), str(path))
-                listed = [one for segment in self.segments for one in segment.aborted()]
+                listed = [abort for segment in self.segments for abort in segment.aborted()]
             except Corrupt as error:
                 self._note(path, error)
                 continue
-            return offset, known, [one for one in listed if one.last_offset < offset]
+            return offset, known, [abort for abort in listed if abort.last_offset < offset]
         return self.log_start, None, []
 
     def _segment_of(self, offset: int) -> int:

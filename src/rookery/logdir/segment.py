@@ -116,7 +116,7 @@ class LogFileSegment:
             end: the file position to stop at; the file size, if not given.
         """
         with self.path.open("rb", buffering=0) as file:
-            yield from _Reading(self, file.fileno(), end).run(offset)
+            yield from _SegmentPass(self, file.fileno(), end).run(offset)
 
     def check(self) -> list[BatchHeader]:
         """Read the whole file; return the headers of the valid batches, and record damage."""
@@ -132,7 +132,11 @@ class LogFileSegment:
         With `is_checked` the whole file is read, otherwise only the part after the last index entry
         that points to a valid batch.
         """
-        places = [] if is_checked else [one.offset for one in reversed(self.positions[-_TRIES:])]
+        places = (
+            []
+            if is_checked
+            else [position.offset for position in reversed(self.positions[-_TRIES:])]
+        )
         for start in (*places, self.base_offset):
             end = self.base_offset
             for header in self.headers(start):
@@ -165,7 +169,7 @@ class LogFileSegment:
             self.damage.append(damage)
 
 
-class _Reading:
+class _SegmentPass:
     """One pass through a log file."""
 
     def __init__(self, segment: LogFileSegment, descriptor: int, end: int | None) -> None:
@@ -178,22 +182,22 @@ class _Reading:
         next_offset = self.segment.base_offset
         size = WINDOW_BYTES
         while position < self.end:
-            found = self._scan(position, size, next_offset)
-            for header in found.headers:
+            window = self._scan(position, size, next_offset)
+            for header in window.headers:
                 if header.last_offset >= offset:
                     at = header.position
-                    batch = found.data[at : at + header.size]
+                    batch = window.data[at : at + header.size]
                     yield SegmentBatch(header._replace(position=position + at), batch)
-            if found.damage is not None:
-                after = self._get_over(found.damage)
+            if window.damage is not None:
+                after = self._get_over(window.damage)
                 if after is None:
                     return
-                position, next_offset = after, found.damage.offset
+                position, next_offset = after, window.damage.offset
                 size = WINDOW_BYTES
                 continue
-            position, next_offset = position + found.end, found.next_offset
+            position, next_offset = position + window.end, window.next_offset
             # A batch that is larger than the window is read whole next time.
-            size = max(WINDOW_BYTES, min(found.needed, MAX_BATCH_BYTES))
+            size = max(WINDOW_BYTES, min(window.needed, MAX_BATCH_BYTES))
 
     def _scan(self, position: int, size: int, lowest: int) -> Scan:
         """Scan a window of the file; its first batch has at least this offset."""
@@ -215,10 +219,10 @@ class _Reading:
 
     def _is_batch(self, position: int, lowest: int, highest: int) -> bool:
         """Whether a valid batch begins there, with offsets not beyond the wanted one."""
-        found = self._scan(position, WINDOW_BYTES, lowest)
-        if not found.headers and found.needed > len(found.data):
-            found = self._scan(position, min(found.needed, MAX_BATCH_BYTES), lowest)
-        return bool(found.headers) and found.headers[0].base_offset <= highest
+        window = self._scan(position, WINDOW_BYTES, lowest)
+        if not window.headers and window.needed > len(window.data):
+            window = self._scan(position, min(window.needed, MAX_BATCH_BYTES), lowest)
+        return bool(window.headers) and window.headers[0].base_offset <= highest
 
     def _get_over(self, damage: BatchDamage) -> int | None:
         """Record damage; return the position of the next valid batch, None if there is none."""
@@ -238,7 +242,7 @@ class _Reading:
         head = bytes(self._window(begin, OVERHEAD))
         length = int.from_bytes(head[8:], "big", signed=True)
         places = [begin + OVERHEAD + length] if length > 0 else []
-        places += [one.position for one in self.segment.positions if one.position > begin]
+        places += [entry.position for entry in self.segment.positions if entry.position > begin]
         for position in places:
             if position < self.end and self._is_batch(position, damage.offset, MAX_OFFSET):
                 return position
@@ -256,9 +260,9 @@ def _read_index(path: Path, entry_bytes: int) -> bytes | None:
 
 def _used(descriptor: int, entry_bytes: int) -> bytes:
     # A running broker preallocates megabytes of zeros after the last entry.
-    found = bytearray()
-    while block := os.pread(descriptor, _INDEX_BLOCKS * entry_bytes, len(found)):
-        found += block
-        if not any(block[-entry_bytes:]) or len(found) > MAX_INDEX_BYTES:
+    used = bytearray()
+    while block := os.pread(descriptor, _INDEX_BLOCKS * entry_bytes, len(used)):
+        used += block
+        if not any(block[-entry_bytes:]) or len(used) > MAX_INDEX_BYTES:
             break
-    return bytes(found)
+    return bytes(used)

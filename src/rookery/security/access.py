@@ -1,8 +1,9 @@
 """Which resources a request touches, and which operation its client needs on each.
 
-An API declares its rows where it is served; access control and its documentation use them:
+`service/access/accesstable.py` has the rows of each API; access control and its documentation use
+them:
 
-    touches=(named(TOPIC, WRITE), named(TRANSACTIONAL_ID, WRITE))
+    PRODUCE.key: (named(TOPIC, WRITE), named(TRANSACTIONAL_ID, WRITE))
 
 A client needs all rows whose version and condition match the request. Rows do not define how the
 names are found: the kinds of the message's fields determine that.
@@ -11,7 +12,7 @@ names are found: the kinds of the message's fields determine that.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum, IntEnum
 from typing import Any
 
@@ -91,6 +92,8 @@ class Access:
     """The request's versions to which the row applies; None for all."""
     when: Callable[[Any], bool] | None = None
     """Decides whether the row applies to a request; its docstring documents when. None: always."""
+    needs_name: bool = False
+    """Whether a request that names no resource is refused like one that names a denied resource."""
     is_for_missing: bool = False
     """Whether the row applies only to topics that do not exist and would be created."""
 
@@ -120,6 +123,11 @@ def named(
         versions=versions,
         when=when,
     )
+
+
+def needing_name(row: Access) -> Access:
+    """Return the row that also refuses requests without any name."""
+    return replace(row, needs_name=True)
 
 
 def created(*, when: Callable[[Any], bool] | None = None) -> Access:

@@ -7,10 +7,11 @@ into it.
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
-from typing import Final
+from typing import Final, NamedTuple
 
 from rookery.security.access import Operation
 from rookery.security.acl import AclBinding
@@ -43,6 +44,15 @@ class AuditVerdict(StrEnum):
     """Allowed, because rules are only tried out (`authorizer = log`)."""
 
 
+class QuotaEdit(NamedTuple):
+    """A change of the limits of one entity."""
+
+    entity: Mapping[str, str | None]
+    """Names by type; None is the default of a type."""
+    values: Mapping[str, float | None]
+    """The new limits by key; None for a limit that is removed."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditRecord:
     """One event. What does not apply to it is None."""
@@ -62,6 +72,8 @@ class AuditRecord:
     operation: Operation | None = None
     rule: AclBinding | None = None
     """The rule that was decisive, if one was."""
+    quota: QuotaEdit | None = None
+    """The quota that was changed."""
     reason: str | None = None
     """One of a fixed set of texts, never text from a request."""
 
@@ -78,11 +90,64 @@ class AuditRecord:
             "operation": None if self.operation is None else self.operation.name,
             "decision": self.decision,
             "rule": None if self.rule is None else _rule_fields(self.rule),
+            "quota": None if self.quota is None else _quota_fields(self.quota),
             "reason": self.reason,
         }
         present = {key: value for key, value in fields.items() if value is not None}
         # ASCII alone: no name can break a line, or deceive a terminal.
         return json.dumps(present, separators=(",", ":"))
+
+
+class RequestOutcome(StrEnum):
+    """What became of a request that passed a proxy."""
+
+    DONE = "done"
+    """Its response has no error."""
+    FAILED = "failed"
+    """Its response has errors."""
+    SENT = "sent"
+    """It has no response."""
+    UNKNOWN = "unknown"
+    """The connection broke before the response."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequestRecord:
+    """One request that passed a proxy."""
+
+    time: int
+    """Milliseconds since 1970-01-01 UTC."""
+    cluster: str
+    """The virtual cluster."""
+    principal: str
+    host: str
+    client_id: str
+    api: str
+    version: int
+    resources: Mapping[str, Sequence[str]]
+    """Names by the kind of resource."""
+    outcome: RequestOutcome
+    errors: tuple[str, ...] = ()
+    """The names of the error codes in the response."""
+
+    def to_json(self) -> str:
+        """Return the record as one line, without the line feed."""
+        fields: dict[str, object] = {
+            "time": _format_time(self.time),
+            "kind": "request",
+            "cluster": self.cluster,
+            "principal": cut_text(self.principal),
+            "host": cut_text(self.host),
+            "client_id": cut_text(self.client_id),
+            "api": self.api,
+            "version": self.version,
+            "resources": {
+                kind: [cut_text(name) for name in names] for kind, names in self.resources.items()
+            },
+            "outcome": self.outcome,
+            "errors": list(self.errors),
+        }
+        return json.dumps(fields, separators=(",", ":"))
 
 
 def dropped_line(time: int, count: int) -> str:
@@ -112,6 +177,11 @@ def _format_time(time: int) -> str:
 
 def _resource_fields(resource: ProtectedResource) -> dict[str, str]:
     return {"type": resource.type.name, "name": cut_text(resource.name)}
+
+
+def _quota_fields(quota: QuotaEdit) -> dict[str, object]:
+    entity = {kind: None if name is None else cut_text(name) for kind, name in quota.entity.items()}
+    return {"entity": entity, "values": dict(quota.values)}
 
 
 def _rule_fields(rule: AclBinding) -> dict[str, str]:

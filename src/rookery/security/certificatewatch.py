@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from rookery.errors import ConfigError
+from rookery.security.certificateexpiry import read_expiry
 from rookery.security.tls import ServerTls, server_context
 
 
@@ -36,6 +37,8 @@ class CertificateWatch:
         self._loaded = self._versions()
         self.context: ssl.SSLContext = server_context(settings)
         """The context of the files that were last usable."""
+        self.expires_ms = read_expiry(settings.own)
+        """When the certificate of that context expires, in milliseconds since 1970."""
 
     def look(self) -> bool:
         """Load the files if they have changed; return whether there is a new context.
@@ -48,7 +51,9 @@ class CertificateWatch:
         if versions == self._loaded:
             return False
         try:
-            self.context = server_context(self._settings)
+            context = server_context(self._settings)
+            self.expires_ms = read_expiry(self._settings.own)
+            self.context = context
         except ConfigError as error:
             raise ConfigError(f"{error}; the previous certificate stays in use") from error
         self._loaded = versions

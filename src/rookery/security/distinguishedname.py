@@ -121,7 +121,7 @@ def _format_object_id(content: bytes) -> str:
 def _only(data: bytes, tag: int) -> _Value:
     value = _first(data, tag)
     if len(value.encoded) != len(data):
-        raise ProtocolError("the encoding goes on after its end")
+        raise ProtocolError("the encoding continues after its end")
     return value
 
 

@@ -68,23 +68,25 @@ def _parse(file: str, data: bytes, password: str | None) -> KeyStore:
     )
 
     try:
-        found = pkcs12.load_pkcs12(data, password.encode() if password else None)
+        store = pkcs12.load_pkcs12(data, password.encode() if password else None)
     except ValueError as error:
         problem = "the password is wrong" if password else "its password is not set"
         raise ConfigError(f"{file}: is no PKCS12 store, or {problem}") from error
-    certificates = [one.certificate for one in found.additional_certs]
+    certificates = [cert.certificate for cert in store.additional_certs]
     key = b""
-    if found.key is not None and found.cert is not None:
-        key = found.key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
-        certificates = list(_chain(found.cert.certificate, certificates))
-    return KeyStore(b"".join(one.public_bytes(Encoding.PEM) for one in certificates), key)
+    if store.key is not None and store.cert is not None:
+        key = store.key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+        certificates = list(_chain(store.cert.certificate, certificates))
+    return KeyStore(
+        b"".join(certificate.public_bytes(Encoding.PEM) for certificate in certificates), key
+    )
 
 
 def _chain(
     first: x509.Certificate, others: Sequence[x509.Certificate]
 ) -> Iterator[x509.Certificate]:
     """Yield a certificate and its issuers in order; a store can hold them in any."""
-    by_subject = {one.subject: one for one in others}
+    by_subject = {certificate.subject: certificate for certificate in others}
     current: x509.Certificate | None = first
     while current is not None:
         yield current

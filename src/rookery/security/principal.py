@@ -37,7 +37,7 @@ _MEMORY_BYTES: Final = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Principal:
-    """An authenticated client, or everybody who did not authenticate."""
+    """An authenticated client, or all clients that did not authenticate."""
 
     kind: str
     name: str

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from rookery.errors import ConfigError
+from rookery.store.syncfolder import sync_folder
 
 
 def create_private(path: Path, data: bytes) -> Path:
@@ -37,7 +38,7 @@ def _write(path: Path, data: bytes, publish: Callable[[Path, Path], None]) -> Pa
             publish(draft, path)
         finally:
             draft.unlink(missing_ok=True)
-        _sync_folder(path.parent)
+        sync_folder(path.parent)
     except FileExistsError as error:
         raise ConfigError("the file exists already", name=str(path)) from error
     except OSError as error:
@@ -47,7 +48,9 @@ def _write(path: Path, data: bytes, publish: Callable[[Path, Path], None]) -> Pa
 
 def _make_folder(folder: Path) -> None:
     # The mode of `mkdir` does not apply to the parents that it creates.
-    for missing in reversed([one for one in (folder, *folder.parents) if not one.exists()]):
+    for missing in reversed(
+        [parent for parent in (folder, *folder.parents) if not parent.exists()]
+    ):
         missing.mkdir(mode=0o700, exist_ok=True)
 
 
@@ -62,11 +65,3 @@ def _write_draft(draft: Path, data: bytes) -> None:
 
 def _link(draft: Path, path: Path) -> None:
     path.hardlink_to(draft)
-
-
-def _sync_folder(folder: Path) -> None:
-    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

@@ -58,15 +58,10 @@ class TokenCredential:
 
 
 class Accounts(Protocol):
-    """A server's user database. It answers from memory: an exchange never waits."""
+    """A server's user database. It answers from memory: an exchange never waits.
 
-    @property
-    def secret(self) -> bytes:
-        """A secret of this cluster, from which the salts of unknown users are derived."""
-
-    @property
-    def iterations(self) -> int:
-        """The usual iteration count of credentials; unknown users appear to have it, too."""
+    Each answer can raise `Unavailable` if the database may be out of date.
+    """
 
     def scram(self, mechanism: str, username: str) -> ScramCredential | None:
         """Return the user's credential for that mechanism, or None if there is none."""
@@ -74,8 +69,11 @@ class Accounts(Protocol):
     def delegation_token(self, mechanism: str, token_id: str) -> TokenCredential | None:
         """Return what a delegation token needs, or None if it does not exist or has expired."""
 
+    def decoy(self, mechanism: str, username: str, *, is_token: bool) -> ScramCredential:
+        """Return the credential that an unknown user, or token, appears to have."""
+
     def has_password(self, username: str, password: str) -> bool:
-        """Return whether the password is correct; takes as long for an unknown user."""
+        """Return whether the password is correct; hashes as much for an unknown user."""
 
     def check_token(self, token: str) -> AcceptedToken:
         """Return the user of a bearer token.
@@ -156,14 +154,14 @@ class Mechanism(Protocol):
 def mechanisms() -> dict[str, Mechanism]:
     """Return the available mechanisms, by name, sorted."""
     folder = import_module("rookery.security.mechanisms")
-    found: dict[str, Mechanism] = {}
+    modules: dict[str, Mechanism] = {}
     for info in pkgutil.iter_modules(folder.__path__, f"{folder.__name__}."):
         module = cast("Mechanism", import_module(info.name))
         for name in module.NAMES:
-            if name in found:
+            if name in modules:
                 raise RuntimeError(f"SASL mechanism {name} is offered twice, also by {info.name}")
-            found[name] = module
-    return dict(sorted(found.items()))
+            modules[name] = module
+    return dict(sorted(modules.items()))
 
 
 def open_client(name: str, login: Login) -> ClientExchange:

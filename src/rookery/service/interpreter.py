@@ -1,12 +1,10 @@
-"""Settings of the Python interpreter and the allocator for processes that serve many requests."""
+"""Settings of the Python interpreter for processes that serve many requests."""
 
 from __future__ import annotations
 
 import gc
 import sys
 from typing import Final
-
-from rookery.records import heap
 
 # Requests create many short-lived objects. Scanning all long-lived ones, which the default of 700
 # does often, costs more than half of the other cost of a large request. A scan of the young ones,
@@ -20,7 +18,6 @@ _SWITCH_SECONDS: Final = 0.0005
 
 def tune_interpreter() -> None:
     """Tune this process for serving; call it once, after all long-lived objects are created."""
-    heap.keep()
     # The collector does not need to scan objects that live as long as the process.
     gc.collect()
     gc.freeze()

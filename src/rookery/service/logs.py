@@ -12,7 +12,7 @@ _USUAL: Final = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctim
 
 
 class LogfmtFormatter(logging.Formatter):
-    """Writes a record on one line, followed by its stack trace; `logkeys` lists the keys."""
+    """Writes a record on one line, then its stack trace; `service/logkeys.py` lists the keys."""
 
     def __init__(self, **always: object) -> None:
         """Prepare to write lines; each has these keys, too."""

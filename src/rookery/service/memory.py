@@ -1,19 +1,27 @@
-"""Returns memory to the system after peaks: large requests, many clients, large responses."""
+"""Manages the memory of a process: it is reused, and returned to the system after peaks.
+
+Peaks are large requests, many clients, large responses.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import os
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Final
 
 from rookery.records import heap
+from rookery.service.periodic import PeriodicTasks
 
-INTERVAL_MS: Final = 3_000
-"""The interval of the checks."""
+LONGEST_WAIT: Final = 100
+"""The most checks between two tries while the process is large: five minutes."""
+_INTERVAL_MS: Final = 3_000
 # Returning less is not worth the cost of requesting the pages again.
-_GROWTH_BYTES: Final = 32 * 1024 * 1024
-_WORTH_BYTES: Final = 1024 * 1024
+_WORTH_BYTES: Final = 32 * 1024 * 1024
+# A try takes time in proportion to the memory, so a large process must grow more.
+_GROWTH_DIVISOR: Final = 4
 _STATUS: Final = Path("/proc/self/statm")
 
 
@@ -26,22 +34,55 @@ def resident_bytes() -> int:
 
 
 class Memory:
-    """Tracks the lowest memory use, and returns free memory to the system."""
+    """Returns free memory to the system while the process is larger than at its smallest.
 
-    def __init__(self) -> None:
-        self._lowest = resident_bytes()
-        self._is_hopeful = False
+    A try can take 0.1 s per gigabyte, and threads that allocate wait for its end. During a peak, it
+    has no effect, and the end of the peak does not show in the size of the process. So each try
+    without effect doubles the wait for the next one, up to `LONGEST_WAIT`.
+    """
+
+    def __init__(
+        self,
+        resident: Callable[[], int] = resident_bytes,
+        give_back: Callable[[], None] = heap.give_back,
+    ) -> None:
+        """Begin with the present size.
+
+        Args:
+            resident: returns the resident memory of the process.
+            give_back: returns free memory to the system.
+        """
+        self._resident = resident
+        self._give_back = give_back
+        self._least = self._lowest = resident()
+        self._wait = 1
+        self._checks = 0
 
     async def tidy(self) -> None:
-        """Return free memory if the process has grown much since the last time.
-
-        Repeat this at the next check as long as it helps: much of the memory may have been in use.
-        """
-        now = resident_bytes()
-        has_grown = now - self._lowest >= _GROWTH_BYTES
-        if not has_grown and not self._is_hopeful:
-            self._lowest = min(self._lowest, now)
+        """Return free memory if the process has grown much since the last try, or one is due."""
+        now = self._resident()
+        self._least = min(self._least, now)
+        self._lowest = min(self._lowest, now)
+        self._checks += 1
+        grown, much = now - self._lowest, max(_WORTH_BYTES, self._lowest // _GROWTH_DIVISOR)
+        has_grown = grown >= much
+        is_due = self._checks >= self._wait and now - self._least >= _WORTH_BYTES
+        if not has_grown and not is_due:
             return
-        await asyncio.to_thread(heap.give_back)
-        self._lowest = resident_bytes()
-        self._is_hopeful = has_grown or now - self._lowest >= _WORTH_BYTES
+        await asyncio.to_thread(self._give_back)
+        self._checks = 0
+        self._lowest = self._resident()
+        has_helped = now - self._lowest >= _WORTH_BYTES
+        self._wait = 1 if has_grown or has_helped else min(2 * self._wait, LONGEST_WAIT)
+
+
+@asynccontextmanager
+async def manage_memory() -> AsyncIterator[None]:
+    """Reuse freed memory in this process meanwhile, and return it to the system after peaks."""
+    heap.keep()
+    tasks = PeriodicTasks()
+    tasks.every(_INTERVAL_MS, "release of unused memory", Memory().tidy)
+    try:
+        yield
+    finally:
+        await tasks.stop()

@@ -1,6 +1,6 @@
 """Patterns over names of topics and transactional ids, matched in linear time.
 
-Clients send them in RE2's syntax (KIP-848), and anybody may send one. Python's own matcher
+Clients send them in RE2's syntax (KIP-848), and any client can send one. Python's own matcher
 backtracks: `(a+)+$` would stop the process. RE2 itself does the matching, with bounds on the size
 of a compiled pattern and on the work of one pass over all names.
 
@@ -25,6 +25,12 @@ MAX_WORK: Final = 500_000_000
 SMALL_INSTRUCTIONS: Final = 250
 """Patterns up to this size can be matched against any number of names."""
 _MEMORY_BYTES: Final = 1 << 20
+_SPECIAL: Final = frozenset(r"\.+*?()|[]{}^$")
+
+
+def quote_regex(text: str) -> str:
+    """Return a pattern that matches a text and nothing else."""
+    return "".join(f"\\{each}" if each in _SPECIAL else each for each in text)
 
 
 class NamePattern:

@@ -1,6 +1,6 @@
 """The life cycle of one server process: serve until asked to stop, then drain and exit.
 
-    start ──► ready ──► a signal, or the server cannot go on ──► drain ──► close ──► exit code
+    start ──► ready ──► a signal, or the server failed ──► drain ──► close ──► exit code
 
 A second signal ends the process immediately. A server must survive that, like any crash.
 """
@@ -15,6 +15,7 @@ from collections.abc import Callable
 from typing import Final, Protocol
 
 from rookery.service.interpreter import tune_interpreter
+from rookery.service.memory import manage_memory
 
 log = logging.getLogger(__name__)
 
@@ -54,7 +55,7 @@ class Server(Service, Protocol):
     """The server of a process."""
 
     name: str
-    """For log lines: "the broker cannot go on"."""
+    """For log lines: "the broker cannot continue"."""
 
 
 class StopRequest:
@@ -62,14 +63,23 @@ class StopRequest:
 
     def __init__(self) -> None:
         self.wanted = asyncio.Event()
+        self.when_hung_up: Callable[[], None] | None = None
+        """Called for SIGHUP, which then does not stop the process. Set it before `on_signals`."""
         self._loop = asyncio.get_running_loop()
 
     def on_signals(self) -> None:
         """Stop at the usual signals; the second one ends the process immediately."""
         for number in SIGNALS:
+            if number == signal.SIGHUP and self.when_hung_up is not None:
+                self._loop.add_signal_handler(number, self._hung_up)
+                continue
             # `nohup` makes the process ignore the end of its terminal.
             if signal.getsignal(number) is not signal.SIG_IGN:
                 self._loop.add_signal_handler(number, self._signalled, number)
+
+    def _hung_up(self) -> None:
+        if self.when_hung_up is not None and not self.wanted.is_set():
+            self.when_hung_up()
 
     def _signalled(self, number: signal.Signals) -> None:
         if self.wanted.is_set():
@@ -102,9 +112,10 @@ async def run_server(
         await _abandon(server)
         raise
     tune_interpreter()
-    when_ready()
-    code = await _run(server, stop)
-    return max(code, await _stop(server, drain_ms / 1000 + _CLOSE_SECONDS))
+    async with manage_memory():
+        when_ready()
+        code = await _run(server, stop)
+        return max(code, await _stop(server, drain_ms / 1000 + _CLOSE_SECONDS))
 
 
 async def _start(server: Server, stop: StopRequest) -> bool:
@@ -138,7 +149,7 @@ async def _run(server: Server, stop: StopRequest) -> int:
         return OK
     error = server.failed.exception()
     log.error(
-        "the %s cannot go on: %s",
+        "the %s cannot continue: %s",
         server.name,
         error,
         extra={"server": server.name, "error": str(error)},

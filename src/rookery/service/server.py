@@ -5,8 +5,8 @@ from __future__ import annotations
 from rookery.model.address import parse_address
 from rookery.net.http import HttpServer, Routes
 from rookery.net.httpsession import HttpSettings
-from rookery.net.httptoken import read_token, require_token
 from rookery.service.health import HealthEndpoints, HealthSource
+from rookery.service.httptoken import read_token, require_token
 from rookery.service.process import Service
 
 

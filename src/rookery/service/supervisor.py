@@ -1,8 +1,9 @@
 """Worker processes under one supervisor: started, restarted when they die, stopped together.
 
 The supervisor writes a worker's orders as a line of JSON to its standard input. The worker writes a
-line of JSON to its standard output when it is ready. The input stays open: when it closes, the
-supervisor is gone, and the worker stops. `service.worker` is the worker's side.
+line of JSON to its standard output when it is ready. Later lines of input change what the worker
+does, and each is answered by a line of output. The input stays open: when it closes, the supervisor
+is gone, and the worker stops. `service.worker` is the worker's side.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import asyncio
 import json
 import logging
 from asyncio.subprocess import PIPE, Process
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final
@@ -26,13 +28,20 @@ _LONGEST_PAUSE: Final = 10.0
 _HEALTHY_MS: Final = 30_000
 # The time beyond the drain: the worker's own time for closing, and some more.
 _GRACE_SECONDS: Final = 1.5
+# For later orders, which may have to wait for what the worker depends on.
+_REPLY_SECONDS: Final = 120.0
 
 Orders = Mapping[str, object]
 """The orders of a worker, as JSON: its settings."""
 Report = dict[str, Any]
 """The report of a worker that is ready, from JSON."""
+Reply = dict[str, Any]
+"""A worker's reply to later orders: an `error`, empty if they are in effect, and its `name`."""
 OrdersOf = Callable[[Report | None], Orders]
 """Returns a worker's orders for its next start, given the report of an earlier one."""
+
+
+_ACCEPTED: Final[Reply] = {"error": "", "name": ""}
 
 
 class _Worker:
@@ -40,14 +49,47 @@ class _Worker:
 
     def __init__(self, number: int, orders_of: OrdersOf) -> None:
         self.number = number
-        self._orders_of = orders_of
+        self.orders_of = orders_of
+        """Returns the orders of the next start."""
         self.report: Report | None = None
         self.process: Process | None = None
         self.pause = _FIRST_PAUSE
+        self.is_ready = False
+        """Whether the process that runs now has reported that it is ready."""
+        self._replies: deque[asyncio.Future[Reply]] = deque()
+
+    async def ask(self, message: Mapping[str, object]) -> Reply:
+        """Write a later line of input; return the reply, one without an error if there is none."""
+        process = self.process
+        if process is None or process.stdin is None or not self.is_ready:
+            return _ACCEPTED
+        reply: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
+        self._replies.append(reply)
+        with suppress(ConnectionError):
+            process.stdin.write(json.dumps(message).encode() + b"\n")
+            await process.stdin.drain()
+        try:
+            return await asyncio.wait_for(reply, _REPLY_SECONDS)
+        except TimeoutError:
+            problem = f"worker {self.number} has not replied within {_REPLY_SECONDS:.0f} s"
+            return {"error": problem, "name": ""}
+
+    def replied(self, reply: Reply) -> None:
+        """Settle the oldest question, whose asker may have given up."""
+        if self._replies:
+            future = self._replies.popleft()
+            if not future.done():
+                future.set_result(reply)
+
+    def ended(self) -> None:
+        """Settle all questions: the process is gone, and the next one begins with the orders."""
+        self.is_ready = False
+        while self._replies:
+            self.replied(_ACCEPTED)
 
     def orders(self) -> bytes:
         """Return the first line of input for a new process."""
-        orders = {"number": self.number, "orders": dict(self._orders_of(self.report))}
+        orders = {"number": self.number, "orders": dict(self.orders_of(self.report))}
         return json.dumps(orders).encode() + b"\n"
 
 
@@ -78,6 +120,7 @@ class Supervisor:
         self._clock = clock or SystemClock()
         self._code = OK
         self._is_announced = False
+        self._catching_up: set[asyncio.Task[Reply]] = set()
 
     async def run(self, stop: StopRequest) -> int:
         """Keep the workers alive until they are asked to stop; return the exit code."""
@@ -98,6 +141,42 @@ class Supervisor:
                 _signal(worker.process, kill=True)
         await asyncio.gather(*lives)
         return self._code
+
+    @property
+    def starting(self) -> int:
+        """The number of workers that run and are not ready yet."""
+        return sum(
+            worker.process is not None and worker.process.returncode is None and not worker.is_ready
+            for worker in self._workers
+        )
+
+    async def change(self, workers: Sequence[OrdersOf]) -> Reply:
+        """Give new orders to all workers, one after the other; a refusal takes back all of them.
+
+        Args:
+            workers: one function per worker, which returns its orders.
+
+        Returns:
+            The reply of the worker that refused, or a reply without an error.
+        """
+        changed: list[tuple[_Worker, OrdersOf]] = []
+        for worker, orders_of in zip(self._workers, workers, strict=True):
+            before = worker.orders_of
+            worker.orders_of = orders_of
+            changed.append((worker, before))
+            reply = await worker.ask({"orders": dict(orders_of(worker.report))})
+            if reply["error"]:
+                changed.pop()
+                worker.orders_of = before
+                for other, previous in changed:
+                    other.orders_of = previous
+                    await other.ask({"orders": dict(previous(other.report))})
+                return reply
+        return _ACCEPTED
+
+    async def tell(self, message: Mapping[str, object]) -> None:
+        """Write a line of input to all workers that run, and wait for their replies."""
+        await asyncio.gather(*(worker.ask(message) for worker in self._workers))
 
     async def _keep(self, worker: _Worker, stop: StopRequest) -> None:
         """Run a worker, and restart it when it dies."""
@@ -142,19 +221,37 @@ class Supervisor:
             raise RuntimeError("a worker without pipes")
         if stop.wanted.is_set():
             _signal(process)
+        begun_with = worker.orders_of
         with suppress(ConnectionError):
             process.stdin.write(worker.orders())
             await process.stdin.drain()
         line = await process.stdout.readline()
         if line:
             self._ready(worker, json.loads(line))
+        replies = asyncio.create_task(self._read_replies(worker, process.stdout, begun_with))
         code = await process.wait()
+        worker.ended()
+        replies.cancel()
+        await asyncio.gather(replies, return_exceptions=True)
         process.stdin.close()
         return code
 
+    async def _read_replies(
+        self, worker: _Worker, output: asyncio.StreamReader, begun_with: OrdersOf
+    ) -> None:
+        if worker.orders_of is not begun_with:
+            # They have changed while the worker started.
+            orders = {"orders": dict(worker.orders_of(worker.report))}
+            task = asyncio.create_task(worker.ask(orders))
+            self._catching_up.add(task)
+            task.add_done_callback(self._catching_up.discard)
+        while line := await output.readline():
+            worker.replied(json.loads(line))
+
     def _ready(self, worker: _Worker, report: Report) -> None:
         worker.report = report
-        reports = [one.report for one in self._workers if one.report is not None]
+        worker.is_ready = True
+        reports = [other.report for other in self._workers if other.report is not None]
         if len(reports) == len(self._workers) and not self._is_announced:
             self._is_announced = True
             self._when_ready(reports)

@@ -39,8 +39,8 @@ _ANSWER: Final = re.compile(
 
 def status_of(error: BaseException) -> int | None:
     """Return the HTTP status of the server's response; None if the text contains none."""
-    found = _STATUS.search(str(error))
-    return int(found[1]) if found else None
+    match = _STATUS.search(str(error))
+    return int(match[1]) if match else None
 
 
 def lacks_bucket(error: BaseException) -> bool:

@@ -22,11 +22,11 @@ READ_BYTES: Final = metrics.counter(
     "rookery_store_read_bytes_total", "Bytes of objects that were read."
 )
 COST_DOLLARS: Final = metrics.gauge(
-    "rookery_store_cost_dollars", "What all requests since the start cost by the price table."
+    "rookery_store_cost_dollars", "Cost of all requests since the start, by the price table."
 )
 COST_PER_GB: Final = metrics.gauge(
-    "rookery_store_cost_dollars_per_gb", "The same for each gigabyte (10^9 bytes) written."
+    "rookery_store_cost_dollars_per_gb", "Cost of all requests per gigabyte (10^9 bytes) written."
 )
 RETRIES: Final = metrics.counters(
-    "rookery_store_retries_total", "Requests that were made again, by kind.", ("kind",)
+    "rookery_store_retries_total", "Repeated requests, by kind.", ("kind",)
 )

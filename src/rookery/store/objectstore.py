@@ -24,7 +24,7 @@ from rookery.errors import Conflict, Unavailable
 from rookery.store.address import StoreAddress
 from rookery.store.clienterror import lacks_bucket, status_of
 from rookery.store.port import Buffer, NotFound, StoredObject, check_key, check_range
-from rookery.store.retry import Again, StoreRetrier
+from rookery.store.retry import InconclusiveResponse, StoreRetrier
 
 if TYPE_CHECKING:  # The library has these names for type checkers alone.
     from obstore import GetOptions, ObjectMeta, PutMode, PutResult, UpdateVersion
@@ -108,8 +108,8 @@ class ObjectStore:
             check_key(whole)
 
         async def attempt(_: int) -> List[StoredObject]:
-            found = [stored async for stored in self._pages(whole)]
-            return sorted(stored for stored in found if stored.key.startswith(prefix))
+            listed = [stored async for stored in self._pages(whole)]
+            return sorted(stored for stored in listed if stored.key.startswith(prefix))
 
         return await self._retrier.run("list", prefix, attempt)
 
@@ -142,7 +142,7 @@ class ObjectStore:
                     return await self._settle_replaced(key, data)
                 raise Conflict(f"object {key!r} is no longer version {version!r}") from None
             except AlreadyExistsError as error:
-                raise Again(f"others are at it: {error}") from None
+                raise InconclusiveResponse(f"others are at it: {error}") from None
             return self._version(key, result)
 
         return await self._retrier.run("replace", key, attempt)
@@ -225,7 +225,9 @@ class ObjectStore:
         except NotFound:
             size = None
         if size is None:
-            raise Again(f"object {key!r} exists, said the store, but it is not there")
+            raise InconclusiveResponse(
+                f"object {key!r} exists according to the store, but it cannot be read"
+            )
         if not is_ours:
             raise Conflict(f"object {key!r} exists already")
 
@@ -233,23 +235,23 @@ class ObjectStore:
         views = [memoryview(part).cast("B") for part in parts if len(part)]
         if size != sum(map(len, views)):
             return False
-        start, found = 0, memoryview(b"")
+        start, stored = 0, memoryview(b"")
         for whole in views:
             view = whole
             while view:
-                if not found:
-                    found = memoryview(await self.read(key, start, _COMPARED))
-                    start += len(found)
-                common = min(len(view), len(found))
-                if not common or view[:common] != found[:common]:
+                if not stored:
+                    stored = memoryview(await self.read(key, start, _COMPARED))
+                    start += len(stored)
+                common = min(len(view), len(stored))
+                if not common or view[:common] != stored[:common]:
                     return False
-                view, found = view[common:], found[common:]
+                view, stored = view[common:], stored[common:]
         return True
 
     async def _settle_replaced(self, key: str, data: bytes) -> str:
-        found = await self.read_version(key)
-        if found is not None and found[0] == data:
-            return found[1]
+        current = await self.read_version(key)
+        if current is not None and current[0] == data:
+            return current[1]
         # An earlier attempt may have succeeded, and another writer may have followed.
         raise Unavailable(
             f"store {self._name}: it is not known whether {key!r} was replaced: read it again"

@@ -82,7 +82,7 @@ class PendingCalls:
     def stall(self, least_ms: int) -> Stall | None:
         """Return the call that has had no response for at least this long."""
         oldest = next(iter(self._begun.values()), None)
-        waits = [one for one in (oldest, self._failing) if one is not None]
+        waits = [wait for wait in (oldest, self._failing) if wait is not None]
         if not waits:
             return None
         begun_ms, what = min(waits)

@@ -1,8 +1,8 @@
 """The port of the object store: the guarantees of every backend.
 
-Objects are immutable. A key is created once and never refers to other bytes (correctness 14), so
-bytes read from an object are valid as long as it exists. The exceptions are a few small objects
-that their users `replace`, and that are read only by `read_version`.
+Objects are immutable. A key is created once and never refers to other bytes, so bytes read
+from an object are valid as long as it exists. The exceptions are a few small objects that their
+users `replace`, and that are read only by `read_version`.
 """
 
 from __future__ import annotations

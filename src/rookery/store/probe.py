@@ -54,12 +54,12 @@ async def _probe_create(store: Store, name: str, key: str) -> None:
 
 
 async def _probe_replace(store: Store, name: str, key: str) -> None:
-    found = await store.read_version(key)
-    if found is None:
+    stored = await store.read_version(key)
+    if stored is None:
         raise _ignores(name, "does not return what was just stored")
-    await store.replace(key, b"replaced", found[1])
+    await store.replace(key, b"replaced", stored[1])
     try:
-        await store.replace(key, b"overwritten", found[1])
+        await store.replace(key, b"overwritten", stored[1])
     except Conflict:
         if await store.read(key) == b"replaced":
             return

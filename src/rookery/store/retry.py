@@ -27,7 +27,7 @@ _SPREAD: Final = 0.5
 T = TypeVar("T")
 
 
-class Again(Exception):  # noqa: N818 (it is no error of its own: the attempt is made again)
+class InconclusiveResponse(Exception):  # noqa: N818 (it is no error of its own: the attempt is made again)
     """The response of the store is inconclusive: retry."""
 
 
@@ -61,7 +61,7 @@ class StoreRetrier:
         while True:
             try:
                 return await attempt(tried)
-            except (BaseError, OSError, Again) as error:  # A time-out is an OSError.
+            except (BaseError, OSError, InconclusiveResponse) as error:  # A time-out is an OSError.
                 note(summary(error))
                 if (reason := permanent_reason(error)) is not None:
                     raise self._failed(kind, key, reason, error) from error

@@ -113,15 +113,15 @@ class CountedStore:
 
     async def list(self, prefix: str = "") -> List[StoredObject]:
         """Count and pass on; every thousand keys count as a request."""
-        found = await self._count("list", prefix, self._store.list(prefix))
-        REQUESTS.labels("list").inc(max(0, len(found) - 1) // _PAGE)
-        return found
+        objects = await self._count("list", prefix, self._store.list(prefix))
+        REQUESTS.labels("list").inc(max(0, len(objects) - 1) // _PAGE)
+        return objects
 
     async def read_version(self, key: str) -> tuple[bytes, str] | None:
         """Count and pass on."""
-        found = await self._count("read", key, self._store.read_version(key))
-        READ_BYTES.inc(len(found[0]) if found else 0)
-        return found
+        current = await self._count("read", key, self._store.read_version(key))
+        READ_BYTES.inc(len(current[0]) if current else 0)
+        return current
 
     async def replace(self, key: str, data: bytes, version: str) -> str:
         """Count and pass on."""
@@ -194,14 +194,14 @@ class NamespacedStore:
     async def list(self, prefix: str = "") -> List[StoredObject]:
         """Return all objects whose keys begin with the prefix, except those of other namespaces."""
         if prefix.startswith(ROOT):
-            found = await self._store.list(self._full(prefix))
+            listed = await self._store.list(self._full(prefix))
         else:
-            found = [
-                one
-                for one in await self._store.list(prefix)
-                if not one.key.startswith(ROOT) or one.key.startswith(self._own)
+            listed = [
+                stored
+                for stored in await self._store.list(prefix)
+                if not stored.key.startswith(ROOT) or stored.key.startswith(self._own)
             ]
-        return sorted(StoredObject(self._short(one.key), one.size) for one in found)
+        return sorted(StoredObject(self._short(stored.key), stored.size) for stored in listed)
 
     async def read_version(self, key: str) -> tuple[bytes, str] | None:
         """Return a whole object with the name of its version."""

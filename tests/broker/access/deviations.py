@@ -2,86 +2,137 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
+from rookery.broker.config.configkeys import BROKER_KEYS
+from tests.broker.access.outline import ANOTHER_ID
 from tests.broker.access.requests import AccessCase
-
-ANYTHING: Final = object()
+from tests.broker.access.variants import OTHER_GROUP, SHARE_KEY
 
 
 class Deviation(NamedTuple):
-    """A value that differs, in all answers of an API."""
+    """Values that differ at one place in the answers of an API."""
 
     api: str
+    versions: range
     place: str
-    """A part of the place in the answer."""
-    mine: object
-    other: object
-    reason: str
-    variant: str = ""
+    """A pattern of the whole place in the answer."""
+    mine: str | None
+    other: str | None
+    documented: str
+    """The beginning of the row of docs/differences.md that has the reason."""
+    variant: str | None = ""
+    """The variant of the request (`variants.py`); None for all of them."""
 
-    def explains(self, place: str, values: tuple[object, object]) -> bool:
+    def explains(self, case: AccessCase, place: str, values: tuple[object, object]) -> bool:
         """Return whether this is the reason for a difference."""
-        return self.place in place and all(
-            expected is ANYTHING or expected == value
-            for expected, value in zip((self.mine, self.other), values, strict=True)
+        return (
+            self.api == case.api.name
+            and self.variant in {case.variant, None}
+            and case.version in self.versions
+            and re.fullmatch(self.place, place) is not None
+            and values == (self.mine, self.other)
         )
 
 
-_SETTINGS: Final = "there are fewer settings, and some of our own"
-_NO_ELECTION: Final = "leaders are never elected"
-_CREATED: Final = "a missing topic is created before the answer, not after it"
+_MISSING: Final = "topics/kn-missing/"
+_OWN: Final = r"rookery\.validate\.compressed"
+_OWN_SETTING: Final = "Compressed batches are opened and checked at produce."
+_FEWER: Final = "Brokers and groups have settings of parts"
+_LOGGERS: Final = "A broker's loggers have settings."
+_VOTERS: Final = "The nodes of the quorum are its controllers"
+_NO_SHARES: Final = "There are share groups"
+_CREATED: Final = "A missing topic that Metadata creates"
+_MARKERS: Final = "DescribeProducers lists a producer"
+_NO_MEMBERS: Final = "ConsumerGroupHeartbeat of a member to a group without members"
+# A place of a setting of a broker that Rookery does not have. One that it has may not be missing.
+_OTHER_BROKER_SETTING: Final = (
+    rf"results/4-1/configs/(?!({'|'.join(map(re.escape, BROKER_KEYS))})$)[a-z0-9._-]+"
+)
 DEVIATIONS: Final = (
-    Deviation("DescribeConfigs", "/configs/", ANYTHING, ANYTHING, _SETTINGS),
-    Deviation("CreateTopics", "/configs/", ANYTHING, ANYTHING, _SETTINGS),
     Deviation(
-        "ListConfigResources", "config_resources/", None, "listed",
-        "brokers, loggers and groups have no settings of their own",
+        "CreateTopics", range(5, 8), f"{_MISSING}configs/{_OWN}", "listed", None, _OWN_SETTING,
     ),
-    Deviation("DescribeQuorum", "nodes/", "listed", None, "all brokers are listed as voters"),
-    Deviation(
-        "DescribeProducers", "/active_producers/", None, "listed",
-        "producers are those of idempotent batches only",
-    ),
-    Deviation("ElectLeaders", "results/", None, ANYTHING, _NO_ELECTION, variant="all"),
-    Deviation(
-        "Fetch", "/error_code", "NONE", "NOT_LEADER_OR_FOLLOWER",
-        "there are no followers: a replica fetches as a consumer", variant="as a replica",
+    *(
+        Deviation(
+            "DescribeConfigs", range(1, 5), f"results/{resource}/configs/{_OWN}", "listed", None,
+            _OWN_SETTING, variant=None,
+        )
+        for resource in ("2-known", "4-1")
     ),
     Deviation(
-        "Fetch", "/error_code", "NONE", "UNKNOWN_LEADER_EPOCH",
-        "there are no followers: a replica fetches as a consumer", variant="as a replica",
+        "DescribeConfigs", range(1, 5), _OTHER_BROKER_SETTING, None, "listed", _FEWER,
+        variant=None,
+    ),
+    *(
+        Deviation(
+            "DescribeConfigs", range(1, 5), rf"results/32-{group}/configs/{setting}", None,
+            "listed", _FEWER, variant=variant,
+        )
+        for group, variant in (("group-a", None), (OTHER_GROUP, "each type"))
+        for setting in (r"(share|streams)\.[a-z.]+", r"consumer\.assignment\.interval\.ms")
     ),
     Deviation(
-        "FindCoordinator", "/error_code", "INVALID_REQUEST", ANYTHING,
-        "there are no share groups", variant="share",
-    ),
-    Deviation("Metadata", "topics/kn-missing", "NONE", "UNKNOWN_TOPIC_OR_PARTITION", _CREATED),
-    Deviation("Metadata", "topics/kn-missing/partitions", ANYTHING, None, _CREATED),
-    Deviation("Metadata", "topics/kn-missing", None, ANYTHING, _CREATED, variant="all"),
-    Deviation(
-        "OffsetDelete", "", ANYTHING, ANYTHING,
-        "a denied topic is reported before the group is looked up", variant="missing group",
+        "DescribeConfigs", range(1, 5), "results/8-1/error_code", "INVALID_REQUEST", "NONE",
+        _LOGGERS,
     ),
     Deviation(
-        "ConsumerGroupHeartbeat", "error_code", "UNKNOWN_MEMBER_ID", "GROUP_ID_NOT_FOUND",
-        "the group exists and has no members; the client joins again",
+        "DescribeConfigs", range(1, 5), r"results/8-1/configs/[\w.$-]+", None, "listed", _LOGGERS,
     ),
     Deviation(
-        "TxnOffsetCommit", "/error_code", "UNKNOWN_MEMBER_ID", "INVALID_PRODUCER_EPOCH",
-        "of two faults, that of the member is reported first",
+        "IncrementalAlterConfigs", range(2), "responses/8-1/error_code", "INVALID_REQUEST", "NONE",
+        _LOGGERS,
+    ),
+    # Kafka finds the fault of the request first.
+    Deviation(
+        "AlterConfigs", range(3), "responses/8-1/error_code", "CLUSTER_AUTHORIZATION_FAILED",
+        "INVALID_REQUEST", _LOGGERS,
+    ),
+    Deviation("ListConfigResources", range(1, 2), "config_resources/8-1", None, "listed", _LOGGERS),
+    *(
+        Deviation(
+            "DescribeQuorum", range(2, 3), f"nodes/0/listeners/{name}", mine, other, _VOTERS,
+        )
+        for name, mine, other in (
+            ("(PLAINTEXT|SASL)", "listed", None), ("CONTROLLER", None, "listed"),
+        )
+    ),
+    # That of WriteTxnMarkers.
+    Deviation(
+        "DescribeProducers", range(1), "topics/known/partitions/0/active_producers/0", None,
+        "listed", _MARKERS,
+    ),
+    Deviation(
+        "FindCoordinator", range(6, 7), f"coordinators/{SHARE_KEY}/error_code", "INVALID_REQUEST",
+        "NONE", _NO_SHARES, variant="share",
+    ),
+    *(
+        Deviation("Metadata", range(since, 14), _MISSING + place, mine, other, _CREATED)
+        for since, place, mine, other in (
+            (0, "error_code", "NONE", "UNKNOWN_TOPIC_OR_PARTITION"),
+            (0, "partitions/0", "listed", None),
+            (0, "partitions/0/error_code", "NONE", None),
+            (10, "topic_id", ANOTHER_ID, "zero"),
+        )
+    ),
+    Deviation(
+        "ConsumerGroupHeartbeat", range(2), "error_code", "UNKNOWN_MEMBER_ID", "GROUP_ID_NOT_FOUND",
+        _NO_MEMBERS,
     ),
 )  # fmt: skip
+OF_DENIALS: Final = frozenset(
+    row for row in DEVIATIONS if (row.mine or "").endswith("AUTHORIZATION_FAILED")
+)
+"""The rows about clients that are denied something; a super user meets all others."""
 
 
-def undocumented(
+def reasons(
     case: AccessCase, differences: Mapping[str, tuple[object, object]]
-) -> dict[str, tuple[object, object]]:
-    """Return the differences in the answers of a case that no row explains."""
-    rows = [row for row in DEVIATIONS if (row.api, row.variant) == (case.api.name, case.variant)]
+) -> dict[str, Deviation | None]:
+    """Return the row that explains each difference in the answers of a case, or None."""
     return {
-        place: values
+        place: next((row for row in DEVIATIONS if row.explains(case, place, values)), None)
         for place, values in differences.items()
-        if not any(row.explains(place, values) for row in rows)
     }

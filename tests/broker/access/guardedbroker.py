@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from hashlib import pbkdf2_hmac
 from pathlib import Path
+from typing import Any
 
 from rookery.broker.settings import BrokerSettings
 from rookery.errors import ErrorCode
 from rookery.service.listen.listenersettings import ListenerConfig
+from rookery.testing.kafka import KafkaServer
 from rookery.testing.ports import HOST, free_port
-from rookery.testing.served import ServedBroker
+from rookery.testing.properties import KafkaSettings
+from rookery.testing.servedbroker import ServedBroker
 from rookery.wire.messages.alter_user_scram_credentials import (
     ALTER_USER_SCRAM_CREDENTIALS,
     AlterUserScramCredentialsRequest,
@@ -25,9 +29,12 @@ USERS = {"alice": "alice-secret", "admin": "admin-secret", "prober": "prober-sec
 class GuardedBroker(ServedBroker):
     """A broker with a listener for super users and one for logins."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, **options: Any) -> None:
         settings = BrokerSettings(
-            durability="os", authorizer="acls", super_users="User:ANONYMOUS;User:admin"
+            durability="os",
+            authorizer="acls",
+            super_users="User:ANONYMOUS;User:admin",
+            **options,
         )
         super().__init__(folder, settings)
         self.login_port = free_port()
@@ -39,6 +46,22 @@ class GuardedBroker(ServedBroker):
         }
         defaults = BrokerSettings()
         self.settings = replace(self.settings, listen=defaults.listen, listeners=listeners)
+
+
+@contextmanager
+def guarded_kafka() -> Iterator[TestedServer]:
+    """Start a real Kafka with the same users, listeners and authorizer."""
+    settings = KafkaSettings(
+        listeners=("SASL_PLAINTEXT",),
+        users=USERS,
+        properties={
+            "allow.everyone.if.no.acl.found": "false",
+            "delegation.token.secret.key": "the key of tokens",
+            "num.partitions": "1",
+        },
+    )
+    with KafkaServer(settings) as kafka:
+        yield TestedServer(kafka.bootstrap, kafka.port("SASL_PLAINTEXT"))
 
 
 def add_users(server: TestedServer, users: Mapping[str, str] = USERS) -> None:

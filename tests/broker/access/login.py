@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from rookery.errors import ErrorCode
-from rookery.testing.served import ask
+from rookery.testing.servedbroker import ask
 from rookery.testing.wait import wait_until
 from rookery.wire.codec import read_response
 from rookery.wire.message import Api, Message
@@ -50,7 +50,7 @@ DENY, ALLOW = 2, 3
 
 
 class Rule(NamedTuple):
-    """A rule of alice's."""
+    """A rule, of alice's unless it names another principal."""
 
     type: int
     name: str
@@ -58,10 +58,13 @@ class Rule(NamedTuple):
     pattern: int = LITERAL
     permission: int = ALLOW
     host: str = "*"
+    principal: str = "User:alice"
 
 
 class UserConnection:
     """A connection of a user that logs in again if the server closes it."""
+
+    mechanism = "PLAIN"
 
     def __init__(self, port: int, user: str, password: str) -> None:
         self._port = port
@@ -86,7 +89,7 @@ class UserConnection:
         return response
 
     def _login(self) -> None:
-        handshake = SaslHandshakeRequest(mechanism="PLAIN")
+        handshake = SaslHandshakeRequest(mechanism=self.mechanism)
         token = SaslAuthenticateRequest(auth_bytes=self._message)
         for api, version, request in (
             (SASL_HANDSHAKE, 1, handshake),
@@ -125,7 +128,7 @@ class TestedServer:
             transactional_id=transactional_id, transaction_timeout_ms=60_000
         )
         for kind, key in enumerate((group, transactional_id)):
-            self._wait_for_coordinator(kind, key)
+            self.await_coordinator(kind, key)
         wait_until(
             lambda: self.ask(OFFSET_COMMIT, 8, commit).topics[0].partitions[0].error_code,
             accepts=lambda code: code is ErrorCode.NONE,
@@ -135,10 +138,11 @@ class TestedServer:
             accepts=lambda code: code is ErrorCode.NONE,
         )
 
-    def _wait_for_coordinator(self, kind: int, key: str) -> None:
+    def await_coordinator(self, kind: int, key: str, version: int = 4) -> None:
+        """Return when there is a coordinator for a key."""
         request = FindCoordinatorRequest(key_type=kind, coordinator_keys=[key])
         wait_until(
-            lambda: self.ask(FIND_COORDINATOR, 4, request).coordinators[0].error_code,
+            lambda: self.ask(FIND_COORDINATOR, version, request).coordinators[0].error_code,
             accepts=lambda code: code is ErrorCode.NONE,
         )
 
@@ -146,19 +150,19 @@ class TestedServer:
         """Replace all rules; return when they are in force.
 
         Args:
-            rules: alice's rules.
-            prober: a connection of the user `prober`, who gets one more rule. It is used to see
+            rules: the new rules.
+            prober: a connection of the user `prober`, which gets one more rule. It is used to see
                 that Kafka's controller, which decides about forwarded requests, has the rules, too.
         """
-        one = DeleteAclsFilter(
+        everything = DeleteAclsFilter(
             resource_type_filter=ANY, resource_name_filter=None, pattern_type_filter=ANY,
             principal_filter=None, host_filter=None, operation=ANY, permission_type=ANY,
         )  # fmt: skip
-        self.ask(DELETE_ACLS, 3, DeleteAclsRequest(filters=[one]))
+        self.ask(DELETE_ACLS, 3, DeleteAclsRequest(filters=[everything]))
         creations = [
             AclCreation(
                 resource_type=rule.type, resource_name=rule.name,
-                resource_pattern_type=rule.pattern, principal="User:alice", host=rule.host,
+                resource_pattern_type=rule.pattern, principal=rule.principal, host=rule.host,
                 operation=rule.operation, permission_type=rule.permission,
             )
             for rule in rules
@@ -188,8 +192,8 @@ class TestedServer:
             resource_type_filter=ANY, resource_name_filter=None, pattern_type_filter=ANY,
             principal_filter=None, host_filter=None, operation=ANY, permission_type=ANY,
         )  # fmt: skip
-        found = self.ask(DESCRIBE_ACLS, 3, request)
-        return sum(len(resource.acls) for resource in found.resources)
+        answer = self.ask(DESCRIBE_ACLS, 3, request)
+        return sum(len(resource.acls) for resource in answer.resources)
 
     def ensure_topic(self, name: str) -> bytes:
         """Create a topic unless it exists; return its id."""

@@ -13,6 +13,9 @@ from rookery.wire.table import shape_of
 MASKS: Final = frozenset(
     {"authorized_operations", "topic_authorized_operations", "cluster_authorized_operations"}
 )
+ANOTHER_ID: Final = "another id"
+"""Shown instead of an id that is not known."""
+COUNTS: Final = frozenset({"num_partitions", "replication_factor"})
 _NAMES: Final = frozenset({"topic name", "group id", "transactional id", "coordinator key"})
 _TOPIC_ID: Final = "topic id"
 # Kafka keeps offsets and transactions in topics that exist only there.
@@ -31,9 +34,9 @@ def outline(answer: Message | str, ids: Mapping[bytes, str]) -> Outline:
     """
     if isinstance(answer, str):
         return {"": answer}
-    found: dict[str, object] = {}
-    _collect(answer, "", ids, found)
-    return found
+    values: dict[str, object] = {}
+    _collect(answer, "", ids, values)
+    return values
 
 
 def differing(mine: Outline, other: Outline) -> dict[str, tuple[object, object]]:
@@ -47,36 +50,40 @@ def differing(mine: Outline, other: Outline) -> dict[str, tuple[object, object]]
 
 
 def _collect(
-    value: Message, place: str, ids: Mapping[bytes, str], found: dict[str, object]
+    value: Message, place: str, ids: Mapping[bytes, str], values: dict[str, object]
 ) -> None:
     for name, entry in value.__fields__.items():
         held = getattr(value, name)
         kind = _kind(value, name)
         if isinstance(held, ErrorCode):
-            found[place + name] = held.name
+            values[place + name] = held.name
         elif kind == _TOPIC_ID and isinstance(held, bytes):
-            found[place + name] = ids.get(bytes(held), "zero")
-        elif kind in _NAMES or name in MASKS:
-            found[place + name] = held
+            values[place + name] = ids.get(bytes(held), ANOTHER_ID)
+        elif kind in _NAMES or name in MASKS or name in COUNTS:
+            values[place + name] = held
         elif isinstance(held, list) and shape_of(type(value), entry).message is not None:
             for key, element in _elements(held, ids):
-                found[f"{place}{name}/{key}"] = "listed"
-                _collect(element, f"{place}{name}/{key}/", ids, found)
+                values[f"{place}{name}/{key}"] = "listed"
+                _collect(element, f"{place}{name}/{key}/", ids, values)
 
 
 def _elements(elements: list[Message], ids: Mapping[bytes, str]) -> list[tuple[str, Message]]:
     """Return the elements of a list with their names, or their numbers."""
-    listed = []
+    listed: dict[str, Message] = {}
     for number, element in enumerate(elements):
         key = _name(element, ids) or str(number)
         if not key.startswith(_INTERNAL):
-            listed.append((key, element))
-    return listed
+            listed[f"{key} again" if key in listed else key] = element
+    return [*listed.items()]
 
 
 def _name(element: Message, ids: Mapping[bytes, str]) -> str:
     if isinstance(element, DescribeAclsResource):
         return f"{element.resource_type}-{element.pattern_type}-{element.resource_name}"
+    if {"resource_type", "resource_name"} <= element.__fields__.keys():
+        if element.resource_name.startswith(_INTERNAL):  # type: ignore[attr-defined] # as above
+            return _INTERNAL
+        return f"{element.resource_type}-{element.resource_name}"  # type: ignore[attr-defined] # above
     for name in element.__fields__:
         held: Any = getattr(element, name)
         kind = _kind(element, name)
@@ -84,7 +91,8 @@ def _name(element: Message, ids: Mapping[bytes, str]) -> str:
             return str(held)
         if kind == _TOPIC_ID and isinstance(held, bytes) and held in ids:
             return ids[held]
-    return ""
+    # Such as a setting.
+    return str(getattr(element, "name", None) or "")
 
 
 def _kind(value: Message, name: str) -> str:

@@ -19,6 +19,7 @@ from rookery.wire.message import (
     TransactionalId,
     Type,
 )
+from rookery.wire.messages.describe_quorum import DescribeQuorumPartition, DescribeQuorumTopic
 from rookery.wire.table import FieldStep, WireTable
 from rookery.wire.walk import has_kind, rewrite
 from tests.broker.access.variants import VARIANTS
@@ -27,8 +28,16 @@ from tests.broker.raw import batch
 KNOWN, MISSING = "known", "kn-missing"
 BOTH = "both"
 """Two topics in one request, of which a user may be denied one."""
+_OF_TWO_TOPICS = {"AddPartitionsToTxn", "DescribeTopicPartitions", "Fetch"}
+"""APIs whose variants name two topics."""
 _TOPIC_LISTS = ("topics", "topic_data", "topic_names", "v3_and_below_topics")
 GROUP, TXN = "group-a", "txn-a"
+TOPIC_SETTINGS, BROKER_SETTINGS, LOGGERS, METRIC_SETTINGS, GROUP_SETTINGS = 2, 4, 8, 16, 32
+SETTINGS: Mapping[int, str] = {
+    TOPIC_SETTINGS: KNOWN, BROKER_SETTINGS: "1", LOGGERS: "1", METRIC_SETTINGS: "metrics-a",
+    GROUP_SETTINGS: GROUP,
+}  # fmt: skip
+"""The name of a resource of each type that has settings."""
 UNKNOWN_ID = bytes(range(16))
 FILTER_ANY = 1
 
@@ -90,11 +99,13 @@ def cases() -> Iterator[AccessCase]:
 
 
 def _varied_cases(route: Route, version: int) -> Iterator[AccessCase]:
-    topics = (BOTH,) if route.api.name in {"AddPartitionsToTxn", "Fetch"} else (KNOWN,)
+    names = _names(table_of(route.api.request, version))
+    by_id = "topic_id" in names and not names & {"name", "topic"}
+    is_pair = route.api.name in _OF_TWO_TOPICS and not by_id
     for name, variant in VARIANTS.get(route.api.name, {}).items():
         if variant.since <= version <= variant.until:
-            for topic in topics:
-                yield AccessCase(route, version, topic, by_id=False, variant=name)
+            topic = BOTH if is_pair else KNOWN
+            yield AccessCase(route, version, topic, by_id, _types(route.api)[0], name)
 
 
 def _plain_cases(route: Route, version: int) -> Iterator[AccessCase]:
@@ -116,17 +127,17 @@ def _plain_cases(route: Route, version: int) -> Iterator[AccessCase]:
 
 def _types(api: Api[Any, Any]) -> tuple[int, ...]:
     if api.name in {"DescribeConfigs", "AlterConfigs", "IncrementalAlterConfigs"}:
-        return (2, 4, 32)
+        return (TOPIC_SETTINGS, BROKER_SETTINGS, LOGGERS, METRIC_SETTINGS, GROUP_SETTINGS)
     return (0, 1) if api.name == "FindCoordinator" else (0,)
 
 
 def _names(table: WireTable) -> set[str]:
-    found = set()
+    names = set()
     for step in table.steps:
-        found.add(step.name)
+        names.add(step.name)
         if step.table is not None and step.type is Type.ARRAY:
-            found |= _names(step.table)
-    return found
+            names |= _names(step.table)
+    return names
 
 
 def _struct(table: WireTable, api: Api[Any, Any]) -> Message:
@@ -155,7 +166,7 @@ def _name(request: Message, case: AccessCase, ids: Mapping[str, bytes]) -> None:
     if "resources" in request.__fields__:
         for resource in request.resources:  # type: ignore[attr-defined]
             resource.resource_type = case.type
-            resource.resource_name = {2: KNOWN, 4: "1", 32: GROUP}[case.type]
+            resource.resource_name = SETTINGS[case.type]
         return
     if "key_type" in request.__fields__:
         request.key_type = case.type  # type: ignore[attr-defined]
@@ -220,7 +231,7 @@ def _adapt(request: Any, case: AccessCase) -> None:
 
 def _heartbeat(request: Any, case: AccessCase) -> None:
     request.subscribed_topic_names = [case.topic]
-    # Not the epoch of a member that joins: the group shall stay as it is.
+    # Not the epoch of a member that joins: the group must stay as it is.
     request.member_epoch = 5
 
 
@@ -269,6 +280,11 @@ def _create_delegation_token(request: Any, case: AccessCase) -> None:
         request.owner_principal_type, request.owner_principal_name = "User", "bob"
 
 
+def _describe_quorum(request: Any, _case: AccessCase) -> None:
+    asked = DescribeQuorumPartition(partition_index=0)
+    request.topics = [DescribeQuorumTopic(topic_name="__cluster_metadata", partitions=[asked])]
+
+
 _ADAPTATIONS: Mapping[str, Callable[[Any, AccessCase], None]] = {
     "Produce": _produce,
     "ConsumerGroupHeartbeat": _heartbeat,
@@ -277,5 +293,6 @@ _ADAPTATIONS: Mapping[str, Callable[[Any, AccessCase], None]] = {
     "AlterUserScramCredentials": _alter_users,
     "CreateAcls": _create_acls,
     "DeleteAcls": _delete_acls,
+    "DescribeQuorum": _describe_quorum,
     "CreateDelegationToken": _create_delegation_token,
 }

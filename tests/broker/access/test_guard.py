@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import logging
+from collections import Counter
 from collections.abc import Hashable, Iterable
+from copy import deepcopy
 from random import Random
 
 import pytest
@@ -14,8 +17,9 @@ from rookery.model.acl import PatternType
 from rookery.net.session import ClientSession
 from rookery.security.access import AccessScope, AclResource, Denial, Operation
 from rookery.security.acl import AclBinding, PermissionType
+from rookery.service.access import policy
 from rookery.service.access.guard import OPEN_APIS, Guard
-from rookery.service.access.policy import AccessPolicy, AuthorizerSettings
+from rookery.service.access.policy import DENIALS, AccessPolicy, AuthorizerSettings
 from rookery.service.access.redaction import KINDS
 from rookery.service.access.requestnames import names_in
 from rookery.service.access.verdict import AccessVerdict
@@ -27,9 +31,19 @@ from rookery.wire.messages.add_partitions_to_txn import (
     AddPartitionsToTxnResponse,
     AddPartitionsToTxnTopic,
 )
+from rookery.wire.messages.consumer_group_describe import (
+    CONSUMER_GROUP_DESCRIBE,
+    Assignment,
+    ConsumerGroupDescribeRequest,
+    ConsumerGroupDescribeResponse,
+    DescribedGroup,
+    Member,
+    TopicPartitions,
+)
 from rookery.wire.messages.describe_topic_partitions import (
     DescribeTopicPartitionsRequest,
     TopicRequest,
+    has_valid_cursor,
 )
 from rookery.wire.messages.fetch import FETCH, FetchRequest, FetchResponse
 from rookery.wire.messages.find_coordinator import (
@@ -39,6 +53,13 @@ from rookery.wire.messages.find_coordinator import (
 )
 from rookery.wire.messages.heartbeat import HEARTBEAT, HeartbeatRequest
 from rookery.wire.messages.metadata import MetadataRequest
+from rookery.wire.messages.offset_delete import (
+    OFFSET_DELETE,
+    OffsetDeleteRequest,
+    OffsetDeleteRequestPartition,
+    OffsetDeleteRequestTopic,
+    OffsetDeleteResponse,
+)
 from tests.broker.access.requests import GROUP, KNOWN, TXN, AccessCase, cases
 
 KNOWN_ID = b"k" * 16
@@ -55,6 +76,9 @@ EVERYTHING = [
     )
 ]  # fmt: skip
 CASES = list(cases())
+SERVED = " (served: the authorizer only logs)"
+NAMELESS = "transactional without an id"
+"""A request that is refused to all clients that rules apply to."""
 SHARES_SINCE = 6
 """The first version of FindCoordinator with keys of shares."""
 
@@ -127,7 +151,7 @@ def test_a_super_user_and_the_log_mode_deny_nothing(case: AccessCase) -> None:
 
 
 def is_invalid(case: AccessCase) -> bool:
-    """Return whether a request is refused whoever sends it."""
+    """Return whether a request is refused for every client."""
     return case.variant == "share" and case.version < SHARES_SINCE
 
 
@@ -155,18 +179,48 @@ def test_without_rules_nothing_is_served_except_filtered_lists(case: AccessCase)
         response_frame(case.api, case.version, 1, verdict.complete(None))
 
 
+@pytest.mark.parametrize("code", [ErrorCode.NONE, ErrorCode.GROUP_ID_NOT_FOUND])
+def test_error_of_a_group_takes_the_place_of_those_of_denied_topics(code: ErrorCode) -> None:
+    rules = [rule for rule in EVERYTHING if rule.resource_type is not AclResource.TOPIC]
+    part = OffsetDeleteRequestPartition(partition_index=0)
+    topic = OffsetDeleteRequestTopic(name=KNOWN, partitions=[part])
+    request = OffsetDeleteRequest(group_id=GROUP, topics=[topic])
+    rows = routes()[OFFSET_DELETE.key].touches
+    verdict = guard(MemoryRules(rules)).check(OFFSET_DELETE, rows, 0, request, session())
+    assert verdict is not None
+    assert verdict.request == request.replace(topics=[])
+    answer = verdict.complete(OffsetDeleteResponse(error_code=code, topics=[]))
+    assert isinstance(answer, OffsetDeleteResponse)
+    assert answer.error_code is code
+    codes = [part.error_code for topic in answer.topics for part in topic.partitions]
+    denied = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    assert codes == ([denied] if code is ErrorCode.NONE else [])
+
+
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_with_all_permissions_the_request_is_served_as_it_is(case: AccessCase) -> None:
     request = case.request({KNOWN: KNOWN_ID})
     rows = case.route.touches
     verdict = guard(MemoryRules(EVERYTHING)).check(case.api, rows, case.version, request, session())
-    if verdict is not None and case.by_id and case.topic != KNOWN:
+    is_unknown = case.by_id and case.topic != KNOWN
+    if verdict is not None and (is_unknown or case.variant == NAMELESS):
         assert serves_nothing(verdict)
-    elif isinstance(request, DescribeTopicPartitionsRequest) and not request.topics:
-        assert verdict is not None
-        assert verdict.request == request.replace(topics=[TopicRequest(name=KNOWN)])
+    elif isinstance(request, DescribeTopicPartitionsRequest):
+        if has_valid_cursor(request):
+            assert (request if verdict is None else verdict.request) == page_of(request)
+        else:
+            assert serves_nothing(verdict)
     elif verdict is not None:
         assert verdict.request == request
+
+
+def page_of(request: DescribeTopicPartitionsRequest) -> DescribeTopicPartitionsRequest:
+    """Return the request for the topics that a client learns of on a page, if it may see all."""
+    first = "" if request.cursor is None else request.cursor.topic_name
+    names = [topic.name for topic in request.topics] or [KNOWN]
+    left = [name for name in names if name >= first]
+    cursor = request.cursor if first in left else None
+    return request.replace(topics=[TopicRequest(name=name) for name in left], cursor=cursor)
 
 
 def random_rules(random: Random) -> list[AclBinding]:
@@ -218,6 +272,37 @@ def test_served_part_names_only_allowed_resources(case: AccessCase) -> None:
                 ids = set(names_in(served, case.version, TopicId)) - {bytes(16)}
                 names |= {OneTopic().name_of(topic_id) for topic_id in ids}
             assert all(client.has(row.operation, row.resource, name) for name in names)
+
+
+def test_group_with_a_denied_topic_shows_only_its_name() -> None:
+    rules = [rule for rule in EVERYTHING if rule.resource_type is not AclResource.TOPIC]
+    request = ConsumerGroupDescribeRequest(group_ids=[GROUP], include_authorized_operations=True)
+    parts = TopicPartitions(topic_id=KNOWN_ID, topic_name=KNOWN, partitions=[0])
+    member = Member(
+        member_id="m", member_epoch=3, client_id="c", client_host="/127.0.0.1",
+        subscribed_topic_names=[], assignment=Assignment(topic_partitions=[]),
+        target_assignment=Assignment(topic_partitions=[parts]),
+    )  # fmt: skip
+    group = DescribedGroup(
+        error_code=ErrorCode.NONE, group_id=GROUP, group_state="Stable", group_epoch=3,
+        assignment_epoch=3, assignor_name="uniform", members=[member], authorized_operations=256,
+    )  # fmt: skip
+    answer = ConsumerGroupDescribeResponse(groups=[group])
+    rows = routes()[CONSUMER_GROUP_DESCRIBE.key].touches
+    verdicts = [
+        guard(MemoryRules(known)).check(CONSUMER_GROUP_DESCRIBE, rows, 1, request, session())
+        for known in (rules, EVERYTHING)
+    ]
+    shown = [
+        each
+        for verdict in verdicts
+        if verdict is not None
+        for each in verdict.complete(answer).groups  # type: ignore[attr-defined] # of this API
+    ]
+    refused = CONSUMER_GROUP_DESCRIBE.refuse(request, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+    text = shown[0].error_message
+    assert shown[0] == refused.groups[0].replace(error_message=text)
+    assert [each.member_id for each in shown[1].members] == ["m"]
 
 
 def test_a_fetch_session_ends_when_the_rules_change() -> None:
@@ -284,17 +369,48 @@ def test_coordinators_of_shares_are_for_brokers(version: int) -> None:
     if verdict is not None:
         answer = verdict.complete(None)
         assert isinstance(answer, FindCoordinatorResponse)
-        [found] = answer.coordinators
-        assert found.error_code is ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+        [coordinator] = answer.coordinators
+        assert coordinator.error_code is ErrorCode.CLUSTER_AUTHORIZATION_FAILED
 
 
 def test_a_rule_in_force_decides_the_next_request() -> None:
     rules = MemoryRules()
-    policy = guard(rules).policy
+    checked = guard(rules).policy
     question = Operation.READ, AclResource.TOPIC, KNOWN
-    before = policy.client(session()).has(*question)
+    before = checked.client(session()).has(*question)
     rules.now, rules.version = EVERYTHING, 1
-    during = policy.client(session()).has(*question)
+    during = checked.client(session()).has(*question)
     rules.now, rules.version = [], 2
-    after = policy.client(session()).has(*question)
+    after = checked.client(session()).has(*question)
     assert (before, during, after) == (False, True, False)
+
+
+def counted_denials() -> Counter[str]:
+    """Return how often each operation on each type of resource has been denied so far."""
+    return Counter(
+        {
+            name: int(float(value))
+            for name, value in (line.rsplit(" ", 1) for line in DENIALS.lines("denials"))
+        }
+    )
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_log_mode_notes_exactly_what_acls_denies(
+    case: AccessCase, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, logger=policy.__name__)
+    random, request = Random(str(case)), case.request({KNOWN: KNOWN_ID})
+    unchanged = deepcopy(request)
+
+    def noted(rules: list[AclBinding], *, is_enforced: bool) -> tuple[Counter[str], list[str]]:
+        checked, before = guard(MemoryRules(rules), is_enforced=is_enforced), counted_denials()
+        caplog.clear()
+        verdict = checked.check(case.api, case.route.touches, case.version, request, session())
+        assert request == unchanged
+        assert verdict is None or is_enforced
+        lines = [record.getMessage().removesuffix(SERVED) for record in caplog.records]
+        return counted_denials() - before, sorted(lines)
+
+    for rules in ([], EVERYTHING, *(random_rules(random) for _ in range(5))):
+        assert noted(rules, is_enforced=False) == noted(rules, is_enforced=True)

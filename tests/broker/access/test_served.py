@@ -72,7 +72,9 @@ def test_a_request_is_served_for_the_allowed_topics_only(
     server.set_rules([Rule(TOPIC, "mine", WRITE), Rule(TOPIC, "mine", READ)])
     written = alice.ask(PRODUCE, 9, produce())
     assert isinstance(written, ProduceResponse)
-    codes = {one.name: one.partition_responses[0].error_code for one in written.responses}
+    codes = {
+        response.name: response.partition_responses[0].error_code for response in written.responses
+    }
     assert codes == {"mine": ErrorCode.NONE, "secret": DENIED}
 
 
@@ -87,9 +89,9 @@ def test_a_list_of_all_topics_omits_those_that_may_not_be_described(
     server: TestedServer, alice: UserConnection
 ) -> None:
     server.set_rules([Rule(TOPIC, "mine", DESCRIBE)])
-    found = alice.ask(METADATA, 12, MetadataRequest(topics=None))
-    assert isinstance(found, MetadataResponse)
-    assert [topic.name for topic in found.topics] == ["mine"]
+    answer = alice.ask(METADATA, 12, MetadataRequest(topics=None))
+    assert isinstance(answer, MetadataResponse)
+    assert [topic.name for topic in answer.topics] == ["mine"]
 
 
 @pytest.mark.parametrize("version", range(14))
@@ -97,10 +99,10 @@ def test_a_client_without_rules_learns_of_the_brokers(
     server: TestedServer, alice: UserConnection, version: int
 ) -> None:
     wanted = [MetadataRequestTopic(name="mine")]
-    found = alice.ask(METADATA, version, MetadataRequest(topics=wanted))
-    assert isinstance(found, MetadataResponse)
-    assert [broker.port for broker in found.brokers] == [server.port]
-    assert [(topic.name, topic.error_code) for topic in found.topics] == [("mine", DENIED)]
+    answer = alice.ask(METADATA, version, MetadataRequest(topics=wanted))
+    assert isinstance(answer, MetadataResponse)
+    assert [broker.port for broker in answer.brokers] == [server.port]
+    assert [(topic.name, topic.error_code) for topic in answer.topics] == [("mine", DENIED)]
 
 
 def test_a_topic_is_not_created_without_permission(
@@ -108,9 +110,9 @@ def test_a_topic_is_not_created_without_permission(
 ) -> None:
     server.set_rules([Rule(TOPIC, "new", DESCRIBE)])
     wanted = [MetadataRequestTopic(name="new")]
-    found = alice.ask(METADATA, 12, MetadataRequest(topics=wanted))
-    assert isinstance(found, MetadataResponse)
-    assert [topic.error_code for topic in found.topics] == [DENIED]
+    answer = alice.ask(METADATA, 12, MetadataRequest(topics=wanted))
+    assert isinstance(answer, MetadataResponse)
+    assert [topic.error_code for topic in answer.topics] == [DENIED]
     assert server.topic_id("new") == bytes(16)
 
 
@@ -167,7 +169,7 @@ def test_rules_are_created_listed_and_deleted(server: TestedServer, version: int
         "principal_filter": None, "host_filter": None, "operation": ANY, "permission_type": ANY,
     }  # fmt: skip
     listed = server.ask(DESCRIBE_ACLS, version, DescribeAclsRequest(**choice))
-    assert [one.resource_name for one in listed.resources] == ["t"]
+    assert [resource.resource_name for resource in listed.resources] == ["t"]
     request = DeleteAclsRequest(filters=[DeleteAclsFilter(**choice)] * 2)
     deleted = server.ask(DELETE_ACLS, version, request)
     assert [len(result.matching_acls) for result in deleted.filter_results] == [1, 1]

@@ -70,9 +70,9 @@ class TokenServer:
             owner_principal_name=owner_name if owner else None,
             renewers=[
                 CreatableRenewers(
-                    principal_type=one.split(":")[0], principal_name=one.split(":")[1]
+                    principal_type=renewer.split(":")[0], principal_name=renewer.split(":")[1]
                 )
-                for one in renewers
+                for renewer in renewers
             ],
             max_lifetime_ms=lifetime_ms,
         )
@@ -89,8 +89,8 @@ class TokenServer:
         """Wait until all of the server knows a change: Kafka answers before it does."""
 
         def look() -> DescribedDelegationToken | None:
-            found = [one for one in self.tokens("admin") if one.token_id == token.token_id]
-            return found[0] if found else None
+            matches = [row for row in self.tokens("admin") if row.token_id == token.token_id]
+            return matches[0] if matches else None
 
         wait_until(look, accepts=accepts)
 
@@ -98,24 +98,24 @@ class TokenServer:
         named = None
         if owners is not None:
             named = [
-                DescribeDelegationTokenOwner(principal_type="User", principal_name=one)
-                for one in owners
+                DescribeDelegationTokenOwner(principal_type="User", principal_name=owner)
+                for owner in owners
             ]
         request = DescribeDelegationTokenRequest(owners=named)
         answer: Any = self.users[user].ask(DESCRIBE_DELEGATION_TOKEN, 3, request)
         assert answer.error_code is ErrorCode.NONE
-        found: list[DescribedDelegationToken] = answer.tokens
-        return found
+        tokens: list[DescribedDelegationToken] = answer.tokens
+        return tokens
 
     def seen(self, user: str, owners: list[str] | None = None) -> list[tuple[str, ...]]:
         """Return owner, requester and renewers of each token that a user sees."""
         return sorted(
             (
-                f"{one.principal_type}:{one.principal_name}",
-                f"{one.token_requester_principal_type}:{one.token_requester_principal_name}",
-                *(f"{each.principal_type}:{each.principal_name}" for each in one.renewers),
+                f"{token.principal_type}:{token.principal_name}",
+                f"{token.token_requester_principal_type}:{token.token_requester_principal_name}",
+                *(f"{each.principal_type}:{each.principal_name}" for each in token.renewers),
             )
-            for one in self.tokens(user, owners)
+            for token in self.tokens(user, owners)
         )
 
     def renew(self, user: str, hmac: bytes, period_ms: int = -1) -> Any:
@@ -199,7 +199,7 @@ def creations(server: TokenServer) -> list[Any]:
 
 
 def creation_by_rule(server: TokenServer) -> list[Any]:
-    found = []
+    answers = []
     for name, operation in (
         ("User:bob", CREATE_TOKENS),
         ("bob", CREATE_TOKENS),
@@ -207,8 +207,8 @@ def creation_by_rule(server: TokenServer) -> list[Any]:
         ("*", CREATE_TOKENS),
     ):
         server.server.set_rules([Rule(USER_, name, operation)])
-        found.append(created(server.create("alice", owner="User:bob")))
-    return found
+        answers.append(created(server.create("alice", owner="User:bob")))
+    return answers
 
 
 def renewals(server: TokenServer) -> list[Any]:
@@ -225,7 +225,7 @@ def renewals(server: TokenServer) -> list[Any]:
     ]
     limited = server.renew("alice", bytes(other.hmac))
     return [
-        *((one.error_code, about(one.expiry_timestamp, token)) for one in answers),
+        *((answer.error_code, about(answer.expiry_timestamp, token)) for answer in answers),
         (limited.error_code, limited.expiry_timestamp - other.issue_timestamp),
     ]
 
@@ -247,7 +247,7 @@ def expiries(server: TokenServer) -> list[Any]:
         server.expire("alice", hmac, 0),
     ]
     expires_ms, clock = answers[-1].expiry_timestamp, SystemClock()
-    server.wait_for(token, lambda one: one is not None and one.expiry_timestamp == expires_ms)
+    server.wait_for(token, lambda row: row is not None and row.expiry_timestamp == expires_ms)
     wait_until(lambda: clock.now_ms() > expires_ms)
     answers += [
         server.renew("alice", hmac),
@@ -257,9 +257,9 @@ def expiries(server: TokenServer) -> list[Any]:
         server.expire("admin", hmac),
         server.expire("bob", hmac),
     ]
-    server.wait_for(token, lambda one: one is None)
+    server.wait_for(token, lambda row: row is None)
     answers += [server.expire("alice", hmac), server.renew("alice", hmac)]
-    return [(one.error_code, about(one.expiry_timestamp, token)) for one in answers]
+    return [(answer.error_code, about(answer.expiry_timestamp, token)) for answer in answers]
 
 
 def sights(server: TokenServer) -> list[Any]:
@@ -267,12 +267,12 @@ def sights(server: TokenServer) -> list[Any]:
     server.create("alice", renewers=("User:bob",))
     server.create("bob")
     server.create("admin", owner="User:bob")
-    found = [
+    seen = [
         server.seen(user, owners)
         for user in EVERYONE
         for owners in (None, [], ["alice"], ["bob"], ["admin"], ["alice", "bob"], ["nobody"])
     ]
-    [hidden] = [one for one in server.tokens("bob", ["admin"]) if one.principal_name == "bob"]
+    [hidden] = [token for token in server.tokens("bob", ["admin"]) if token.principal_name == "bob"]
     for rule in (
         Rule(TOKEN_, hidden.token_id, DESCRIBE),
         Rule(TOKEN_, "*", DESCRIBE),
@@ -281,8 +281,8 @@ def sights(server: TokenServer) -> list[Any]:
         Rule(USER_, "*", DESCRIBE_TOKENS),
     ):
         server.server.set_rules([rule])
-        found.append(server.seen("alice"))
-    return found
+        seen.append(server.seen("alice"))
+    return seen
 
 
 @pytest.mark.parametrize("scenario", [creations, creation_by_rule, renewals, expiries, sights])

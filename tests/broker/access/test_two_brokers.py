@@ -1,14 +1,15 @@
-"""A rule or a user that one broker has changed counts on the other one when the answer arrives."""
+"""A rule or user that one broker changed is in force on the other when the answer arrives."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
 
 from rookery.errors import ErrorCode
+from rookery.testing.backends import ServerBackend
 from rookery.wire.messages.alter_user_scram_credentials import (
     ALTER_USER_SCRAM_CREDENTIALS,
     AlterUserScramCredentialsRequest,
@@ -36,13 +37,18 @@ EVERY_RULE = DeleteAclsFilter(
 )  # fmt: skip
 
 
-@pytest.fixture
-def servers(tmp_path: Path) -> Iterator[list[TestedServer]]:
-    folder = tmp_path / "data"
-    with GuardedBroker(folder) as first, GuardedBroker(folder) as second:
-        servers = [TestedServer(one.bootstrap, one.login_port) for one in (first, second)]
+@contextmanager
+def serve_two(folder: Path, **options: str) -> Iterator[list[TestedServer]]:
+    with GuardedBroker(folder, **options) as first, GuardedBroker(folder, **options) as second:
+        servers = [TestedServer(broker.bootstrap, broker.login_port) for broker in (first, second)]
         add_users(servers[0])
         servers[0].ensure_topic("mine")
+        yield servers
+
+
+@pytest.fixture
+def servers(tmp_path: Path) -> Iterator[list[TestedServer]]:
+    with serve_two(tmp_path / "data") as servers:
         yield servers
 
 
@@ -53,18 +59,33 @@ def may_describe(user: UserConnection) -> bool:
     return answer.topics[0].error_code is ErrorCode.NONE
 
 
-def test_a_rule_is_in_force_on_the_other_broker_before_the_answer(
-    servers: list[TestedServer],
-) -> None:
+def change_rules(servers: list[TestedServer], rounds: int) -> list[tuple[bool, bool]]:
+    """Create and delete a rule on one broker; return what alice might do on the other one."""
     first, second = servers
     seen = []
     with closing(UserConnection(second.port, "alice", USERS["alice"])) as alice:
-        for _ in range(ROUNDS):
+        for _ in range(rounds):
             first.ask(CREATE_ACLS, 3, CreateAclsRequest(creations=[RULE]))
             allowed = may_describe(alice)
             first.ask(DELETE_ACLS, 3, DeleteAclsRequest(filters=[EVERY_RULE]))
             seen.append((allowed, may_describe(alice)))
-    assert seen == [(True, False)] * ROUNDS
+    return seen
+
+
+def test_a_rule_is_in_force_on_the_other_broker_before_the_answer(
+    servers: list[TestedServer],
+) -> None:
+    assert change_rules(servers, ROUNDS) == [(True, False)] * ROUNDS
+
+
+@pytest.mark.parametrize("cluster_log", ["etcd", "store"])
+def test_a_rule_is_in_force_on_other_cluster_logs_before_the_answer(
+    backend: ServerBackend, tmp_path: Path, cluster_log: str
+) -> None:
+    name = tmp_path.name
+    cluster = backend.cluster(name) if cluster_log == "etcd" else ""
+    with serve_two(tmp_path, store=backend.store(name), cluster=cluster) as servers:
+        assert change_rules(servers, ROUNDS // 4) == [(True, False)] * (ROUNDS // 4)
 
 
 def test_a_removed_user_cannot_log_in_on_the_other_broker(servers: list[TestedServer]) -> None:

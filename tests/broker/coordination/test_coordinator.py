@@ -28,7 +28,7 @@ LOCK_MS = 2_000
 
 
 class SharePartition(NamedTuple):
-    """What is claimed."""
+    """The keys of this test."""
 
     group_id: str
     topic_id: bytes

@@ -1,4 +1,4 @@
-"""Deadlines that are put off again and again."""
+"""Deadlines that are postponed repeatedly."""
 
 from __future__ import annotations
 

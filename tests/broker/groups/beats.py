@@ -76,8 +76,8 @@ class Cluster:
 
     def places(self, *names: str) -> Places:
         """Return all partitions of some topics, as far as they are there."""
-        found = [self._topics[name] for name in names if name in self._topics]
-        return frozenset((topic.id, at) for topic in found for at in range(topic.partitions))
+        topics = [self._topics[name] for name in names if name in self._topics]
+        return frozenset((topic.id, at) for topic in topics for at in range(topic.partitions))
 
 
 class Group:
@@ -98,7 +98,7 @@ class Group:
         effects = self.machine.on(event, self.now_ms)
         for at, effect in enumerate(effects):
             if isinstance(effect, Persist):
-                assert at == 0, "what is kept comes before what is told"
+                assert at == 0, "an effect is persisted before it is reported"
                 self.kept = self.log.keep(effect)
                 self.persists += 1
         return [effect for effect in effects if isinstance(effect, Reply)]
@@ -141,8 +141,8 @@ class KeptLog:
         self.changes.append(persist.change)
         merged, whole = read_body(self.body), read_body(persist.body)
         merge(merged, self.changes)
-        for one in (merged, whole):
-            one.members.sort(key=lambda member: member.member_id)
+        for body in (merged, whole):
+            body.members.sort(key=lambda member: member.member_id)
         assert merged == whole
         return persist.body
 
@@ -203,7 +203,7 @@ class Reader:
         return self.owned
 
     def reconcile(self) -> None:
-        """Take over what it was told: lose, then gain."""
+        """Apply the last assignment: revoke, then assign."""
         self.owned = self.told
 
     def forget(self) -> None:
@@ -232,9 +232,9 @@ def as_topics(places: Places) -> list[TopicPartitions]:
     topics = sorted({topic for topic, _ in places})
     return [
         TopicPartitions(
-            topic_id=one, partitions=[at for topic, at in sorted(places) if topic == one]
+            topic_id=wanted, partitions=[at for topic, at in sorted(places) if topic == wanted]
         )
-        for one in topics
+        for wanted in topics
     ]
 
 

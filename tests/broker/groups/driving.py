@@ -1,4 +1,4 @@
-"""A classic group in a test's hands: requests in, answers out, a clock moved by hand."""
+"""A classic group under a test's control: requests, answers and a manual clock."""
 
 from __future__ import annotations
 
@@ -197,7 +197,7 @@ class Driver:
         return answer
 
     def settle(self, size: int = 1) -> list[str]:
-        """Bring an empty group to a stable generation of so many members; the leader is first."""
+        """Bring an empty group to a stable generation of `size` members; the leader is first."""
         return self.resettle([self.come()[0] for _ in range(size)])
 
     def resettle(self, ids: list[str]) -> list[str]:

@@ -1,4 +1,4 @@
-"""A group of ours and one of Kafka's that are asked the same: whose ids mean the same member."""
+"""Compares our group with Kafka's under the same requests, and matches their member ids."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Likeness:
             self.theirs.setdefault(mine.member_id, theirs.member_id)
 
     def joined(self, answer: JoinGroupResponse, names: dict[str, str]) -> object:
-        """Return what both must agree on when somebody joins."""
+        """Return what both must agree on when a member joins."""
         return (
             answer.error_code,
             answer.generation_id,

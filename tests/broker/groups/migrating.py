@@ -1,4 +1,4 @@
-"""What tests of migrating groups have in common: six partitions and who has them."""
+"""The common part of tests of migrating groups: six partitions and their owners."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A group that changes its protocol in a test's hands, and classic consumers that go along."""
+"""A group that changes its protocol under a test's control, with classic consumers in it."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ class Mixed:
         self.machine, effects = self.kinds.on(GROUP, self.machine, event, self.now_ms)
         for at, effect in enumerate(effects):
             if isinstance(effect, Persist):
-                assert at == 0, "what is kept comes before what is told"
+                assert at == 0, "an effect is persisted before it is reported"
                 self.kept = self.kind, self.log.keep(effect)
             else:
                 self._answer(effect)
@@ -300,14 +300,14 @@ class ClassicReader:
             self.forget()
 
     def forget(self) -> None:
-        """Own nothing, and be nobody."""
+        """Forget the member id and all partitions."""
         self.owned, self.generation, self.member_id = frozenset(), -1, ""
         self._joining = self._syncing = self._joined = None
 
 
 def _assign(joined: JoinGroupResponse, cluster: Cluster, assignor: str) -> dict[str, bytes]:
     """Assign as a leader does; a cooperative one gives nothing away that is owned by another."""
-    wants = {one.member_id: read_subscription(one.metadata) for one in joined.members}
+    wants = {member.member_id: read_subscription(member.metadata) for member in joined.members}
     owners = {
         (part.topic, at): member_id
         for member_id, want in wants.items()
@@ -333,7 +333,7 @@ def _assign(joined: JoinGroupResponse, cluster: Cluster, assignor: str) -> dict[
 def _as_parts(owned: Owned) -> list[AssignedTopic]:
     names = sorted({name for name, _ in owned})
     return [
-        AssignedTopic(topic=name, partitions=[at for one, at in sorted(owned) if one == name])
+        AssignedTopic(topic=name, partitions=[at for topic, at in sorted(owned) if topic == name])
         for name in names
     ]
 

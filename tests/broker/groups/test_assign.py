@@ -1,4 +1,4 @@
-"""The assignors: nothing is left out or given twice, all get about as much, little moves."""
+"""The assignors: every partition once, balanced, with few moves."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def alike(
 
 
 def moved(before: Plan, after: Plan) -> int:
-    """Count the partitions that somebody gets from a member that is still there."""
+    """Count the partitions that a member gets from a member that is still there."""
     kept = frozenset().union(*(before[name] for name in before if name in after))
     return sum(len((after[name] - before.get(name, frozenset())) & kept) for name in after)
 
@@ -66,7 +66,7 @@ def test_repeated_assignment_changes_nothing(
     assign: Assignor, topics: Topics, members: dict[str, AssignedMember]
 ) -> None:
     plan = assign(topics, members)
-    again = {name: AssignedMember(one.topics, plan[name]) for name, one in members.items()}
+    again = {name: AssignedMember(member.topics, plan[name]) for name, member in members.items()}
     assert assign(topics, again) == plan
 
 
@@ -90,7 +90,7 @@ def test_uniform_leaves_no_member_below_its_fair_share(
 
 
 def _givers(plan: Plan, members: dict[str, AssignedMember], taker: str) -> set[str]:
-    """Return everybody who could pass a partition on to the taker, over others or not."""
+    """Return all members that could pass a partition on to the taker, over others or not."""
     reached = {taker}
     while True:
         wanted = frozenset[bytes]().union(*(members[name].topics for name in reached))
@@ -120,8 +120,8 @@ def test_range_splits_equal_topics_at_the_same_partitions() -> None:
     plan = ranges(topics, alike(topics, ["x", "y", "z"]))
     for name, expected in {"x": {0, 1, 2}, "y": {3, 4}, "z": {5, 6}}.items():
         for topic in (b"a" * 16, b"b" * 16):
-            assert {at for one, at in plan[name] if one == topic} == expected
-    assert [len([1 for one, _ in plan[name] if one == b"c" * 16]) for name in plan] == [1, 1, 0]
+            assert {at for assigned, at in plan[name] if assigned == topic} == expected
+    assert [len([1 for topic, _ in plan[name] if topic == b"c" * 16]) for name in plan] == [1, 1, 0]
 
 
 @given(topics=counts, members=groups)
@@ -131,7 +131,7 @@ def test_range_assigns_adjacent_partitions_in_equal_shares(
     plan = ranges(topics, members)
     for topic in topics:
         parts = [
-            sorted(at for one, at in plan[name] if one == topic)
+            sorted(at for assigned, at in plan[name] if assigned == topic)
             for name in members
             if topic in members[name].topics
         ]

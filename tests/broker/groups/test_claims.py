@@ -33,18 +33,18 @@ async def test_members_that_do_not_return_after_a_restart_expire(url: str) -> No
 
 
 async def test_a_group_that_moves_to_another_broker_is_claimed_there(url: str) -> None:
-    async with site(url, 1) as one:
+    async with site(url, 1) as first:
         names = [f"g{number}" for number in range(20)]
         for name in names:
-            await one.store(name, "classic", classic_body(name, 1))
-        assert await one.claims.run() == len(names)
-        async with site(url, 2) as other:
-            await one.replica.barrier()
-            moved = [name for name in names if other.coordinator.is_ours(name)]
-            assert await other.claims.run() == len(moved) > 0
-            assert all(name in other.coordinator for name in moved)
-            await one.replica.barrier()
-            assert len(one.coordinator) == len(names) - len(moved)
+            await first.store(name, "classic", classic_body(name, 1))
+        assert await first.claims.run() == len(names)
+        async with site(url, 2) as second:
+            await first.replica.barrier()
+            moved = [name for name in names if second.coordinator.is_ours(name)]
+            assert await second.claims.run() == len(moved) > 0
+            assert all(name in second.coordinator for name in moved)
+            await first.replica.barrier()
+            assert len(first.coordinator) == len(names) - len(moved)
 
 
 async def test_claims_are_made_in_bounded_batches_and_once(url: str) -> None:

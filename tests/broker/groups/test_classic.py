@@ -129,56 +129,62 @@ def test_single_member_of_any_version_gets_its_own_assignment(version: int) -> N
 
 def test_leader_sees_all_members_and_each_member_gets_its_assignment() -> None:
     driver = Driver()
-    one, _ = driver.come()
-    two, held = driver.come(protocols={"range": b"2"})
+    first, _ = driver.come()
+    second, held = driver.come(protocols={"range": b"2"})
     assert held not in driver.answers
 
-    leading = driver.joined(driver.join(one))
+    leading = driver.joined(driver.join(first))
 
     following = driver.joined(held)
     assert [member.metadata for member in leading.members] == [b"r", b"2"]
-    assert (following.members, following.leader) == ([], one)
-    waits = driver.sync(two, 2)
+    assert (following.members, following.leader) == ([], first)
+    waits = driver.sync(second, 2)
     assert waits not in driver.answers
-    driver.sync(one, 2, {one: b"A", two: b"B"})
+    driver.sync(first, 2, {first: b"A", second: b"B"})
     assert driver.synced(waits).assignment == b"B"
-    assert driver.synced(driver.sync(two, 2)).assignment == b"B"
+    assert driver.synced(driver.sync(second, 2)).assignment == b"B"
 
 
 def test_member_omitted_by_the_leader_gets_an_empty_assignment() -> None:
     driver = Driver()
-    one, two = driver.settle(2)
-    driver.join(one)
-    generation = driver.joined(driver.join(two)).generation_id
-    driver.sync(one, generation, {one: b"A"})
-    assert driver.synced(driver.sync(two, generation)).assignment == b""
+    first, second = driver.settle(2)
+    driver.join(first)
+    generation = driver.joined(driver.join(second)).generation_id
+    driver.sync(first, generation, {first: b"A"})
+    assert driver.synced(driver.sync(second, generation)).assignment == b""
 
 
 def test_members_that_leave_in_one_request_get_separate_codes() -> None:
     driver = Driver()
-    (one,) = driver.settle()
+    (first,) = driver.settle()
     driver.join(instance_id="a")
     driver.join(instance_id="b")
-    driver.join(one)
+    driver.join(first)
     ids = {m.instance_id: m.member_id for m in driver.group.description().members}
     answer = driver.leave(
-        ("", "a"), (ids["b"], "b"), (one, "a"), ("", "c"), ("none", None), (one, None), ("", None)
+        ("", "a"),
+        (ids["b"], "b"),
+        (first, "a"),
+        ("", "c"),
+        ("none", None),
+        (first, None),
+        ("", None),
     )
     codes = [member.error_code for member in answer.members]
-    # By the time that (one, "a") is looked at, nobody is "a" any more.
+    # By the time that (one, "a") is looked at, no member is "a" any more.
     assert codes == [NONE, NONE, UNKNOWN, UNKNOWN, UNKNOWN, NONE, UNKNOWN]
     assert (answer.error_code, driver.group.state_name) == (NONE, "Empty")
 
 
 def test_leaving_member_has_its_pending_requests_answered() -> None:
     driver = Driver()
-    one, two = driver.settle(2)
-    held = driver.join(one)
-    driver.leave((one, None))
+    first, second = driver.settle(2)
+    held = driver.join(first)
+    driver.leave((first, None))
     assert driver.joined(held).error_code is UNKNOWN
-    driver.resettle([two])
+    driver.resettle([second])
     three, _ = driver.come()
-    driver.join(two)
+    driver.join(second)
     held = driver.sync(three, driver.group.epoch)
     driver.leave((three, None))
     assert driver.synced(held).error_code is UNKNOWN
@@ -186,9 +192,9 @@ def test_leaving_member_has_its_pending_requests_answered() -> None:
 
 def test_last_member_to_leave_ends_the_generation_durably() -> None:
     driver = Driver()
-    (one,) = driver.settle()
+    (member,) = driver.settle()
     kept = len(driver.persisted)
-    driver.leave((one, None))
+    driver.leave((member, None))
     assert (driver.group.state_name, driver.group.epoch) == ("Empty", 2)
     assert driver.group.is_empty
     assert len(driver.persisted) == kept + 1
@@ -197,8 +203,8 @@ def test_last_member_to_leave_ends_the_generation_durably() -> None:
 
 def test_dead_group_answers_all_pending_requests() -> None:
     driver = Driver()
-    one, _ = driver.settle(2)
-    held = driver.join(one)
+    member, _ = driver.settle(2)
+    held = driver.join(member)
     driver.take(driver.group.close(ErrorCode.NOT_COORDINATOR))
     assert driver.joined(held).error_code is ErrorCode.NOT_COORDINATOR
     assert driver.joined(driver.join()).error_code is GONE
@@ -207,20 +213,22 @@ def test_dead_group_answers_all_pending_requests() -> None:
 
 def test_heartbeats_are_not_persisted_and_do_not_move_the_deadline() -> None:
     driver = Driver()
-    (one,) = driver.settle()
+    (member,) = driver.settle()
     kept, due = len(driver.persisted), driver.group.deadline_ms
     for _ in range(100):
         driver.now_ms += 10
-        assert driver.beat(one, 1) is NONE
+        assert driver.beat(member, 1) is NONE
     assert (len(driver.persisted), driver.group.deadline_ms) == (kept, due)
 
 
 def test_description_shows_the_protocol_of_a_stable_group_only() -> None:
     driver = Driver()
-    (one,) = driver.settle()
+    (member,) = driver.settle()
     stable = driver.group.description()
     assert stable[:4] == ("Stable", "consumer", "range", 1)
-    assert stable.members == [(one, None, "client", "/127.0.0.1", b"r", b"part of " + one.encode())]
+    assert stable.members == [
+        (member, None, "client", "/127.0.0.1", b"r", b"part of " + member.encode())
+    ]
     driver.come()
     preparing = driver.group.description()
     assert preparing[:4] == ("PreparingRebalance", "consumer", "", 1)
@@ -235,12 +243,12 @@ def subscription(*topics: str) -> dict[str, bytes]:
 def test_stable_group_subscribes_to_the_topics_of_its_members() -> None:
     driver = Driver()
     assert not driver.group.subscribes("a")
-    one, _ = driver.come(protocols=subscription("a", "b"))
+    member, _ = driver.come(protocols=subscription("a", "b"))
     assert driver.group.subscribes("c")  # not settled yet: it may be about to
-    driver.sync(one, 1, {})
+    driver.sync(member, 1, {})
     assert [driver.group.subscribes(topic) for topic in "abc"] == [True, True, False]
-    driver.join(one, protocols=subscription("c"))
-    driver.sync(one, 2, {})
+    driver.join(member, protocols=subscription("c"))
+    driver.sync(member, 2, {})
     assert [driver.group.subscribes(topic) for topic in "abc"] == [False, False, True]
 
 
@@ -252,7 +260,7 @@ def test_unreadable_subscription_counts_as_subscribed_to_everything(
 ) -> None:
     driver = Driver()
     how = {"protocol_type": protocol_type, "protocols": {"range": metadata}}
-    one, _ = driver.come(**how)
-    driver.sync(one, 1, {}, protocol=(protocol_type, "range"))
+    member, _ = driver.come(**how)
+    driver.sync(member, 1, {}, protocol=(protocol_type, "range"))
     assert driver.group.state_name == "Stable"
     assert driver.group.subscribes("anything")

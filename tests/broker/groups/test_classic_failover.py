@@ -14,64 +14,64 @@ UNKNOWN = ErrorCode.UNKNOWN_MEMBER_ID
 
 def test_stable_group_survives_failover_without_a_rebalance() -> None:
     driver = Driver()
-    one, two = driver.settle(2)
+    first, second = driver.settle(2)
     generation, before = driver.group.epoch, driver.group.description()
     driver.pass_time(9_000)
     driver.restart()
     assert driver.group.description() == before
-    # Everybody has its full time again.
+    # Every member has its full time again.
     driver.pass_time(9_999)
-    assert driver.beat(one, generation) is driver.beat(two, generation) is NONE
-    assert driver.synced(driver.sync(two, generation)).assignment == f"part of {two}".encode()
-    assert driver.group.check_commit(one, generation, None) is NONE
-    answer = driver.joined(driver.join(two))
+    assert driver.beat(first, generation) is driver.beat(second, generation) is NONE
+    assert driver.synced(driver.sync(second, generation)).assignment == f"part of {second}".encode()
+    assert driver.group.check_commit(first, generation, None) is NONE
+    answer = driver.joined(driver.join(second))
     assert (answer.generation_id, driver.group.state_name) == (generation, "Stable")
 
 
 def test_announced_generation_is_completed_after_failover() -> None:
     driver = Driver()
-    one, two = driver.settle(2)
-    driver.join(one)
-    generation = driver.joined(driver.join(two)).generation_id
+    first, second = driver.settle(2)
+    driver.join(first)
+    generation = driver.joined(driver.join(second)).generation_id
     driver.restart()
     assert driver.group.state_name == "CompletingRebalance"
-    again = driver.joined(driver.join(one))
+    again = driver.joined(driver.join(first))
     assert (again.generation_id, len(again.members)) == (generation, 2)
-    held = driver.sync(two, generation)
-    driver.sync(one, generation, {two: b"B"})
+    held = driver.sync(second, generation)
+    driver.sync(first, generation, {second: b"B"})
     assert driver.synced(held).assignment == b"B"
 
 
 def test_successor_releases_followers_whose_leader_does_not_return() -> None:
     driver = Driver()
-    one, two = driver.settle(2)
-    driver.join(one)
-    generation = driver.joined(driver.join(two)).generation_id
+    first, second = driver.settle(2)
+    driver.join(first)
+    generation = driver.joined(driver.join(second)).generation_id
     driver.restart()
-    held = driver.sync(two, generation)
+    held = driver.sync(second, generation)
     driver.pass_time(10_000)
     assert driver.synced(held).error_code is ErrorCode.REBALANCE_IN_PROGRESS
-    assert driver.beat(one, generation) is UNKNOWN
+    assert driver.beat(first, generation) is UNKNOWN
 
 
 def test_incomplete_rebalance_restarts_after_failover() -> None:
     driver = Driver()
-    one, two = driver.settle(2)
+    first, second = driver.settle(2)
     generation = driver.group.epoch
     newcomer, _ = driver.come()
     driver.restart()
     assert driver.group.state_name == "Stable"
     assert driver.joined(driver.join(newcomer)).error_code is UNKNOWN
     newcomer, held = driver.come()
-    driver.join(one)
-    driver.join(two)
+    driver.join(first)
+    driver.join(second)
     assert driver.joined(held).generation_id == generation + 1
 
 
 def test_emptied_group_continues_its_generations_after_failover() -> None:
     driver = Driver()
-    (one,) = driver.settle()
-    driver.leave((one, None))
+    (member,) = driver.settle()
+    driver.leave((member, None))
     driver.restart()
     assert (driver.group.state_name, driver.group.epoch) == ("Empty", 2)
     _, token = driver.come()

@@ -1,4 +1,4 @@
-"""Who may join a classic group, with what, and how often."""
+"""Joining a classic group: which members may, with which protocols, and how often."""
 
 from __future__ import annotations
 
@@ -78,25 +78,25 @@ def test_emptied_group_can_switch_to_another_protocol() -> None:
 
 def test_full_group_accepts_only_existing_members() -> None:
     driver = Driver(ClassicSettings(initial_rebalance_delay_ms=0, max_size=2))
-    one, two = driver.settle(2)
+    first, second = driver.settle(2)
     refused = driver.joined(driver.join(version=3))
     assert (refused.error_code, refused.member_id) == (ErrorCode.GROUP_MAX_SIZE_REACHED, "")
-    assert driver.joined(driver.join(two)).error_code is NONE
+    assert driver.joined(driver.join(second)).error_code is NONE
     assert driver.group.state_name == "Stable"
-    driver.leave((one, None))
+    driver.leave((first, None))
     assert driver.joined(driver.join()).error_code is ErrorCode.MEMBER_ID_REQUIRED
 
 
 def test_last_member_to_rejoin_an_oversized_group_is_removed() -> None:
     driver = Driver()
-    one, two = driver.settle(2)
+    leader, follower = driver.settle(2)
     driver.settings = ClassicSettings(initial_rebalance_delay_ms=0, max_size=1)
     driver.restart()
-    first = driver.join(one)
-    last = driver.join(two)
+    first = driver.join(leader)
+    last = driver.join(follower)
     assert driver.joined(last).error_code is ErrorCode.GROUP_MAX_SIZE_REACHED
     assert driver.joined(first).error_code is NONE
-    assert [member.member_id for member in driver.joined(first).members] == [one]
+    assert [member.member_id for member in driver.joined(first).members] == [leader]
 
 
 def test_metadata_too_large_to_persist_is_refused() -> None:
@@ -111,11 +111,11 @@ def test_metadata_too_large_to_persist_is_refused() -> None:
 
 def test_assignment_too_large_to_persist_restarts_the_rebalance() -> None:
     driver = Driver(ClassicSettings(initial_rebalance_delay_ms=0, max_bytes=2_000))
-    one, two = driver.settle(2)
-    driver.join(one)
-    generation = driver.joined(driver.join(two)).generation_id
-    follower = driver.sync(two, generation)
-    leader = driver.sync(one, generation, {one: bytes(3_000)})
+    first, second = driver.settle(2)
+    driver.join(first)
+    generation = driver.joined(driver.join(second)).generation_id
+    follower = driver.sync(second, generation)
+    leader = driver.sync(first, generation, {first: bytes(3_000)})
     assert driver.synced(leader).error_code is ErrorCode.MESSAGE_TOO_LARGE
     assert driver.synced(follower).error_code is REBALANCE
     assert driver.group.state_name == "PreparingRebalance"
@@ -123,11 +123,11 @@ def test_assignment_too_large_to_persist_restarts_the_rebalance() -> None:
 
 def test_rebalance_waits_for_a_pending_member_id_until_its_session_ends() -> None:
     driver = Driver()
-    one, two = driver.settle(2)
+    first, second = driver.settle(2)
     pending = driver.joined(driver.join()).member_id
     assert driver.group.state_name == "Stable"
-    driver.join(one)  # it leads, so the group rebalances
-    driver.join(two)
+    driver.join(first)  # it leads, so the group rebalances
+    driver.join(second)
     assert driver.group.state_name == "PreparingRebalance"
 
     driver.pass_time(10_000)
@@ -138,9 +138,9 @@ def test_rebalance_waits_for_a_pending_member_id_until_its_session_ends() -> Non
 
 def test_pending_member_id_can_leave() -> None:
     driver = Driver()
-    (one,) = driver.settle()
+    (member,) = driver.settle()
     pending = driver.joined(driver.join()).member_id
-    held = driver.join(one)
+    held = driver.join(member)
     assert held not in driver.answers
     assert driver.leave((pending, None)).members[0].error_code is NONE
     assert driver.joined(held).error_code is NONE
@@ -159,48 +159,48 @@ def test_unchanged_follower_is_answered_immediately() -> None:
 
 def test_older_pending_request_of_the_same_member_is_cancelled() -> None:
     driver = Driver()
-    one, two = driver.settle(2)
-    first = driver.join(one)
-    second = driver.join(one)
+    leader, follower = driver.settle(2)
+    first = driver.join(leader)
+    second = driver.join(leader)
     assert driver.joined(first).error_code is REBALANCE
-    driver.join(two)
+    driver.join(follower)
     generation = driver.joined(second).generation_id
-    first = driver.sync(two, generation)
-    second = driver.sync(two, generation)
+    first = driver.sync(follower, generation)
+    second = driver.sync(follower, generation)
     assert driver.synced(first).error_code is REBALANCE
     assert second not in driver.answers
 
 
 def test_disconnected_client_is_not_elected_leader() -> None:
     driver = Driver()
-    one, two = driver.settle(2)
-    lost = driver.join(one)
+    first, second = driver.settle(2)
+    lost = driver.join(first)
     driver.lose(lost)
-    held = driver.join(two)
+    held = driver.join(second)
     assert held not in driver.answers
     driver.pass_time(10_000)
-    assert driver.joined(held).leader == two
+    assert driver.joined(held).leader == second
     assert lost not in driver.answers
 
 
 def test_new_member_that_disconnects_before_it_gets_its_id_is_removed() -> None:
     driver = Driver()
-    (one,) = driver.settle()
+    (first,) = driver.settle()
     lost = driver.join(version=3)
     driver.lose(lost)
-    answer = driver.joined(driver.join(one))
-    assert [member.member_id for member in answer.members] == [one]
+    answer = driver.joined(driver.join(first))
+    assert [member.member_id for member in answer.members] == [first]
 
 
 def test_pending_sync_of_a_disconnected_client_is_not_answered() -> None:
     driver = Driver()
-    one, two = driver.settle(2)
-    driver.join(one)
-    generation = driver.joined(driver.join(two)).generation_id
-    lost = driver.sync(two, generation)
+    first, second = driver.settle(2)
+    driver.join(first)
+    generation = driver.joined(driver.join(second)).generation_id
+    lost = driver.sync(second, generation)
     driver.lose(lost)
-    driver.sync(one, generation, {two: b"B"})
+    driver.sync(first, generation, {second: b"B"})
     assert lost not in driver.answers
-    assert driver.synced(driver.sync(two, generation)).assignment == b"B"
+    assert driver.synced(driver.sync(second, generation)).assignment == b"B"
     driver.pass_time(10_000)
-    assert driver.beat(two, generation) is UNKNOWN
+    assert driver.beat(second, generation) is UNKNOWN

@@ -1,4 +1,4 @@
-"""The same requests to a classic group of ours and to a real Kafka: both must say the same."""
+"""The same requests to a classic group of ours and of a real Kafka get the same answers."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from rookery.wire.messages.sync_group import SYNC_GROUP, SyncGroupResponse
 from tests.broker.groups.driving import Driver, Token
 from tests.broker.groups.likeness import Likeness
 
-# What is held is not answered for so long; what is not, is answered long before.
+# A held request has no answer for this long; any other is answered much earlier.
 _HELD_SECONDS = 0.3
 _ANSWER_MS = 20_000
 NONE = ErrorCode.NONE
@@ -79,9 +79,9 @@ class Both(Likeness):
         find = FindCoordinatorRequest(key=self.group_id)
         beat = HeartbeatRequest(group_id=self.group_id, generation_id=0, member_id="nobody")
         for _ in range(10_000):
-            found = await self.upstream.call(FIND_COORDINATOR, 2, find, _ANSWER_MS)
+            coordinator = await self.upstream.call(FIND_COORDINATOR, 2, find, _ANSWER_MS)
             answer = await self.upstream.call(HEARTBEAT, 3, beat, _ANSWER_MS)
-            if (found.error_code, answer.error_code) == (NONE, ErrorCode.UNKNOWN_MEMBER_ID):
+            if (coordinator.error_code, answer.error_code) == (NONE, ErrorCode.UNKNOWN_MEMBER_ID):
                 return
         raise AssertionError(f"Kafka has no coordinator for {self.group_id}")
 
@@ -145,7 +145,7 @@ class Both(Likeness):
     async def _compare_states(self) -> None:
         mine = self.ours.group.description()
         if mine.state == "Empty" and not mine.generation:
-            return  # Kafka makes a group only when somebody is let in
+            return  # Kafka makes a group only when a member is accepted
         request = DescribeGroupsRequest(groups=[self.group_id])
         answer = await self.upstream.call(DESCRIBE_GROUPS, 5, request, _ANSWER_MS)
         theirs = answer.groups[0]
@@ -228,59 +228,59 @@ async def test_unknown_member_is_answered_like_kafka(both: Both) -> None:
 
 async def test_single_member_is_answered_like_kafka(both: Both) -> None:
     ours = both.ours
-    one, sent = await both.come()
+    member, sent = await both.come()
     await both.compare(sent)
-    await both.beat(one, 1)
-    await both.beat(one, 0)
+    await both.beat(member, 1)
+    await both.beat(member, 0)
     await both.beat("nobody", 1)
-    await both.ask(ours.sync(one, 2))
+    await both.ask(ours.sync(member, 2))
     await both.ask(ours.sync("nobody", 1))
-    await both.ask(ours.sync(one, 1, protocol=("consumer", "sticky")))
-    await both.ask(ours.sync(one, 1, protocol=("connect", "range")))
-    await both.ask(ours.sync(one, 1, protocol=(None, None)))
-    await both.ask(ours.join(one))
-    await both.ask(ours.sync(one, 1, {one: b"A"}))
-    await both.ask(ours.sync(one, 1, {one: b"other"}))
+    await both.ask(ours.sync(member, 1, protocol=("consumer", "sticky")))
+    await both.ask(ours.sync(member, 1, protocol=("connect", "range")))
+    await both.ask(ours.sync(member, 1, protocol=(None, None)))
+    await both.ask(ours.join(member))
+    await both.ask(ours.sync(member, 1, {member: b"A"}))
+    await both.ask(ours.sync(member, 1, {member: b"other"}))
     await both.ask(ours.join(protocol_type="connect"))
     await both.ask(ours.join(protocols={"sticky": b""}))
-    await both.ask(ours.join(one, protocols={"sticky": b""}))
-    await both.ask(ours.join(one))  # it leads
-    await both.ask(ours.sync(one, 2, {one: b"A"}))
-    await both.leave((one, None))
-    await both.ask(ours.join(one))
+    await both.ask(ours.join(member, protocols={"sticky": b""}))
+    await both.ask(ours.join(member))  # it leads
+    await both.ask(ours.sync(member, 2, {member: b"A"}))
+    await both.leave((member, None))
+    await both.ask(ours.join(member))
     await both.ask(ours.join(protocol_type="connect"))
 
 
 async def test_two_members_are_answered_like_kafka(both: Both) -> None:
     ours = both.ours
-    one, sent = await both.come()
+    first, sent = await both.come()
     await both.compare(sent)
-    await both.ask(ours.sync(one, 1, {one: b"A"}))
-    await both.ask(ours.join(one))
-    await both.ask(ours.sync(one, 2, {one: b"A"}))
-    two, sent = await both.come()
+    await both.ask(ours.sync(first, 1, {first: b"A"}))
+    await both.ask(ours.join(first))
+    await both.ask(ours.sync(first, 2, {first: b"A"}))
+    second, sent = await both.come()
     await both.compare(sent)
-    await both.beat(one, 2)
-    await both.ask(ours.sync(one, 2))
-    await both.ask(ours.join(one))
+    await both.beat(first, 2)
+    await both.ask(ours.sync(first, 2))
+    await both.ask(ours.join(first))
     await both.compare(sent)
-    follower = await both.hold(ours.sync(two, 3))
-    await both.ask(ours.sync(one, 3, {one: b"A", two: b"B"}))
+    follower = await both.hold(ours.sync(second, 3))
+    await both.ask(ours.sync(first, 3, {first: b"A", second: b"B"}))
     await both.compare(follower)
-    await both.ask(ours.join(two))  # it follows, and is as it was
-    rejoin = await both.hold(ours.join(two, protocols={"range": b"more"}))
-    await both.ask(ours.join(one))
+    await both.ask(ours.join(second))  # it follows, and is as it was
+    rejoin = await both.hold(ours.join(second, protocols={"range": b"more"}))
+    await both.ask(ours.join(first))
     await both.compare(rejoin)
-    follower = await both.hold(ours.sync(two, 4))
+    follower = await both.hold(ours.sync(second, 4))
     three, newcomer = await both.come()
     await both.compare(newcomer)
     await both.compare(follower)
     await both.leave((three, None), ("nobody", None))
     await both.compare(newcomer)
-    await both.leave((one, None))
-    await both.beat(two, 4)
-    await both.ask(ours.join(two, protocols={"range": b"more"}))
-    await both.leave((two, None))
+    await both.leave((first, None))
+    await both.beat(second, 4)
+    await both.ask(ours.join(second, protocols={"range": b"more"}))
+    await both.leave((second, None))
 
 
 @pytest.mark.parametrize("version", range(4))
@@ -289,45 +289,45 @@ async def test_old_versions_without_a_member_id_are_answered_like_kafka(
 ) -> None:
     ours = both.ours
     answer = await both.ask(ours.join(version=version))
-    one = answer.member_id
-    await both.ask(ours.sync(one, 1, {one: b"A"}, version=min(version, 2)))
+    member = answer.member_id
+    await both.ask(ours.sync(member, 1, {member: b"A"}, version=min(version, 2)))
     held = await both.hold(ours.join(version=version))
-    await both.beat(one, 1)
-    await both.leave((one, None), version=min(version, 2))
+    await both.beat(member, 1)
+    await both.leave((member, None), version=min(version, 2))
     await both.compare(held)
 
 
 async def test_protocol_votes_are_counted_like_kafka(both: Both) -> None:
     ours = both.ours
     like_a, like_b = {"a": b"", "b": b""}, {"b": b"", "a": b""}
-    one, sent = await both.come(protocols=like_a)
+    member, sent = await both.come(protocols=like_a)
     await both.compare(sent)
     _, second = await both.come(protocols=like_b)
     await both.compare(second)
     _, third = await both.come(protocols=like_b)
     await both.compare(third)
-    await both.ask(ours.join(one, protocols=like_a))
+    await both.ask(ours.join(member, protocols=like_a))
     await both.compare(second)
     await both.compare(third)
 
 
 async def test_static_members_are_answered_like_kafka(both: Both) -> None:
     ours = both.ours
-    one = (await both.ask(ours.join(instance_id="a"))).member_id
+    first = (await both.ask(ours.join(instance_id="a"))).member_id
     sent = await both.hold(ours.join(instance_id="b"))
-    await both.ask(ours.join(one, instance_id="a"))
-    two = (await both.compare(sent)).member_id
-    follower = await both.hold(ours.sync(two, 2, instance_id="b"))
-    await both.ask(ours.sync(one, 2, {one: b"A", two: b"B"}, instance_id="a"))
+    await both.ask(ours.join(first, instance_id="a"))
+    second = (await both.compare(sent)).member_id
+    follower = await both.hold(ours.sync(second, 2, instance_id="b"))
+    await both.ask(ours.sync(first, 2, {first: b"A", second: b"B"}, instance_id="a"))
     await both.compare(follower)
     new_two = (await both.ask(ours.join(instance_id="b"))).member_id
     await both.ask(ours.sync(new_two, 2, instance_id="b"))
-    await both.beat(two, 2, "b")
-    await both.beat(two, 2)
+    await both.beat(second, 2, "b")
+    await both.beat(second, 2)
     await both.beat(new_two, 2, "none")
-    await both.ask(ours.sync(two, 2, instance_id="b"))
-    await both.ask(ours.join(two, instance_id="b"))
-    await both.leave((two, "b"))
+    await both.ask(ours.sync(second, 2, instance_id="b"))
+    await both.ask(ours.join(second, instance_id="b"))
+    await both.leave((second, "b"))
     new_one = (await both.ask(ours.join(instance_id="a"))).member_id
     await both.ask(ours.sync(new_one, 2, {new_one: b"ignored"}, instance_id="a"))
     older = (await both.ask(ours.join(instance_id="a", version=8))).member_id
@@ -348,21 +348,27 @@ async def test_commits_are_answered_like_kafka(both: Both) -> None:
     await both.create_topic()
     assert await both.commit("", -1) is NONE
     assert await both.commit("nobody", -1) is NONE
-    one = (await both.ask(ours.join(instance_id="a"))).member_id
+    first = (await both.ask(ours.join(instance_id="a"))).member_id
     for generation in (-1, 0, 1, 2):  # CompletingRebalance
-        await both.commit(one, generation, "a")
+        await both.commit(first, generation, "a")
     await both.commit("", -1)
-    await both.ask(ours.sync(one, 1, {one: b"A"}, instance_id="a"))
-    for member_id, instance_id in ((one, "a"), (one, None), (one, "b"), ("b", "a"), ("", None)):
+    await both.ask(ours.sync(first, 1, {first: b"A"}, instance_id="a"))
+    for member_id, instance_id in (
+        (first, "a"),
+        (first, None),
+        (first, "b"),
+        ("b", "a"),
+        ("", None),
+    ):
         for generation in (-1, 0, 1, 2):  # Stable
             await both.commit(member_id, generation, instance_id)
-    two, sent = await both.come()
+    second, sent = await both.come()
     await both.compare(sent)
     for generation in (-1, 0, 1, 2):  # PreparingRebalance
-        await both.commit(one, generation, "a")
-        await both.commit(two, generation)
-    await both.leave((one, "a"), (two, None))
+        await both.commit(first, generation, "a")
+        await both.commit(second, generation)
+    await both.leave((first, "a"), (second, None))
     assert ours.group.is_empty
     for generation in (-1, 0, 1, 2):
-        await both.commit(one, generation)
+        await both.commit(first, generation)
         await both.commit("", generation)

@@ -1,4 +1,4 @@
-"""Random clients of a classic group, random time, and a coordinator that is lost at any moment."""
+"""Random clients of a classic group, random times, and a coordinator that is lost at any moment."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ STAGES = ["joined", "follow", "stable"]
 
 
 class Client:
-    """A client that does what it is told, as far as it hears of it."""
+    """A client that follows the responses that reach it."""
 
     def __init__(self, name: str, *, is_static: bool, version: int) -> None:
         self.name = name
@@ -97,7 +97,7 @@ class Cluster(Driver):
         assert self.memberships.setdefault(kept.epoch, names) == names
 
     def lose_coordinator(self) -> None:
-        """Let another coordinator take over; nobody hears of what was held."""
+        """Let another coordinator take over; held requests get no answer."""
         self.crash = ""
         self.crashes += 1
         self.open.clear()
@@ -228,7 +228,7 @@ class Groups(RuleBasedStateMachine):
 
     @rule(stage=st.sampled_from(STAGES))
     def cooperate(self, stage: str) -> None:
-        """Let everybody do what is asked of it, up to some point of a rebalance."""
+        """Let every member do what it must, up to some point of a rebalance."""
         for ms in (200, 6_000, 6_000, 200):  # long enough for the dead not to be waited for
             for client in self.alive:
                 if client.generation != self.cluster.group.epoch or client.members:
@@ -285,7 +285,7 @@ class Groups(RuleBasedStateMachine):
             self.hear_join(client, answer)
         elif isinstance(answer, SyncGroupResponse) and answer.error_code is ErrorCode.NONE:
             self.hear_part(client, answer)
-        # No two clients have the same instance id, so whoever is fenced was taken for another.
+        # No two clients have the same instance id, so a fenced client was taken for another.
         assert answer.error_code is not ErrorCode.FENCED_INSTANCE_ID
         if answer.error_code is ErrorCode.UNKNOWN_MEMBER_ID:
             client.forget()
@@ -309,7 +309,7 @@ class Groups(RuleBasedStateMachine):
                     assert shown == self.cluster.memberships[answer.generation_id]
 
     def hear_part(self, client: Client, answer: SyncGroupResponse) -> None:
-        """Check that a generation has one assignment, and everybody its own part of it."""
+        """Check that a generation has one assignment, and every member its own part of it."""
         generation, mark, name = answer.assignment.decode().split(":")
         assert int(generation) == client.generation
         assert name in client.names
@@ -347,7 +347,7 @@ class Groups(RuleBasedStateMachine):
                 assert is_timed or member.is_held
 
     def teardown(self) -> None:
-        """Let nobody do more than live, then not even that: nothing held is left behind."""
+        """Let all clients only send heartbeats, then nothing: no request stays held."""
         if hasattr(self, "cluster"):
             self.cluster.crash = ""
             for _ in range(25):

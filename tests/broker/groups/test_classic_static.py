@@ -16,14 +16,14 @@ FENCED = ErrorCode.FENCED_INSTANCE_ID
 
 def settled(driver: Driver) -> tuple[str, str]:
     """Bring a group of the static members a (the leader) and b to a stable generation 2."""
-    one = driver.joined(driver.join(instance_id="a")).member_id
+    first = driver.joined(driver.join(instance_id="a")).member_id
     held = driver.join(instance_id="b")
-    driver.join(one, instance_id="a")
-    two = driver.joined(held).member_id
-    driver.sync(two, 2, instance_id="b")
-    driver.sync(one, 2, {one: b"A", two: b"B"}, instance_id="a")
+    driver.join(first, instance_id="a")
+    second = driver.joined(held).member_id
+    driver.sync(second, 2, instance_id="b")
+    driver.sync(first, 2, {first: b"A", second: b"B"}, instance_id="a")
     assert driver.group.state_name == "Stable"
-    return one, two
+    return first, second
 
 
 def test_static_member_joins_without_a_member_id() -> None:
@@ -34,14 +34,14 @@ def test_static_member_joins_without_a_member_id() -> None:
 
 def test_restarted_follower_rejoins_without_a_rebalance() -> None:
     driver = Driver()
-    one, two = settled(driver)
+    first, second = settled(driver)
     kept = len(driver.persisted)
 
     answer = driver.joined(driver.join(instance_id="b"))
 
-    assert (answer.error_code, answer.generation_id, answer.leader) == (NONE, 2, one)
+    assert (answer.error_code, answer.generation_id, answer.leader) == (NONE, 2, first)
     assert (answer.skip_assignment, answer.members) == (False, [])
-    assert answer.member_id != two
+    assert answer.member_id != second
     assert driver.group.state_name == "Stable"
     assert len(driver.persisted) == kept + 1
     part = driver.synced(driver.sync(answer.member_id, 2, instance_id="b"))
@@ -60,10 +60,10 @@ def test_restarted_leader_is_instructed_to_skip_the_assignment() -> None:
 
 def test_restarted_leader_of_an_older_version_does_not_learn_that_it_leads() -> None:
     driver = Driver()
-    one, _ = settled(driver)
+    member, _ = settled(driver)
     answer = driver.joined(driver.join(instance_id="a", version=8))
-    assert (answer.leader, answer.members) == (one, [])
-    assert answer.member_id != one
+    assert (answer.leader, answer.members) == (member, [])
+    assert answer.member_id != member
 
 
 def test_replaced_static_member_is_fenced_in_every_request() -> None:
@@ -80,10 +80,10 @@ def test_replaced_static_member_is_fenced_in_every_request() -> None:
 
 def test_pending_requests_of_a_replaced_static_member_are_fenced() -> None:
     driver = Driver()
-    one, two = settled(driver)
-    driver.join(one, instance_id="a")
-    driver.join(two, instance_id="b")
-    sync = driver.sync(two, 3, instance_id="b")
+    first, second = settled(driver)
+    driver.join(first, instance_id="a")
+    driver.join(second, instance_id="b")
+    sync = driver.sync(second, 3, instance_id="b")
     # The leader may be assigning to the old id, so this starts the rebalance again.
     join = driver.join(instance_id="b")
     assert driver.synced(sync).error_code is FENCED
@@ -95,8 +95,8 @@ def test_pending_requests_of_a_replaced_static_member_are_fenced() -> None:
 def test_static_restart_that_changes_the_chosen_protocol_rebalances() -> None:
     driver = Driver()
     both = {"range": b"", "sticky": b""}
-    one = driver.joined(driver.join(instance_id="a", protocols=both)).member_id
-    driver.sync(one, 1, {}, instance_id="a")
+    member = driver.joined(driver.join(instance_id="a", protocols=both)).member_id
+    driver.sync(member, 1, {}, instance_id="a")
     # It offers the chosen one still, but likes the other more.
     answer = driver.joined(driver.join(instance_id="a", protocols=dict(reversed(both.items()))))
     assert (answer.protocol_name, answer.generation_id) == ("sticky", 2)
@@ -104,47 +104,47 @@ def test_static_restart_that_changes_the_chosen_protocol_rebalances() -> None:
 
 def test_static_member_keeps_its_membership_until_its_session_ends() -> None:
     driver = Driver()
-    one, two = settled(driver)
+    first, second = settled(driver)
     driver.pass_time(9_999)
     assert driver.group.state_name == "Stable"
-    assert driver.beat(one, 2, instance_id="a") is NONE
+    assert driver.beat(first, 2, instance_id="a") is NONE
     driver.pass_time(1)
-    assert driver.beat(two, 2, instance_id="b") is UNKNOWN
-    assert driver.beat(one, 2, instance_id="a") is REBALANCE
+    assert driver.beat(second, 2, instance_id="b") is UNKNOWN
+    assert driver.beat(first, 2, instance_id="a") is REBALANCE
 
 
 def test_static_member_that_misses_the_rebalance_stays_in_the_generation() -> None:
     driver = Driver()
-    one = driver.joined(driver.join(instance_id="a", rebalance_ms=5_000)).member_id
+    first = driver.joined(driver.join(instance_id="a", rebalance_ms=5_000)).member_id
     held = driver.join(instance_id="b", rebalance_ms=5_000)
-    driver.join(one, instance_id="a", rebalance_ms=5_000)
-    two = driver.joined(held).member_id
-    driver.sync(two, 2, instance_id="b")
-    driver.sync(one, 2, {}, instance_id="a")
-    held = driver.join(one, instance_id="a", rebalance_ms=5_000)
+    driver.join(first, instance_id="a", rebalance_ms=5_000)
+    second = driver.joined(held).member_id
+    driver.sync(second, 2, instance_id="b")
+    driver.sync(first, 2, {}, instance_id="a")
+    held = driver.join(first, instance_id="a", rebalance_ms=5_000)
 
     driver.pass_time(5_000)
 
-    assert {member.member_id for member in driver.joined(held).members} == {one, two}
-    driver.sync(one, 3, {one: b"A", two: b"B"}, instance_id="a")
+    assert {member.member_id for member in driver.joined(held).members} == {first, second}
+    driver.sync(first, 3, {first: b"A", second: b"B"}, instance_id="a")
     # It has not synced by the end of another rebalance time-out: now it is out.
     driver.pass_time(5_000)
-    assert driver.beat(two, 3, instance_id="b") is UNKNOWN
+    assert driver.beat(second, 3, instance_id="b") is UNKNOWN
 
 
 def test_static_members_keep_their_membership_when_none_rejoins() -> None:
     driver = Driver()
-    one, two = settled(driver)
-    lost = driver.join(one, instance_id="a", session_ms=200_000)
+    first, second = settled(driver)
+    lost = driver.join(first, instance_id="a", session_ms=200_000)
     driver.lose(lost)
     for _ in range(10):
         driver.pass_time(6_000)  # until the rebalance time-out is over
-        driver.beat(two, 2, instance_id="b")
+        driver.beat(second, 2, instance_id="b")
     assert driver.group.state_name == "PreparingRebalance"
     assert len(driver.group.description().members) == 2
 
     held = driver.join(instance_id="a")
-    driver.join(two, instance_id="b")
+    driver.join(second, instance_id="b")
 
     assert driver.joined(held).generation_id == 3
 

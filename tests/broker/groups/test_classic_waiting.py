@@ -17,13 +17,13 @@ INCONSISTENT = ErrorCode.INCONSISTENT_GROUP_PROTOCOL
 
 def test_each_new_member_extends_the_initial_rebalance_delay() -> None:
     driver = Driver(ClassicSettings(initial_rebalance_delay_ms=100))
-    _, one = driver.come()
+    _, first = driver.come()
     driver.pass_time(60)
-    _, two = driver.come()
+    _, second = driver.come()
     driver.pass_time(60)
-    assert not {one, two} & driver.answers.keys()
+    assert not {first, second} & driver.answers.keys()
     driver.pass_time(80)
-    assert driver.joined(one).generation_id == driver.joined(two).generation_id == 1
+    assert driver.joined(first).generation_id == driver.joined(second).generation_id == 1
 
 
 def test_initial_rebalance_delay_is_bounded_by_the_rebalance_timeout() -> None:
@@ -39,109 +39,109 @@ def test_initial_rebalance_delay_is_bounded_by_the_rebalance_timeout() -> None:
 
 def test_member_that_does_not_rejoin_in_time_is_removed() -> None:
     driver = Driver()
-    one, two = driver.settle(2)
-    held = driver.join(one)
+    first, second = driver.settle(2)
+    held = driver.join(first)
     for _ in range(9):
         driver.pass_time(6_000)
-        assert driver.beat(two, driver.group.epoch) is REBALANCE
+        assert driver.beat(second, driver.group.epoch) is REBALANCE
     driver.pass_time(6_000)
-    assert [member.member_id for member in driver.joined(held).members] == [one]
-    assert driver.beat(two, driver.group.epoch) is UNKNOWN
+    assert [member.member_id for member in driver.joined(held).members] == [first]
+    assert driver.beat(second, driver.group.epoch) is UNKNOWN
 
 
 def test_new_leader_is_chosen_if_the_leader_does_not_rejoin() -> None:
     driver = Driver()
-    one, two = driver.settle(2)
-    driver.leave((one, None))
-    answer = driver.joined(driver.join(two))
-    assert answer.leader == two
-    assert [member.member_id for member in answer.members] == [two]
+    first, second = driver.settle(2)
+    driver.leave((first, None))
+    answer = driver.joined(driver.join(second))
+    assert answer.leader == second
+    assert [member.member_id for member in answer.members] == [second]
 
 
 def test_member_without_heartbeats_is_removed_after_its_session() -> None:
     driver = Driver()
-    one, two = driver.settle(2)
+    first, second = driver.settle(2)
     generation = driver.group.epoch
     driver.pass_time(9_000)
-    assert driver.beat(one, generation) is NONE
+    assert driver.beat(first, generation) is NONE
     driver.pass_time(999)
     assert driver.group.state_name == "Stable"
     driver.pass_time(1)
-    assert driver.beat(two, generation) is UNKNOWN
-    assert driver.beat(one, generation) is REBALANCE
+    assert driver.beat(second, generation) is UNKNOWN
+    assert driver.beat(first, generation) is REBALANCE
 
 
 def test_member_with_a_pending_request_needs_no_heartbeat() -> None:
     driver = Driver()
-    one, two = driver.settle(2)
-    held = driver.join(one)
+    first, second = driver.settle(2)
+    held = driver.join(first)
     for _ in range(5):
         driver.pass_time(9_000)
-        driver.beat(two, driver.group.epoch)
-    driver.join(two)
+        driver.beat(second, driver.group.epoch)
+    driver.join(second)
     assert driver.joined(held).error_code is NONE
 
 
 def test_version_0_uses_the_session_timeout_as_rebalance_timeout() -> None:
     driver = Driver()
-    one = driver.joined(driver.join(version=0, session_ms=7_000)).member_id
+    first = driver.joined(driver.join(version=0, session_ms=7_000)).member_id
     held = driver.join(version=0, session_ms=7_000)
     driver.pass_time(3_500)
-    driver.beat(one, 1)
+    driver.beat(first, 1)
     driver.pass_time(3_499)
     assert held not in driver.answers
     driver.pass_time(1)
-    assert [member.member_id for member in driver.joined(held).members] != [one]
+    assert [member.member_id for member in driver.joined(held).members] != [first]
 
 
 def test_new_member_is_refused_when_a_rebalance_does_not_end() -> None:
     settings = ClassicSettings(initial_rebalance_delay_ms=0, new_member_timeout_ms=20_000)
     driver = Driver(settings)
-    (one,) = driver.settle()
+    (member,) = driver.settle()
     _, held = driver.come()
     for _ in range(4):
         driver.pass_time(5_000)
-        driver.beat(one, driver.group.epoch)
+        driver.beat(member, driver.group.epoch)
     assert driver.joined(held).error_code is UNKNOWN
 
 
 def test_followers_are_released_if_the_leader_never_syncs() -> None:
     driver = Driver()
-    one, two = driver.settle(2)
-    driver.join(one)
-    generation = driver.joined(driver.join(two)).generation_id
-    held = driver.sync(two, generation)
+    first, second = driver.settle(2)
+    driver.join(first)
+    generation = driver.joined(driver.join(second)).generation_id
+    held = driver.sync(second, generation)
     for _ in range(10):
-        driver.beat(one, generation)
+        driver.beat(first, generation)
         driver.pass_time(6_000)
     assert driver.synced(held).error_code is REBALANCE
-    assert driver.beat(one, generation) is UNKNOWN
-    answer = driver.joined(driver.join(two))
-    assert (answer.leader, answer.generation_id) == (two, generation + 1)
+    assert driver.beat(first, generation) is UNKNOWN
+    answer = driver.joined(driver.join(second))
+    assert (answer.leader, answer.generation_id) == (second, generation + 1)
 
 
 def test_follower_that_never_syncs_is_removed_from_a_stable_group() -> None:
     driver = Driver()
-    one, two = driver.settle(2)
-    driver.join(one)
-    generation = driver.joined(driver.join(two)).generation_id
-    driver.sync(one, generation, {})
+    first, second = driver.settle(2)
+    driver.join(first)
+    generation = driver.joined(driver.join(second)).generation_id
+    driver.sync(first, generation, {})
     for _ in range(10):
-        assert driver.beat(one, generation) is driver.beat(two, generation) is NONE
+        assert driver.beat(first, generation) is driver.beat(second, generation) is NONE
         driver.pass_time(6_000)
-    assert driver.beat(two, generation) is UNKNOWN
-    assert driver.beat(one, generation) is REBALANCE
+    assert driver.beat(second, generation) is UNKNOWN
+    assert driver.beat(first, generation) is REBALANCE
 
 
 def test_new_member_releases_followers_that_wait_for_the_assignment() -> None:
     driver = Driver()
-    one, two = driver.settle(2)
-    driver.join(one)
-    generation = driver.joined(driver.join(two)).generation_id
-    held = driver.sync(two, generation)
+    first, second = driver.settle(2)
+    driver.join(first)
+    generation = driver.joined(driver.join(second)).generation_id
+    held = driver.sync(second, generation)
     driver.come()
     assert driver.synced(held).error_code is REBALANCE
-    assert driver.synced(driver.sync(one, generation)).error_code is REBALANCE
+    assert driver.synced(driver.sync(first, generation)).error_code is REBALANCE
 
 
 @pytest.mark.parametrize(
@@ -160,8 +160,8 @@ def test_sync_is_checked_for_generation_and_protocol(
     generation: int, protocol: tuple[str | None, str | None], version: int, code: ErrorCode
 ) -> None:
     driver = Driver()
-    one, _ = driver.come()
-    token = driver.sync(one, generation, {}, version=version, protocol=protocol)
+    member, _ = driver.come()
+    token = driver.sync(member, generation, {}, version=version, protocol=protocol)
     assert driver.synced(token).error_code is code
 
 

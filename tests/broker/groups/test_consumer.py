@@ -1,4 +1,4 @@
-"""Consumer groups by heartbeats and answers: who is let in, who is fenced, who gets what, when."""
+"""Consumer groups by heartbeats and answers: admission, fencing and assignments."""
 
 from __future__ import annotations
 
@@ -127,26 +127,26 @@ def test_full_group_refuses_new_members(cluster: Cluster) -> None:
 def test_partition_is_assigned_only_after_its_owner_revoked_it(
     group: Group, cluster: Cluster
 ) -> None:
-    one, two = reader(group, "one"), reader(group, "two")
-    one.beat()
-    one.reconcile()
-    two.beat()
-    assert two.told == frozenset()
+    first, second = reader(group, "one"), reader(group, "two")
+    first.beat()
+    first.reconcile()
+    second.beat()
+    assert second.told == frozenset()
     assert group.machine.state_name == "Reconciling"
 
-    one.beat()  # is told to give up two, and has not yet
-    assert len(one.told) == 2
-    assert one.epoch == 1
-    one.beat()
-    two.beat()
-    assert two.told == frozenset()
+    first.beat()  # must give up two, and has not yet
+    assert len(first.told) == 2
+    assert first.epoch == 1
+    first.beat()
+    second.beat()
+    assert second.told == frozenset()
 
-    one.reconcile()
-    one.beat()  # says that it has
-    assert one.epoch == 2
-    two.beat()
-    assert two.told == cluster.places("t") - one.owned
-    assert two.epoch == 2
+    first.reconcile()
+    first.beat()  # says that it has
+    assert first.epoch == 2
+    second.beat()
+    assert second.told == cluster.places("t") - first.owned
+    assert second.epoch == 2
     assert group.machine.state_name == "Stable"
 
 
@@ -157,56 +157,56 @@ def test_member_that_waits_for_partitions_gets_a_short_heartbeat_interval(group:
 
 
 def test_member_that_does_not_revoke_in_time_is_fenced(group: Group, cluster: Cluster) -> None:
-    one, two = reader(group, "one"), reader(group, "two")
-    settle(one)
-    two.beat()
-    one.beat()
+    first, second = reader(group, "one"), reader(group, "two")
+    settle(first)
+    second.beat()
+    first.beat()
     group.now_ms += 9_999
-    one.beat()
-    two.beat()
+    first.beat()
+    second.beat()
     group.on(Tick())
-    assert len(two.told) == 0
+    assert len(second.told) == 0
     group.now_ms += 1
     assert group.machine.deadline_ms is not None
     assert group.machine.deadline_ms <= group.now_ms
     group.on(Tick())
-    two.beat()
-    assert two.told == cluster.places("t")
-    assert one.beat() is ErrorCode.UNKNOWN_MEMBER_ID
+    second.beat()
+    assert second.told == cluster.places("t")
+    assert first.beat() is ErrorCode.UNKNOWN_MEMBER_ID
 
 
 def test_silent_member_is_removed(group: Group, cluster: Cluster) -> None:
-    one, two = reader(group, "one"), reader(group, "two")
-    settle(one, two)
+    first, second = reader(group, "one"), reader(group, "two")
+    settle(first, second)
     group.now_ms += 40_000
-    two.beat()
+    second.beat()
     group.now_ms += 5_000
     group.on(Tick())
     assert group.machine.state_name == "Assigning"
-    settle(two)
-    assert two.owned == cluster.places("t")
+    settle(second)
+    assert second.owned == cluster.places("t")
 
 
 def test_previous_epoch_is_accepted_after_a_lost_answer(group: Group) -> None:
-    one, two = reader(group, "one"), reader(group, "two")
-    settle(one)
-    settle(two, one)
-    assert one.epoch == 2
+    first, second = reader(group, "one"), reader(group, "two")
+    settle(first)
+    settle(second, first)
+    assert first.epoch == 2
     group.cluster.grow("t", 6)
-    assert one.beat(is_lost=True) is ErrorCode.NONE
-    assert one.epoch == 2
-    assert one.beat() is ErrorCode.NONE
-    assert one.epoch == 3
+    assert first.beat(is_lost=True) is ErrorCode.NONE
+    assert first.epoch == 2
+    assert first.beat() is ErrorCode.NONE
+    assert first.epoch == 3
 
 
 def test_previous_epoch_is_fenced_if_the_member_claims_foreign_partitions(
     group: Group, cluster: Cluster
 ) -> None:
-    one, two = reader(group, "one"), reader(group, "two")
-    settle(one)
-    settle(two, one)
+    first, second = reader(group, "one"), reader(group, "two")
+    settle(first)
+    settle(second, first)
     cluster.grow("t", 6)
-    one.beat(is_lost=True)
+    first.beat(is_lost=True)
     for owned in (as_topics(cluster.places("t")), None):
         answer = group.beat(member_id="one", member_epoch=2, topic_partitions=owned)
         assert answer.error_code is ErrorCode.FENCED_MEMBER_EPOCH
@@ -214,24 +214,24 @@ def test_previous_epoch_is_fenced_if_the_member_claims_foreign_partitions(
 
 @pytest.mark.parametrize("epoch", [1, 3])
 def test_any_other_epoch_is_fenced(group: Group, epoch: int) -> None:
-    one, two = reader(group, "one"), reader(group, "two")
-    settle(one, two)
-    settle(one, two, reader(group, "three"))
-    assert one.epoch == 3
+    first, second = reader(group, "one"), reader(group, "two")
+    settle(first, second)
+    settle(first, second, reader(group, "three"))
+    assert first.epoch == 3
     answer = group.beat(member_id="one", member_epoch=epoch + (epoch == 3))
     assert answer.error_code is ErrorCode.FENCED_MEMBER_EPOCH
 
 
 def test_rejoining_member_gets_a_new_epoch_and_its_old_one_is_fenced(group: Group) -> None:
-    one, two = reader(group, "one"), reader(group, "two")
-    settle(one, two)
-    settle(one, two)
+    first, second = reader(group, "one"), reader(group, "two")
+    settle(first, second)
+    settle(first, second)
     group.cluster.grow("t", 6)
-    settle(one, two)
-    old = one.epoch
-    one.forget()
-    one.beat()
-    assert one.epoch > old
+    settle(first, second)
+    old = first.epoch
+    first.forget()
+    first.beat()
+    assert first.epoch > old
     answer = group.beat(member_id="one", member_epoch=old)
     assert answer.error_code is ErrorCode.FENCED_MEMBER_EPOCH
 
@@ -245,46 +245,46 @@ def test_repeated_join_after_a_lost_answer_changes_nothing(group: Group) -> None
 
 
 def test_leaving_member_releases_all_partitions(group: Group, cluster: Cluster) -> None:
-    one, two = reader(group, "one"), reader(group, "two")
-    settle(one, two)
-    answer = one.leave()
+    first, second = reader(group, "one"), reader(group, "two")
+    settle(first, second)
+    answer = first.leave()
     assert (answer.error_code, answer.member_epoch) == (ErrorCode.NONE, -1)
-    settle(two)
-    assert two.owned == cluster.places("t")
-    two.leave()
+    settle(second)
+    assert second.owned == cluster.places("t")
+    second.leave()
     assert group.machine.state_name == "Empty"
     assert group.machine.deadline_ms is None
 
 
 def test_created_extended_and_deleted_topics_are_noticed(group: Group, cluster: Cluster) -> None:
-    one = reader(group, "one", "t", "new")
-    settle(one)
+    member = reader(group, "one", "t", "new")
+    settle(member)
     cluster.create("new", 3)
     cluster.grow("t", 5)
-    settle(one)
-    assert one.owned == cluster.places("t", "new")
+    settle(member)
+    assert member.owned == cluster.places("t", "new")
     cluster.delete("t")
-    settle(one)
-    assert one.owned == cluster.places("new")
+    settle(member)
+    assert member.owned == cluster.places("new")
     assert group.machine.state_name == "Stable"
 
 
 def test_topic_without_subscribers_changes_nothing(group: Group, cluster: Cluster) -> None:
-    one = reader(group, "one")
-    settle(one)
+    member = reader(group, "one")
+    settle(member)
     persists = group.persists
     cluster.create("other", 3)
-    one.beat()
+    member.beat()
     assert group.persists == persists
 
 
 def test_regular_expression_matches_topics_created_later(group: Group, cluster: Cluster) -> None:
-    one = Reader(group, "one", subscribed_topic_names=[], subscribed_topic_regex="team-.*|u")
-    settle(one)
-    assert one.owned == cluster.places("u")
+    member = Reader(group, "one", subscribed_topic_names=[], subscribed_topic_regex="team-.*|u")
+    settle(member)
+    assert member.owned == cluster.places("u")
     cluster.create("team-a", 2)
-    settle(one)
-    assert one.owned == cluster.places("u", "team-a")
+    settle(member)
+    assert member.owned == cluster.places("u", "team-a")
     assert group.machine.subscribes("team-a")
     assert not group.machine.subscribes("t")
 
@@ -293,31 +293,31 @@ def test_regular_expression_matches_only_topics_that_the_member_may_describe(
     group: Group, cluster: Cluster
 ) -> None:
     cluster.hide(one="u")
-    one, two = (
+    first, second = (
         Reader(group, name, subscribed_topic_names=[], subscribed_topic_regex="u|team-.*")
         for name in ("one", "two")
     )
-    settle(one, two)
+    settle(first, second)
     cluster.create("team-a", 2)
-    settle(one, two)
-    assert not one.owned & cluster.places("u")
-    assert one.owned | two.owned == cluster.places("u", "team-a")
-    assert two.owned >= cluster.places("u")
+    settle(first, second)
+    assert not first.owned & cluster.places("u")
+    assert first.owned | second.owned == cluster.places("u", "team-a")
+    assert second.owned >= cluster.places("u")
 
 
 def test_changed_rules_change_the_matches_of_a_regular_expression(
     group: Group, cluster: Cluster
 ) -> None:
     wants = {"subscribed_topic_names": [], "subscribed_topic_regex": "[tu]"}
-    one, two = Reader(group, "one", **wants), Reader(group, "two", **wants)
-    settle(one, two)
+    first, second = Reader(group, "one", **wants), Reader(group, "two", **wants)
+    settle(first, second)
     cluster.hide(one="t", two="u")
-    settle(one, two)
-    swapped = one.owned, two.owned
+    settle(first, second)
+    swapped = first.owned, second.owned
     cluster.hide(one="u", two="t")
-    settle(one, two)
+    settle(first, second)
     assert swapped == (cluster.places("u"), cluster.places("t"))
-    assert (one.owned, two.owned) == (cluster.places("t"), cluster.places("u"))
+    assert (first.owned, second.owned) == (cluster.places("t"), cluster.places("u"))
 
 
 def test_member_of_a_new_coordinator_gets_only_topics_that_it_may_describe(
@@ -325,32 +325,32 @@ def test_member_of_a_new_coordinator_gets_only_topics_that_it_may_describe(
 ) -> None:
     wants = {"subscribed_topic_names": [], "subscribed_topic_regex": "[tu]"}
     cluster.hide(one="u")
-    one, two = Reader(group, "one", **wants), Reader(group, "two", **wants)
-    settle(one, two)
+    first, second = Reader(group, "one", **wants), Reader(group, "two", **wants)
+    settle(first, second)
     group.fail_over()
-    two.step()
-    two.leave()
-    settle(one)
-    assert one.owned == cluster.places("t")
+    second.step()
+    second.leave()
+    settle(first)
+    assert first.owned == cluster.places("t")
 
 
 def test_failover_without_changes_keeps_the_epoch(group: Group, cluster: Cluster) -> None:
     wants = {"subscribed_topic_names": [], "subscribed_topic_regex": "[tu]"}
     cluster.hide(nobody="u")
-    one, two = Reader(group, "one", **wants), Reader(group, "two", **wants)
-    settle(one, two)
+    first, second = Reader(group, "one", **wants), Reader(group, "two", **wants)
+    settle(first, second)
     epoch = group.machine.epoch
     group.fail_over()
-    settle(one, two)
+    settle(first, second)
     assert group.machine.epoch == epoch
 
 
 def test_changed_subscription_is_applied(group: Group, cluster: Cluster) -> None:
-    one = reader(group, "one")
-    settle(one)
-    one.wants, one.is_full = {"subscribed_topic_names": ["u"]}, True
-    settle(one)
-    assert one.owned == cluster.places("u")
+    member = reader(group, "one")
+    settle(member)
+    member.wants, member.is_full = {"subscribed_topic_names": ["u"]}, True
+    settle(member)
+    assert member.owned == cluster.places("u")
 
 
 def test_assignor_with_most_votes_is_used(group: Group) -> None:
@@ -362,30 +362,30 @@ def test_assignor_with_most_votes_is_used(group: Group) -> None:
 
 class TestStatic:
     def test_assignment_of_an_absent_static_member_is_reserved(self, group: Group) -> None:
-        one, two = reader(group, "one", instance_id="i"), reader(group, "two")
-        settle(one, two)
-        had, epoch = one.owned, one.epoch
-        assert one.leave(-2).member_epoch == -2
-        settle(two)
-        assert len(two.owned) == 2
-        one.member_id = "uno"
-        settle(one)
-        assert (one.owned, one.epoch) == (had, epoch)
+        first, second = reader(group, "one", instance_id="i"), reader(group, "two")
+        settle(first, second)
+        had, epoch = first.owned, first.epoch
+        assert first.leave(-2).member_epoch == -2
+        settle(second)
+        assert len(second.owned) == 2
+        first.member_id = "uno"
+        settle(first)
+        assert (first.owned, first.epoch) == (had, epoch)
         fenced = group.beat(member_id="one", member_epoch=epoch, instance_id="i")
         assert fenced.error_code is ErrorCode.FENCED_INSTANCE_ID
 
     def test_assignment_of_an_absent_member_is_released_after_its_session(
         self, group: Group, cluster: Cluster
     ) -> None:
-        one, two = reader(group, "one", instance_id="i"), reader(group, "two")
-        settle(one, two)
-        one.leave(-2)
+        first, second = reader(group, "one", instance_id="i"), reader(group, "two")
+        settle(first, second)
+        first.leave(-2)
         group.now_ms += 44_999
-        two.beat()
+        second.beat()
         group.now_ms += 1
         group.on(Tick())
-        settle(two)
-        assert two.owned == cluster.places("t")
+        settle(second)
+        assert second.owned == cluster.places("t")
 
     def test_present_member_cannot_be_replaced(self, group: Group) -> None:
         settle(reader(group, "one", instance_id="i"))
@@ -394,9 +394,9 @@ class TestStatic:
         assert group.beat(member_id="two", member_epoch=1).error_code is ErrorCode.UNKNOWN_MEMBER_ID
 
     def test_absent_member_cannot_commit(self, group: Group) -> None:
-        one = reader(group, "one", instance_id="i")
-        settle(one)
-        one.leave(-2)
+        member = reader(group, "one", instance_id="i")
+        settle(member)
+        member.leave(-2)
         code = group.machine.check_commit("one", 1, "i")
         assert code is ErrorCode.STALE_MEMBER_EPOCH
 
@@ -420,39 +420,39 @@ def test_commit_requires_a_member_in_its_current_epoch(
 
 
 def test_successor_continues_without_a_rebalance(group: Group) -> None:
-    one, two = reader(group, "one"), reader(group, "two", instance_id="i")
-    settle(one, two)
-    before, owned, persists = group.machine.description(), one.owned, group.persists
+    first, second = reader(group, "one"), reader(group, "two", instance_id="i")
+    settle(first, second)
+    before, owned, persists = group.machine.description(), first.owned, group.persists
     group.now_ms += 44_000
     group.fail_over()
     group.now_ms += 44_000
     group.on(Tick())
-    assert one.beat() is two.beat() is ErrorCode.NONE
+    assert first.beat() is second.beat() is ErrorCode.NONE
     assert group.machine.description() == before
-    assert (one.told, group.persists) == (owned, persists)
+    assert (first.told, group.persists) == (owned, persists)
 
 
 def test_successor_notices_changed_topics(group: Group, cluster: Cluster) -> None:
-    one = reader(group, "one")
-    settle(one)
+    member = reader(group, "one")
+    settle(member)
     group.fail_over()
     cluster.grow("t", 9)
-    settle(one)
-    assert one.owned == cluster.places("t")
+    settle(member)
+    assert member.owned == cluster.places("t")
 
 
 def test_successor_waits_for_pending_revocations(group: Group) -> None:
-    one, two = reader(group, "one"), reader(group, "two")
-    settle(one)
-    two.beat()
-    one.beat()
+    first, second = reader(group, "one"), reader(group, "two")
+    settle(first)
+    second.beat()
+    first.beat()
     group.fail_over()
-    two.beat()
-    assert two.told == frozenset()
+    second.beat()
+    assert second.told == frozenset()
     group.now_ms += 10_000
     group.on(Tick())
-    two.beat()
-    assert len(two.told) == 4
+    second.beat()
+    assert len(second.told) == 4
 
 
 def test_epochs_continue_after_those_of_another_protocol(cluster: Cluster) -> None:
@@ -474,11 +474,11 @@ def test_malformed_group_is_refused(body: bytes) -> None:
 def test_hundred_members_share_a_thousand_partitions(group: Group, cluster: Cluster) -> None:
     cluster.create("large", 1_000)
     readers = [reader(group, f"reader-{at:03}", "large") for at in range(100)]
-    for one in readers:
-        one.beat()
-        one.reconcile()
+    for member in readers:
+        member.beat()
+        member.reconcile()
     for _ in range(3):
-        for one in readers:
-            one.beat()
-            one.reconcile()
-    assert [len(one.owned) for one in readers] == [10] * 100
+        for member in readers:
+            member.beat()
+            member.reconcile()
+    assert [len(member.owned) for member in readers] == [10] * 100

@@ -51,7 +51,7 @@ class Life(RuleBasedStateMachine):
 
     @rule(before=st.sets(readers), after=st.sets(readers))
     def go_round(self, before: set[int], after: set[int]) -> None:
-        """All beat, and some have taken over what they were told."""
+        """All send heartbeats, and some have applied their assignment."""
         for who, reader in enumerate(self.readers):
             if who in before:
                 reader.reconcile()
@@ -99,17 +99,17 @@ class Life(RuleBasedStateMachine):
 
     def _fence(self) -> None:
         """Readers notice by their own clocks that they are too late, and let everything go."""
-        known = {one.member.member_id for one in self.group.machine.description().members}
+        known = {member.member.member_id for member in self.group.machine.description().members}
         for reader in self.readers:
             if reader.member_id not in known:
                 reader.forget()
 
     @rule(name=topics, partitions=st.integers(1, 4))
     def change_topics(self, name: str, partitions: int) -> None:
-        found = self.cluster.find(name)
-        if found is None:
+        topic = self.cluster.find(name)
+        if topic is None:
             self.cluster.create(name, partitions)
-        elif found.partitions < partitions:
+        elif topic.partitions < partitions:
             self.cluster.grow(name, partitions)
         elif partitions == 1:
             self.cluster.delete(name)
@@ -167,8 +167,8 @@ class Life(RuleBasedStateMachine):
             )
             after = again.description()
             assert after.epoch == before.epoch
-            assert {one.member.member_id: one.member.holding for one in after.members} == {
-                one.member.member_id: one.member.holding for one in before.members
+            assert {member.member.member_id: member.member.holding for member in after.members} == {
+                member.member.member_id: member.member.holding for member in before.members
             }
 
 

@@ -1,4 +1,4 @@
-"""A kind of group is one file: here one that the broker has never heard of, and its API."""
+"""A kind of group is one file: a kind and its API that only this test has."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from rookery.broker.groups.kindtable import Kinds, group_kinds
 from rookery.broker.groups.machine import gate_of
 from rookery.broker.settings import BrokerSettings
 from rookery.errors import Corrupt, ErrorCode
-from rookery.testing.served import ServedBroker, ask
+from rookery.testing.servedbroker import ServedBroker, ask
 from rookery.testing.wait import wait_until
 from rookery.wire.message import Api
 from rookery.wire.messages.consumer_group_describe import (
@@ -103,8 +103,8 @@ class Client:
     def listed(self, *types: str) -> list[tuple[str, str, str, str]]:
         answer = self.ask(LIST_GROUPS, 5, ListGroupsRequest(types_filter=list(types)))
         return [
-            (one.group_id, one.group_type, one.group_state, one.protocol_type)
-            for one in answer.groups
+            (group.group_id, group.group_type, group.group_state, group.protocol_type)
+            for group in answer.groups
         ]
 
     def delete(self) -> ErrorCode:

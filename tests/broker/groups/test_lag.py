@@ -64,8 +64,8 @@ async def commit(broker: Site, group_id: str, *offsets: int) -> None:
         await broker.store(group_id, "classic", classic_body(group_id, 0))
     epoch = broker.replica.state.groups.by_id[group_id].epoch
     rows = [
-        OffsetCommitted(topic_id=TOPIC, partition=at, offset=one, leader_epoch=-1, metadata="")
-        for at, one in enumerate(offsets)
+        OffsetCommitted(topic_id=TOPIC, partition=at, offset=offset, leader_epoch=-1, metadata="")
+        for at, offset in enumerate(offsets)
     ]
     await broker.replica.propose([OffsetsCommitted(group_id=group_id, epoch=epoch, offsets=rows)])
 
@@ -136,14 +136,14 @@ async def test_refresh_yields_to_the_event_loop(url: str) -> None:
 
 
 async def test_a_group_of_another_broker_is_not_shown(url: str) -> None:
-    async with site(url, 1) as one:
-        await fill(one, 10)
+    async with site(url, 1) as first:
+        await fill(first, 10)
         for number in range(20):
-            await commit(one, f"g{number}", 1)
-        async with site(url, 2) as other:
-            await one.replica.barrier()
+            await commit(first, f"g{number}", 1)
+        async with site(url, 2) as second:
+            await first.replica.barrier()
             names = []
-            for broker in (one, other):
+            for broker in (first, second):
                 lag = GroupLag(broker.coordinator, broker.replica, broker.clock, 100)
                 await lag.refresh()
                 names.append({group for group, _, _ in lag._shown})

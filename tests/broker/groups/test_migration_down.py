@@ -42,7 +42,7 @@ def test_last_consumer_member_to_leave_turns_the_group_classic_and_rebalances(
     assert group.machine.state_name == "PreparingRebalance"
     assert isinstance(group.machine, ClassicGroupMachine)
     assert group.machine.epoch == generation
-    assert [one.heartbeat() for one in old] == [REBALANCE_IN_PROGRESS] * 2
+    assert [member.heartbeat() for member in old] == [REBALANCE_IN_PROGRESS] * 2
     assert group.machine.check_commit(old[0].member_id, generation, None) is NONE
     settle(*old)
     assert shares(group, *old) == [3, 3]
@@ -71,8 +71,8 @@ def test_last_member_of_all_leaves_an_empty_consumer_group() -> None:
 
 
 def test_group_too_large_for_the_classic_protocol_stays_a_consumer_group() -> None:
-    one = ClassicSettings(initial_rebalance_delay_ms=0, max_size=1)
-    group = Mixed(Cluster(t=6), ConsumerSettings(), one)
+    settings = ClassicSettings(initial_rebalance_delay_ms=0, max_size=1)
+    group = Mixed(Cluster(t=6), ConsumerSettings(), settings)
     new = consumer(group, "new")
     old = [ClassicReader(group, "t") for _ in range(2)]
     settle(new, *old)
@@ -113,7 +113,7 @@ def test_a_mixed_group_survives_its_coordinator(assignor: str) -> None:
     group.fail_over()
 
     assert group.consumer.description() == before
-    assert [one.heartbeat() for one in old] == [NONE] * 2
+    assert [member.heartbeat() for member in old] == [NONE] * 2
     assert new.beat() is NONE
     settle(new, *old)
     assert shares(group, new, *old) == [2, 2, 2]
@@ -129,7 +129,7 @@ def test_downgrade_continues_with_the_next_coordinator() -> None:
     group.fail_over()
 
     assert group.machine.state_name == "PreparingRebalance"
-    assert [one.heartbeat() for one in old] == [REBALANCE_IN_PROGRESS] * 2
+    assert [member.heartbeat() for member in old] == [REBALANCE_IN_PROGRESS] * 2
     settle(*old)
     assert shares(group, *old) == [3, 3]
 

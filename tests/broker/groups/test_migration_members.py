@@ -1,4 +1,4 @@
-"""Classic members of consumer groups: what they are answered, and how long they are waited for."""
+"""Classic members of consumer groups: their answers and their timeouts."""
 
 from __future__ import annotations
 
@@ -64,12 +64,15 @@ def test_codes_of_sync_heartbeat_and_leave() -> None:
     answer = group.ask(
         LeaveGroupRequest(
             group_id=GROUP,
-            members=[MemberIdentity(member_id=one, group_instance_id=two) for one, two in leaving],
+            members=[
+                MemberIdentity(member_id=member_id, group_instance_id=instance_id)
+                for member_id, instance_id in leaving
+            ],
         ),
         5,
     )
     unknown = ErrorCode.UNKNOWN_MEMBER_ID
-    codes = [one.error_code for one in answer.members]
+    codes = [member.error_code for member in answer.members]
     assert codes == [unknown, ErrorCode.FENCED_INSTANCE_ID, NONE, NONE]
     assert answer.members[3].member_id == old.member_id
     assert list(group.consumer.group.members) == ["new"]
@@ -237,7 +240,7 @@ def test_static_member_migrates_up_and_down_with_its_instance_id() -> None:
     again = ClassicReader(group, "t", instance_id="one")
     again.step()
     assert group.kind == "classic"
-    assert group.machine.state_name == "Stable", "everybody has what it shall have"
+    assert group.machine.state_name == "Stable", "every member has its target"
     assert new.beat() is NOT_FOUND
     again.step()
     again.step()
@@ -264,7 +267,7 @@ def test_members_with_another_protocol_than_the_downgraded_group_rebalance() -> 
     assert group.machine.state_name == "PreparingRebalance"
     settle(again, *old)
     assert shares(group, again, *old) == [2, 2, 2]
-    assert [one.protocol[1] for one in (again, *old)] == ["range"] * 3
+    assert [member.protocol[1] for member in (again, *old)] == ["range"] * 3
 
 
 def test_classic_static_member_is_replaced_by_a_new_instance() -> None:
@@ -279,7 +282,7 @@ def test_classic_static_member_is_replaced_by_a_new_instance() -> None:
 
     assert old.heartbeat() is ErrorCode.FENCED_INSTANCE_ID
     assert again.owned == old.owned
-    assert group.consumer.epoch == epoch, "nobody else need hear of it"
+    assert group.consumer.epoch == epoch, "no other member is affected"
     old.member_id = "gone"
     old.join()
     old.step()

@@ -70,16 +70,16 @@ class Migration(RuleBasedStateMachine):
 
     @rule()
     def settle(self) -> None:
-        """Whatever happened: all is read by somebody in the end, and all read about as much."""
+        """In the end every partition has a reader, and the readers have equal shares."""
         for _ in range(2 * 20_000 // _STEP_MS):
             self._pass_a_moment()
         if self.members:
-            owned = frozenset(place for one in self.members for place in one.places())
+            owned = frozenset(place for member in self.members for place in member.places())
             assert owned == self.group.cluster.places("t")
-            sizes = [len(one.places()) for one in self.members]
+            sizes = [len(member.places()) for member in self.members]
             assert max(sizes) - min(sizes) <= 1
             assert self.group.machine.state_name == "Stable"
-            is_classic = all(isinstance(one, ClassicReader) for one in self.members)
+            is_classic = all(isinstance(member, ClassicReader) for member in self.members)
             assert self.group.kind == ("classic" if is_classic else "consumer")
 
     def _pass_a_moment(self) -> None:

@@ -85,13 +85,13 @@ def test_upgraded_group_keeps_the_assignment_of_its_members() -> None:
     assert new.told == frozenset(), "all is owned by those who have it"
     description = group.consumer.description()
     assert description.state == "Reconciling"
-    for one in description.members:
-        is_classic = one.member.member_id in before
-        assert (one.member.classic is not None) is is_classic
+    for member in description.members:
+        is_classic = member.member.member_id in before
+        assert (member.member.classic is not None) is is_classic
         if is_classic:
-            assert one.member.epoch == generation
-            assert one.member.holding.assigned == before[one.member.member_id]
-            assert one.member.names == {"t"}
+            assert member.member.epoch == generation
+            assert member.member.holding.assigned == before[member.member.member_id]
+            assert member.member.names == {"t"}
     assert [reader.heartbeat() for reader in old] == [REBALANCE_IN_PROGRESS] * 2
 
 
@@ -124,10 +124,10 @@ def test_classic_member_rebalances_only_when_its_partitions_are_free() -> None:
     for _ in range(4):
         old.step()
     assert old.owned == frozenset()
-    assert old.heartbeat() is NONE, "nobody has given anything up"
+    assert old.heartbeat() is NONE, "no member has given anything up"
 
     new[0].step()
-    assert old.heartbeat() is NONE, "only one of two has been told"
+    assert old.heartbeat() is NONE, "only one of two has got its assignment"
     settle(*new)
     assert old.heartbeat() is REBALANCE_IN_PROGRESS
     settle(old, *new)
@@ -202,7 +202,7 @@ def test_partition_owned_by_two_classic_members_gets_one_owner() -> None:
         )
     )
     for member_id in reversed(ids):
-        parts = [SyncGroupRequestAssignment(member_id=one, assignment=both_get) for one in ids]
+        parts = [SyncGroupRequestAssignment(member_id=owner, assignment=both_get) for owner in ids]
         message = SyncGroupRequest(
             group_id=GROUP,
             generation_id=2,
@@ -217,7 +217,7 @@ def test_partition_owned_by_two_classic_members_gets_one_owner() -> None:
 
     new.step()
 
-    held = [one.holding.assigned for one in group.consumer.group.members.values()]
+    held = [member.holding.assigned for member in group.consumer.group.members.values()]
     assert sorted(map(len, held)) == [0, 2, 2]
     assert len(frozenset().union(*held)) == 4
     for member_id in ids:

@@ -15,9 +15,16 @@ from rookery.cluster.events.groupevents import OffsetCommitted, OffsetsCommitted
 from rookery.cluster.events.topicevents import TopicCreated
 from rookery.cluster.state.groups import Group
 from rookery.testing.clock import ManualClock
-from rookery.testing.served import ServedBroker, ask
+from rookery.testing.servedbroker import ServedBroker, ask
 from rookery.wire.messages.list_groups import LIST_GROUPS, ListGroupsRequest
-from tests.broker.groups.upkeep import CountingKinds, Site, classic_body, site
+from tests.broker.groups.upkeep import (
+    SESSION_MS,
+    CountingKinds,
+    Site,
+    classic_body,
+    consumer_body,
+    site,
+)
 
 DAY_MS = 86_400_000
 TOPIC = bytes(range(16))
@@ -38,9 +45,9 @@ async def commit(broker: Site, group_id: str) -> None:
             [TopicCreated(topic_id=TOPIC, name="t", partitions=1, replication_factor=1, configs=[])]
         )
     group = broker.replica.state.groups.by_id[group_id]
-    one = OffsetCommitted(topic_id=TOPIC, partition=0, offset=1, leader_epoch=-1, metadata="")
+    offset = OffsetCommitted(topic_id=TOPIC, partition=0, offset=1, leader_epoch=-1, metadata="")
     await broker.replica.propose(
-        [OffsetsCommitted(group_id=group_id, epoch=group.epoch, offsets=[one])]
+        [OffsetsCommitted(group_id=group_id, epoch=group.epoch, offsets=[offset])]
     )
 
 
@@ -82,6 +89,27 @@ async def test_undecodable_group_does_not_block_the_expiry_of_others(
 
         assert list(broker.replica.state.groups.by_id) == ["broken", "newer"]
         assert caplog.text.count("a group is excluded from maintenance") == 2
+
+
+@pytest.mark.parametrize(
+    ("kind", "body"), [("classic", classic_body("g", 1)), ("consumer", consumer_body("g"))]
+)
+async def test_offsets_of_members_that_died_with_their_broker_expire(
+    url: str, kind: str, body: bytes
+) -> None:
+    async with site(url) as before:
+        await before.store("g", kind, body)
+        await commit(before, "g")
+    async with site(url) as after:
+        groups = after.replica.state.groups.by_id
+        assert groups["g"].offsets
+        await after.claims.run()
+        await after.pass_time(SESSION_MS + 1_000, lambda: after.state_of("g") == "Empty")
+
+        after.clock.advance(2 * DAY_MS)
+        await retention(after).run()
+
+        assert "g" not in groups
 
 
 async def test_offsets_committed_again_during_an_expiry_run_are_kept(url: str) -> None:
@@ -140,7 +168,7 @@ def test_group_listing_yields_by_time_and_decodes_each_group_once(tmp_path: Path
         served.do(end(turns))
 
     for answer in answers:
-        states = Counter(one.group_state for one in answer.groups)
+        states = Counter(listed.group_state for listed in answer.groups)
         assert states == {"Empty": GROUPS // 2, "Stable": GROUPS // 2, "Unknown": 1}
     assert len(kinds.loaded) == GROUPS + 1
     assert kinds.longest_run <= LONGEST_RUN

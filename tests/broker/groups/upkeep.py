@@ -1,4 +1,4 @@
-"""A broker's groups without the broker: a replica, a coordinator, and a clock moved by hand."""
+"""A broker's groups without the broker: a replica, a coordinator, and a manual clock."""
 
 from __future__ import annotations
 

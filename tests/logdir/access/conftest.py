@@ -16,7 +16,7 @@ from rookery.testing.certificates import Certificates
 from rookery.testing.kafka import KafkaServer
 from rookery.testing.ports import HOST, free_port
 from rookery.testing.properties import KafkaSettings
-from rookery.testing.served import ServedBroker
+from rookery.testing.servedbroker import ServedBroker
 from tests.logdir.access.sight import check_logins, fill_access
 
 SECONDS = 300

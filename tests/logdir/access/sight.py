@@ -1,4 +1,4 @@
-"""The access rules, users and quotas of a cluster, as clients see them."""
+"""The access rules, users and quotas of a cluster, as clients list them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import NamedTuple
 from confluent_kafka import KafkaError, Producer
 
 from rookery.errors import ErrorCode
-from rookery.testing.served import ask
+from rookery.testing.servedbroker import ask
 from rookery.testing.wait import wait_until
 from rookery.wire.messages.alter_user_scram_credentials import (
     ALTER_USER_SCRAM_CREDENTIALS,
@@ -115,15 +115,15 @@ def look_at_access(bootstrap: str) -> AccessSight:
     return AccessSight(
         frozenset(
             AccessRule(
-                resource.resource_type, resource.resource_name, one.operation, one.principal,
-                resource.pattern_type, one.permission_type, one.host,
+                resource.resource_type, resource.resource_name, acl.operation, acl.principal,
+                resource.pattern_type, acl.permission_type, acl.host,
             )
             for resource in acls.resources
-            for one in resource.acls
+            for acl in resource.acls
         ),
         {
-            one.user: {info.mechanism: info.iterations for info in one.credential_infos}
-            for one in users.results
+            result.user: {info.mechanism: info.iterations for info in result.credential_infos}
+            for result in users.results
         },
         quotas,
     )  # fmt: skip
@@ -138,7 +138,7 @@ def fill_access(bootstrap: str) -> None:
         for name in TOPICS
     ]
     made = ask(bootstrap, CREATE_TOPICS, 7, CreateTopicsRequest(topics=topics))
-    assert {one.error_code for one in made.topics} == {ErrorCode.NONE}
+    assert {topic.error_code for topic in made.topics} == {ErrorCode.NONE}
     passing = AccessRule(TOPIC, "passing", READ)
     create_rules(bootstrap, *RULES, passing)
     delete_rules(bootstrap, "passing")
@@ -167,7 +167,7 @@ def create_rules(bootstrap: str, *rules: AccessRule) -> None:
         for rule in rules
     ]  # fmt: skip
     made = ask(bootstrap, CREATE_ACLS, 3, CreateAclsRequest(creations=creations))
-    assert {one.error_code for one in made.results} == {ErrorCode.NONE}
+    assert {result.error_code for result in made.results} == {ErrorCode.NONE}
 
 
 def delete_rules(bootstrap: str, topic: str) -> None:
@@ -216,14 +216,14 @@ def write_as(config: Mapping[str, object], topic: str) -> str:
     )
     producer.produce(topic, b"x", on_delivery=lambda error, _: results.append(error))
     wait_until(lambda: producer.poll(0.05) is not None and (results or _refusals(broken)))
-    errors = [one for one in results if one is not None] if results else _refusals(broken)
+    errors = [result for result in results if result is not None] if results else _refusals(broken)
     producer.purge()
     producer.flush(0)
     return errors[0].name() if errors else ""
 
 
 def _refusals(errors: list[KafkaError]) -> list[KafkaError]:
-    return [one for one in errors if one.name() in {"_AUTHENTICATION", "_SSL"}]
+    return [error for error in errors if error.name() in {"_AUTHENTICATION", "_SSL"}]
 
 
 def login(address: str, user: str, password: str, mechanism: str) -> dict[str, object]:

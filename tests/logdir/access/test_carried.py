@@ -138,9 +138,9 @@ def describe_with_java(java: Java, bootstrap: str) -> dict[str, list[str]]:
     describe = ("kafka-configs", "--describe", "--entity-type")
     calls = [("kafka-acls", "--list"), (*describe, "users", "--entity-type", "clients")]
     calls += [(*describe, kind) for kind in kinds]
-    found = {}
+    outputs = {}
     for tool, *args in calls:
         done = java.tool(tool, "--bootstrap-server", bootstrap, *args)
         assert done.returncode == 0, done.stderr
-        found[" ".join((tool, *args))] = sorted(map(sort_items, done.stdout.splitlines()))
-    return found
+        outputs[" ".join((tool, *args))] = sorted(map(sort_items, done.stdout.splitlines()))
+    return outputs

@@ -63,8 +63,8 @@ def test_rotated_file_is_opened_again(tmp_path: Path) -> None:
     audit.record_login(CLIENT, "User:second")
     audit.close()
 
-    assert [one["principal"] for one in lines(old)] == ["User:first"]
-    assert [one["principal"] for one in lines(path)] == ["User:second"]
+    assert [line["principal"] for line in lines(old)] == ["User:first"]
+    assert [line["principal"] for line in lines(path)] == ["User:second"]
 
 
 def test_records_beyond_the_limit_are_dropped_and_counted(tmp_path: Path) -> None:
@@ -91,9 +91,9 @@ def test_records_beyond_the_limit_are_dropped_and_counted(tmp_path: Path) -> Non
     thread.join()
     os.close(reader)
     counted = [json.loads(line) for line in data.splitlines()]
-    dropped = [one["count"] for one in counted if one["kind"] == "dropped"]
+    dropped = [entry["count"] for entry in counted if entry["kind"] == "dropped"]
     assert sum(dropped) == DROPPED.value - before
-    assert all("time" in one for one in counted)
+    assert all("time" in entry for entry in counted)
 
 
 def test_failed_write_is_reported_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -111,9 +111,11 @@ def test_failed_write_is_reported_once(tmp_path: Path, caplog: pytest.LogCapture
     audit.record_login(CLIENT, "User:bob")
     audit.close()
 
-    errors = [one for one in caplog.messages if one.startswith("audit records are lost")]
+    errors = [
+        message for message in caplog.messages if message.startswith("audit records are lost")
+    ]
     assert len(errors) == 1
-    kinds = [one["kind"] for one in lines(path)]
+    kinds = [line["kind"] for line in lines(path)]
     assert kinds == ["login", "dropped"]
 
 

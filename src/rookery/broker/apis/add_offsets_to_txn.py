@@ -9,7 +9,6 @@ from rookery.broker.groups.requests import check_group_id
 from rookery.broker.transactions import check_id, convert_error, decide
 from rookery.cluster.events.txnevents import OffsetsAddedToTransaction
 from rookery.errors import ApiError, ErrorCode
-from rookery.security.access import AclResource, Operation, named
 from rookery.wire.messages.add_offsets_to_txn import (
     ADD_OFFSETS_TO_TXN,
     AddOffsetsToTxnRequest,
@@ -22,10 +21,6 @@ _KNOWS_FENCED: Final = 2
 @handles(
     ADD_OFFSETS_TO_TXN,
     mutates=True,
-    touches=(
-        named(AclResource.TRANSACTIONAL_ID, Operation.WRITE),
-        named(AclResource.GROUP, Operation.READ),
-    ),
 )
 async def add_offsets_to_txn(
     call: Call, request: AddOffsetsToTxnRequest

@@ -14,7 +14,6 @@ from rookery.broker.transactions import check_id, convert_error, decide, owned, 
 from rookery.cluster.events.txnevents import PartitionsAddedToTransaction, TransactionPlace
 from rookery.cluster.state.txns import TransactionOwner
 from rookery.errors import ApiError, Error, ErrorCode, code_of
-from rookery.security.access import AclResource, Denial, Operation, cluster, named
 from rookery.wire.messages.add_partitions_to_txn import (
     ADD_PARTITIONS_TO_TXN,
     AddPartitionsToTxnPartitionResult,
@@ -28,8 +27,8 @@ from rookery.wire.messages.add_partitions_to_txn import (
 
 _KNOWS_FENCED: Final = 2
 _BATCHED: Final = 4
-_FROM_CLIENTS: Final = range(_BATCHED)
-_FROM_BROKERS: Final = range(_BATCHED, ADD_PARTITIONS_TO_TXN.versions.stop)
+
+
 _KNOWS_ABORTABLE: Final = 5
 
 _Codes = dict[tuple[str, int], ErrorCode]
@@ -38,13 +37,6 @@ _Codes = dict[tuple[str, int], ErrorCode]
 @handles(
     ADD_PARTITIONS_TO_TXN,
     mutates=True,
-    touches=(
-        named(AclResource.TRANSACTIONAL_ID, Operation.WRITE, versions=_FROM_CLIENTS),
-        named(
-            AclResource.TOPIC, Operation.WRITE, denial=Denial.REFUSE_REQUEST, versions=_FROM_CLIENTS
-        ),
-        cluster(Operation.CLUSTER_ACTION, versions=_FROM_BROKERS),
-    ),
 )
 async def add_partitions_to_txn(
     call: Call, request: AddPartitionsToTxnRequest
@@ -54,9 +46,10 @@ async def add_partitions_to_txn(
         return AddPartitionsToTxnResponse(
             results_by_transaction=[
                 AddPartitionsToTxnResult(
-                    transactional_id=one.transactional_id, topic_results=await _answer(call, one)
+                    transactional_id=transaction.transactional_id,
+                    topic_results=await _answer(call, transaction),
                 )
-                for one in request.transactions
+                for transaction in request.transactions
             ]
         )
     only = AddPartitionsToTxnTransaction(
@@ -119,7 +112,7 @@ async def _verify(call: Call, asked: AddPartitionsToTxnTransaction) -> _Codes:
     """Return for each partition whether it is in the transaction, without adding any."""
     await reach_head(call)
     writer = TransactionOwner(asked.producer_id, asked.producer_epoch)
-    found = owned(call, asked.transactional_id, writer)
+    transaction = owned(call, asked.transactional_id, writer)
     absent = (
         ErrorCode.TRANSACTION_ABORTABLE
         if call.version >= _KNOWS_ABORTABLE
@@ -128,7 +121,7 @@ async def _verify(call: Call, asked: AddPartitionsToTxnTransaction) -> _Codes:
     codes: _Codes = {}
     for name in _names(asked.topics):
         place = _place(call, *name)
-        is_in = place is not None and (place.topic_id, place.partition) in found.partitions
+        is_in = place is not None and (place.topic_id, place.partition) in transaction.partitions
         codes[name] = ErrorCode.NONE if is_in else absent
     return codes
 

@@ -6,7 +6,6 @@ from rookery.broker.call import Call, handles
 from rookery.broker.decisions import decide_for_all_brokers, require_security
 from rookery.cluster.events.securityevents import QuotaChange, QuotaEntityPart, QuotasChanged
 from rookery.errors import ApiError, ErrorCode
-from rookery.security.access import Operation, cluster
 from rookery.security.quota import QuotaEntity, read_changes, read_entity
 from rookery.wire.messages.alter_client_quotas import (
     ALTER_CLIENT_QUOTAS,
@@ -21,7 +20,6 @@ from rookery.wire.messages.alter_client_quotas import (
 @handles(
     ALTER_CLIENT_QUOTAS,
     mutates=True,
-    touches=(cluster(Operation.ALTER_CONFIGS),),
 )
 async def alter_client_quotas(
     call: Call, request: AlterClientQuotasRequest

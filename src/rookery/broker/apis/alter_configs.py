@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from rookery.broker.call import Call, handles
 from rookery.broker.config.alteration import alter
 from rookery.errors import ApiError, ErrorCode
-from rookery.security.access import AclResource, Operation, named
 from rookery.wire.messages.alter_configs import (
     ALTER_CONFIGS,
     AlterConfigsRequest,
@@ -21,11 +20,6 @@ from rookery.wire.messages.alter_configs import (
     ALTER_CONFIGS,
     versions=range(3),
     mutates=True,
-    touches=(
-        named(AclResource.TOPIC, Operation.ALTER_CONFIGS),
-        named(AclResource.GROUP, Operation.ALTER_CONFIGS),
-        named(AclResource.CLUSTER, Operation.ALTER_CONFIGS),
-    ),
 )
 async def alter_configs(call: Call, request: AlterConfigsRequest) -> AlterConfigsResponse:
     """Replace all settings of topics, groups, client metrics, or of all brokers."""

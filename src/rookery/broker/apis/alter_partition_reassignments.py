@@ -5,7 +5,6 @@ from __future__ import annotations
 from rookery.broker.call import Call, handles
 from rookery.broker.topicdescription import replicas
 from rookery.errors import ApiError, ErrorCode
-from rookery.security.access import Operation, cluster
 from rookery.wire.messages.alter_partition_reassignments import (
     ALTER_PARTITION_REASSIGNMENTS,
     AlterPartitionReassignmentsRequest,
@@ -16,7 +15,7 @@ from rookery.wire.messages.alter_partition_reassignments import (
 )
 
 
-@handles(ALTER_PARTITION_REASSIGNMENTS, mutates=False, touches=(cluster(Operation.ALTER),))
+@handles(ALTER_PARTITION_REASSIGNMENTS, mutates=False)
 async def alter_partition_reassignments(
     call: Call, request: AlterPartitionReassignmentsRequest
 ) -> AlterPartitionReassignmentsResponse:

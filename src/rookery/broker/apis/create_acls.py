@@ -5,10 +5,9 @@ from __future__ import annotations
 from rookery.broker.acls import NO_AUTHORIZER, read_each, write_rule
 from rookery.broker.call import Call, handles
 from rookery.broker.decisions import decide_for_all_brokers, require_security
+from rookery.cluster.entry import divide_rules
 from rookery.cluster.events.securityevents import AclRow
-from rookery.cluster.proposal import divide_rules
 from rookery.errors import ApiError, ErrorCode
-from rookery.security.access import Operation, cluster
 from rookery.security.acl import read_creation
 from rookery.wire.messages.create_acls import (
     CREATE_ACLS,
@@ -23,7 +22,6 @@ from rookery.wire.messages.create_acls import (
     versions=range(1, 4),
     mutates=True,
     is_served_read_only=True,
-    touches=(cluster(Operation.ALTER),),
 )
 async def create_acls(call: Call, request: CreateAclsRequest) -> CreateAclsResponse:
     """Add access rules; refuse all of them if this broker has no authorizer."""

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from rookery.broker.call import Call, handles
-from rookery.broker.decisions import decide, require_security
+from rookery.broker.decisions import decide_for_all_brokers, require_security
 from rookery.broker.tokens.tokenrequest import token_user
 from rookery.cluster.events.tokenevents import DelegationTokenCreated
 from rookery.errors import ApiError, ErrorCode
-from rookery.model.uuid import uuid_text
-from rookery.security.access import Operation, acting_for
+from rookery.model.uuid import random_uuid, uuid_text
 from rookery.security.principal import ANONYMOUS, USER, Principal
 from rookery.wire.messages.create_delegation_token import (
     CREATE_DELEGATION_TOKEN,
@@ -17,16 +16,10 @@ from rookery.wire.messages.create_delegation_token import (
 )
 
 
-def _names_owner(request: CreateDelegationTokenRequest) -> bool:
-    """It names an owner."""
-    return bool(request.owner_principal_name)
-
-
 @handles(
     CREATE_DELEGATION_TOKEN,
     versions=range(1, 4),
     mutates=True,
-    touches=(acting_for(Operation.CREATE_TOKENS, when=_names_owner),),
 )
 async def create_delegation_token(
     call: Call, request: CreateDelegationTokenRequest
@@ -56,15 +49,17 @@ async def _create(
     if request.max_lifetime_ms > 0:
         lifetime_ms = min(lifetime_ms, request.max_lifetime_ms)
     event = DelegationTokenCreated(
-        token_id=uuid_text(call.services.random.token(16)),
+        token_id=uuid_text(random_uuid(call.services.random.token)),
         owner=str(owner),
         requester=str(requester),
-        renewers=[f"{one.principal_type}:{one.principal_name}" for one in request.renewers],
+        renewers=[
+            f"{renewer.principal_type}:{renewer.principal_name}" for renewer in request.renewers
+        ],
         issued_ms=now_ms,
         expires_ms=now_ms + min(lifetime_ms, tokens.settings.expiry_ms),
         max_ms=now_ms + lifetime_ms,
     )
-    [outcome] = await decide(call, [event])
+    [outcome] = await decide_for_all_brokers(call, [event])
     if outcome.error is not ErrorCode.NONE:
         raise ApiError(outcome.error)
     return _respond(

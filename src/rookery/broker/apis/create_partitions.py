@@ -11,7 +11,6 @@ from rookery.broker.topics import MAX_PARTITIONS, check_partitions
 from rookery.cluster.events.topicevents import PartitionsAdded
 from rookery.cluster.state.topics import Topic
 from rookery.errors import ApiError, ErrorCode
-from rookery.security.access import AclResource, Operation, named
 from rookery.wire.messages.create_partitions import (
     CREATE_PARTITIONS,
     CreatePartitionsRequest,
@@ -28,7 +27,6 @@ _STRICT_SINCE: Final = 3
     CREATE_PARTITIONS,
     versions=range(4),
     mutates=True,
-    touches=(named(AclResource.TOPIC, Operation.ALTER),),
 )
 async def create_partitions(
     call: Call, request: CreatePartitionsRequest
@@ -99,14 +97,14 @@ def _check_assignments(call: Call, asked: CreatePartitionsTopic, added: int, fac
         return
     if len(asked.assignments) != added:
         raise _bad_assignment(f"{added} partitions are new, {len(asked.assignments)} are assigned")
-    for one in asked.assignments:
-        if len(set(one.broker_ids)) < len(one.broker_ids):
+    for assignment in asked.assignments:
+        if len(set(assignment.broker_ids)) < len(assignment.broker_ids):
             raise _bad_assignment("a partition's brokers must be named once each")
-        unknown = [node for node in one.broker_ids if node not in call.state.brokers.by_node]
+        unknown = [node for node in assignment.broker_ids if node not in call.state.brokers.by_node]
         if unknown:
             raise _bad_assignment(f"there is no broker {unknown[0]}")
         # The topic's replication factor can be higher than the number of brokers.
-        if len(one.broker_ids) != min(factor, len(call.state.brokers.by_node)):
+        if len(assignment.broker_ids) != min(factor, len(call.state.brokers.by_node)):
             raise _bad_assignment(f"the topic has {factor} replicas of each partition")
 
 

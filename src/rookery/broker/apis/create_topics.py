@@ -18,8 +18,6 @@ from rookery.broker.decisions import decide, take_mutations
 from rookery.broker.topics import MAX_PARTITIONS, check_alike, new_topic
 from rookery.cluster.events.topicevents import TopicCreated
 from rookery.errors import ApiError, ErrorCode
-from rookery.security.access import AclResource, Denial, Operation, named
-from rookery.wire.message import ZERO_UUID
 from rookery.wire.messages.create_topics import (
     CREATE_TOPICS,
     CreatableReplicaAssignment,
@@ -48,10 +46,6 @@ class _Refusal(NamedTuple):
     CREATE_TOPICS,
     versions=range(2, 8),
     mutates=True,
-    touches=(
-        named(AclResource.TOPIC, Operation.CREATE, or_on_cluster=Operation.CREATE),
-        named(AclResource.TOPIC, Operation.DESCRIBE_CONFIGS, denial=Denial.REDACT),
-    ),
 )
 async def create_topics(call: Call, request: CreateTopicsRequest) -> CreateTopicsResponse:
     """Create topics; a name that occurs twice in the request is refused."""
@@ -64,13 +58,11 @@ async def create_topics(call: Call, request: CreateTopicsRequest) -> CreateTopic
     events = _events(plans)
     inherited = _settings(call, TOPIC_KEYS, {})
     if request.validate_only:
-        return CreateTopicsResponse(
-            topics=[_show(call, plan, inherited, made=False) for plan in plans]
-        )
+        return CreateTopicsResponse(topics=[_show(call, plan, inherited) for plan in plans])
     errors = dict(
         zip(
             (event.name for event in events),
-            (one.error for one in await decide(call, events, request.timeout_ms)),
+            (outcome.error for outcome in await decide(call, events, request.timeout_ms)),
             strict=True,
         )
     )
@@ -78,7 +70,7 @@ async def create_topics(call: Call, request: CreateTopicsRequest) -> CreateTopic
         topics=[
             _refused(_Refusal(plan.name, errors[plan.name], _why(plan.name, errors[plan.name])))
             if errors.get(plan.name, ErrorCode.NONE) is not ErrorCode.NONE
-            else _show(call, plan, inherited, made=True)
+            else _show(call, plan, inherited)
             for plan in plans
         ]
     )
@@ -116,15 +108,19 @@ def _check_assignments(
     call: Call, assignments: list[CreatableReplicaAssignment]
 ) -> tuple[int, int]:
     """Return the numbers of partitions and replicas that an assignment requests."""
-    if sorted(one.partition_index for one in assignments) != list(range(len(assignments))):
+    if sorted(assignment.partition_index for assignment in assignments) != list(
+        range(len(assignments))
+    ):
         raise _bad_assignment("partitions must be numbered from 0, without a gap, each once")
-    for one in assignments:
-        unknown = [node for node in one.broker_ids if node not in call.state.brokers.by_node]
-        if not one.broker_ids or len(set(one.broker_ids)) < len(one.broker_ids):
+    for assignment in assignments:
+        unknown = [node for node in assignment.broker_ids if node not in call.state.brokers.by_node]
+        if not assignment.broker_ids or len(set(assignment.broker_ids)) < len(
+            assignment.broker_ids
+        ):
             raise _bad_assignment("a partition's brokers must be one or more, each once")
         if unknown:
             raise _bad_assignment(f"there is no broker {unknown[0]}")
-        if len(one.broker_ids) != len(assignments[0].broker_ids):
+        if len(assignment.broker_ids) != len(assignments[0].broker_ids):
             raise _bad_assignment("all partitions must have as many replicas as the first")
     return len(assignments), len(assignments[0].broker_ids)
 
@@ -156,15 +152,13 @@ def _refused(refusal: _Refusal) -> CreatableTopicResult:
     )
 
 
-def _show(
-    call: Call, plan: TopicCreated | _Refusal, inherited: Settings, *, made: bool
-) -> CreatableTopicResult:
+def _show(call: Call, plan: TopicCreated | _Refusal, inherited: Settings) -> CreatableTopicResult:
     if isinstance(plan, _Refusal):
         return _refused(plan)
     own = {change.name: change.value or "" for change in plan.configs}
     return CreatableTopicResult(
         name=plan.name,
-        topic_id=plan.topic_id if made else ZERO_UUID,
+        topic_id=plan.topic_id,
         error_code=ErrorCode.NONE,
         num_partitions=plan.partitions,
         replication_factor=plan.replication_factor,

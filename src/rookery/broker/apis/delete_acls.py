@@ -7,10 +7,9 @@ from collections.abc import Sequence
 from rookery.broker.acls import NO_AUTHORIZER, read_each, write_filter
 from rookery.broker.call import Call, handles
 from rookery.broker.decisions import decide_for_all_brokers, require_security
-from rookery.cluster.events.securityevents import AclsDeleted
+from rookery.cluster.entry import divide_filters
 from rookery.errors import ApiError, ErrorCode
 from rookery.model.acl import StoredAcl
-from rookery.security.access import Operation, cluster
 from rookery.security.acl import read_filter
 from rookery.wire.messages.delete_acls import (
     DELETE_ACLS,
@@ -26,7 +25,6 @@ from rookery.wire.messages.delete_acls import (
     versions=range(1, 4),
     mutates=True,
     is_served_read_only=True,
-    touches=(cluster(Operation.ALTER),),
 )
 async def delete_acls(call: Call, request: DeleteAclsRequest) -> DeleteAclsResponse:
     """Remove the access rules that match; refuse if this broker has no authorizer."""
@@ -39,15 +37,17 @@ async def delete_acls(call: Call, request: DeleteAclsRequest) -> DeleteAclsRespo
         _result(row.code, str(row)) if isinstance(row, ApiError) else _result(ErrorCode.NONE, None)
         for row in rows
     ]
-    valid = [(at, row) for at, row in enumerate(rows) if not isinstance(row, ApiError)]
-    if valid:
-        [outcome] = await decide_for_all_brokers(
-            call, [AclsDeleted(filters=[row for _, row in valid])]
-        )
-        removed: Sequence[Sequence[StoredAcl]] = outcome.value or [()] * len(valid)
-        for (at, _), rules in zip(valid, removed, strict=True):
-            results[at].error_code = outcome.error
-            results[at].matching_acls = [_matching(rule) for rule in rules]
+    events = list(divide_filters([row for row in rows if not isinstance(row, ApiError)]))
+    outcomes = await decide_for_all_brokers(call, events) if events else []
+    valid = (
+        result for row, result in zip(rows, results, strict=True) if not isinstance(row, ApiError)
+    )
+    for event, outcome in zip(events, outcomes, strict=True):
+        removed: Sequence[Sequence[StoredAcl]] = outcome.value or [()] * len(event.filters)
+        for rules in removed:
+            result = next(valid)
+            result.error_code = outcome.error
+            result.matching_acls = [_matching(rule) for rule in rules]
     return DeleteAclsResponse(filter_results=results)
 
 

@@ -6,7 +6,6 @@ from rookery.broker.call import Call, handles
 from rookery.broker.decisions import decide
 from rookery.cluster.events.topicevents import LogStartMoved
 from rookery.errors import ErrorCode
-from rookery.security.access import AclResource, Operation, named
 from rookery.wire.messages.delete_records import (
     DELETE_RECORDS,
     DeleteRecordsPartition,
@@ -20,7 +19,7 @@ from rookery.wire.messages.delete_records import (
 _HIGH_WATERMARK = -1
 
 
-@handles(DELETE_RECORDS, mutates=True, touches=(named(AclResource.TOPIC, Operation.DELETE),))
+@handles(DELETE_RECORDS, mutates=True)
 async def delete_records(call: Call, request: DeleteRecordsRequest) -> DeleteRecordsResponse:
     """Advance the log start of partitions, and return the new log starts."""
     await call.services.replica.barrier()

@@ -10,7 +10,6 @@ from rookery.broker.decisions import decide, take_mutations
 from rookery.cluster.events.topicevents import TopicDeleted
 from rookery.cluster.state.topics import Topic
 from rookery.errors import ApiError, ErrorCode
-from rookery.security.access import AclResource, Operation, named
 from rookery.wire.message import ZERO_UUID
 from rookery.wire.messages.delete_topics import (
     DELETE_TOPICS,
@@ -28,15 +27,14 @@ _STRICT_SINCE: Final = 5
     DELETE_TOPICS,
     versions=range(1, 7),
     mutates=True,
-    touches=(named(AclResource.TOPIC, Operation.DELETE, or_on_cluster=Operation.DELETE),),
 )
 async def delete_topics(call: Call, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
     """Delete topics by name or id; a topic that occurs twice in the request is not deleted."""
     await call.services.replica.barrier()
     asked = request.topics or [DeleteTopicState(name=name) for name in request.topic_names]
-    found = [_find(call, item) for item in asked]
-    counts = Counter(topic.id for topic in found if topic is not None)
-    results = [_check(call, item, topic, counts) for item, topic in zip(asked, found, strict=True)]
+    topics = [_find(call, item) for item in asked]
+    counts = Counter(topic.id for topic in topics if topic is not None)
+    results = [_check(call, item, topic, counts) for item, topic in zip(asked, topics, strict=True)]
     fine = [result for result in results if result.error_code is ErrorCode.NONE]
     events = [TopicDeleted(topic_id=result.topic_id) for result in fine]
     for result, outcome in zip(fine, await decide(call, events, request.timeout_ms), strict=True):

@@ -8,7 +8,7 @@ from rookery.broker.acls import NO_AUTHORIZER
 from rookery.broker.call import Call, handles
 from rookery.errors import ErrorCode
 from rookery.model.acl import PatternType
-from rookery.security.access import AclResource, Operation, cluster
+from rookery.security.access import AclResource
 from rookery.security.acl import AclBinding, read_filter
 from rookery.wire.messages.describe_acls import (
     DESCRIBE_ACLS,
@@ -19,7 +19,7 @@ from rookery.wire.messages.describe_acls import (
 )
 
 
-@handles(DESCRIBE_ACLS, versions=range(1, 4), mutates=False, touches=(cluster(Operation.DESCRIBE),))
+@handles(DESCRIBE_ACLS, versions=range(1, 4), mutates=False)
 async def describe_acls(call: Call, request: DescribeAclsRequest) -> DescribeAclsResponse:
     """List access rules by resource; refuse if this broker has no authorizer."""
     guard = call.services.guard
@@ -29,10 +29,10 @@ async def describe_acls(call: Call, request: DescribeAclsRequest) -> DescribeAcl
         )
     choice = read_filter(request)
     await call.services.replica.barrier()
-    found = guard.policy.rules.select(choice)
+    matches = guard.policy.rules.select(choice)
     return DescribeAclsResponse(
         error_code=ErrorCode.NONE,
-        resources=[_resource(key, list(rules)) for key, rules in groupby(found, _pattern)],
+        resources=[_resource(key, list(rules)) for key, rules in groupby(matches, _pattern)],
     )
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from rookery.broker.call import Call, handles
 from rookery.errors import ApiError, ErrorCode
-from rookery.security.access import Operation, cluster
 from rookery.security.quota import read_entity, read_quota_filter
 from rookery.wire.messages.describe_client_quotas import (
     DESCRIBE_CLIENT_QUOTAS,
@@ -19,7 +18,6 @@ from rookery.wire.messages.describe_client_quotas import (
 @handles(
     DESCRIBE_CLIENT_QUOTAS,
     mutates=False,
-    touches=(cluster(Operation.DESCRIBE_CONFIGS),),
 )
 async def describe_client_quotas(
     call: Call, request: DescribeClientQuotasRequest

@@ -5,7 +5,6 @@ from __future__ import annotations
 from rookery.broker.call import Call, handles
 from rookery.broker.operations import NOT_ASKED, ON_CLUSTER
 from rookery.errors import ErrorCode
-from rookery.security.access import Denial, Operation, cluster
 from rookery.wire.messages.describe_cluster import (
     DESCRIBE_CLUSTER,
     DescribeClusterBroker,
@@ -17,16 +16,10 @@ from rookery.wire.messages.describe_cluster import (
 _BROKERS, _CONTROLLERS = 1, 2
 
 
-def _asks_for_operations(request: DescribeClusterRequest) -> bool:
-    """The request asks for authorized operations."""
-    return request.include_cluster_authorized_operations
-
-
 @handles(
     DESCRIBE_CLUSTER,
     versions=range(3),
     mutates=False,
-    touches=(cluster(Operation.DESCRIBE, denial=Denial.REDACT, when=_asks_for_operations),),
 )
 async def describe_cluster(call: Call, request: DescribeClusterRequest) -> DescribeClusterResponse:
     """Describe the live brokers; fenced brokers are removed immediately and never listed."""

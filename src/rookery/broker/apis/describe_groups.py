@@ -9,7 +9,7 @@ from rookery.broker.groups.classic.machine import ClassicGroupMachine, ClassicMe
 from rookery.broker.groups.requests import find_machine, reach_head
 from rookery.broker.operations import NOT_ASKED
 from rookery.errors import ApiError, ErrorCode
-from rookery.security.access import AclResource, Operation, named
+from rookery.security.access import Operation
 from rookery.wire.messages.describe_groups import (
     DESCRIBE_GROUPS,
     DescribedGroup,
@@ -33,7 +33,6 @@ _ON_GROUP: Final = sum(1 << operation for operation in _OPERATIONS)
     DESCRIBE_GROUPS,
     versions=range(7),
     mutates=False,
-    touches=(named(AclResource.GROUP, Operation.DESCRIBE),),
 )
 async def describe_groups(call: Call, request: DescribeGroupsRequest) -> DescribeGroupsResponse:
     """Describe classic groups with their members, as of the log's head."""
@@ -54,14 +53,14 @@ def _describe(call: Call, group_id: str) -> DescribedGroup:
     if machine is None:
         is_error = call.version >= _UNKNOWN_IS_AN_ERROR
         return _without(group_id, ErrorCode.GROUP_ID_NOT_FOUND if is_error else ErrorCode.NONE)
-    found = machine.description()
+    description = machine.description()
     return DescribedGroup(
         error_code=ErrorCode.NONE,
         group_id=group_id,
-        group_state=found.state,
-        protocol_type=found.protocol_type,
-        protocol_data=found.protocol,
-        members=[_member(member) for member in found.members],
+        group_state=description.state,
+        protocol_type=description.protocol_type,
+        protocol_data=description.protocol,
+        members=[_member(member) for member in description.members],
     )
 
 

@@ -13,7 +13,6 @@ from rookery.broker.call import Call, handles
 from rookery.broker.config.configs import log_dir
 from rookery.cluster.state.topics import Topic
 from rookery.errors import ErrorCode
-from rookery.security.access import Operation, cluster
 from rookery.wire.messages.describe_log_dirs import (
     DESCRIBE_LOG_DIRS,
     DescribeLogDirsPartition,
@@ -28,7 +27,6 @@ from rookery.wire.messages.describe_log_dirs import (
     DESCRIBE_LOG_DIRS,
     versions=range(1, 6),
     mutates=False,
-    touches=(cluster(Operation.DESCRIBE),),
 )
 async def describe_log_dirs(call: Call, request: DescribeLogDirsRequest) -> DescribeLogDirsResponse:
     """Describe the broker's single log folder or store: partition sizes and free space."""

@@ -6,7 +6,6 @@ from rookery.broker.call import Call, handles
 from rookery.cluster.state import producers
 from rookery.cluster.state.partition import Partition
 from rookery.errors import ErrorCode
-from rookery.security.access import AclResource, Operation, named
 from rookery.wire.messages.describe_producers import (
     DESCRIBE_PRODUCERS,
     DescribeProducersRequest,
@@ -17,7 +16,7 @@ from rookery.wire.messages.describe_producers import (
 )
 
 
-@handles(DESCRIBE_PRODUCERS, mutates=False, touches=(named(AclResource.TOPIC, Operation.READ),))
+@handles(DESCRIBE_PRODUCERS, mutates=False)
 async def describe_producers(
     call: Call, request: DescribeProducersRequest
 ) -> DescribeProducersResponse:

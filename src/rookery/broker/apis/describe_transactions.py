@@ -12,7 +12,6 @@ from rookery.cluster.state.txns import Transaction
 from rookery.errors import ErrorCode
 from rookery.logdir.server.translate.javahash import partition_of
 from rookery.model.topicname import OFFSETS_TOPIC
-from rookery.security.access import AclResource, Operation, listed, named
 from rookery.wire.messages.describe_transactions import (
     DESCRIBE_TRANSACTIONS,
     DescribeTransactionsRequest,
@@ -28,10 +27,6 @@ _OFFSETS_PARTITIONS: Final = 50
 @handles(
     DESCRIBE_TRANSACTIONS,
     mutates=False,
-    touches=(
-        named(AclResource.TRANSACTIONAL_ID, Operation.DESCRIBE),
-        listed(AclResource.TOPIC, Operation.DESCRIBE),
-    ),
 )
 async def describe_transactions(
     call: Call, request: DescribeTransactionsRequest
@@ -41,8 +36,8 @@ async def describe_transactions(
     by_id = call.state.transactions.by_id
     return DescribeTransactionsResponse(
         transaction_states=[
-            _state(call, by_id[one]) if one in by_id else _refused(one)
-            for one in request.transactional_ids
+            _state(call, by_id[name]) if name in by_id else _refused(name)
+            for name in request.transactional_ids
         ]
     )
 
@@ -62,28 +57,28 @@ def _refused(transactional_id: str) -> TransactionState:
     )
 
 
-def _state(call: Call, found: Transaction) -> TransactionState:
+def _state(call: Call, transaction: Transaction) -> TransactionState:
     return TransactionState(
         error_code=ErrorCode.NONE,
-        transactional_id=found.id,
-        transaction_state=found.state.words,
-        transaction_timeout_ms=found.timeout_ms,
-        transaction_start_time_ms=found.started_ms,
-        producer_id=found.writer.producer_id,
-        producer_epoch=found.writer.epoch,
-        topics=_topics(call, found),
+        transactional_id=transaction.id,
+        transaction_state=transaction.state.words,
+        transaction_timeout_ms=transaction.timeout_ms,
+        transaction_start_time_ms=transaction.started_ms,
+        producer_id=transaction.writer.producer_id,
+        producer_epoch=transaction.writer.epoch,
+        topics=_topics(call, transaction),
     )
 
 
-def _topics(call: Call, found: Transaction) -> list[TopicData]:
+def _topics(call: Call, transaction: Transaction) -> list[TopicData]:
     topics: dict[str, list[int]] = {}
-    for topic_id, index in sorted(found.partitions):
+    for topic_id, index in sorted(transaction.partitions):
         topic = call.state.topics.by_id.get(topic_id)
         if topic is not None:
             topics.setdefault(topic.name, []).append(index)
     kept = call.state.topics.by_name.get(OFFSETS_TOPIC)
     count = len(kept.partitions) if kept is not None else _OFFSETS_PARTITIONS
-    groups = {partition_of(group_id, count) for group_id in found.groups}
+    groups = {partition_of(group_id, count) for group_id in transaction.groups}
     if groups:
         topics[OFFSETS_TOPIC] = sorted(groups)
     return [TopicData(topic=name, partitions=indexes) for name, indexes in topics.items()]

@@ -7,7 +7,6 @@ from collections import Counter
 from rookery.broker.call import Call, handles
 from rookery.cluster.state.security import StoredScram
 from rookery.errors import ErrorCode
-from rookery.security.access import Operation, cluster
 from rookery.wire.messages.describe_user_scram_credentials import (
     DESCRIBE_USER_SCRAM_CREDENTIALS,
     CredentialInfo,
@@ -20,7 +19,6 @@ from rookery.wire.messages.describe_user_scram_credentials import (
 @handles(
     DESCRIBE_USER_SCRAM_CREDENTIALS,
     mutates=False,
-    touches=(cluster(Operation.DESCRIBE),),
 )
 async def describe_user_scram_credentials(
     call: Call, request: DescribeUserScramCredentialsRequest
@@ -28,7 +26,7 @@ async def describe_user_scram_credentials(
     """Describe the named users, or all that have a credential."""
     await call.services.replica.barrier()
     scram = call.state.security.scram
-    asked = Counter(one.name for one in request.users or ())
+    asked = Counter(user.name for user in request.users or ())
     names = list(asked) or sorted(scram)
     return DescribeUserScramCredentialsResponse(
         error_code=ErrorCode.NONE,
@@ -58,7 +56,7 @@ def _describe(
         user=user,
         error_code=ErrorCode.NONE,
         credential_infos=[
-            CredentialInfo(mechanism=mechanism, iterations=one.iterations)
-            for mechanism, one in sorted(stored.items())
+            CredentialInfo(mechanism=mechanism, iterations=credential.iterations)
+            for mechanism, credential in sorted(stored.items())
         ],
     )

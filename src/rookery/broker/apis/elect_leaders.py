@@ -8,19 +8,19 @@ from __future__ import annotations
 
 from rookery.broker.call import Call, handles
 from rookery.errors import ApiError, ErrorCode
-from rookery.security.access import Operation, cluster
 from rookery.wire.messages.elect_leaders import (
     ELECT_LEADERS,
     ElectLeadersRequest,
     ElectLeadersResponse,
     PartitionResult,
     ReplicaElectionResult,
+    TopicPartitions,
 )
 
 _PREFERRED, _UNCLEAN = 0, 1
 
 
-@handles(ELECT_LEADERS, versions=range(3), mutates=False, touches=(cluster(Operation.ALTER),))
+@handles(ELECT_LEADERS, versions=range(3), mutates=False)
 async def elect_leaders(call: Call, request: ElectLeadersRequest) -> ElectLeadersResponse:
     """Answer that no election is needed for each partition named; run none."""
     if request.election_type not in {_PREFERRED, _UNCLEAN}:
@@ -28,6 +28,11 @@ async def elect_leaders(call: Call, request: ElectLeadersRequest) -> ElectLeader
             ErrorCode.INVALID_REQUEST, f"there is no election of type {request.election_type}"
         )
     await call.services.replica.barrier()
+    if request.topic_partitions is None:
+        # Kafka names all topics, and omits the partitions that need no election.
+        named = [TopicPartitions(topic=name, partitions=[]) for name in call.state.topics.by_name]
+    else:
+        named = request.topic_partitions
     return ElectLeadersResponse(
         error_code=ErrorCode.NONE,
         replica_election_results=[
@@ -35,7 +40,7 @@ async def elect_leaders(call: Call, request: ElectLeadersRequest) -> ElectLeader
                 topic=asked.topic,
                 partition_result=[_result(call, asked.topic, index) for index in asked.partitions],
             )
-            for asked in request.topic_partitions or ()
+            for asked in named
         ],
     )
 

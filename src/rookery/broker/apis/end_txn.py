@@ -11,14 +11,13 @@ from rookery.broker.call import Call, handles
 from rookery.broker.transactions import check_id, convert_error, decide
 from rookery.cluster.events.txnevents import TransactionEnded
 from rookery.errors import ApiError, ErrorCode
-from rookery.security.access import AclResource, Operation, named
 from rookery.wire.messages.end_txn import END_TXN, EndTxnRequest, EndTxnResponse
 
 _KNOWS_FENCED: Final = 2
 _RAISES_EPOCH: Final = 5
 
 
-@handles(END_TXN, mutates=True, touches=(named(AclResource.TRANSACTIONAL_ID, Operation.WRITE),))
+@handles(END_TXN, mutates=True)
 async def end_txn(call: Call, request: EndTxnRequest) -> EndTxnResponse:
     """Commit or abort the transaction; from version 5 on, return the next producer id and epoch."""
     event = TransactionEnded(

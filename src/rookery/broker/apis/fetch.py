@@ -6,8 +6,9 @@
                                    ├─ something looks wrong: barrier, look again      │
                                    └─ on disk: read, some partitions at a time ───────┘
 
-All fields of a response come from one version of the state. A client that sends a replica id is
-treated like any other reader: a fetch never moves a watermark.
+All fields of a response come from one version of the state. There are no followers: a client that
+sends a replica id gets an error for each partition, as from a Kafka broker for which it is no
+follower.
 """
 
 from __future__ import annotations
@@ -23,7 +24,6 @@ from rookery.broker.fetchservice import FetchWait, WatchedPartition, WatchingSes
 from rookery.clock import loop_seconds
 from rookery.errors import ApiError, Corrupt, Error, ErrorCode
 from rookery.log.write.traffic import READ
-from rookery.security.access import AclResource, Denial, Operation, cluster, named
 from rookery.wire.message import ZERO_UUID
 from rookery.wire.messages.fetch import (
     FETCH,
@@ -41,25 +41,10 @@ Future = asyncio.Future[FetchResponse | None]
 Answer = FetchResponse | Future | Coroutine[Any, Any, FetchResponse | None]
 
 
-def _is_replica(request: FetchRequest) -> bool:
-    """The request has a replica id."""
-    state = request.replica_state
-    return (request.replica_id if state is None else state.replica_id) >= 0
-
-
-def _is_consumer(request: FetchRequest) -> bool:
-    """The request has no replica id."""
-    return not _is_replica(request)
-
-
 @handles(
     FETCH,
     versions=range(4, 19),
     mutates=False,
-    touches=(
-        named(AclResource.TOPIC, Operation.READ, when=_is_consumer),
-        cluster(Operation.CLUSTER_ACTION, denial=Denial.REFUSE, when=_is_replica),
-    ),
 )
 def fetch(call: Call, request: FetchRequest) -> Answer:
     """Return batches; if there are fewer than min_bytes, wait up to max_wait_ms."""
@@ -86,13 +71,13 @@ class _Fetch:
 
     def start(self) -> Answer:
         """Answer immediately if there is nothing to wait for."""
-        found = FetchPlan(self.call, self.request, self.session)
-        if found.is_doubtful:
+        plan = FetchPlan(self.call, self.request, self.session)
+        if plan.is_doubtful:
             return self._certain()
-        if self._is_too_little(found):
-            self._park(found)
+        if self._is_too_little(plan):
+            self._park(plan)
             return self.future
-        return self._read(found) if found.cold else self._answer(found)
+        return self._read(plan) if plan.cold else self._answer(plan)
 
     async def start_later(self) -> FetchResponse | None:
         """Start after other clients have read enough of the responses sent to them."""
@@ -105,17 +90,17 @@ class _Fetch:
     async def _certain(self) -> FetchResponse | None:
         """Look again after all entries that other brokers have written are applied."""
         await self.call.services.replica.barrier()
-        found = FetchPlan(self.call, self.request, self.session)
-        if self._is_too_little(found):
-            self._park(found)
+        plan = FetchPlan(self.call, self.request, self.session)
+        if self._is_too_little(plan):
+            self._park(plan)
             return await self.future
-        return await self._read(found)
+        return await self._read(plan)
 
     # Waiting.
 
-    def _is_too_little(self, found: FetchPlan) -> bool:
+    def _is_too_little(self, plan: FetchPlan) -> bool:
         request = self.request
-        if found.size >= request.min_bytes or found.has_error or request.max_wait_ms <= 0:
+        if plan.size >= request.min_bytes or plan.has_error or request.max_wait_ms <= 0:
             return False
         session = self.session
         return (
@@ -124,21 +109,21 @@ class _Fetch:
             and not self.call.services.is_draining
         )
 
-    def _may_wait(self, found: FetchPlan) -> bool:
+    def _may_wait(self, plan: FetchPlan) -> bool:
         """Return whether a fetch that has already waited must continue to wait."""
         is_late = loop_seconds() >= self.deadline
-        return self._is_too_little(found) and not is_late
+        return self._is_too_little(plan) and not is_late
 
-    def _park(self, found: FetchPlan) -> None:
+    def _park(self, plan: FetchPlan) -> None:
         """Wait until enough bytes are available."""
         loop = asyncio.get_running_loop()
         if self.deadline < 0:
             self.deadline = loop_seconds() + self.request.max_wait_ms / 1000
             self.future: Future = loop.create_future()
             self.undo = self.call.connection.when_lost(self._lost)
-        self.session.follow(found.sightings)
+        self.session.follow(plan.sightings)
         # A commit makes more bytes readable than it adds.
-        missing = 1 if self.request.isolation_level else self.request.min_bytes - found.size
+        missing = 1 if self.request.isolation_level else self.request.min_bytes - plan.size
         self.wait = FetchWait(
             self.call.services.waiting,
             self.session,
@@ -171,15 +156,15 @@ class _Fetch:
         if self.future.done():
             return
         try:
-            found = FetchPlan(self.call, self.request, self.session)
-            if found.is_doubtful:
+            plan = FetchPlan(self.call, self.request, self.session)
+            if plan.is_doubtful:
                 self.call.services.fetches.spawn(self._look_again())
-            elif self._may_wait(found):
-                self._park(found)
-            elif found.cold:
-                self.call.services.fetches.spawn(self._finish(self._read(found)))
+            elif self._may_wait(plan):
+                self._park(plan)
+            elif plan.cold:
+                self.call.services.fetches.spawn(self._finish(self._read(plan)))
             else:
-                self._settle(self._answer(found))
+                self._settle(self._answer(plan))
         except Exception as error:  # noqa: BLE001 (the root of a callback: the fetch must end)
             self._fail(error)
 
@@ -189,14 +174,14 @@ class _Fetch:
             await self.call.services.replica.barrier()
             if self.future.done():
                 return
-            found = FetchPlan(self.call, self.request, self.session)
-            if self._may_wait(found):
-                self._park(found)
+            plan = FetchPlan(self.call, self.request, self.session)
+            if self._may_wait(plan):
+                self._park(plan)
                 return
         except Exception as error:  # noqa: BLE001 (a task's root: the fetch must end)
             self._fail(error)
         else:
-            await self._finish(self._read(found))
+            await self._finish(self._read(plan))
 
     async def _finish(self, answer: Coroutine[Any, Any, FetchResponse]) -> None:
         try:
@@ -216,19 +201,19 @@ class _Fetch:
 
     # Reading and answering.
 
-    def _read(self, found: FetchPlan) -> Coroutine[Any, Any, FetchResponse]:
+    def _read(self, plan: FetchPlan) -> Coroutine[Any, Any, FetchResponse]:
         """Read batches from disk; reserve their memory now, before another fetch does."""
-        if found.cold:
-            self.call.connection.promise(max(found.size, *(wanted.least for wanted in found.cold)))
-        return self._read_cold(found)
+        if plan.cold:
+            self.call.connection.promise(max(plan.size, *(wanted.least for wanted in plan.cold)))
+        return self._read_cold(plan)
 
-    async def _read_cold(self, found: FetchPlan) -> FetchResponse:
+    async def _read_cold(self, plan: FetchPlan) -> FetchResponse:
         """Read several partitions concurrently; a failure affects only its own partition."""
-        if len(found.cold) == 1:
-            await self._fill(found.cold[0])
-        elif found.cold:
-            await asyncio.gather(*map(self._fill, found.cold))
-        return self._answer(found)
+        if len(plan.cold) == 1:
+            await self._fill(plan.cold[0])
+        elif plan.cold:
+            await asyncio.gather(*map(self._fill, plan.cold))
+        return self._answer(plan)
 
     async def _fill(self, cold: WantedPartition) -> None:
         _, key, partition, offset, limit, is_first, until, *_ = cold
@@ -255,14 +240,14 @@ class _Fetch:
         if topic is not None:
             READ.add(topic_id, topic.name, records, size)
 
-    def _answer(self, found: FetchPlan) -> FetchResponse:
-        for topic_id, records, size in found.sent:
+    def _answer(self, plan: FetchPlan) -> FetchResponse:
+        for topic_id, records, size in plan.sent:
             self._count(topic_id, records, size)
         session = self.session
         responses: list[FetchableTopicResponse] = []
         served: list[WatchedPartition] = []
         last: object = None
-        for watched, answer in found.answers:
+        for watched, answer in plan.answers:
             if session.id and not self._is_news(watched, answer, served):
                 continue
             if not responses or watched.topic != last:
@@ -274,7 +259,7 @@ class _Fetch:
         return FetchResponse(
             session_id=session.id,
             responses=responses,
-            node_endpoints=list(found.endpoints.values()),
+            node_endpoints=list(plan.endpoints.values()),
         )
 
     def _is_news(

@@ -8,7 +8,6 @@ from rookery.broker.call import Call, handles
 from rookery.cluster.state.brokers import LiveBroker
 from rookery.cluster.state.groups import coordinator_of
 from rookery.errors import ErrorCode
-from rookery.security.access import AclResource, Operation, cluster, named
 from rookery.wire.messages.find_coordinator import (
     FIND_COORDINATOR,
     Coordinator,
@@ -18,39 +17,28 @@ from rookery.wire.messages.find_coordinator import (
 
 _GROUP: Final = 0
 _TRANSACTION: Final = 1
-_SHARE: Final = 2
+
 _BATCHED: Final = 4
-_WITH_SHARES: Final = range(6, FIND_COORDINATOR.versions.stop)
-
-
-def _is_for_shares(request: FindCoordinatorRequest) -> bool:
-    """The keys are those of share partitions."""
-    return request.key_type == _SHARE
 
 
 @handles(
     FIND_COORDINATOR,
     versions=range(7),
     mutates=False,
-    touches=(
-        named(AclResource.GROUP, Operation.DESCRIBE),
-        named(AclResource.TRANSACTIONAL_ID, Operation.DESCRIBE),
-        cluster(Operation.CLUSTER_ACTION, versions=_WITH_SHARES, when=_is_for_shares),
-    ),
 )
 def find_coordinator(call: Call, request: FindCoordinatorRequest) -> FindCoordinatorResponse:
     """Return the coordinator of one key or, from version 4 on, of several keys."""
     keys = request.coordinator_keys if call.version >= _BATCHED else [request.key]
-    found = [_find(call, request.key_type, key) for key in keys]
+    coordinators = [_find(call, request.key_type, key) for key in keys]
     if call.version >= _BATCHED:
-        return FindCoordinatorResponse(coordinators=found)
-    [one] = found
+        return FindCoordinatorResponse(coordinators=coordinators)
+    [only] = coordinators
     return FindCoordinatorResponse(
-        error_code=one.error_code,
-        error_message=one.error_message,
-        node_id=one.node_id,
-        host=one.host,
-        port=one.port,
+        error_code=only.error_code,
+        error_message=only.error_message,
+        node_id=only.node_id,
+        host=only.host,
+        port=only.port,
     )
 
 
@@ -66,10 +54,10 @@ def _find(call: Call, key_type: int, key: str) -> Coordinator:
     if broker is None:
         code = ErrorCode.COORDINATOR_NOT_AVAILABLE
         return _refused(key, code, code.sentence)
-    return _found(key, broker)
+    return _coordinator(key, broker)
 
 
-def _found(key: str, broker: LiveBroker) -> Coordinator:
+def _coordinator(key: str, broker: LiveBroker) -> Coordinator:
     return Coordinator(
         key=key,
         node_id=broker.node_id,

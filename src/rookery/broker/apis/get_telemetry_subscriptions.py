@@ -8,6 +8,7 @@ from rookery.broker.call import Call, handles
 from rookery.broker.telemetry.clientmetrics import properties_of, wanted_of
 from rookery.broker.telemetry.pushedmetrics import MAX_BYTES
 from rookery.errors import ErrorCode
+from rookery.model.uuid import random_uuid
 from rookery.records.compression import GZIP, LZ4, SNAPPY, ZSTD
 from rookery.wire.message import ZERO_UUID
 from rookery.wire.messages.get_telemetry_subscriptions import (
@@ -19,7 +20,7 @@ from rookery.wire.messages.get_telemetry_subscriptions import (
 _COMPRESSION: Final = tuple(codec.id for codec in (ZSTD, LZ4, GZIP, SNAPPY))
 
 
-@handles(GET_TELEMETRY_SUBSCRIPTIONS, mutates=False, touches=())
+@handles(GET_TELEMETRY_SUBSCRIPTIONS, mutates=False)
 def get_telemetry_subscriptions(
     call: Call, request: GetTelemetrySubscriptionsRequest
 ) -> GetTelemetrySubscriptionsResponse:
@@ -27,7 +28,7 @@ def get_telemetry_subscriptions(
     services = call.services
     instance_id = request.client_instance_id
     if instance_id == ZERO_UUID:
-        instance_id = services.random.token(16)
+        instance_id = random_uuid(services.random.token)
     wanted = wanted_of(call.state, properties_of(call, instance_id))
     services.telemetry.ask(
         instance_id, call.header.client_id or "", wanted, services.clock.monotonic_ms()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from rookery.broker.call import Call, handles
 from rookery.broker.groups.requests import Answer, hand_over
-from rookery.security.access import AclResource, Operation, named
 from rookery.wire.messages.heartbeat import HEARTBEAT, HeartbeatRequest, HeartbeatResponse
 
 
@@ -13,7 +12,6 @@ from rookery.wire.messages.heartbeat import HEARTBEAT, HeartbeatRequest, Heartbe
     versions=range(5),
     mutates=True,
     is_served_read_only=True,
-    touches=(named(AclResource.GROUP, Operation.READ),),
 )
 def heartbeat(call: Call, request: HeartbeatRequest) -> Answer[HeartbeatResponse]:
     """Extend the member's session, and report whether the group is rebalancing."""

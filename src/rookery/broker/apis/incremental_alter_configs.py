@@ -12,7 +12,6 @@ from rookery.broker.config.configkeys import BROKER_KEYS, TOPIC_KEYS, ConfigKind
 from rookery.broker.config.configs import invalid
 from rookery.cluster.resources import BROKER_RESOURCE, TOPIC_RESOURCE
 from rookery.errors import ApiError, ErrorCode
-from rookery.security.access import AclResource, Operation, named
 from rookery.wire.messages.incremental_alter_configs import (
     INCREMENTAL_ALTER_CONFIGS,
     AlterableConfig,
@@ -39,11 +38,6 @@ _CHANGES: Final = frozenset(Change)
     INCREMENTAL_ALTER_CONFIGS,
     versions=range(2),
     mutates=True,
-    touches=(
-        named(AclResource.TOPIC, Operation.ALTER_CONFIGS),
-        named(AclResource.GROUP, Operation.ALTER_CONFIGS),
-        named(AclResource.CLUSTER, Operation.ALTER_CONFIGS),
-    ),
 )
 async def incremental_alter_configs(
     call: Call, request: IncrementalAlterConfigsRequest

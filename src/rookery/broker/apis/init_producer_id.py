@@ -16,7 +16,6 @@ from rookery.broker.call import Call, handles
 from rookery.broker.transactions import check_id, convert_error, decide
 from rookery.cluster.events.txnevents import TransactionInitialised
 from rookery.errors import ApiError, Error, ErrorCode
-from rookery.security.access import AclResource, Operation, any_of, named
 from rookery.wire.messages.init_producer_id import (
     INIT_PRODUCER_ID,
     InitProducerIdRequest,
@@ -27,24 +26,10 @@ _LAST_EPOCH: Final = 2**15 - 2
 _KNOWS_FENCED: Final = 4
 
 
-def _is_only_idempotent(request: InitProducerIdRequest) -> bool:
-    """The request has no transactional id."""
-    return request.transactional_id is None
-
-
 @handles(
     INIT_PRODUCER_ID,
     versions=range(6),
     mutates=True,
-    touches=(
-        named(AclResource.TRANSACTIONAL_ID, Operation.WRITE),
-        any_of(
-            AclResource.TOPIC,
-            Operation.WRITE,
-            or_on_cluster=Operation.IDEMPOTENT_WRITE,
-            when=_is_only_idempotent,
-        ),
-    ),
 )
 async def init_producer_id(call: Call, request: InitProducerIdRequest) -> InitProducerIdResponse:
     """Assign a producer id, or raise the epoch of an existing one."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from rookery.broker.call import Call, handles
 from rookery.broker.groups.requests import Answer, hand_over
-from rookery.security.access import AclResource, Operation, named
 from rookery.wire.messages.join_group import JOIN_GROUP, JoinGroupRequest, JoinGroupResponse
 
 
@@ -13,7 +12,6 @@ from rookery.wire.messages.join_group import JOIN_GROUP, JoinGroupRequest, JoinG
     versions=range(10),
     mutates=True,
     is_served_read_only=True,
-    touches=(named(AclResource.GROUP, Operation.READ),),
 )
 def join_group(call: Call, request: JoinGroupRequest) -> Answer[JoinGroupResponse]:
     """Join a classic group; the response is sent when all members have joined."""

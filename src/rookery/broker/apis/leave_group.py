@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from rookery.broker.call import Call, handles
 from rookery.broker.groups.requests import Answer, hand_over
-from rookery.security.access import AclResource, Operation, named
 from rookery.wire.messages.leave_group import LEAVE_GROUP, LeaveGroupRequest, LeaveGroupResponse
 
 
@@ -13,7 +12,6 @@ from rookery.wire.messages.leave_group import LEAVE_GROUP, LeaveGroupRequest, Le
     versions=range(6),
     mutates=True,
     is_served_read_only=True,
-    touches=(named(AclResource.GROUP, Operation.READ),),
 )
 def leave_group(call: Call, request: LeaveGroupRequest) -> Answer[LeaveGroupResponse]:
     """Remove members from a classic group, and rebalance it."""

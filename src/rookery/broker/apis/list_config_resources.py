@@ -13,7 +13,6 @@ from rookery.cluster.resources import (
     configured,
 )
 from rookery.errors import ApiError, ErrorCode
-from rookery.security.access import Operation, cluster
 from rookery.wire.messages.list_config_resources import (
     LIST_CONFIG_RESOURCES,
     ConfigResource,
@@ -31,7 +30,6 @@ _KNOWN: Final = frozenset(
     LIST_CONFIG_RESOURCES,
     versions=range(2),
     mutates=False,
-    touches=(cluster(Operation.DESCRIBE_CONFIGS),),
 )
 async def list_config_resources(
     call: Call, request: ListConfigResourcesRequest

@@ -7,7 +7,6 @@ from rookery.broker.groups.requests import reach_head
 from rookery.broker.groups.summary import GroupSummary
 from rookery.cluster.state.groups import Group
 from rookery.errors import ErrorCode
-from rookery.security.access import AclResource, Operation, listed
 from rookery.service.looppace import LoopPace
 from rookery.wire.messages.list_groups import (
     LIST_GROUPS,
@@ -21,7 +20,6 @@ from rookery.wire.messages.list_groups import (
     LIST_GROUPS,
     versions=range(6),
     mutates=False,
-    touches=(listed(AclResource.GROUP, Operation.DESCRIBE, or_on_cluster=Operation.DESCRIBE),),
 )
 async def list_groups(call: Call, request: ListGroupsRequest) -> ListGroupsResponse:
     """List the groups of this broker that match both filters; an empty filter matches all."""

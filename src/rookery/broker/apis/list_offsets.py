@@ -18,7 +18,6 @@ from rookery.log.read import times
 from rookery.log.read.tail import Key
 from rookery.log.read.times import TimedRecord
 from rookery.model.offset import EARLIEST, EARLIEST_LOCAL, LATEST, LATEST_TIERED, MAX_TIMESTAMP
-from rookery.security.access import AclResource, Operation, named
 from rookery.wire.messages.list_offsets import (
     LIST_OFFSETS,
     ListOffsetsPartition,
@@ -50,7 +49,6 @@ _SEARCHES_AT_ONCE: Final = 8
     LIST_OFFSETS,
     versions=range(1, 12),
     mutates=False,
-    touches=(named(AclResource.TOPIC, Operation.DESCRIBE),),
 )
 async def list_offsets(call: Call, request: ListOffsetsRequest) -> ListOffsetsResponse:
     """Return offsets by timestamp, as of the log's head.
@@ -108,15 +106,15 @@ async def _find(
     # The limit is the end that is readable now, even if more is written during the search.
     readable = partition.last_stable_offset if is_committed else partition.next_offset
     key = (topic.id, part.partition_index)
-    found = await _look(call, key, partition, part.timestamp, readable)
-    if found.offset > readable or (found.offset == readable and found.timestamp >= 0):
-        found = _UNKNOWN
+    place = await _look(call, key, partition, part.timestamp, readable)
+    if place.offset > readable or (place.offset == readable and place.timestamp >= 0):
+        place = _UNKNOWN
     return ListOffsetsPartitionResponse(
         partition_index=part.partition_index,
         error_code=ErrorCode.NONE,
-        timestamp=found.timestamp,
-        offset=found.offset,
-        leader_epoch=_epoch(partition, found.offset),
+        timestamp=place.timestamp,
+        offset=place.offset,
+        leader_epoch=_epoch(partition, place.offset),
     )
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from rookery.broker.call import Call, handles
 from rookery.errors import ErrorCode
-from rookery.security.access import Operation, cluster
 from rookery.wire.messages.list_partition_reassignments import (
     LIST_PARTITION_REASSIGNMENTS,
     ListPartitionReassignmentsRequest,
@@ -16,7 +15,6 @@ from rookery.wire.messages.list_partition_reassignments import (
     LIST_PARTITION_REASSIGNMENTS,
     versions=range(1),
     mutates=False,
-    touches=(cluster(Operation.DESCRIBE),),
 )
 def list_partition_reassignments(
     _call: Call, _request: ListPartitionReassignmentsRequest

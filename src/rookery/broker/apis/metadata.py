@@ -19,7 +19,6 @@ from rookery.cluster.events.topicevents import TopicCreated
 from rookery.cluster.state.topics import Topic
 from rookery.errors import ApiError, ErrorCode
 from rookery.model.topicname import INTERNAL_TOPICS, RESERVED_TOPICS
-from rookery.security.access import AclResource, Denial, Operation, cluster, created, listed, named
 from rookery.wire.message import ZERO_UUID
 from rookery.wire.messages.metadata import (
     METADATA,
@@ -35,28 +34,12 @@ _MAX_MADE: Final = 1000
 Refused = dict[str, ErrorCode]
 
 
-def _may_create(request: MetadataRequest) -> bool:
-    """A topic does not exist, and topics may be created automatically."""
-    return request.allow_auto_topic_creation
-
-
-def _asks_for_operations(request: MetadataRequest) -> bool:
-    """The request asks for authorized operations."""
-    return request.include_cluster_authorized_operations
-
-
 @handles(
     METADATA,
     versions=range(14),
     # It can create topics, but not on a read-only broker.
     mutates=True,
     is_served_read_only=True,
-    touches=(
-        named(AclResource.TOPIC, Operation.DESCRIBE),
-        listed(AclResource.TOPIC, Operation.DESCRIBE),
-        created(when=_may_create),
-        cluster(Operation.DESCRIBE, denial=Denial.REDACT, when=_asks_for_operations),
-    ),
 )
 async def metadata(call: Call, request: MetadataRequest) -> MetadataResponse:
     """Describe the brokers and the topics asked for; create missing topics if that is allowed."""
@@ -97,7 +80,7 @@ def _answer(
 def _check(call: Call, asked: list[MetadataRequestTopic]) -> None:
     if call.version < 12 and any(item.name is None or item.topic_id != ZERO_UUID for item in asked):
         raise ApiError(
-            ErrorCode.INVALID_REQUEST, "topics can be asked for by id from version 12 on"
+            ErrorCode.INVALID_REQUEST, "topics can be requested by id from version 12 on"
         )
 
 

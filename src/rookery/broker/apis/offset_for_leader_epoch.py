@@ -11,7 +11,6 @@ from bisect import bisect_right
 from rookery.broker.call import Call, handles
 from rookery.cluster.state.partition import Partition
 from rookery.errors import ErrorCode
-from rookery.security.access import AclResource, Operation, named
 from rookery.wire.messages.offset_for_leader_epoch import (
     OFFSET_FOR_LEADER_EPOCH,
     EpochEndOffset,
@@ -26,7 +25,6 @@ from rookery.wire.messages.offset_for_leader_epoch import (
     OFFSET_FOR_LEADER_EPOCH,
     versions=range(2, 5),
     mutates=False,
-    touches=(named(AclResource.TOPIC, Operation.DESCRIBE, or_on_cluster=Operation.CLUSTER_ACTION),),
 )
 async def offset_for_leader_epoch(
     call: Call, request: OffsetForLeaderEpochRequest
@@ -67,8 +65,8 @@ def _end_of(partition: Partition, epoch: int) -> tuple[int, int]:
     after = bisect_right(partition.epochs, epoch, key=lambda known: known[0])
     if after == len(partition.epochs):
         return min(epoch, partition.leader_epoch), partition.next_offset
-    found = partition.epochs[after - 1][0] if after else epoch
-    return found, partition.epochs[after][1]
+    newest = partition.epochs[after - 1][0] if after else epoch
+    return newest, partition.epochs[after][1]
 
 
 def _refused(part: OffsetForLeaderPartition, code: ErrorCode) -> EpochEndOffset:

@@ -25,8 +25,6 @@ from rookery.log.write.flushtarget import CheckedBatch
 from rookery.model.topicname import RESERVED_TOPICS
 from rookery.records import batches
 from rookery.records.batches import BatchHeader
-from rookery.security.access import AclResource, Operation, named
-from rookery.wire.message import Parts, Records
 from rookery.wire.messages.produce import (
     PRODUCE,
     BatchIndexAndErrorMessage,
@@ -52,9 +50,6 @@ _WRONG_STATE: Final = ErrorCode.INVALID_TXN_STATE
 _ABORTABLE_SINCE: Final = 11
 _JOINS_SINCE: Final = 12
 Future = asyncio.Future[ProduceResponse | None]
-# The low byte of a batch's attributes, and its bit for transactional batches.
-_ATTRIBUTES: Final = 22
-_TRANSACTIONAL: Final = 0x10
 
 _Placed = tuple[PartitionProduceResponse, Topic, int]
 """A partition's response, its topic, and the index of its batch in the request."""
@@ -154,8 +149,8 @@ class _Intake:
                 ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
                 "transactional batches in a request without a transactional id",
             )
-        found = self.call.state.transactions.by_producer.get(producer_id)
-        if found is None or found.id != transactional_id:
+        transaction = self.call.state.transactions.by_producer.get(producer_id)
+        if transaction is None or transaction.id != transactional_id:
             self.is_doubtful = True
             raise ApiError(
                 ErrorCode.INVALID_PRODUCER_ID_MAPPING,
@@ -167,11 +162,11 @@ class _Intake:
         if not 0 <= part.index < len(topic.partitions):
             return _refused(part.index, _UNKNOWN)
         answer = _refused(part.index, ErrorCode.NOT_LEADER_OR_FOLLOWER, "this broker is stopping")
-        found = other_leader(self.call, topic, part.index)
-        if found is not None:
-            broker = found.broker
+        leader = other_leader(self.call, topic, part.index)
+        if leader is not None:
+            broker = leader.broker
             answer.current_leader = LeaderIdAndEpoch(
-                leader_id=broker.node_id, leader_epoch=found.leader_epoch
+                leader_id=broker.node_id, leader_epoch=leader.leader_epoch
             )
             self.endpoints[broker.node_id] = NodeEndpoint(
                 node_id=broker.node_id, host=broker.host, port=broker.port, rack=broker.rack
@@ -261,21 +256,6 @@ class _Intake:
         return None
 
 
-def _is_transactional(request: ProduceRequest) -> bool:
-    """A batch is transactional."""
-    return any(
-        _has_transaction(part.records)
-        for topic in request.topic_data
-        for part in topic.partition_data
-    )
-
-
-def _has_transaction(records: Records | None) -> bool:
-    if records is None or isinstance(records, Parts) or len(records) <= _ATTRIBUTES:
-        return False
-    return bool(records[_ATTRIBUTES] & _TRANSACTIONAL)
-
-
 @handles(
     PRODUCE,
     versions=range(3, 14),
@@ -283,10 +263,6 @@ def _has_transaction(records: Records | None) -> bool:
     # Read-only brokers refuse it but must advertise it: librdkafka takes a broker without it for a
     # very old one.
     is_served_read_only=True,
-    touches=(
-        named(AclResource.TRANSACTIONAL_ID, Operation.WRITE, when=_is_transactional),
-        named(AclResource.TOPIC, Operation.WRITE),
-    ),
 )
 def produce(call: Call, request: ProduceRequest) -> Future | ProduceResponse | None:
     """Append batches to partitions; each partition has its own result."""

@@ -25,7 +25,7 @@ _OPEN_BYTES: Final = 4 * MAX_BYTES
 _THREAD_FROM_BYTES: Final = 4096
 
 
-@handles(PUSH_TELEMETRY, mutates=False, touches=())
+@handles(PUSH_TELEMETRY, mutates=False)
 async def push_telemetry(call: Call, request: PushTelemetryRequest) -> PushTelemetryResponse:
     """Store a client's metrics if they match its subscription and its push interval."""
     services = call.services

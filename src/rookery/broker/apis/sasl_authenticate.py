@@ -12,7 +12,7 @@ from rookery.wire.messages.sasl_authenticate import (
 )
 
 
-@handles(SASL_AUTHENTICATE, mutates=False, touches=())
+@handles(SASL_AUTHENTICATE, mutates=False)
 def sasl_authenticate(
     call: Call, request: SaslAuthenticateRequest
 ) -> Awaitable[SaslAuthenticateResponse]:

@@ -10,7 +10,7 @@ from rookery.wire.messages.sasl_handshake import (
 )
 
 
-@handles(SASL_HANDSHAKE, mutates=False, touches=())
+@handles(SASL_HANDSHAKE, mutates=False)
 def sasl_handshake(call: Call, request: SaslHandshakeRequest) -> SaslHandshakeResponse:
     """Begin a login, if this listener offers the mechanism."""
     login = call.services.logins[call.connection.session.listener]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from rookery.broker.call import Call, handles
 from rookery.broker.groups.requests import Answer, hand_over
-from rookery.security.access import AclResource, Operation, named
 from rookery.wire.messages.sync_group import SYNC_GROUP, SyncGroupRequest, SyncGroupResponse
 
 
@@ -13,7 +12,6 @@ from rookery.wire.messages.sync_group import SYNC_GROUP, SyncGroupRequest, SyncG
     versions=range(6),
     mutates=True,
     is_served_read_only=True,
-    touches=(named(AclResource.GROUP, Operation.READ),),
 )
 def sync_group(call: Call, request: SyncGroupRequest) -> Answer[SyncGroupResponse]:
     """Return the member's assignment once the leader has submitted it."""

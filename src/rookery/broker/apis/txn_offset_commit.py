@@ -8,11 +8,11 @@ from typing import Final
 from rookery.broker.call import Call, handles
 from rookery.broker.groups.offsets import CommitAuthor
 from rookery.broker.groups.requests import check_group_id, reach_head
-from rookery.broker.transactions import check_id, commit_offsets, convert_error
+from rookery.broker.transactions import check_id, commit_offsets, convert_error, owned
 from rookery.cluster.events.groupevents import OffsetCommitted
 from rookery.cluster.events.txnevents import TransactionOffsetsCommitted
+from rookery.cluster.state.txns import TransactionOwner
 from rookery.errors import ApiError, ErrorCode
-from rookery.security.access import AclResource, Operation, named
 from rookery.wire.messages.txn_offset_commit import (
     TXN_OFFSET_COMMIT,
     TxnOffsetCommitRequest,
@@ -25,16 +25,19 @@ from rookery.wire.messages.txn_offset_commit import (
 _KNOWS_ABORTABLE: Final = 4
 _JOINS: Final = 5
 _MAX_METADATA: Final = 4096
+_OF_MEMBERS: Final = frozenset(
+    {
+        ErrorCode.UNKNOWN_MEMBER_ID,
+        ErrorCode.ILLEGAL_GENERATION,
+        ErrorCode.FENCED_INSTANCE_ID,
+        ErrorCode.STALE_MEMBER_EPOCH,
+    }
+)
 
 
 @handles(
     TXN_OFFSET_COMMIT,
     mutates=True,
-    touches=(
-        named(AclResource.TRANSACTIONAL_ID, Operation.WRITE),
-        named(AclResource.GROUP, Operation.READ),
-        named(AclResource.TOPIC, Operation.READ),
-    ),
 )
 async def txn_offset_commit(call: Call, request: TxnOffsetCommitRequest) -> TxnOffsetCommitResponse:
     """Add offsets of a group to the transaction; each partition has its own result."""
@@ -68,11 +71,24 @@ async def txn_offset_commit(call: Call, request: TxnOffsetCommitRequest) -> TxnO
     try:
         codes = await commit_offsets(call, who, event)
     except ApiError as error:
+        if error.code in _OF_MEMBERS:
+            error = await _find_producer_fault(call, event) or error
         _refuse(answers, _told(call, error).code)
         return TxnOffsetCommitResponse(topics=answers)
     for (answer, _), code in zip(wanted, codes, strict=True):
         answer.error_code = code
     return TxnOffsetCommitResponse(topics=answers)
+
+
+async def _find_producer_fault(call: Call, event: TransactionOffsetsCommitted) -> ApiError | None:
+    """Return what is wrong with the producer, which Kafka checks before the member."""
+    await reach_head(call)
+    writer = TransactionOwner(event.producer_id, event.producer_epoch)
+    try:
+        owned(call, event.transactional_id, writer)
+    except ApiError as error:
+        return error
+    return None
 
 
 def _is_unknown(part: TxnOffsetCommitResponsePartition) -> bool:

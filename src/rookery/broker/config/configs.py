@@ -126,41 +126,41 @@ def synonyms(
     key: ConfigKey, own: Mapping[str, str], brokers: Mapping[str, Mapping[str, str]]
 ) -> list[Synonym]:
     """Return the sources of a topic setting, the effective one first."""
-    found = [Synonym(key.name, own[key.name], ConfigSource.TOPIC)] if key.name in own else []
+    sources = [Synonym(key.name, own[key.name], ConfigSource.TOPIC)] if key.name in own else []
     inherited = brokers.get(ALL_BROKERS, {}).get(key.synonym)
     if inherited is not None:
-        found.append(Synonym(key.synonym, inherited, ConfigSource.ALL_BROKERS))
+        sources.append(Synonym(key.synonym, inherited, ConfigSource.ALL_BROKERS))
     inherits = BROKER_KEYS.get(key.synonym)
     # Kafka reports a default only if the broker setting has one.
     shown = key.synonym if inherits is not None and inherits.default is not None else ""
-    return [*found, Synonym(shown, key.default, ConfigSource.DEFAULT)]
+    return [*sources, Synonym(shown, key.default, ConfigSource.DEFAULT)]
 
 
 def broker_synonyms(
     key: BrokerKey, facts: Mapping[str, str | None], brokers: Mapping[str, Mapping[str, str]]
 ) -> list[Synonym]:
     """Return the sources of a broker setting, the effective one first."""
-    found = []
+    sources = []
     dynamic = brokers.get(ALL_BROKERS, {}).get(key.name)
     if dynamic is not None:
-        found.append(Synonym(key.name, dynamic, ConfigSource.ALL_BROKERS))
+        sources.append(Synonym(key.name, dynamic, ConfigSource.ALL_BROKERS))
     fact = facts.get(key.name, key.default)
     if fact != key.default:
-        found.append(Synonym(key.name, fact, ConfigSource.FILE))
-    if key.default is not None or not found:
-        found.append(Synonym(key.name, key.default, ConfigSource.DEFAULT))
-    return found
+        sources.append(Synonym(key.name, fact, ConfigSource.FILE))
+    if key.default is not None or not sources:
+        sources.append(Synonym(key.name, key.default, ConfigSource.DEFAULT))
+    return sources
 
 
 def group_synonyms(
     key: ConfigKey, own: Mapping[str, str], settings: BrokerSettings
 ) -> list[Synonym]:
     """Return the sources of a group setting, the effective one first."""
-    found = [Synonym(key.name, own[key.name], ConfigSource.GROUP)] if key.name in own else []
+    sources = [Synonym(key.name, own[key.name], ConfigSource.GROUP)] if key.name in own else []
     fact = _group_facts(settings)[key.synonym]
     if fact != key.default:
-        found.append(Synonym(key.synonym, fact, ConfigSource.FILE))
-    return [*found, Synonym(key.synonym, key.default, ConfigSource.DEFAULT)]
+        sources.append(Synonym(key.synonym, fact, ConfigSource.FILE))
+    return [*sources, Synonym(key.synonym, key.default, ConfigSource.DEFAULT)]
 
 
 def _group_facts(settings: BrokerSettings) -> dict[str, str]:

@@ -205,7 +205,7 @@ class Coordinator(Generic[Key, M]):
             seat = self._seats.get(key)
             if seat is not None and seat.machine is not None and self._held_claim(seat) is None:
                 self._drop(seat, ErrorCode.NOT_COORDINATOR)
-        brokers = [one.incarnation for one in self._replica.state.brokers.by_node.values()]
+        brokers = [broker.incarnation for broker in self._replica.state.brokers.by_node.values()]
         # Our own incarnation is known only after the entry that created it.
         brokers.append(self._replica.incarnation)
         if brokers != self._brokers:

@@ -112,7 +112,7 @@ class Driver(Generic[Key, M]):
         is_known = not done.cancelled() and done.exception() is None
         if seat.is_dropped:
             return
-        if not is_known or any(one.error is not ErrorCode.NONE for one in done.result()):
+        if not is_known or any(outcome.error is not ErrorCode.NONE for outcome in done.result()):
             self._drop(seat, ErrorCode.NOT_COORDINATOR)
             return
         seat.version = done.result()[-1].value

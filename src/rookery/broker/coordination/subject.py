@@ -24,7 +24,8 @@ class KeyClaim(Protocol):
 class KeySubject(Protocol[Key, M]):
     """How keys are claimed, found, loaded and persisted in the cluster log.
 
-    `apply` must append a key to `Applied.claims_changed` when its claim changes or it is removed.
+    `apply` must append a key to `EntryOutcome.claims_changed` when its claim changes, and when the
+    key is removed.
     """
 
     def is_ours(self, key: Key) -> bool:

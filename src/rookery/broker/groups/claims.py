@@ -70,7 +70,7 @@ class GroupClaims:
 async def _settle(batch: list[asyncio.Future[None]]) -> int:
     """Wait for claims; return the number that succeeded."""
     results = await asyncio.gather(*batch, return_exceptions=True)
-    failures = [one for one in results if isinstance(one, BaseException)]
+    failures = [result for result in results if isinstance(result, BaseException)]
     for failure in failures:
         is_moved = isinstance(failure, ApiError) and failure.code is ErrorCode.NOT_COORDINATOR
         if not is_moved:

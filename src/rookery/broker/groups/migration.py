@@ -17,7 +17,7 @@ from rookery.broker.groups.classic.machine import ClassicGroupMachine
 from rookery.broker.groups.classic.rebalance import prepare, resume
 from rookery.broker.groups.classic.roster import RosterMember
 from rookery.broker.groups.consumer.assign import Place, Places
-from rookery.broker.groups.consumer.embedded import (
+from rookery.broker.groups.consumer.embeddedprotocol import (
     CONSUMER,
     assigned_places,
     assignment_bytes,

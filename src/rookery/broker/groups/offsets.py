@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -11,6 +11,7 @@ from rookery.broker.groups.coordinator import GroupCoordinator
 from rookery.broker.groups.machine import CommitGate, gate_of
 from rookery.broker.groups.requests import refusal
 from rookery.broker.groups.subject import GroupSeat
+from rookery.cluster.entry import divide_offsets
 from rookery.cluster.events.groupevents import (
     OffsetCommitted,
     OffsetPlace,
@@ -22,8 +23,6 @@ from rookery.cluster.state.outcome import Outcome
 from rookery.errors import ApiError, ErrorCode
 
 # The size of an entry is limited, and other proposals need room in it too.
-_PART_BYTES: Final = 128 * 1024
-_OFFSET_BYTES: Final = 64
 _PART_PLACES: Final = 4_000
 
 Proposals = list["asyncio.Future[list[Outcome]]"]
@@ -82,7 +81,7 @@ async def commit(
             replica.propose(
                 [OffsetsCommitted(group_id=author.group_id, epoch=seat.epoch, offsets=part)]
             )
-            for part in offset_parts(offsets)
+            for part in divide_offsets(offsets)
         ]
 
     proposals = await groups.run(author.group_id, propose, creates=not author.is_member)
@@ -119,7 +118,7 @@ async def delete(
 
     kept, proposals = await groups.run(group_id, propose)
     await outcomes_of(proposals)
-    return [ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC if one else ErrorCode.NONE for one in kept]
+    return [ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC if is_kept else ErrorCode.NONE for is_kept in kept]
 
 
 async def outcomes_of(proposals: Proposals) -> list[Outcome]:
@@ -138,18 +137,3 @@ async def outcomes_of(proposals: Proposals) -> list[Outcome]:
             raise ApiError(outcome.error)
         outcomes.append(outcome)
     return outcomes
-
-
-def offset_parts(offsets: Sequence[OffsetCommitted]) -> Iterator[list[OffsetCommitted]]:
-    """Divide offsets into lists that each fit into one entry of the cluster log."""
-    part: list[OffsetCommitted] = []
-    size = 0
-    for one in offsets:
-        own = _OFFSET_BYTES + 4 * len(one.metadata)
-        if part and size + own > _PART_BYTES:
-            yield part
-            part, size = [], 0
-        part.append(one)
-        size += own
-    if part:
-        yield part

@@ -88,7 +88,7 @@ class Expiry:
         """Return the expired offsets of a topic."""
         if self._is_used(topic_id):
             return []
-        moment, found = self._moment, []
+        moment, expired = self._moment, []
         for partition, packed in offsets.items():
             commit_ms, retention_ms = unpack_times(packed)
             if retention_ms >= 0:
@@ -97,8 +97,8 @@ class Expiry:
                 end_ms = max(commit_ms, self._emptied_ms) + moment.retention_ms
             if moment.now_ms >= end_ms:
                 place = ExpiredPlace(topic_id=topic_id, partition=partition, commit_ms=commit_ms)
-                found.append(place)
-        return found
+                expired.append(place)
+        return expired
 
     def _is_used(self, topic_id: bytes) -> bool:
         if self._subscribes is None:
@@ -162,20 +162,20 @@ class OffsetRetention:
             return
         machine = None if summary.is_empty else self._groups.machine(group)
         expiry = Expiry(group, _subscribes(machine), self._moment())
-        found: list[ExpiredPlace] = []
+        expired: list[ExpiredPlace] = []
         for topic_id in list(group.offsets):
             await pace.step()
-            found += expiry.places(topic_id, group.offsets.get(topic_id, {}))
-            if len(found) >= _MAX_PLACES:
+            expired += expiry.places(topic_id, group.offsets.get(topic_id, {}))
+            if len(expired) >= _MAX_PLACES:
                 break
         # Only groups with something to expire are claimed for it.
-        if found or (summary.is_empty and not group.offsets):
-            propose = partial(self._propose, found=found[:_MAX_PLACES])
+        if expired or (summary.is_empty and not group.offsets):
+            propose = partial(self._propose, expired=expired[:_MAX_PLACES])
             proposal = await self._groups.run(group.id, propose)
             if proposal is not None:
                 await proposal
 
-    def _propose(self, seat: GroupSeat, found: list[ExpiredPlace]) -> _Proposal | None:
+    def _propose(self, seat: GroupSeat, expired: list[ExpiredPlace]) -> _Proposal | None:
         """Check the expired offsets again, now with exclusive access, and propose the expiry."""
         group = self._replica.state.groups.by_id.get(seat.key)
         if group is None or seat.machine is None:
@@ -183,10 +183,12 @@ class OffsetRetention:
         machine = seat.machine
         expiry = Expiry(group, _subscribes(machine), self._moment())
         places: list[ExpiredPlace] = []
-        for topic_id, some in groupby(found, key=lambda place: place.topic_id):
+        for topic_id, some in groupby(expired, key=lambda place: place.topic_id):
             kept = group.offsets.get(topic_id, {})
             indexes = [place.partition for place in some]
-            places += expiry.places(topic_id, {one: kept[one] for one in indexes if one in kept})
+            places += expiry.places(
+                topic_id, {index: kept[index] for index in indexes if index in kept}
+            )
         events: list[OffsetsExpired | GroupExpired] = []
         if places:
             events.append(OffsetsExpired(group_id=group.id, epoch=group.epoch, places=places))

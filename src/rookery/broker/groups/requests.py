@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any, TypeAlias, TypeVar, cast
+from typing import Any, Final, TypeAlias, TypeVar, cast
 from uuid import UUID
 
 from rookery.broker.call import Call
 from rookery.broker.coordination.machine import MachineRequest, TopicViewer
 from rookery.broker.coordination.seats import HeldRequest
 from rookery.broker.groups.machine import GroupMachine
-from rookery.cluster.proposal import IncarnationFenced
+from rookery.cluster.appender import IncarnationFenced
 from rookery.errors import ApiError, Error, ErrorCode
 from rookery.wire.message import Api, Message
+
+MAX_ID_BYTES: Final = 32_767
 
 Req = TypeVar("Req", bound=Message)
 Res = TypeVar("Res", bound=Message)
@@ -34,7 +36,7 @@ def hand_over(
         joins: whether the client may need a member id.
 
     Raises:
-        ApiError: INVALID_GROUP_ID if the name is empty.
+        ApiError: INVALID_GROUP_ID if the name is empty or too long.
     """
     group_id: str = cast("Any", request).group_id
     check_group_id(group_id)
@@ -59,15 +61,16 @@ def find_machine(call: Call, group_id: str, machine: type[GM]) -> GM | None:
     """Return the machine of a group of one kind; None if there is no such group.
 
     Raises:
-        ApiError: INVALID_GROUP_ID if the name is empty; NOT_COORDINATOR if another broker has it.
+        ApiError: INVALID_GROUP_ID if the name is empty or too long; NOT_COORDINATOR if another
+            broker has it.
     """
     check_group_id(group_id)
     groups = call.services.groups
     if call.services.is_draining or not groups.is_ours(group_id):
         raise ApiError(ErrorCode.NOT_COORDINATOR)
     group = call.state.groups.by_id.get(group_id)
-    found = groups.machine(group) if group is not None else None
-    return found if isinstance(found, machine) else None
+    seated = groups.machine(group) if group is not None else None
+    return seated if isinstance(seated, machine) else None
 
 
 async def reach_head(call: Call) -> None:
@@ -90,9 +93,17 @@ def refusal(error: BaseException) -> ApiError:
 
 
 def check_group_id(group_id: str) -> None:
-    """Refuse a group without a name."""
+    """Refuse a group without a name, or with one that older versions cannot carry."""
     if not group_id:
         raise ApiError(ErrorCode.INVALID_GROUP_ID, "the group's name is empty")
+    if is_too_long(group_id):
+        raise ApiError(ErrorCode.INVALID_GROUP_ID, f"the group's name exceeds {MAX_ID_BYTES} bytes")
+
+
+def is_too_long(name: str) -> bool:
+    """Return whether a name is longer than the strings of older versions can be."""
+    # A character needs four bytes at most, and names are short.
+    return 4 * len(name) > MAX_ID_BYTES and len(name.encode()) > MAX_ID_BYTES
 
 
 def _host(peer: str) -> str:

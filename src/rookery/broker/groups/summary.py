@@ -48,7 +48,7 @@ class Summaries:
         summary = self._decode(group)
         self._by_id[group.id] = group.body, len(group.changes), summary
         if len(self._by_id) > 2 * len(groups.by_id) + _SPARE:
-            self._by_id = {key: one for key, one in self._by_id.items() if key in groups.by_id}
+            self._by_id = {key: entry for key, entry in self._by_id.items() if key in groups.by_id}
         return summary
 
     def _decode(self, group: Group) -> GroupSummary | None:

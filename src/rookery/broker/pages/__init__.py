@@ -1,1 +1,4 @@
-"""Pages of documentation that are generated from the routes."""
+"""Pages of documentation that are generated from the routes.
+
+Each module has `page`, which returns the text; `scripts/docs` writes the files.
+"""

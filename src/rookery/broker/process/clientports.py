@@ -88,7 +88,9 @@ class ClientPorts:
         self._hosts = HostLimit(settings.max_connections_per_ip)
         for name, config in settings.client_listeners().items():
             verifier = await self._open_tokens(config)
-            accounts = ClusterAccounts(services.replica, services.delegation_tokens, verifier)
+            accounts = ClusterAccounts(
+                services.replica, services.delegation_tokens, verifier, services.lease
+            )
             login = LoginService(login_settings(config), accounts, services.clock, services.random)
             login.audit = services.audit
             services.logins[name] = login

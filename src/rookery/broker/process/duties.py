@@ -12,7 +12,7 @@ from rookery.broker.groups.claims import GroupClaims
 from rookery.broker.groups.coordinator import GroupCoordinator
 from rookery.broker.groups.removal import OffsetRetention
 from rookery.broker.overdue import Overdue
-from rookery.broker.process.membership import MEMBERS_MS, Membership
+from rookery.broker.process.membership import Membership
 from rookery.broker.settings import BrokerSettings
 from rookery.broker.tokens.tokenexpiry import TokenExpiry
 from rookery.clock import Clock
@@ -62,8 +62,8 @@ class ClusterDuties:
     def start(self, tasks: PeriodicTasks, *, expires_offsets: bool) -> None:
         """Begin the work; a read-only broker only expires members."""
         settings = self._settings
-        look_ms = min(settings.beat_interval_ms, MEMBERS_MS)
-        tasks.every(look_ms, "expiry of silent brokers", self._membership.look)
+        membership = self._membership
+        tasks.every(membership.look_ms, "expiry of silent brokers", membership.look)
         if settings.read_only:
             return
         tasks.every(_TRANSACTIONS_INTERVAL_MS, "expiry of transactions", self._overdue.look)

@@ -109,11 +109,11 @@ def _changes(password: str, random: Random) -> list[ScramChange]:
     ]
     return [
         ScramChange(
-            mechanism=SCRAM_MECHANISMS[one.mechanism],
-            iterations=one.iterations,
-            salt=one.salt,
-            stored_key=one.stored_key,
-            server_key=one.server_key,
+            mechanism=SCRAM_MECHANISMS[credential.mechanism],
+            iterations=credential.iterations,
+            salt=credential.salt,
+            stored_key=credential.stored_key,
+            server_key=credential.server_key,
         )
-        for one in credentials
+        for credential in credentials
     ]

@@ -18,7 +18,7 @@ from rookery.broker.process.kafkalogins import access_values
 from rookery.broker.process.kafkaproperties import KafkaProperties, read_properties
 from rookery.broker.settings import BrokerSettings
 from rookery.config.schema import Setting, settings_of
-from rookery.config.sources import Given
+from rookery.config.sources import GivenValue
 from rookery.errors import ConfigError
 
 _MINUTE_MS: Final = 60_000
@@ -75,7 +75,7 @@ _GUARDS: Final = (
 class KafkaFile:
     """The settings and warnings from a `server.properties`."""
 
-    given: list[Given] = field(default_factory=list)
+    given: list[GivenValue] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
 
 
@@ -87,24 +87,24 @@ def read_kafka_file(path: Path) -> KafkaFile:
     """
     file = read_properties(path)
     listeners = read_listeners(file)
-    names = tuple(one.name for one in listeners)
+    names = tuple(listener.name for listener in listeners)
     by_name = {
         ".".join(setting.path): setting
         for setting in settings_of(BrokerSettings, (("listeners", names),))
     }
-    found = KafkaFile()
+    result = KafkaFile()
     for name, value, key in (*_place(file), *_listeners(listeners), *_translated(file)):
-        found.given.append(_given(by_name[name], value, f"{path} {key}"))
+        result.given.append(_given(by_name[name], value, f"{path} {key}"))
     defaults = dict(_defaults(file.values))
     if defaults:
         text = ",".join(f"{name}={value}" for name, value in defaults.items())
-        found.given.append(_given(by_name["defaults"], text, str(path)))
-    found.warnings = [*_warnings(file), *file.warnings]
-    return found
+        result.given.append(_given(by_name["defaults"], text, str(path)))
+    result.warnings = [*_warnings(file), *file.warnings]
+    return result
 
 
-def _given(setting: Setting, value: str, source: str) -> Given:
-    return Given(setting, value, is_text=True, source=source)
+def _given(setting: Setting, value: str, source: str) -> GivenValue:
+    return GivenValue(setting, value, is_text=True, source=source)
 
 
 def _place(file: KafkaProperties) -> Iterator[tuple[str, str, str]]:
@@ -122,14 +122,14 @@ def _place(file: KafkaProperties) -> Iterator[tuple[str, str, str]]:
 
 def _listeners(listeners: Sequence[KafkaListener]) -> Iterator[tuple[str, str, str]]:
     """Yield the settings of listeners; a single one can be overridden by flags."""
-    for one in listeners:
+    for listener in listeners:
         is_only = len(listeners) == 1
-        place = "" if is_only else f"listeners.{one.name}."
-        yield f"{place}listen", one.listen, "listeners"
-        if one.advertise:
-            yield f"{place}advertise", one.advertise, "advertised.listeners"
-        for name, value in one.security.items():
-            source = f"listener {one.name}"
+        place = "" if is_only else f"listeners.{listener.name}."
+        yield f"{place}listen", listener.listen, "listeners"
+        if listener.advertise:
+            yield f"{place}advertise", listener.advertise, "advertised.listeners"
+        for name, value in listener.security.items():
+            source = f"listener {listener.name}"
             yield f"{'security.' if is_only else place}{name}", value, source
 
 

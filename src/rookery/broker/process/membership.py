@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable
 from statistics import median_low
 from typing import Final, NamedTuple
 
-from rookery.broker.settings import BrokerSettings
+from rookery.broker.settings import UNREACHABLE_BEATS, BrokerSettings
 from rookery.clock import Clock
 from rookery.cluster.entry import Entry
 from rookery.cluster.events.brokerevents import BrokerExpired
@@ -29,12 +29,9 @@ from rookery.net.reach import Reach
 log = logging.getLogger(__name__)
 
 MAX_SKEW_MS: Final = 10_000
-MEMBERS_MS: Final = 500
-"""The maximum interval between checks for dead brokers."""
+_LOOK_MS: Final = 500
 SUSPECT_BEATS: Final = 2.5
 """The number of missed beats before a broker's address is tried."""
-# … and before it is expired because its host does not answer.
-_UNREACHABLE_BEATS: Final = 5
 _CARETAKER: Final = b"the caretaker..."
 
 
@@ -64,6 +61,11 @@ class Membership:
         replica.listen(self._applied)
 
     @property
+    def look_ms(self) -> int:
+        """The interval for calls of `look`."""
+        return min(self._settings.beat_interval_ms, _LOOK_MS)
+
+    @property
     def is_clock_sound(self) -> bool:
         """Whether this process's clock is close enough to the others' to expire members."""
         live = self._replica.state.brokers.sequences
@@ -89,20 +91,28 @@ class Membership:
     async def look(self) -> list[int]:
         """Expire members that were silent for too long; return their incarnations."""
         suspects = self._silent()
-        dead = {one for one, silence in suspects.items() if await self._is_dead(one, silence.ms)}
+        dead = {
+            incarnation
+            for incarnation, silence in suspects.items()
+            if await self._is_dead(incarnation, silence.ms)
+        }
         if not dead:
             return []
         # Their latest entries may not have been read here yet.
         await self._replica.barrier()
-        gone = {one: silence for one, silence in self._silent().items() if one in dead}
+        gone = {
+            incarnation: silence
+            for incarnation, silence in self._silent().items()
+            if incarnation in dead
+        }
         if not gone:
             return []
         if not self.is_clock_sound:
             log.error("this broker's clock is off by more than %d ms", MAX_SKEW_MS)
             return []
         events = [
-            BrokerExpired(incarnation=one, last_sequence=silence.sequence)
-            for one, silence in gone.items()
+            BrokerExpired(incarnation=incarnation, last_sequence=silence.sequence)
+            for incarnation, silence in gone.items()
         ]
         outcomes = await self._replica.propose_all(events)
         # Members that have written since, or that another broker expired first, are not included.
@@ -130,7 +140,7 @@ class Membership:
             return False
         result = await self._reach(broker)
         if result is Reach.SILENT:
-            return silent_ms >= settings.beat_interval_ms * _UNREACHABLE_BEATS
+            return silent_ms >= settings.beat_interval_ms * UNREACHABLE_BEATS
         return result is Reach.REFUSED
 
     def _silent(self) -> dict[int, _Silence]:
@@ -141,8 +151,12 @@ class Membership:
             int(self._settings.beat_interval_ms * SUSPECT_BEATS),
         )
         live = self._replica.state.brokers.sequences
-        self._heard = {one: seen for one, seen in self._heard.items() if one in live}
-        self._skews = {one: skew for one, skew in self._skews.items() if one in live}
+        self._heard = {
+            incarnation: seen for incarnation, seen in self._heard.items() if incarnation in live
+        }
+        self._skews = {
+            incarnation: skew for incarnation, skew in self._skews.items() if incarnation in live
+        }
         silent: dict[int, _Silence] = {}
         for incarnation, sequence in live.items():
             seen = self._heard.get(incarnation)

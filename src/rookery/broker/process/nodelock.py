@@ -43,8 +43,8 @@ class NodeLock:
         self._node_id = -1
         self._mark = random.token(_MARK_BYTES)
         if self._file >= 0:
-            found = os.fstat(self._file)
-            name = f"{boot_id}/{found.st_dev if boot_id else 0}/{found.st_ino}"
+            status = os.fstat(self._file)
+            name = f"{boot_id}/{status.st_dev if boot_id else 0}/{status.st_ino}"
             self._mark = hashlib.blake2b(name.encode(), digest_size=_MARK_BYTES).digest()
 
     def new_process_id(self) -> bytes:
@@ -87,8 +87,8 @@ class NodeLock:
     def _finds(self, lock: bytes) -> bool:
         if _GET_LOCK is None:
             return True
-        found = fcntl.fcntl(self._file, _GET_LOCK, lock)
-        return bool(struct.unpack(_FLOCK, found)[0] != fcntl.F_UNLCK)
+        answer = fcntl.fcntl(self._file, _GET_LOCK, lock)
+        return bool(struct.unpack(_FLOCK, answer)[0] != fcntl.F_UNLCK)
 
     def _set(self, kind: int, node_id: int) -> bool:
         assert _SET_LOCK is not None  # noqa: S101 (there would be no file)

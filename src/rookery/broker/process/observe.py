@@ -128,6 +128,7 @@ class Observer(ServerHealth):
             "cluster log": self._out_of_reach,
             "replica": self._behind,
             "membership": self._not_a_member,
+            "access rules": self._outdated,
             "disk": lambda: self._cannot_write("disk", is_written=is_local),
             "store": lambda: self._cannot_write("store", is_written=not is_local),
         }
@@ -165,7 +166,7 @@ class Observer(ServerHealth):
             self._unreachable = ""
 
     def _cannot_write(self, dependency: str, *, is_written: bool) -> str:
-        failure = self._broker.medium.failure if is_written else None
+        failure = self._broker.flush_target.failure if is_written else None
         return failure or self._broker.stalls.problem(dependency)
 
     def _draining(self) -> str:
@@ -182,6 +183,10 @@ class Observer(ServerHealth):
     def _not_a_member(self) -> str:
         is_member = self._broker.member.is_alive
         return "" if is_member else "the broker was expired and is joining again"
+
+    def _outdated(self) -> str:
+        services = self._broker.services
+        return services.lease.problem() if services.lease and services.checks_clients else ""
 
 
 def _numbers(broker: Broker) -> list[MetricReading]:
@@ -202,7 +207,7 @@ def _numbers(broker: Broker) -> list[MetricReading]:
         (_REWRITE_LAG_BYTES, lambda: broker.caretaking.report.get("lag_bytes", 0)),
         (_REWRITE_LAG_SECONDS, lambda: broker.caretaking.report.get("lag_ms", 0) / 1000),
         (_CARE_COST, lambda: cost_of(broker.settings.prices, broker.caretaking.requests)),
-        (_WRITE_FAILING, lambda: float(broker.medium.failure is not None)),
+        (_WRITE_FAILING, lambda: float(broker.flush_target.failure is not None)),
         *_journal_numbers(broker),
         (_APPLIED, lambda: replica.state.applied),
         (_PROPOSALS, lambda: replica.waiting),

@@ -56,8 +56,8 @@ def worker_settings(
         return replace(
             own,
             listeners={
-                name: replace(_of_worker(one, index), shared=shared[name].text)
-                for name, one in settings.listeners.items()
+                name: replace(_of_worker(listener, index), shared=shared[name].text)
+                for name, listener in settings.listeners.items()
             },
         )
     only = _of_worker(ListenerConfig(listen=settings.listen, advertise=settings.advertise), index)
@@ -99,7 +99,8 @@ class BrokerWorkers:
             check_folder(settings.data)
         self._reserved: list[socket.socket] = []
         shared = {
-            name: self._reserve(one.address) for name, one in settings.client_listeners().items()
+            name: self._reserve(listener.address)
+            for name, listener in settings.client_listeners().items()
         }
         self.bootstrap = next(iter(shared.values()))
         self._supervisor = Supervisor(

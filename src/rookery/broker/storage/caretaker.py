@@ -1,8 +1,8 @@
 """The caretaker process: a replica of its own, and periodic rounds of maintenance.
 
-A broker starts it (`broker.caretaking`). It serves no clients. It reads the log up to its head once
-per round, so that a busy cluster costs it little. It makes no decision that an event does not
-allow.
+The `CaretakerKeeper` of a broker starts it. It serves no clients. It reads the log up to its head
+once per round, so that a busy cluster costs it little. Its changes are events with conditions, so a
+second caretaker does no harm.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ from rookery.log.lostlog import check_not_lost
 from rookery.log.maintain.caretaker import Caretaker
 from rookery.log.origin import Handles
 from rookery.net.loop import run_loop
-from rookery.records import heap
 from rookery.service import logs
+from rookery.service.memory import manage_memory
 
 log = logging.getLogger("rookery.broker.storage.caretaker")  # also when it runs as __main__
 
@@ -49,7 +49,6 @@ def main() -> int:
         return FAILED
     settings = BrokerSettings.from_json(json.loads(line))
     logs.set_up(settings.log_level, role="caretaker")
-    heap.keep()
     try:
         return run_loop(_work(settings))
     except Error as error:
@@ -58,14 +57,15 @@ def main() -> int:
 
 
 async def _work(settings: BrokerSettings) -> int:
-    orders = Orders()
-    asyncio.get_running_loop().add_reader(sys.stdin.fileno(), orders.listen)
+    messages = BrokerMessages()
+    asyncio.get_running_loop().add_reader(sys.stdin.fileno(), messages.listen)
     handles = open_handles(settings)
     replica = replica_of(handles, SystemClock())
     try:
-        await check_not_lost(handles.cluster_log, handles.store)
-        await replica.open(follow=False)
-        await _rounds(settings, handles, replica, orders)
+        async with manage_memory():
+            await check_not_lost(handles.cluster_log, handles.store)
+            await replica.open(follow=False)
+            await _rounds(settings, handles, replica, messages)
         if replica.failure is not None:
             raise replica.failure
     finally:
@@ -75,7 +75,7 @@ async def _work(settings: BrokerSettings) -> int:
 
 
 async def _rounds(
-    settings: BrokerSettings, handles: Handles, replica: Replica, orders: Orders
+    settings: BrokerSettings, handles: Handles, replica: Replica, messages: BrokerMessages
 ) -> None:
     # A caretaker that is expired exits, and the broker starts the next one.
     member = ClusterMember(
@@ -87,13 +87,15 @@ async def _rounds(
     topic_configs = TopicCache(configs.resolve).of
     upkeep = ObjectMaintenance(handles, settings, replica, SystemClock(), topic_configs)
     try:
-        numbers = await _unless(orders.stop, member.join_patiently())
+        numbers = await _run_unless(messages.stop, member.join_patiently())
         if numbers is None:
             return
         caretaker = upkeep.caretaker(numbers)
-        orders.confirm = caretaker.confirm
-        while not await _rest(caretaker, orders.stop, settings.upkeep_interval_ms / 1000):
-            if not await _round(caretaker, orders.stop) or numbers.is_nearly_spent:
+        messages.confirm = caretaker.confirm
+        while not await _wait_for_round(
+            caretaker, messages.stop, settings.upkeep_interval_ms / 1000
+        ):
+            if not await _round(caretaker, messages.stop) or numbers.is_nearly_spent:
                 break  # the next caretaker gets new object ids
             if replica.failure is not None:
                 return  # its proposals would not count
@@ -102,7 +104,7 @@ async def _rounds(
         await member.close()
 
 
-async def _unless(stop: asyncio.Event, work: Coroutine[Any, Any, T]) -> T | None:
+async def _run_unless(stop: asyncio.Event, work: Coroutine[Any, Any, T]) -> T | None:
     """Return the work's result, or cancel it and return None if the caretaker must stop first."""
     working = asyncio.create_task(work)
     stopping = asyncio.create_task(stop.wait())
@@ -118,18 +120,18 @@ async def _unless(stop: asyncio.Event, work: Coroutine[Any, Any, T]) -> T | None
 async def _round(caretaker: Caretaker, stop: asyncio.Event) -> bool:
     """Run and report one round, or cancel it and return False if the caretaker must stop first."""
     try:
-        done = await _unless(stop, caretaker.round())
+        done = await _run_unless(stop, caretaker.round())
     except Unavailable as error:
         # Objects of the aborted round are unreferenced and will be swept. The state is unchanged.
         log.warning("a maintenance round was abandoned and is repeated: %s", error)
         await asyncio.sleep(_LOOK_SECONDS)
         return True
     if done is not None:
-        _tell(done.as_json())
+        _report(done.as_json())
     return done is not None
 
 
-async def _rest(caretaker: Caretaker, stop: asyncio.Event, seconds: float) -> bool:
+async def _wait_for_round(caretaker: Caretaker, stop: asyncio.Event, seconds: float) -> bool:
     """Wait until the next round is due; return whether the caretaker must stop.
 
     The log is checked in between, since a restart must replay all entries that no snapshot covers.
@@ -152,8 +154,8 @@ async def _is_behind(caretaker: Caretaker) -> bool:
         return False  # the next round reports the reason
 
 
-class Orders:
-    """Reads the broker's messages on standard input: snapshot numbers, and end of file to stop."""
+class BrokerMessages:
+    """The broker's messages on standard input: snapshot numbers, and end of file to stop."""
 
     def __init__(self) -> None:
         self.stop = asyncio.Event()
@@ -173,7 +175,7 @@ class Orders:
             self.confirm(int(line))
 
 
-def _tell(report: dict[str, object]) -> None:
+def _report(report: dict[str, object]) -> None:
     with suppress(BrokenPipeError):
         sys.stdout.write(json.dumps(report) + "\n")
         sys.stdout.flush()

@@ -153,7 +153,7 @@ class DirectoryBacking:
 
     def flush_target(self, _numbers: Numbers) -> FlushTarget:
         """Return the target in which flushes wait until they are written."""
-        return self._service.medium
+        return self._service.flush_target
 
     async def start(self, tasks: PeriodicTasks) -> None:
         """End transactions whose end was decided before the last stop; start maintenance tasks."""

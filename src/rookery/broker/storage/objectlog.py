@@ -60,7 +60,7 @@ class ObjectLogBacking:
             ConfigError: a setting cannot be used, or two contradict each other.
             Unavailable: a dependency is unreachable.
         """
-        self.handles = handles = open_handles(settings)
+        self.handles = handles = open_handles(settings, clock)
         self._settings = settings
         self._clock = clock
         origin = handles.origin
@@ -69,7 +69,7 @@ class ObjectLogBacking:
             node_id=settings.node_id,
             flush=_flush_settings(settings, origin.log_traits),
         )
-        self._journal_calls = PendingCalls(f"journal in {origin.folder}")
+        self._journal_calls = PendingCalls(f"journal in {origin.folder}", clock)
         self.dependencies = {"store": handles.store_calls, "cluster log": handles.log_calls}
         if origin.is_local:
             self.dependencies["disk"] = self._journal_calls
@@ -163,7 +163,7 @@ def origin_of(settings: BrokerSettings) -> LogLocation:
     return LogLocation(settings.data, settings.store, settings.cluster, settings.namespace)
 
 
-def open_handles(settings: BrokerSettings) -> Handles:
+def open_handles(settings: BrokerSettings, clock: Clock | None = None) -> Handles:
     """Open the cluster log and the store in the settings; create a missing data folder.
 
     Raises:
@@ -174,7 +174,7 @@ def open_handles(settings: BrokerSettings) -> Handles:
     origin.check()
     if origin.is_local:
         origin.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    return Handles(origin, settings.durability, settings.prices)
+    return Handles(origin, settings.durability, settings.prices, clock)
 
 
 def replica_of(handles: Handles, clock: Clock) -> Replica:

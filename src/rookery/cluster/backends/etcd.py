@@ -22,6 +22,7 @@ from rookery.cluster.port import (
     Durability,
     LogEntry,
     check_beginning,
+    check_empty,
     check_entry,
     check_trim,
 )
@@ -35,9 +36,17 @@ except ImportError as error:
 from rookery.cluster.etcd.address import EtcdAddress, parse
 from rookery.cluster.etcd.appender import EtcdAppender
 from rookery.cluster.etcd.client import EtcdClient
-from rookery.cluster.etcd.layout import EtcdKeys
-from rookery.cluster.etcd.reader import EtcdReader
-from rookery.cluster.etcd.start import begin_after
+from rookery.cluster.etcd.layout import EtcdKeys, write_head
+from rookery.cluster.etcd.messages import (
+    TXN,
+    get,
+    is_absent,
+    put,
+    range_request,
+    read_txn,
+    txn_request,
+)
+from rookery.cluster.etcd.reader import EtcdReader, LogBounds, ask_first, read_bounds
 from rookery.cluster.etcd.trim import trim
 from rookery.cluster.etcd.watch import HeadWatch
 
@@ -116,7 +125,7 @@ class EtcdLog:
         """Begin after a number, if there has never been an entry."""
         self._check_open()
         check_beginning(number)
-        await begin_after(self._client, self._layout, number)
+        await _create_head(self._client, self._layout, number)
         self._watch.moved(number)
 
     async def close(self) -> None:
@@ -135,3 +144,22 @@ class EtcdLog:
 
 def _closed() -> Unavailable:
     return Unavailable("this handle on the cluster log was closed: open another")
+
+
+async def _create_head(client: EtcdClient, layout: EtcdKeys, number: int) -> None:
+    """Make the log begin after a number: a head without an entry below it.
+
+    Raises:
+        Conflict: the head key exists.
+    """
+    begin = put(layout.head, write_head(number))
+    looks = [get(ask_first(layout)), get(range_request(layout.head))]
+    request = txn_request([is_absent(layout.head)], [begin], looks)
+    answer = await client.call(TXN, request)
+    done = read_txn(answer.data)
+    if done.succeeded:
+        return
+    bounds = read_bounds(layout, *done.results)
+    # No other process uses the log now: in this case an earlier attempt took effect.
+    if answer.tries == 1 or bounds != LogBounds(number, number):
+        check_empty(bounds.head)

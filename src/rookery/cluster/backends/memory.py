@@ -25,7 +25,7 @@ from rookery.cluster.port import (
 from rookery.errors import Unavailable
 
 _PREFIX: Final = "memory:"
-_logs: Final[dict[str, _Shared]] = {}
+_logs: Final[dict[str, _SharedLog]] = {}
 _logs_lock: Final = threading.Lock()
 
 
@@ -38,7 +38,7 @@ def open(url: str, durability: Durability) -> ClusterLog:  # noqa: A001, ARG001 
     """Open a handle on the log of that name."""
     name = url.removeprefix(_PREFIX)
     with _logs_lock:
-        shared = _logs.setdefault(name, _Shared()) if name else _Shared()
+        shared = _logs.setdefault(name, _SharedLog()) if name else _SharedLog()
     return MemoryLog(shared)
 
 
@@ -62,7 +62,7 @@ class _Waiter:
             self.future.set_exception(error)
 
 
-class _Shared:
+class _SharedLog:
     """The log itself, shared by all handles on one name."""
 
     def __init__(self) -> None:
@@ -80,7 +80,7 @@ class _Shared:
 class MemoryLog:
     """One handle on a log in memory."""
 
-    def __init__(self, shared: _Shared) -> None:
+    def __init__(self, shared: _SharedLog) -> None:
         self._shared = shared
         self._mine: set[_Waiter] = set()
         self._closed = False
@@ -101,7 +101,7 @@ class MemoryLog:
     async def read(self, after: int, max_bytes: int = READ_BYTES) -> list[LogEntry]:
         """Return the entries that follow number `after`."""
         self._check_open()
-        found: list[LogEntry] = []
+        taken: list[LogEntry] = []
         size = 0
         with self._shared.lock:
             if after < self._shared.floor:
@@ -109,10 +109,10 @@ class MemoryLog:
             entries = self._shared.entries
             for index in range(after - self._shared.floor, len(entries)):
                 size += len(entries[index].data)
-                if found and size > max_bytes:
+                if taken and size > max_bytes:
                     break
-                found.append(entries[index])
-        return found
+                taken.append(entries[index])
+        return taken
 
     async def head(self) -> int:
         """Return the last entry's number."""

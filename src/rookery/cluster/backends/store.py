@@ -133,7 +133,7 @@ class StoreLog:
             self._end.see(entries[-1].number)
         elif after < known:
             raise Corrupt(
-                f"entry {after + 1} is missing, but the log goes on up to {known} at least: "
+                f"entry {after + 1} is missing, but the log has entries up to {known} at least: "
                 f"someone else has removed {entry_key(after + 1)!r} from {self._name}"
             )
         return entries

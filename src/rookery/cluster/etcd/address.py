@@ -47,7 +47,9 @@ class EtcdAddress:
         """The members on other hosts to which connections are not encrypted."""
         if self.tls:
             return ()
-        return tuple(one for one in self.endpoints if not parse_address(one).is_loopback)
+        return tuple(
+            endpoint for endpoint in self.endpoints if not parse_address(endpoint).is_loopback
+        )
 
 
 def parse(url: str) -> EtcdAddress:
@@ -92,7 +94,7 @@ def _options(url: str, query: str) -> dict[str, str]:
     if unknown := sorted(options.keys() - _OPTIONS):
         raise _refused(url, f"no option {unknown[0]!r}; there are {', '.join(sorted(_OPTIONS))}")
     if len(options) < len(pairs):
-        raise _refused(url, "an option is there twice")
+        raise _refused(url, "an option occurs twice")
     return options
 
 

@@ -55,7 +55,7 @@ _MAX_BYTES: Final = 1 << 20
 _LADDER_BYTES: Final = 64 << 10
 
 
-class _Waiting(NamedTuple):
+class _WaitingEntry(NamedTuple):
     """An entry and the future for its number."""
 
     data: bytes
@@ -71,7 +71,7 @@ class EtcdAppender:
         self._client = client
         self._layout = layout
         self._watch = watch
-        self._queue: deque[_Waiting] = deque()
+        self._queue: deque[_WaitingEntry] = deque()
         self._task: asyncio.Task[None] | None = None
         self._writer = layout.writer(random.token(WRITER_BYTES))
         self._turn = 0
@@ -81,7 +81,7 @@ class EtcdAppender:
 
     async def append(self, data: bytes) -> int:
         """Put an entry into the next transaction; return its number."""
-        waiting = _Waiting(data, asyncio.get_running_loop().create_future())
+        waiting = _WaitingEntry(data, asyncio.get_running_loop().create_future())
         self._queue.append(waiting)
         if self._task is None or self._task.done():
             self._task = asyncio.create_task(self._append_all())
@@ -108,7 +108,7 @@ class EtcdAppender:
                 raise
             self._settle(batch, first)
 
-    def _gather(self) -> list[_Waiting]:
+    def _gather(self) -> list[_WaitingEntry]:
         """Take as many queued entries as fit into a transaction."""
         batch = [self._queue.popleft()]
         size = len(batch[0].data)
@@ -119,7 +119,7 @@ class EtcdAppender:
             batch.append(self._queue.popleft())
         return batch
 
-    def _settle(self, batch: list[_Waiting], first: int) -> None:
+    def _settle(self, batch: list[_WaitingEntry], first: int) -> None:
         for number, waiting in enumerate(batch, first):
             if not waiting.future.done():
                 waiting.future.set_result(number)
@@ -174,7 +174,7 @@ class EtcdAppender:
         if done.succeeded:
             self._rungs = min(MAX_RUNGS, max(self._rungs - 1, 2 * rung + 1))
             return number + rung
-        first, head, writer = done.found
+        first, head, writer = done.results
         bounds = read_bounds(self._layout, first, head)
         check_head(self._layout.name, bounds.head, number - 1)
         self._watch.moved(bounds.head)
@@ -196,7 +196,7 @@ class EtcdAppender:
         )
 
 
-def _fail(batch: list[_Waiting], error: Exception) -> None:
+def _fail(batch: list[_WaitingEntry], error: Exception) -> None:
     for waiting in batch:
         if not waiting.future.done():
             waiting.future.set_exception(error)

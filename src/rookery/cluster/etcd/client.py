@@ -70,7 +70,7 @@ class EtcdClient:
         Raises:
             Unavailable: no member responded in time, or etcd rejects the call; earlier tries may
                 have taken effect.
-            Compacted: the history that the call needs was compacted.
+            HistoryCompacted: the history that the call needs was compacted.
             Corrupt: etcd reports that its own data is corrupt.
         """
         now = asyncio.get_running_loop().time

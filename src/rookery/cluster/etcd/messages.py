@@ -41,7 +41,7 @@ class TransactionResult(NamedTuple):
 
     succeeded: bool
     revision: int
-    found: list[list[Pair]]
+    results: list[list[Pair]]
     inner: bytes
     """The response to a nested transaction, if there was one; see `read_txn`."""
 
@@ -77,9 +77,9 @@ def txn_request(
     compares: Iterable[bytes], success: Iterable[bytes], failure: Iterable[bytes] = ()
 ) -> bytes:
     """Run the operations of one branch or the other atomically, depending on the compares."""
-    fields = [(1, one) for one in compares]
-    fields += [(2, one) for one in success]
-    fields += [(3, one) for one in failure]
+    fields = [(1, compare) for compare in compares]
+    fields += [(2, operation) for operation in success]
+    fields += [(3, operation) for operation in failure]
     return write(*fields)
 
 

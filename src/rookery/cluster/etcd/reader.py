@@ -60,33 +60,33 @@ class EtcdReader:
         """Return the entries that follow number `after`: as many as fit, but at least one.
 
         Raises:
-            Trimmed: at least one of them was trimmed.
+            EntriesTrimmed: at least one of them was trimmed.
             Corrupt: an entry that must exist is missing or damaged.
         """
-        found: list[LogEntry] = []
+        taken: list[LogEntry] = []
         room = max_bytes
         while True:
             limit = max(1, min(_MAX_RANGE, room // self._usual_bytes + 1))
             try:
-                entries = await self._range(after + len(found), limit)
+                entries = await self._range(after + len(taken), limit)
             except EntriesTrimmed:
-                if found:
-                    return found
+                if taken:
+                    return taken
                 raise
             for entry in entries:
                 room -= len(entry.data)
-                if found and room < 0:
-                    return found
-                found.append(entry)
+                if taken and room < 0:
+                    return taken
+                taken.append(entry)
             if len(entries) < limit or room <= 0:
-                return found
+                return taken
 
     async def _range(self, after: int, limit: int) -> list[LogEntry]:
         start = self._layout.entry(max(after + 1, 0))
-        found = await self._ask(range_request(start, self._layout.end, limit=limit))
-        entries = [self._entry(pair) for pair in found.pairs]
+        result = await self._ask(range_request(start, self._layout.end, limit=limit))
+        entries = [self._entry(pair) for pair in result.pairs]
         if not entries or entries[0].number != after + 1:
-            return await self._without_next(entries, after, found.revision)
+            return await self._without_next(entries, after, result.revision)
         for expected, entry in enumerate(entries, after + 1):
             if entry.number != expected:
                 raise self._missing(expected)

@@ -9,7 +9,7 @@ from rookery.cluster.etcd.rpc import grpc
 from rookery.errors import Conflict, Corrupt, Unavailable
 
 
-class Full(Unavailable):
+class EtcdFull(Unavailable):
     """etcd has no space for writes; deleting is possible."""
 
 
@@ -56,8 +56,8 @@ def refusal(address: EtcdAddress, error: grpc.aio.AioRpcError) -> Exception | No
     return Unavailable(f"{address} refuses: {details or code.name}{_advice(details)}")
 
 
-def _full(address: EtcdAddress) -> Full:
-    return Full(
+def _full(address: EtcdAddress) -> EtcdFull:
+    return EtcdFull(
         f"{address} is full (alarm NOSPACE): its database has reached --quota-backend-bytes. "
         "Let a broker trim the cluster log or delete other keys and compact, then run "
         "`etcdctl defrag --cluster` and `etcdctl alarm disarm`, or give etcd a larger quota"

@@ -24,7 +24,7 @@ from rookery.cluster.etcd.messages import (
     value_is,
 )
 from rookery.cluster.etcd.reader import LogBounds
-from rookery.cluster.etcd.refusal import Full, HistoryCompacted
+from rookery.cluster.etcd.refusal import EtcdFull, HistoryCompacted
 
 # The number of entries per delete request: etcd is blocked during each one.
 _STEP: Final = 1000
@@ -64,7 +64,7 @@ async def _forget_writers(client: EtcdClient, layout: EtcdKeys, before: int) -> 
     for pair in pairs:
         if read_last(pair.key, pair.value).number < before:
             # Some versions of etcd reject all transactions when they are full, even this one.
-            with suppress(Full):
+            with suppress(EtcdFull):
                 await client.call(TXN, _forget(pair))
 
 

@@ -99,11 +99,11 @@ class HeadWatch:
         """Return the head and the revision of the read."""
         known = self.head
         answer = await self._client.call(RANGE, range_request(self._layout.head))
-        found = read_range(answer.data)
-        head = self._layout.read_head(found.pairs[0].value) if found.pairs else 0
+        result = read_range(answer.data)
+        head = self._layout.read_head(result.pairs[0].value) if result.pairs else 0
         check_head(self._layout.name, head, known)
         self.moved(head)
-        return head, found.revision
+        return head, result.revision
 
     async def _pulse(self) -> None:
         """Check whether silence is justified; a failing read makes the client end the watch."""

@@ -71,7 +71,7 @@ class ImportedBatch(Message):
 
 
 class ImportedAbort(Message):
-    """An aborted transaction: see `cluster.state.aborted`."""
+    """An aborted transaction: see `cluster.state.aborts`."""
 
     producer_id: ProducerId
     first_offset: Offset

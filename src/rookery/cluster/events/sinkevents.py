@@ -1,7 +1,7 @@
 """Events of sinks: writers that store objects first and commit all of them together.
 
-    SinkPartStaged … SinkPartStaged ──► SinkCommitted     all of it gets its offsets by this
-                                   └──► SinkAborted       or none of it
+    SinkPartStaged … SinkPartStaged ──► SinkCommitted     all parts get their offsets
+                                   └──► SinkAborted       or none does
 
 A part gets no offsets yet, so a commit can be of any size although entries are small.
 """
@@ -14,7 +14,7 @@ from rookery.wire.message import Message, PartitionId, TopicId, field, i32, i64
 class SinkPartStaged(Message, key=100, versions=range(1), flexible=0):
     """An object, or a part of its contents, waits for the commit of its batch."""
 
-    sink_id: str  # empty: a write of its own, of which nothing is remembered
+    sink_id: str  # empty: a single write, which is not remembered
     query_id: str
     batch_id: i64
     object_id: i64
@@ -45,7 +45,7 @@ class SinkCommitted(Message, key=101, versions=range(1), flexible=0):
     query_id: str
     batch_id: i64
     object_ids: list[i64]
-    source_offsets: str  # where the batch's source had got to, as text
+    source_offsets: str  # the position of the batch's source, as text
     takes_over: bool = field(default=False)
 
 

@@ -1,6 +1,6 @@
 """The writing thread of a handle: it takes the lock, commits the queue, responds, then rings.
 
-    append ──► queue ──► turnstile ──► all that has queued up, in one transaction ──► answers
+    append ──► queue ──► turnstile ──► everything queued, in one transaction ──► answers
                                                                           └──► the others' bells
 
 It takes from the queue after it has acquired the lock, so that a thread that had to wait for other
@@ -18,11 +18,12 @@ from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Final, TypeVar, cast
 
-from rookery.cluster.local.database import Database, sync_folder, translated
+from rookery.cluster.local.database import Database, translate
 from rookery.cluster.local.peers import Bell, Ringer, Turnstile, describe_holder
 from rookery.cluster.local.worker import settle
 from rookery.cluster.port import Durability
 from rookery.errors import Error, Unavailable
+from rookery.store.syncfolder import sync_folder
 
 T = TypeVar("T")
 
@@ -76,7 +77,7 @@ class LocalAppender:
         if not self._opened.wait(self._patience):
             self._given_up = True
             self._jobs.put(None)
-            raise self._locked()
+            raise self._lock_error()
         if self._failure is not None:
             raise self._failure
         return self._bell
@@ -118,7 +119,7 @@ class LocalAppender:
         self._tick += 1
         for job in self._waiting:
             if self._tick - job.tick > _TICKS and self._take(job):
-                settle(job.future, None, self._locked())
+                settle(job.future, None, self._lock_error())
         if self._waiting:
             self._arm()
 
@@ -136,7 +137,7 @@ class LocalAppender:
             job.taken = True
             return not job.future.cancelled()
 
-    def _locked(self) -> Unavailable:
+    def _lock_error(self) -> Unavailable:
         unknown = f"look for a stopped process that has {self._folder / 'lock'} open"
         return Unavailable(
             f"{self._path}: another process has held the log for {self._patience:g} s, or the "
@@ -149,7 +150,7 @@ class LocalAppender:
         try:
             self._start()
         except Exception as error:  # noqa: BLE001 (a thread's root: the opener receives it)
-            self._failure = self._explained(error)
+            self._failure = self._translate(error)
         self._opened.set()
         if self._failure is None:
             self._lay_out()
@@ -212,7 +213,7 @@ class LocalAppender:
         except OSError as error:
             # The lock cannot be acquired; all other errors are caught inside.
             self._take(first)
-            answers, head, go_on = [(first, None, self._explained(error))], 0, True
+            answers, head, go_on = [(first, None, self._translate(error))], 0, True
         with suppress(RuntimeError):  # The loop is closed: no caller waits any more.
             self._loop.call_soon_threadsafe(self._settle, answers, head)
         if head:
@@ -245,7 +246,7 @@ class LocalAppender:
             head = self._database.append(datas)
         except Exception as error:  # noqa: BLE001 (the proposer receives it)
             self._reconnect()
-            return [(job, None, self._explained(error)) for job in jobs], 0
+            return [(job, None, self._translate(error)) for job in jobs], 0
         numbers = range(head - len(jobs) + 1, head + 1)
         return [(job, number, None) for job, number in zip(jobs, numbers, strict=True)], head
 
@@ -253,11 +254,11 @@ class LocalAppender:
         try:
             return job, function(self._database), None
         except Exception as error:  # noqa: BLE001 (the caller receives it)
-            return job, None, self._explained(error)
+            return job, None, self._translate(error)
 
-    def _explained(self, error: Exception) -> Exception:
+    def _translate(self, error: Exception) -> Exception:
         if isinstance(error, sqlite3.Error | OSError):
-            return translated(error, self._path)
+            return translate(error, self._path)
         return error
 
     def _reconnect(self) -> None:

@@ -16,6 +16,7 @@ from typing import Final
 from rookery.cluster.port import Durability, EntriesTrimmed, LogEntry, check_empty, check_trim
 from rookery.errors import ConfigError, Corrupt, Error, Unavailable
 from rookery.records.crc import checksum
+from rookery.store.syncfolder import sync_folder
 
 FORMAT: Final = 1
 """The version of the tables, stored in the file as `user_version`."""
@@ -60,15 +61,15 @@ class Database:
 
     def create(self) -> None:
         """Create the tables if the file is new; reject a foreign file or a newer format."""
-        found = (self._one("PRAGMA application_id"), self._one("PRAGMA user_version"))
-        if found == (0, 0) and not self._one("SELECT count(*) FROM sqlite_schema"):
+        header = (self._scalar("PRAGMA application_id"), self._scalar("PRAGMA user_version"))
+        if header == (0, 0) and not self._scalar("SELECT count(*) FROM sqlite_schema"):
             self._connection.executescript(_SCHEMA)
             sync_folder(self.path.parent)
-        elif found[0] != _APPLICATION:
+        elif header[0] != _APPLICATION:
             raise Corrupt(f"{self.path}: an SQLite file, but no cluster log of Rookery's")
-        elif found[1] != FORMAT:
+        elif header[1] != FORMAT:
             raise Corrupt(
-                f"{self.path}: a cluster log of format {found[1]}, and this version of Rookery "
+                f"{self.path}: a cluster log of format {header[1]}, and this version of Rookery "
                 f"reads format {FORMAT}: use the version that wrote it"
             )
 
@@ -90,7 +91,7 @@ class Database:
 
     def read(self, after: int, max_bytes: int) -> list[LogEntry]:
         """Return entries that follow number `after`."""
-        found: list[LogEntry] = []
+        entries: list[LogEntry] = []
         size = 0
         rows = self._connection.execute(
             "SELECT number, crc, data, (SELECT floor FROM log) FROM entry "
@@ -102,22 +103,22 @@ class Database:
                 if after < floor:
                     raise EntriesTrimmed(after, floor)
                 size += len(data)
-                if found and size > max_bytes:
+                if entries and size > max_bytes:
                     break
-                self._check(after + 1 + len(found), number, crc, data)
-                found.append(LogEntry(number, data))
+                self._check(after + 1 + len(entries), number, crc, data)
+                entries.append(LogEntry(number, data))
         finally:
             # This ends the snapshot: an open one would keep the WAL from restarting.
             rows.close()
-        return found
+        return entries
 
     def head(self) -> int:
         """Return the last entry's number, 0 if there is none."""
-        return self._one("SELECT coalesce(max(number), 0) FROM entry")
+        return self._scalar("SELECT coalesce(max(number), 0) FROM entry")
 
     def floor(self) -> int:
         """Return the highest number that was trimmed."""
-        return self._one("SELECT floor FROM log")
+        return self._scalar("SELECT floor FROM log")
 
     def raise_floor(self, before: int) -> None:
         """Raise the floor, which hides the entries below a number from readers."""
@@ -192,7 +193,7 @@ class Database:
         # Overwriting deleted data with zeros would double the writes of a trim.
         run("PRAGMA secure_delete = OFF")
 
-    def _one(self, statement: str) -> int:
+    def _scalar(self, statement: str) -> int:
         value: int = self._connection.execute(statement).fetchone()[0]
         return value
 
@@ -203,15 +204,6 @@ class Database:
             raise Corrupt(
                 f"{self.path}: entry {number} fails its checksum; restore the file from a copy"
             )
-
-
-def sync_folder(path: Path) -> None:
-    """Make sure that the names in a folder survive a power cut."""
-    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)
 
 
 _ADVICE: Final = {
@@ -225,7 +217,7 @@ _ADVICE: Final = {
 }
 
 
-def translated(error: sqlite3.Error | OSError, path: Path) -> Error:
+def translate(error: sqlite3.Error | OSError, path: Path) -> Error:
     """Translate an error of SQLite or the operating system into a Rookery error."""
     if isinstance(error, OSError):
         return Unavailable(f"{path}: {error}")

@@ -81,7 +81,9 @@ def describe_holder(folder: Path) -> str:
     try:
         inode = (folder / "lock").stat().st_ino
         held = [line.split() for line in _LOCKS.read_text().splitlines() if "->" not in line]
-        [pid] = [one[4] for one in held if one[1] == "FLOCK" and one[5].endswith(f":{inode}")]
+        [pid] = [
+            fields[4] for fields in held if fields[1] == "FLOCK" and fields[5].endswith(f":{inode}")
+        ]
         # The fields after the command, which may contain any characters.
         state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
     except (OSError, ValueError, IndexError):

@@ -14,7 +14,7 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import Final, TypeVar, cast
 
-from rookery.cluster.local.database import Database, translated
+from rookery.cluster.local.database import Database, translate
 from rookery.cluster.port import Durability
 
 T = TypeVar("T")
@@ -62,7 +62,7 @@ class Worker:
                 self._database = Database(self._path, self._durability)
             return function(self._database), None
         except (sqlite3.Error, OSError) as error:
-            return None, translated(error, self._path)
+            return None, translate(error, self._path)
         except Exception as error:  # noqa: BLE001 (a thread's root: the caller receives it)
             return None, error
 

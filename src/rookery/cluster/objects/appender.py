@@ -1,4 +1,4 @@
-"""Appending: the process that creates object n, if absent, writes entry n (correctness 1, 7).
+"""Appending: the process that creates object n, if absent, writes entry n.
 
     known n-1 ──► create n ──► done: ours
                      │ exists, or the answer is lost
@@ -56,14 +56,14 @@ class ObjectAppender:
         while True:
             await self._catch_up(item)
             number = self._end.known + 1
-            found = await self._claim(number, item)
+            stored = await self._claim(number, item)
             await self._check_floor(number)
-            self._ahead.put(number, found.data)
+            self._ahead.put(number, stored.data)
             self._end.see(number)
-            if found.id == item.id:
+            if stored.id == item.id:
                 self._turns.won(number)
                 return number
-            self._turns.lost(number, found.losses)
+            self._turns.lost(number, stored.losses)
             item = item._replace(losses=item.losses + 1)
 
     async def _catch_up(self, item: Item) -> None:
@@ -82,9 +82,9 @@ class ObjectAppender:
                 with self._turns.timed():
                     await self._entries.create(number, item)
                 return item
-            found = await self._patiently(lambda: self._entries.get(number))
-            if found is not None:
-                return found
+            stored = await self._patiently(lambda: self._entries.get(number))
+            if stored is not None:
+                return stored
             await self._check_floor(number)
             await self._pause(tries)
         raise AssertionError  # for type checkers: the loop has no end

@@ -40,10 +40,10 @@ class EntryObjects:
         """Return the contents of an entry's object, None if there is none."""
         try:
             # One byte more than the maximum, so that a foreign object cannot exhaust memory.
-            found = await self._store.read(entry_key(number), 0, MAX_OBJECT_BYTES + 1)
+            data = await self._store.read(entry_key(number), 0, MAX_OBJECT_BYTES + 1)
         except NotFound:
             return None
-        return read_item(number, found)
+        return read_item(number, data)
 
     async def exists(self, number: int) -> bool:
         """Return whether an entry's object exists, without fetching it."""
@@ -61,7 +61,7 @@ class EntryObjects:
         Several are fetched concurrently: those up to `known`, which exist, and beyond them a
         growing number, as long as all were found.
         """
-        found: list[LogEntry] = []
+        entries: list[LogEntry] = []
         left, ahead = max(1, max_bytes), 1
         while left > 0:
             fitting = max(1, left // self._typical_bytes)
@@ -70,13 +70,13 @@ class EntryObjects:
             for number, item in zip(
                 numbers, await asyncio.gather(*map(self.get, numbers)), strict=True
             ):
-                if item is None or (found and len(item.data) > left):
-                    return found
-                found.append(LogEntry(number, item.data))
+                if item is None or (entries and len(item.data) > left):
+                    return entries
+                entries.append(LogEntry(number, item.data))
                 left -= len(item.data)
-            self._learn(found[-ahead:])
+            self._learn(entries[-ahead:])
             after, ahead = after + ahead, ahead * 2
-        return found
+        return entries
 
     async def check_empty(self) -> None:
         """Reject a log whose beginning is missing: without its floor, it would look new."""

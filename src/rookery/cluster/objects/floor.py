@@ -1,4 +1,4 @@
-"""The floor: prevents trimmed numbers from being reused (correctness 7).
+"""The floor: prevents trimmed numbers from being reused.
 
 Once the object of entry n is deleted, a writer that was suspended could create n again. A reader
 that was suspended could take the gap for the log's end. Hence two rules:
@@ -114,8 +114,8 @@ class Floor:
         """Read from the store; return the version of the object, None if there is none."""
         asked = self._now()
         before = self._limits
-        found = await self._store.read_version(FLOOR_KEY)
-        limits = FloorLimits(0, 0) if found is None else read_limits(found[0])
+        stored = await self._store.read_version(FLOOR_KEY)
+        limits = FloorLimits(0, 0) if stored is None else read_limits(stored[0])
         if limits.floor < before.floor or limits.deleted < before.deleted:
             raise Corrupt(
                 f"the log was trimmed up to {before.floor}, but object {FLOOR_KEY!r} now says "
@@ -124,7 +124,7 @@ class Floor:
         self._see(limits)
         if self._asked is None or asked.boottime_ms >= self._asked.boottime_ms:
             self._asked = asked
-        return None if found is None else found[1]
+        return None if stored is None else stored[1]
 
     def _see(self, limits: FloorLimits) -> None:
         """Merge limits read from the store; responses may arrive out of order."""

@@ -61,11 +61,11 @@ def write_item(number: int, item: Item) -> list[bytes]:
     return [_HEAD.pack(_ENTRY_MAGIC, crc) + fields, item.data]
 
 
-def read_item(number: int, found: bytes) -> Item:
+def read_item(number: int, data: bytes) -> Item:
     """Decode the object of an entry, after checking its number."""
     key = entry_key(number)
-    body = _checked(key, found, _ENTRY_MAGIC, _ENTRY.size)
-    if len(found) > MAX_OBJECT_BYTES:
+    body = _checked(key, data, _ENTRY_MAGIC, _ENTRY.size)
+    if len(data) > MAX_OBJECT_BYTES:
         raise Corrupt(f"object {key!r} is larger than any entry: someone else wrote it")
     written, losses, id_ = _ENTRY.unpack_from(body)
     if written != number:
@@ -79,21 +79,21 @@ def write_limits(limits: FloorLimits) -> bytes:
     return _HEAD.pack(_FLOOR_MAGIC, checksum(fields)) + fields
 
 
-def read_limits(found: bytes) -> FloorLimits:
+def read_limits(data: bytes) -> FloorLimits:
     """Decode the object of the floor."""
-    body = _checked(FLOOR_KEY, found, _FLOOR_MAGIC, _FLOOR.size)
+    body = _checked(FLOOR_KEY, data, _FLOOR_MAGIC, _FLOOR.size)
     limits = FloorLimits(*_FLOOR.unpack_from(body))
     if len(body) != _FLOOR.size or limits.deleted > limits.floor:
         raise Corrupt(f"object {FLOOR_KEY!r} says {limits}, which cannot be: restore it")
     return limits
 
 
-def _checked(key: str, found: bytes, magic: bytes, size: int) -> memoryview:
+def _checked(key: str, data: bytes, magic: bytes, size: int) -> memoryview:
     """Return the bytes after the CRC, if the CRC is right and the size sufficient."""
-    if len(found) < _HEAD.size + size:
-        raise Corrupt(f"object {key!r} is cut off after {len(found)} bytes")
-    written, crc = _HEAD.unpack_from(found)
-    body = memoryview(found)[_HEAD.size :]
+    if len(data) < _HEAD.size + size:
+        raise Corrupt(f"object {key!r} is cut off after {len(data)} bytes")
+    written, crc = _HEAD.unpack_from(data)
+    body = memoryview(data)[_HEAD.size :]
     if written != magic:
         raise Corrupt(f"object {key!r} begins with {written!r}, not {magic!r}: another version?")
     if checksum(body) != crc:

@@ -135,4 +135,4 @@ class Brokers:
 
 def endpoints_of(rows: Iterable[EndpointRow]) -> tuple[BrokerEndpoint, ...]:
     """Return the endpoints of a registration or an image."""
-    return tuple(BrokerEndpoint(one.listener, one.protocol, one.host, one.port) for one in rows)
+    return tuple(BrokerEndpoint(row.listener, row.protocol, row.host, row.port) for row in rows)

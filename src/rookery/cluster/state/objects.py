@@ -48,7 +48,7 @@ class Objects:
     @property
     def oldest_payload(self) -> int | None:
         """The first entry whose payload holds a row, which cannot be trimmed; None if none."""
-        return min((-one for one in self.rows if one < 0), default=None)
+        return min((-row for row in self.rows if row < 0), default=None)
 
     def free(self, objects: Iterable[int]) -> None:
         """Decrease the row count of each of these objects."""
@@ -67,7 +67,9 @@ class Objects:
 
     def condemn(self, object_ids: Iterable[int], entry: int) -> list[int]:
         """Condemn the objects without rows; return them."""
-        gone = [one for one in object_ids if one > 0 and not self.rows.get(one)]
+        gone = [
+            object_id for object_id in object_ids if object_id > 0 and not self.rows.get(object_id)
+        ]
         for object_id in gone:
             self.condemned.setdefault(object_id, entry)
             self.rows[object_id] = 0

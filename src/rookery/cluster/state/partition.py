@@ -21,7 +21,7 @@ from collections.abc import Sequence
 from enum import IntFlag
 from typing import Final, NamedTuple
 
-from rookery.cluster.state import aborted
+from rookery.cluster.state import aborts
 from rookery.records.crc import checksum
 
 # A row that has reached this size takes no further batches, which bounds how much a reader of one
@@ -136,7 +136,7 @@ class Partition:
         self.ongoing: dict[int, int] = {}
         """The first offset of each producer's open transaction, the oldest first."""
         self.aborted = array("q")
-        """Aborted transactions, as `state.aborted` packs them."""
+        """Aborted transactions, as `state.aborts` packs them."""
 
     @property
     def last_stable_offset(self) -> int:
@@ -212,13 +212,13 @@ class Partition:
 
     def epoch_at(self, offset: int) -> int:
         """Return the leader epoch in which an offset was written."""
-        found = bisect_right(self.epochs, offset, key=lambda epoch: epoch[1]) - 1
-        return self.epochs[found][0] if found >= 0 else 0
+        index = bisect_right(self.epochs, offset, key=lambda epoch: epoch[1]) - 1
+        return self.epochs[index][0] if index >= 0 else 0
 
     def row_of(self, offset: int) -> int:
         """Return the index of the row that holds an offset, or of the first one after it."""
-        found = bisect_right(self.base_offsets, offset) - 1
-        return max(found, 0)
+        index = bisect_right(self.base_offsets, offset) - 1
+        return max(index, 0)
 
     def row(self, index: int) -> Row:
         """Return one row."""
@@ -237,7 +237,7 @@ class Partition:
     def begin_at(self, offset: int) -> list[int]:
         """Move the log start; return the objects of the rows that are dropped."""
         self.log_start = offset
-        self.aborted = aborted.after(self.aborted, offset)
+        self.aborted = aborts.after(self.aborted, offset)
         bases = self.base_offsets
         gone = 0
         while gone < len(bases) and self._end_of(gone) <= offset:

@@ -30,7 +30,7 @@ class Verdict(NamedTuple):
     """The verdict on a batch: new (no error, no offset), a duplicate, or rejected."""
 
     error: ErrorCode
-    offset: int  # where a repeated batch lies already, else -1
+    offset: int  # of the first copy of a repeated batch, else -1
 
 
 NEW: Final = Verdict(ErrorCode.NONE, -1)

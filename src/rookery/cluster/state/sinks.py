@@ -82,16 +82,16 @@ class Sinks:
         self.staged_bytes = 0
         """The total size of the packed runs."""
 
-    def add(self, object_id: int, one: StagedObject) -> None:
+    def add(self, object_id: int, staged: StagedObject) -> None:
         """Add an object from a snapshot."""
-        self.staged[object_id] = one
-        self.staged_bytes += len(one.packed)
+        self.staged[object_id] = staged
+        self.staged_bytes += len(staged.packed)
 
     def take(self, object_id: int) -> StagedObject:
         """Remove and return an object."""
-        one = self.staged.pop(object_id)
-        self.staged_bytes -= len(one.packed)
-        return one
+        staged = self.staged.pop(object_id)
+        self.staged_bytes -= len(staged.packed)
+        return staged
 
     def overdue(self, now_ms: int) -> list[int]:
         """Return the objects whose batch was not committed in time.
@@ -106,10 +106,10 @@ class Sinks:
         """Return the objects staged for a sink that cannot be committed after this batch."""
         return [
             object_id
-            for object_id, one in self.staged.items()
-            if one.batch.sink_id == batch.sink_id
+            for object_id, staged in self.staged.items()
+            if staged.batch.sink_id == batch.sink_id
             # Later batches of the same query may still be committed; a write without a sink
             # affects no other.
-            and (one.batch.query_id != batch.query_id or one.batch.batch_id <= batch.batch_id)
-            and (batch.sink_id or one.batch.query_id == batch.query_id)
+            and (staged.batch.query_id != batch.query_id or staged.batch.batch_id <= batch.batch_id)
+            and (batch.sink_id or staged.batch.query_id == batch.query_id)
         ]

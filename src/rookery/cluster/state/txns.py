@@ -142,6 +142,6 @@ class Transactions:
     def holds(self, group_id: str, topic_id: bytes, partition: int) -> bool:
         """Whether an open transaction may change a group's offset in a partition."""
         return any(
-            (topic_id, partition) in self.by_id[one].groups[group_id]
-            for one in self.by_group.get(group_id, ())
+            (topic_id, partition) in self.by_id[transactional_id].groups[group_id]
+            for transactional_id in self.by_group.get(group_id, ())
         )

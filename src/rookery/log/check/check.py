@@ -27,7 +27,7 @@ from rookery.log.check.offsets import check_state
 from rookery.log.check.progress import CheckReport, Progress
 from rookery.log.check.rows import RowTable
 from rookery.log.check.sources import Sources
-from rookery.log.check.unnamed import UnnamedObject, unnamed_journals, unnamed_keys
+from rookery.log.check.unnamedobjects import UnnamedObject, unnamed_journals, unnamed_keys
 from rookery.log.maintain import snapshots
 from rookery.store.port import NotFound, ReadableStore
 
@@ -63,10 +63,10 @@ class _Check:
         self._replica = Replica(sources.cluster_log, SystemClock(), partial(snapshots.load, store))
 
     async def run(self) -> CheckReport:
-        found = await check_snapshots(self._sources)
-        self._report.add(found.faults)
+        snapshot_check = await check_snapshots(self._sources)
+        self._report.add(snapshot_check.faults)
         try:
-            self._report.add(await check_ends(self._sources, found.newest))
+            self._report.add(await check_ends(self._sources, snapshot_check.newest))
             if self._report.faults and self._report.faults[-1].kind is FaultKind.LOG:
                 return self._report  # there is no state to check anything against
             await self._replica.open(follow=False)
@@ -90,7 +90,7 @@ class _Check:
             *unnamed_keys(state, self._sources.namespace, sizes),
             *unnamed_journals(state, journals),
         ]
-        sizes |= {journal_name(one): size for one, size in journals.items()}
+        sizes |= {journal_name(journal): size for journal, size in journals.items()}
         suspects = await self._check_rows(rows, sizes)
         del rows
         faults = await self._confirmed(suspects)
@@ -115,7 +115,7 @@ class _Check:
         state, report = self._replica.state, self._report
         report.entry = state.applied
         report.topics = len(state.topics.by_id)
-        partitions = [one for topic in state.topics for one in topic.partitions]
+        partitions = [partition for topic in state.topics for partition in topic.partitions]
         report.partitions = len(partitions)
         report.bytes = sum(partition.size_bytes for partition in partitions)
         report.objects = len(rows.objects)
@@ -138,14 +138,14 @@ class _Check:
             await self._replica.barrier()
             rows = RowTable.within(self._replica.state, {suspect.span for suspect in suspects})
             again = await self._check_rows(rows, {})
-            faults += [one.fault for one in again if one[1:] in before]
-            suspects = [one for one in again if one[1:] not in before]
-        return sorted({*faults, *(one.fault for one in suspects)}, key=_order)
+            faults += [suspect.fault for suspect in again if suspect[1:] in before]
+            suspects = [suspect for suspect in again if suspect[1:] not in before]
+        return sorted({*faults, *(suspect.fault for suspect in suspects)}, key=_order)
 
     async def _still_unnamed(self, unnamed: list[UnnamedObject]) -> list[LogFault]:
         """Exclude objects that were committed or deleted since."""
         objects = self._replica.state.objects
-        found, without_batches = [], 0
+        faults, without_batches = [], 0
         for object_id, fault in unnamed:
             if object_id in objects.rows or object_id in objects.condemned:
                 continue
@@ -156,11 +156,11 @@ class _Check:
                 without_batches += 1
                 continue
             text = f"{fault.text}; it holds {extents} batches" if extents else fault.text
-            found.append(replace(fault, text=text))
+            faults.append(replace(fault, text=text))
         if without_batches:
             text = f"{without_batches:,} objects only record the offsets of earlier objects"
-            found.append(LogFault(FaultKind.RECORD, OBJECTS, text))
-        return found
+            faults.append(LogFault(FaultKind.RECORD, OBJECTS, text))
+        return faults
 
     async def _is_there(self, object_id: int, fault: LogFault) -> bool:
         if object_id and fault.key == journal_name(object_id):

@@ -25,11 +25,11 @@ def check_row(partition: Partition, row: Row, data: Buffer) -> int:
     Raises:
         RowError: something is wrong with them.
     """
-    found = rewrite(data, expect_row(partition, row, has_epochs=True))
-    if found.damage is not None:
+    scan = rewrite(data, expect_row(partition, row, has_epochs=True))
+    if scan.damage is not None:
         kind = FaultKind.SHORT if len(data) < row.size else FaultKind.CORRUPT
-        raise RowError(kind, found.damage.text)
-    return found.record_count
+        raise RowError(kind, scan.damage.text)
+    return scan.record_count
 
 
 def check_head(data: bytes, object_id: int, size: int) -> str:

@@ -55,7 +55,7 @@ _REMEDIES: Final = {
 }
 
 
-class Where(NamedTuple):
+class FaultRange(NamedTuple):
     """The offsets of a partition that a fault affects."""
 
     topic: str
@@ -73,7 +73,7 @@ class LogFault:
     key: str
     """The object, file or entry."""
     text: str
-    where: Where | None = None
+    where: FaultRange | None = None
     remedy: str = ""
 
     @property
@@ -88,10 +88,10 @@ class LogFault:
 
     def as_json(self) -> dict[str, object]:
         """Return it for scripts."""
-        found: dict[str, object] = {"kind": str(self.kind), "key": self.key, "text": self.text}
+        document: dict[str, object] = {"kind": str(self.kind), "key": self.key, "text": self.text}
         if self.where is not None:
-            found |= self.where._asdict()
-        return {**found, "remedy": self.advice}
+            document |= self.where._asdict()
+        return {**document, "remedy": self.advice}
 
 
 def join_adjacent(faults: list[LogFault]) -> Iterator[LogFault]:
@@ -109,11 +109,11 @@ def join_adjacent(faults: list[LogFault]) -> Iterator[LogFault]:
         yield last
 
 
-def _follows(one: LogFault, other: LogFault) -> bool:
-    if one.where is None or other.where is None:
+def _follows(fault: LogFault, other: LogFault) -> bool:
+    if fault.where is None or other.where is None:
         return False
     return (
-        (one.kind, one.key, one.text) == (other.kind, other.key, other.text)
-        and one.where[:2] == other.where[:2]
-        and one.where.end_offset == other.where.base_offset
+        (fault.kind, fault.key, fault.text) == (other.kind, other.key, other.text)
+        and fault.where[:2] == other.where[:2]
+        and fault.where.end_offset == other.where.base_offset
     )

@@ -89,11 +89,11 @@ async def check_entries(sources: Sources, progress: Progress) -> AsyncIterator[L
 async def check_owner(sources: Sources, cluster_id: str) -> list[LogFault]:
     """Check that the store belongs to the cluster of this log."""
     try:
-        found = (await sources.store.read(CLUSTER)).decode(errors="replace")
+        owner = (await sources.store.read(CLUSTER)).decode(errors="replace")
     except NotFound:
         return []  # a cluster that is just being created
-    if found == cluster_id:
+    if owner == cluster_id:
         return []
-    text = f"the store is that of cluster {found}, but the cluster log that of {cluster_id}"
+    text = f"the store is that of cluster {owner}, but the cluster log that of {cluster_id}"
     advice = "name the cluster log and the store that belong together; delete nothing"
     return [LogFault(FaultKind.LOG, CLUSTER, text, remedy=advice)]

@@ -22,7 +22,7 @@ from rookery.log.check.progress import Progress
 from rookery.log.check.rows import OffsetSpan, PlacedRow, RowTable
 from rookery.log.check.segments import SegmentCheck
 from rookery.log.check.sources import Bytes, Sources
-from rookery.log.read.files import MissingJournal
+from rookery.log.read.files import MissingObject
 from rookery.log.read.objects import key_of
 
 _AT_ONCE: Final = 8
@@ -71,7 +71,7 @@ class ObjectCheck:
         self._progress = progress
         self._is_quick = is_quick
         self._bytes = Bytes(sources, lambda: state)
-        self._found: list[Suspect] = []
+        self._suspects: list[Suspect] = []
 
     async def run(self) -> list[Suspect]:
         """Check all rows; return possible faults."""
@@ -89,7 +89,7 @@ class ObjectCheck:
         except BaseExceptionGroup as errors:
             # The caller can handle one error, and the others say the same.
             raise errors.exceptions[0] from None
-        return self._found
+        return self._suspects
 
     def _name(self, object_id: int) -> str:
         if object_id < 0:
@@ -124,7 +124,7 @@ class ObjectCheck:
             if is_stored(rows[0].row.object_id):
                 await self._check_head(key, rows, size)
             await self._check_rows(key, rows)
-        except MissingJournal:
+        except MissingObject:
             self._suspect_all(FaultKind.MISSING, key, "it is not there", rows)
 
     async def _size(self, object_id: int, key: str, end: int) -> int | None:
@@ -134,12 +134,12 @@ class ObjectCheck:
             return size
         if is_stored(object_id):
             return await self._sources.store.size(key)
-        found = await self._sources.files.find() if self._sources.files else []
-        return next((one.size for one in found if one.object_id == object_id), None)
+        journals = await self._sources.files.find() if self._sources.files else []
+        return next((journal.size for journal in journals if journal.object_id == object_id), None)
 
     def _check_overlaps(self, key: str, rows: list[PlacedRow]) -> None:
-        for one, other in pairwise(rows):
-            if one.row.position + one.row.size > other.row.position:
+        for placed, other in pairwise(rows):
+            if placed.row.position + placed.row.size > other.row.position:
                 text = f"its bytes from {other.row.position} on belong to two rows"
                 self._suspect(LogFault(FaultKind.OFFSETS, key, text, other.where), other)
 
@@ -171,7 +171,7 @@ class ObjectCheck:
     ) -> None:
         for chunk in _chunks(rows):
             first = chunk[0].row
-            size = max(one.row.position + one.row.size for one in chunk) - first.position
+            size = max(placed.row.position + placed.row.size for placed in chunk) - first.position
             try:
                 data = await self._bytes.read(first.object_id, first.position, size)
             except (Corrupt, Unavailable) as error:
@@ -182,8 +182,8 @@ class ObjectCheck:
                 continue
             view = memoryview(data)
             records = sum(
-                self._check_bytes(key, one, view[one.row.position - first.position :])
-                for one in chunk
+                self._check_bytes(key, placed, view[placed.row.position - first.position :])
+                for placed in chunk
             )
             self._progress(size, records)
 
@@ -220,7 +220,7 @@ class ObjectCheck:
         try:
             async for fault in check.run(index, times):
                 yield fault
-        except MissingJournal:
+        except MissingObject:
             yield LogFault(FaultKind.MISSING, key, "it is not there", placed.where)
 
     async def _beside(self, key: str) -> bytes | None:
@@ -232,7 +232,7 @@ class ObjectCheck:
 
     def _suspect(self, fault: LogFault, placed: PlacedRow) -> None:
         row = placed.row
-        self._found.append(Suspect(fault, placed.span, row.object_id, row.position))
+        self._suspects.append(Suspect(fault, placed.span, row.object_id, row.position))
 
     def _suspect_all(self, kind: FaultKind, key: str, text: str, rows: list[PlacedRow]) -> None:
         for placed in rows:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from rookery.cluster.state.partition import Partition, Row
 from rookery.cluster.state.state import State
 from rookery.cluster.state.topics import Topic
-from rookery.log.check.fault import FaultKind, LogFault, Where
+from rookery.log.check.fault import FaultKind, FaultRange, LogFault
 
 
 def check_state(state: State) -> Iterator[LogFault]:
@@ -29,7 +29,7 @@ def check_partition(state: State, topic: Topic, partition: Partition) -> Iterato
     begin = partition.log_start
     for index in range(len(partition.base_offsets)):
         row = partition.row(index)
-        where = Where(topic.name, partition.index, row.base_offset, row.end_offset)
+        where = FaultRange(topic.name, partition.index, row.base_offset, row.end_offset)
         if index == 0 and row.base_offset > begin:
             yield _hole(name, where._replace(base_offset=begin, end_offset=row.base_offset))
         text = _contradiction(state, topic, partition, row)
@@ -40,13 +40,13 @@ def check_partition(state: State, topic: Topic, partition: Partition) -> Iterato
                 FaultKind.LOST, name, "these records were lost, and are known to be", where
             )
     if not partition.base_offsets and begin < partition.next_offset:
-        yield _hole(name, Where(topic.name, partition.index, begin, partition.next_offset))
+        yield _hole(name, FaultRange(topic.name, partition.index, begin, partition.next_offset))
     if begin > partition.next_offset:
-        where = Where(topic.name, partition.index, partition.next_offset, begin)
+        where = FaultRange(topic.name, partition.index, partition.next_offset, begin)
         yield LogFault(FaultKind.OFFSETS, name, "the log begins after its end", where)
 
 
-def _hole(name: str, where: Where) -> LogFault:
+def _hole(name: str, where: FaultRange) -> LogFault:
     return LogFault(FaultKind.OFFSETS, name, "no row holds these offsets", where)
 
 

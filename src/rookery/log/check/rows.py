@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 from rookery.cluster.state.partition import Partition, Row
 from rookery.cluster.state.state import State
 from rookery.cluster.state.topics import Topic
-from rookery.log.check.fault import Where
+from rookery.log.check.fault import FaultRange
 
 _INDEX_BITS: Final = 32
 _INDEX_MASK: Final = (1 << _INDEX_BITS) - 1
@@ -32,10 +32,10 @@ class PlacedRow(NamedTuple):
     row: Row
 
     @property
-    def where(self) -> Where:
+    def where(self) -> FaultRange:
         """The offsets of the row."""
         row = self.row
-        return Where(self.topic.name, self.partition.index, row.base_offset, row.end_offset)
+        return FaultRange(self.topic.name, self.partition.index, row.base_offset, row.end_offset)
 
     @property
     def span(self) -> OffsetSpan:
@@ -54,32 +54,32 @@ class RowTable:
     @classmethod
     def of(cls, state: State, is_wanted: Callable[[int], bool] = bool) -> RowTable:
         """Take all rows that are in objects, or in objects of some kind."""
-        found = cls()
+        table = cls()
         for topic in state.topics:
             for partition in topic.partitions:
                 indexes = range(len(partition.base_offsets))
-                found._add(
+                table._add(
                     topic, partition, [i for i in indexes if is_wanted(partition.objects[i])]
                 )
-        return found
+        return table
 
     @classmethod
     def within(cls, state: State, spans: Iterable[OffsetSpan]) -> RowTable:
         """Take the rows that overlap these offsets."""
-        found = cls()
+        table = cls()
         for span in spans:
             partition = state.topics.partition(span.topic_id, span.partition)
             if partition is None or not partition.base_offsets:
                 continue
             first = partition.row_of(span.base_offset)
             after = partition.row_of(max(span.end_offset - 1, span.base_offset)) + 1
-            found._add(state.topics.by_id[span.topic_id], partition, range(first, after))
-        return found
+            table._add(state.topics.by_id[span.topic_id], partition, range(first, after))
+        return table
 
     @property
     def objects(self) -> list[int]:
         """The objects of the rows: entries first, and all in the order of writing."""
-        return sorted(self._by_object, key=lambda one: (one > 0, abs(one)))
+        return sorted(self._by_object, key=lambda object_id: (object_id > 0, abs(object_id)))
 
     def count(self) -> int:
         """Return the number of rows."""
@@ -87,8 +87,8 @@ class RowTable:
 
     def in_object(self, object_id: int) -> list[PlacedRow]:
         """Return the rows in an object, in the order of their positions."""
-        found = [self._placed(packed) for packed in self._by_object.get(object_id, ())]
-        return sorted(found, key=lambda placed: placed.row.position)
+        rows = [self._placed(packed) for packed in self._by_object.get(object_id, ())]
+        return sorted(rows, key=lambda placed: placed.row.position)
 
     def _placed(self, packed: int) -> PlacedRow:
         topic, partition = self._partitions[packed >> _INDEX_BITS]
@@ -102,9 +102,9 @@ class RowTable:
             column.append(number | index)
 
 
-def wheres(rows: Iterable[PlacedRow]) -> Iterator[Where]:
+def wheres(rows: Iterable[PlacedRow]) -> Iterator[FaultRange]:
     """Return the offsets of rows by partition, with consecutive ranges joined."""
-    last: Where | None = None
+    last: FaultRange | None = None
     for where in sorted(placed.where for placed in rows):
         if last and last[:2] == where[:2] and last.end_offset == where.base_offset:
             last = last._replace(end_offset=where.end_offset)

@@ -7,12 +7,17 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Final
 
 from rookery.errors import Corrupt
-from rookery.formats.index import parse_index
 from rookery.formats.keys import index_key, times_key
 from rookery.formats.layout import BlockSpan, SegmentLayout
-from rookery.formats.segment import FOOTER_BYTES, HEADER_BYTES, parse_footer, parse_header
+from rookery.formats.segment import (
+    FOOTER_BYTES,
+    HEADER_BYTES,
+    parse_footer,
+    parse_header,
+    parse_index,
+)
 from rookery.formats.times import Times, parse_times
-from rookery.log.check.fault import FaultKind, LogFault, Where
+from rookery.log.check.fault import FaultKind, FaultRange, LogFault
 from rookery.log.check.progress import Progress
 from rookery.records.crc import checksum
 from rookery.records.policy import examine
@@ -27,7 +32,9 @@ Read = Callable[[int, int], Awaitable[bytes]]
 class SegmentCheck:
     """The check of one segment."""
 
-    def __init__(self, key: str, where: Where, size: int, read: Read, progress: Progress) -> None:
+    def __init__(
+        self, key: str, where: FaultRange, size: int, read: Read, progress: Progress
+    ) -> None:
         self._key = key
         self._where = where
         self._size = size
@@ -37,20 +44,20 @@ class SegmentCheck:
 
     async def run(self, index: bytes | None, times: bytes | None) -> AsyncIterator[LogFault]:
         """Yield every fault, except missing files, which the caller reports."""
-        found = None
+        parsed = None
         if times is not None:
             try:
-                found = self._times(times)
+                parsed = self._times(times)
             except Corrupt as error:
                 yield self._fault(times_key(self._key), str(error))
-        if index is not None and found is not None:
+        if index is not None and parsed is not None:
             try:
-                found.check_index(index, "the index")
+                parsed.check_index(index, "the index")
             except Corrupt as error:
                 yield self._fault(index_key(self._key), str(error))
                 index = None
         try:
-            layout = await self._layout(found, index)
+            layout = await self._layout(parsed, index)
         except Corrupt as error:
             yield self._fault(self._key, str(error))
             return
@@ -86,11 +93,11 @@ class SegmentCheck:
             data = await self._read(span.position, span.size)
             self._crc = checksum(data, self._crc)
             records = 0
-            for found in examine(data, layout.expect(span, is_thorough=True)):
-                records += found.record_count
-                if found.damage is not None:
+            for scan in examine(data, layout.expect(span, is_thorough=True)):
+                records += scan.record_count
+                if scan.damage is not None:
                     is_sound = False
-                    yield self._damaged(layout, span, found.damage)
+                    yield self._damaged(layout, span, scan.damage)
             self._progress(span.size, records)
             first = span.stop
         if is_sound and self._crc != layout.footer.crc:
@@ -100,8 +107,8 @@ class SegmentCheck:
         """Return the fault of a damaged block."""
         blocks = layout.blocks[span.first : span.stop]
         at = bisect_right(blocks, damage.position, key=lambda block: block.position) - 1
-        one = layout.span(span.first + at, 0)
-        offsets = (blocks[at].offset, layout.next_offset(one))
+        block_span = layout.span(span.first + at, 0)
+        offsets = (blocks[at].offset, layout.next_offset(block_span))
         where = self._where._replace(base_offset=offsets[0], end_offset=offsets[1])
         return LogFault(FaultKind.CORRUPT, self._key, damage.text, where)
 

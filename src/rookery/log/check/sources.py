@@ -42,7 +42,7 @@ class Bytes:
         """Return bytes of an object, fewer only where it ends.
 
         Raises:
-            Missing, Corrupt, Unavailable: as `Places.read`.
+            MissingObject, Corrupt, Unavailable: as `Places.read`.
         """
         if object_id > 0:
             return bytes(await self.places.read(object_id, position, size))

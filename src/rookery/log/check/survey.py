@@ -18,7 +18,7 @@ from rookery.cluster.state.partition import Partition, Row
 from rookery.cluster.state.topics import Topic
 from rookery.errors import Corrupt
 from rookery.formats.keys import is_stored
-from rookery.log.read.files import JournalFiles, MissingJournal
+from rookery.log.read.files import JournalFiles, MissingObject
 from rookery.log.read.runs import expect_row
 from rookery.records.policy import rewrite
 from rookery.wire.message import Message
@@ -92,7 +92,7 @@ class JournalSurvey:
     async def _is_whole(self, partition: Partition, row: Row) -> bool:
         try:
             data = await self._files.read(row.object_id, row.position, row.size)
-        except (Corrupt, MissingJournal):
+        except (Corrupt, MissingObject):
             return False
         return rewrite(data, expect_row(partition, row)).damage is None
 

@@ -7,13 +7,13 @@ from dataclasses import dataclass, field
 from typing import ClassVar, Final
 
 from rookery.clock import Clock, Random, SystemRandom
-from rookery.cluster.proposal import IncarnationFenced
+from rookery.cluster.appender import IncarnationFenced
 from rookery.cluster.state.partition import Partition, Row
 from rookery.cluster.state.topics import Topic
 from rookery.errors import Error, Unavailable
 from rookery.log.compaction.output import Output
 from rookery.log.compaction.partition import CompactionStep, CompactionTask, PartitionCompaction
-from rookery.log.compaction.plan import CompactionLimits, Dirt, dirt_of, has_max_lag, is_due
+from rookery.log.compaction.plan import CompactionLimits, DirtyRange, dirt_of, has_max_lag, is_due
 from rookery.log.compaction.source import UnreadableRowError
 from rookery.log.maintain.newobjects import Proposer, Publisher
 from rookery.log.maintain.plan import Lag
@@ -58,7 +58,7 @@ class Compactor:
     """Partitions that cannot be compacted, including those with damaged rows."""
     _output: Output = field(init=False)
     _work: AsyncIterator[CompactionStep] | None = None
-    _dirt_at_work: Dirt | None = None
+    _dirt_at_work: DirtyRange | None = None
     _since: dict[_Key, int] = field(default_factory=dict)
     """When a partition was first seen to be due, by the monotonic clock."""
     _times: dict[_Place, int] = field(default_factory=dict)
@@ -78,11 +78,11 @@ class Compactor:
 
     def lag(self) -> Lag:
         """Return the backlog that is due, and for how long it has been due."""
-        dirt = [one for one in self._dirt() if _key(one) in self._since]
-        if not dirt:
+        due = [dirt for dirt in self._dirt() if _key(dirt) in self._since]
+        if not due:
             return _EMPTY
-        oldest = min(self._since[_key(one)] for one in dirt)
-        return Lag(sum(one.dirty_bytes for one in dirt), self.clock.monotonic_ms() - oldest)
+        oldest = min(self._since[_key(dirt)] for dirt in due)
+        return Lag(sum(dirt.dirty_bytes for dirt in due), self.clock.monotonic_ms() - oldest)
 
     async def run(self, before_entry: int = 0) -> int:
         """Compact partitions that are due; return the number of bytes rewritten.
@@ -98,7 +98,7 @@ class Compactor:
         done, left = 0, self.rewrite.round_bytes
         await self.replica.barrier()
         await self._output.publisher.condemn_orphans()
-        due = sorted(await self._due(), key=lambda one: one.ratio)
+        due = sorted(await self._due(), key=lambda dirt: dirt.ratio)
         while left > 0 and (self._work is not None or due):
             if self._work is None and not self._begin(due.pop()):
                 continue
@@ -109,7 +109,7 @@ class Compactor:
         await self._due()
         return done
 
-    def _begin(self, dirt: Dirt) -> bool:
+    def _begin(self, dirt: DirtyRange) -> bool:
         """Start with a partition, unless it was compacted since it was found dirty."""
         if dirt.partition.cleaned_to > dirt.start:
             return False
@@ -150,9 +150,9 @@ class Compactor:
 
     # Partitions that are due.
 
-    def _dirt(self) -> list[Dirt]:
+    def _dirt(self) -> list[DirtyRange]:
         now = self.clock.now_ms()
-        found: list[Dirt] = []
+        ranges: list[DirtyRange] = []
         for topic in self.replica.state.topics:
             with self.quarantine.guard(("topic", topic.id), f"compaction of topic {topic.name}"):
                 limits = self.limits(topic)
@@ -161,22 +161,22 @@ class Compactor:
                     if self.quarantine.holds(key):
                         continue
                     dirt = dirt_of(topic, partition, limits, now, self.damage)
-                    found += [] if dirt is None else [dirt]
-        return found
+                    ranges += [] if dirt is None else [dirt]
+        return ranges
 
-    async def _due(self) -> list[Dirt]:
+    async def _due(self) -> list[DirtyRange]:
         """Find partitions that are due, and record since when."""
         self._forget()
-        due: list[Dirt] = []
+        due: list[DirtyRange] = []
         for dirt in self._dirt():
             key = "due", dirt.topic.id, dirt.partition.index
             with self.quarantine.guard(key, _subject(dirt.topic, dirt.partition)):
                 due += [dirt] if await self._is_due(dirt) else []
         now = self.clock.monotonic_ms()
-        self._since = {_key(one): self._since.get(_key(one), now) for one in due}
+        self._since = {_key(dirt): self._since.get(_key(dirt), now) for dirt in due}
         return due
 
-    async def _is_due(self, dirt: Dirt) -> bool:
+    async def _is_due(self, dirt: DirtyRange) -> bool:
         limits = self.limits(dirt.topic)
         oldest = dirt.first.max_timestamp
         if has_max_lag(limits):
@@ -201,28 +201,28 @@ class Compactor:
 
     def _forget_times(self) -> None:
         rows = self.replica.state.objects.rows
-        self._times = {one: time for one, time in self._times.items() if rows.get(one[0])}
+        self._times = {place: time for place, time in self._times.items() if rows.get(place[0])}
 
     # Failures.
 
     def _forget(self) -> None:
         """Drop cases of deleted topics, and damage in objects without live data."""
         topics, rows = self.replica.state.topics.by_id, self.replica.state.objects.rows
-        self.damage.difference_update([one for one in self.damage if not rows.get(one[0])])
+        self.damage.difference_update([place for place in self.damage if not rows.get(place[0])])
         self.quarantine.keep(
             lambda key: key[1] in topics and (key[0] != "damage" or bool(rows.get(key[2])))
         )
 
-    async def _report(self, error: UnreadableRowError, dirt: Dirt) -> None:
+    async def _report(self, error: UnreadableRowError, dirt: DirtyRange) -> None:
         """Report damage, unless the row was moved meanwhile: its old object may be deleted."""
         await self.replica.barrier()
-        one = error.refined
-        partition, row = one.partition, one.row
+        refined = error.refined
+        partition, row = refined.partition, refined.row
         span = partition.span(row.base_offset, row.end_offset)
         if span is None or partition.row(span.start) != row:
             return
         key, subject = _case(dirt.topic, partition), _subject(dirt.topic, partition)
-        if one.is_damaged:
+        if refined.is_damaged:
             self.damage.add((row.object_id, row.position))
             DAMAGED_ROWS.inc()
             key = "damage", dirt.topic.id, row.object_id, row.position
@@ -233,7 +233,7 @@ class Compactor:
         self.quarantine.add(key, subject, error)
 
 
-def _key(dirt: Dirt) -> _Key:
+def _key(dirt: DirtyRange) -> _Key:
     return dirt.topic.id, dirt.partition.index
 
 

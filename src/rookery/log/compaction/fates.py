@@ -6,7 +6,7 @@ from bisect import bisect_right
 from collections.abc import Iterable
 from typing import Final
 
-from rookery.cluster.state.aborted import AbortedTransaction
+from rookery.cluster.state.aborts import AbortedTransaction
 from rookery.records.batches import BatchHeader
 
 
@@ -18,10 +18,10 @@ class Fates:
         self._firsts: dict[int, list[int]] = {}
         self._lasts: dict[int, list[int]] = {}
         # In the order of their markers: those of one producer do not overlap.
-        for one in aborted:
-            self._markers.add(one.last_offset)
-            self._firsts.setdefault(one.producer_id, []).append(one.first_offset)
-            self._lasts.setdefault(one.producer_id, []).append(one.last_offset)
+        for transaction in aborted:
+            self._markers.add(transaction.last_offset)
+            self._firsts.setdefault(transaction.producer_id, []).append(transaction.first_offset)
+            self._lasts.setdefault(transaction.producer_id, []).append(transaction.last_offset)
 
     def is_aborted(self, header: BatchHeader) -> bool:
         """Whether a batch holds records of an aborted transaction."""

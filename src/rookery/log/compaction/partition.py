@@ -18,12 +18,12 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from rookery import metrics
-from rookery.cluster.state.aborted import within
+from rookery.cluster.state.aborts import within
 from rookery.cluster.state.partition import Partition, Row
 from rookery.cluster.state.topics import Topic
 from rookery.log.compaction.fates import Fates
 from rookery.log.compaction.output import Output
-from rookery.log.compaction.plan import Dirt
+from rookery.log.compaction.plan import DirtyRange
 from rookery.log.compaction.sift import Sieve, SiftedBatches, note, spread
 from rookery.log.compaction.source import STRETCH_BYTES, pieces, stretch
 from rookery.log.maintain.newobjects import CapturedRange
@@ -58,7 +58,7 @@ class CompactionStep(NamedTuple):
 class CompactionTask(NamedTuple):
     """The work to do, and its parameters."""
 
-    dirt: Dirt
+    dirt: DirtyRange
     now_ms: int
     delete_retention_ms: int
     map_bytes: int
@@ -74,7 +74,7 @@ class _Group:
 
     @property
     def size(self) -> int:
-        return sum(one.size for one in self.kept)
+        return sum(sifted.size for sifted in self.kept)
 
     @property
     def end_offset(self) -> int:
@@ -140,11 +140,11 @@ class PartitionCompaction:
 
     async def _note(self) -> AsyncIterator[CompactionStep]:
         offset, bound = self._task.dirt.start, self._task.dirt.bound
-        while offset < bound and (found := self._partition()):
-            rows = stretch(found[1], offset, bound, STRETCH_BYTES)
+        while offset < bound and (current := self._partition()):
+            rows = stretch(current[1], offset, bound, STRETCH_BYTES)
             if not rows:
                 break
-            async for piece in pieces(self._read, found[1], rows):
+            async for piece in pieces(self._read, current[1], rows):
                 noted = await asyncio.to_thread(
                     note, self._last, piece, self._task.dirt.start, bound, self._fates
                 )
@@ -158,15 +158,15 @@ class PartitionCompaction:
     # Pass two.
 
     async def _rewrite(self) -> AsyncIterator[CompactionStep]:
-        found = self._partition()
-        offset = found[1].base_offsets[0] if found and found[1].base_offsets else self._end
+        current = self._partition()
+        offset = current[1].base_offsets[0] if current and current[1].base_offsets else self._end
         segment_bytes = self._output.settings.segment_bytes
         group = _Group()
-        while offset < self._end and (found := self._partition()):
-            rows = stretch(found[1], offset, self._end, segment_bytes)
+        while offset < self._end and (current := self._partition()):
+            rows = stretch(current[1], offset, self._end, segment_bytes)
             if not rows or rows[0].base_offset != offset:
                 break  # the beginning of the log was deleted
-            kept = await self._sift(found[1], rows)
+            kept = await self._sift(current[1], rows)
             offset = rows[-1].end_offset
             yield _read_step(rows)
             if group.rows and group.size + kept.size > segment_bytes:
@@ -203,8 +203,8 @@ class PartitionCompaction:
         """Replace a group by a segment; None if one of its rows has changed."""
         if group.is_as_before(self._task.dirt.start):
             return CompactionStep(0)
-        found = self._partition()
-        source = _captured(*found, group) if found else None
+        current = self._partition()
+        source = _captured(*current, group) if current else None
         if source is None:
             return None
         # Set cleaned_to to its end, but not beyond the end of the map: a row may reach further.
@@ -212,7 +212,7 @@ class PartitionCompaction:
         if size is None:
             return None
         WRITTEN_BYTES.inc(size)
-        REMOVED_RECORDS.inc(sum(one.removed for one in group.kept))
+        REMOVED_RECORDS.inc(sum(sifted.removed for sifted in group.kept))
         return CompactionStep(0, source.range.size)
 
 

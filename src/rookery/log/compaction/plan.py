@@ -55,7 +55,7 @@ class CompactionLimits(Protocol):
         """… and for how long."""
 
 
-class Dirt(NamedTuple):
+class DirtyRange(NamedTuple):
     """The part of a partition that can be compacted."""
 
     topic: Topic
@@ -86,7 +86,7 @@ def last_stable_offset(partition: Partition) -> int:
 
 def dirt_of(
     topic: Topic, partition: Partition, limits: CompactionLimits, now_ms: int, damage: Damage = ()
-) -> Dirt | None:
+) -> DirtyRange | None:
     """Find the dirty rows of a partition that may be compacted; None if there are none."""
     bases, start = partition.base_offsets, partition.cleaned_to
     first = max(bisect_right(bases, start) - 1, 0)
@@ -103,7 +103,7 @@ def dirt_of(
         stop += 1
     if stop == first:
         return None
-    return Dirt(
+    return DirtyRange(
         topic,
         partition,
         max(start, bases[first]),
@@ -114,7 +114,9 @@ def dirt_of(
     )
 
 
-def is_due(dirt: Dirt, limits: CompactionLimits, settings: CompactionSettings, age_ms: int) -> bool:
+def is_due(
+    dirt: DirtyRange, limits: CompactionLimits, settings: CompactionSettings, age_ms: int
+) -> bool:
     """Whether a partition should be compacted now; the age is that of its oldest dirty record."""
     if age_ms >= limits.max_compaction_lag_ms:
         return True

@@ -42,19 +42,19 @@ def stretch(partition: Partition, offset: int, until: int, max_bytes: int) -> li
 
     No row begins at `until` or after it. There is one row, or rows of at most `max_bytes`.
     """
-    found: list[Row] = []
+    rows: list[Row] = []
     size = 0
     for index in range(partition.row_of(offset), len(partition.base_offsets)):
         row = partition.row(index)
         size += row.size
-        is_far = row.base_offset >= until or len(found) == _STRETCH_ROWS
-        if is_far or (found and (row.is_segment or size > min(max_bytes, STRETCH_BYTES))):
+        is_far = row.base_offset >= until or len(rows) == _STRETCH_ROWS
+        if is_far or (rows and (row.is_segment or size > min(max_bytes, STRETCH_BYTES))):
             break
         if row.end_offset > offset:
-            found.append(row)
-        if row.is_segment and found:
+            rows.append(row)
+        if row.is_segment and rows:
             break
-    return found
+    return rows
 
 
 async def pieces(read: Read, partition: Partition, rows: list[Row]) -> AsyncIterator[BatchPiece]:
@@ -69,10 +69,10 @@ async def pieces(read: Read, partition: Partition, rows: list[Row]) -> AsyncIter
         return
     refined = [RefinedRow(partition, row) for row in rows]
     await refine(refined, read)
-    for one in refined:
-        if one.error is not None:
-            raise UnreadableRowError(one)
-    data = memoryview(b"".join(part for one in refined for part in one.parts))
+    for refined_row in refined:
+        if refined_row.error is not None:
+            raise UnreadableRowError(refined_row)
+    data = memoryview(b"".join(part for refined_row in refined for part in refined_row.parts))
     yield BatchPiece(data, batches.outline(data))
 
 
@@ -82,11 +82,11 @@ async def _segment(read: Read, partition: Partition, row: Row) -> AsyncIterator[
     crc = 0
     try:
         expected = expect_body(row, OffsetRule.SPARSE)
-        async for found in batches_of(partial(read, row.object_id), expected, STRETCH_BYTES):
-            if found.damage is not None:
-                raise corrupt(found.damage)
-            crc = checksum(found.sound, crc)
-            yield BatchPiece(found.sound, found.headers)
+        async for scan in batches_of(partial(read, row.object_id), expected, STRETCH_BYTES):
+            if scan.damage is not None:
+                raise corrupt(scan.damage)
+            crc = checksum(scan.sound, crc)
+            yield BatchPiece(scan.sound, scan.headers)
         footer = parse_footer(await read(row.object_id, end, FOOTER_BYTES))
         # The checksum is over all batches of the file.
         if begin == HEADER_BYTES and crc != footer.crc:

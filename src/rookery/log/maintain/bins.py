@@ -59,13 +59,13 @@ class ObjectBin:
         names = await asyncio.to_thread(_names, self._journals) if self._journals else []
         keys = [item.key for item in await self._store.list(OBJECTS)]
         ids = [*map(parse_journal_name, names), *map(parse_object_key, keys)]
-        return [one for one in ids if one is not None]
+        return [object_id for object_id in ids if object_id is not None]
 
     async def _remove_probes(self) -> None:
         """Remove probe objects of killed processes; a running probe must not be disturbed."""
         now = self._clock.monotonic_ms()
-        found = {item.key for item in await self._store.list(PROBES)}
-        self._probes = {key: self._probes.get(key, now) for key in found}
+        keys = {item.key for item in await self._store.list(PROBES)}
+        self._probes = {key: self._probes.get(key, now) for key in keys}
         for key, seen in list(self._probes.items()):
             if now - seen >= _PROBE_MS:
                 await self._store.delete(key)

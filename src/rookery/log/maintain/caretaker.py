@@ -13,8 +13,8 @@ from dataclasses import asdict, dataclass, field
 from typing import ClassVar, Protocol
 
 from rookery.clock import Clock
+from rookery.cluster.appender import IncarnationFenced
 from rookery.cluster.port import ClusterLog
-from rookery.cluster.proposal import IncarnationFenced
 from rookery.cluster.replica import Replica
 from rookery.log.maintain import snapshots
 from rookery.log.maintain.plan import Lag
@@ -162,9 +162,9 @@ class Caretaker:
         done.lag_ms = max((lag.age_ms for lag in lags), default=0)
         cases = [self._steps, self._retention.quarantine, self._sweeper.quarantine]
         cases += [rewriter.quarantine for rewriter in self._rewriters]
-        done.failures = sum(one.failures for one in cases)
+        done.failures = sum(case.failures for case in cases)
         done.quarantined = sum(map(len, cases))
-        done.problems = [problem for one in cases for problem in one.report()]
+        done.problems = [problem for case in cases for problem in case.report()]
 
     def _is_snapshot_due(self) -> bool:
         settings, replica = self._settings, self._replica

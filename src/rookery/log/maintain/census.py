@@ -46,7 +46,7 @@ class Tally:
         """Whether it is a merged object."""
 
 
-class _Known:
+class _ObjectHistory:
     """The history of an object."""
 
     __slots__ = ("data_ms", "end", "end_ms", "first_ms", "low", "low_ms", "peak")
@@ -61,51 +61,53 @@ class Census:
     """When objects were first seen, and the most bytes that were live in them."""
 
     def __init__(self) -> None:
-        self._known: dict[int, _Known] = {}
+        self._known: dict[int, _ObjectHistory] = {}
 
     def observe(self, tallies: Mapping[int, Tally], now_ms: int) -> None:
         """Record a scan of all rows; objects that it did not find are dropped."""
         known = self._known
-        self._known = {one: known.get(one) or _Known(now_ms) for one in tallies}
+        self._known = {
+            object_id: known.get(object_id) or _ObjectHistory(now_ms) for object_id in tallies
+        }
         for object_id, tally in tallies.items():
-            found = self._known[object_id]
-            found.peak = max(found.peak, tally.bytes)
-            if tally.low != found.low:
+            history = self._known[object_id]
+            history.peak = max(history.peak, tally.bytes)
+            if tally.low != history.low:
                 # The first row was removed: the remaining rows are younger.
-                found.low, found.low_ms = tally.low, now_ms
-            if tally.end > found.end:
-                found.end, found.end_ms = tally.end, now_ms
+                history.low, history.low_ms = tally.low, now_ms
+            if tally.end > history.end:
+                history.end, history.end_ms = tally.end, now_ms
 
     def adopt(self, object_id: int, inputs: Iterable[int], now_ms: int) -> None:
         """Set the age of a new object's data to that of the objects it was made of."""
-        ages = [self.waiting_ms(one, now_ms) for one in inputs]
-        found = self._known.setdefault(object_id, _Known(now_ms))
-        found.data_ms = now_ms - max(ages, default=0)
+        ages = [self.waiting_ms(source, now_ms) for source in inputs]
+        history = self._known.setdefault(object_id, _ObjectHistory(now_ms))
+        history.data_ms = now_ms - max(ages, default=0)
 
     def age_ms(self, object_id: int, now_ms: int) -> int:
         """Return how long ago an object was first seen."""
-        found = self._known.get(object_id)
-        return now_ms - found.first_ms if found else 0
+        history = self._known.get(object_id)
+        return now_ms - history.first_ms if history else 0
 
     def waiting_ms(self, object_id: int, now_ms: int) -> int:
         """Return how long the oldest data in an object has been known, here or in earlier ones."""
-        found = self._known.get(object_id)
-        return now_ms - min(found.data_ms, found.low_ms) if found else 0
+        history = self._known.get(object_id)
+        return now_ms - min(history.data_ms, history.low_ms) if history else 0
 
     def unmoved_ms(self, object_id: int, now_ms: int) -> int:
         """Return how long the first row of an object has been the first."""
-        found = self._known.get(object_id)
-        return now_ms - found.low_ms if found else 0
+        history = self._known.get(object_id)
+        return now_ms - history.low_ms if history else 0
 
     def quiet_ms(self, object_id: int, now_ms: int) -> int:
         """Return how long nothing has been appended to an object."""
-        found = self._known.get(object_id)
-        return now_ms - found.end_ms if found else 0
+        history = self._known.get(object_id)
+        return now_ms - history.end_ms if history else 0
 
     def peak(self, object_id: int) -> int:
         """Return the most bytes that were live in an object."""
-        found = self._known.get(object_id)
-        return found.peak if found else 0
+        history = self._known.get(object_id)
+        return history.peak if history else 0
 
 
 def count_rows(

@@ -21,7 +21,7 @@ from rookery.cluster.events.logevents import (
     SegmentsStaged,
     StagedSegment,
 )
-from rookery.cluster.state.aborted import within
+from rookery.cluster.state.aborts import within
 from rookery.cluster.state.partition import Partition, RowKind
 from rookery.cluster.state.state import Outcome, State
 from rookery.cluster.state.topics import Topic
@@ -73,15 +73,17 @@ class NewObject(NamedTuple):
 
 def capture(state: State, ranges: Iterable[RowRange]) -> list[CapturedRange]:
     """Copy the rows of the ranges that are still as planned."""
-    found = []
-    for one in ranges:
-        partition = state.topics.partition(one.topic_id, one.partition)
-        span = partition.span(one.base_offset, one.end_offset) if partition else None
-        if partition is None or span is None or partition.fingerprint(span) != one.fingerprint:
+    captured = []
+    for planned in ranges:
+        partition = state.topics.partition(planned.topic_id, planned.partition)
+        span = partition.span(planned.base_offset, planned.end_offset) if partition else None
+        if partition is None or span is None or partition.fingerprint(span) != planned.fingerprint:
             continue
         rows = [RefinedRow(partition, partition.row(index)) for index in span]
-        found.append(CapturedRange(state.topics.by_id[one.topic_id], partition, one, rows))
-    return found
+        captured.append(
+            CapturedRange(state.topics.by_id[planned.topic_id], partition, planned, rows)
+        )
+    return captured
 
 
 def merge(birth: Birth, sources: Sequence[CapturedRange], row_bytes: int) -> NewObject:
@@ -96,7 +98,7 @@ def merge(birth: Birth, sources: Sequence[CapturedRange], row_bytes: int) -> New
             pieces.append(_piece(row, position))
             position += pieces[-1].size
         ranges.append(_replaced(source.range, pieces, RowKind.FINAL))
-    parts = (part for source in sources for one in source.rows for part in one.parts)
+    parts = (part for source in sources for row in source.rows for part in row.parts)
     return NewObject([head, *_joined_parts(parts)], ranges)
 
 
@@ -125,18 +127,18 @@ def segment(
         source.partition.index,
         *split_object_id(birth.object_id),
     )
-    epochs = [SegmentEpoch(*one) for one in source.partition.epochs]
+    epochs = [SegmentEpoch(*epoch) for epoch in source.partition.epochs]
     aborted = [
-        SegmentAbort(*one[:3])
-        for one in within(source.partition.aborted, base, end)
-        if one.last_offset >= compacted_to
+        SegmentAbort(*transaction[:3])
+        for transaction in within(source.partition.aborted, base, end)
+        if transaction.last_offset >= compacted_to
     ]
     files = writer.finish(origin, end - 1, birth.created_ms, aborted=aborted, epochs=epochs)
     piece = RowPiece(
         base_offset=base,
         position=0,
         size=files.size,
-        max_timestamp=max(one.row.max_timestamp for one in source.rows),
+        max_timestamp=max(refined.row.max_timestamp for refined in source.rows),
     )
     replaced = _replaced(source.range, [piece], RowKind.FINAL | RowKind.SEGMENT)
     return files, NewObject(files.parts, [replaced])
@@ -144,31 +146,31 @@ def segment(
 
 def _joined(rows: Sequence[RefinedRow], row_bytes: int) -> Iterator[list[RefinedRow]]:
     """Group rows that become one new row."""
-    found: list[RefinedRow] = []
+    group: list[RefinedRow] = []
     size = 0
-    for one in chain.from_iterable(map(_short, rows)):
-        offsets = one.row.end_offset - found[0].row.base_offset if found else 0
-        if found and (size + one.size > row_bytes or offsets > MOST_OFFSETS):
-            yield found
-            found, size = [], 0
-        found.append(one)
-        size += one.size
-    yield found
+    for refined in chain.from_iterable(map(_short, rows)):
+        offsets = refined.row.end_offset - group[0].row.base_offset if group else 0
+        if group and (size + refined.size > row_bytes or offsets > MOST_OFFSETS):
+            yield group
+            group, size = [], 0
+        group.append(refined)
+        size += refined.size
+    yield group
 
 
-def _short(one: RefinedRow) -> Iterable[RefinedRow]:
+def _short(refined: RefinedRow) -> Iterable[RefinedRow]:
     """Divide a row with more offsets than a manifest's extent can state, batch by batch."""
-    row = one.row
+    row = refined.row
     if row.end_offset - row.base_offset <= MOST_OFFSETS:
-        return [one]
-    parts = [part for batch in one.batches() for part in batch]
+        return [refined]
+    parts = [part for batch in refined.batches() for part in batch]
     whole = b"".join(parts)
     headers = batches.outline(whole)
     ends = [header.base_offset for header in headers[1:]] + [row.end_offset]
     bases = [row.base_offset, *ends[:-1]]
     return [
         replace(
-            one,
+            refined,
             row=row._replace(base_offset=base, end_offset=end),
             size=header.size,
             parts=[whole[header.position : header.end]],
@@ -181,18 +183,18 @@ def _piece(rows: list[RefinedRow], position: int) -> RowPiece:
     return RowPiece(
         base_offset=rows[0].row.base_offset,
         position=position,
-        size=sum(one.size for one in rows),
-        max_timestamp=max(one.row.max_timestamp for one in rows),
+        size=sum(row.size for row in rows),
+        max_timestamp=max(row.row.max_timestamp for row in rows),
     )
 
 
-def _replaced(one: RowRange, pieces: list[RowPiece], kind: RowKind) -> ReplacedRange:
+def _replaced(planned: RowRange, pieces: list[RowPiece], kind: RowKind) -> ReplacedRange:
     return ReplacedRange(
-        topic_id=one.topic_id,
-        partition=one.partition,
-        base_offset=one.base_offset,
-        end_offset=one.end_offset,
-        fingerprint=one.fingerprint,
+        topic_id=planned.topic_id,
+        partition=planned.partition,
+        base_offset=planned.base_offset,
+        end_offset=planned.end_offset,
+        fingerprint=planned.fingerprint,
         kind=int(kind),
         cleaned_to=-1,
         pieces=pieces,
@@ -203,14 +205,14 @@ def _joined_parts(data: Iterable[Buffer]) -> list[Buffer]:
     """Join small parts."""
     parts: list[Buffer] = []
     small = bytearray()
-    for one in data:
-        if len(one) < _JOIN_BELOW:
-            small += one
+    for part in data:
+        if len(part) < _JOIN_BELOW:
+            small += part
             continue
         if small:
             parts.append(small)
             small = bytearray()
-        parts.append(one)
+        parts.append(part)
     return [*parts, small] if small else parts
 
 
@@ -245,12 +247,12 @@ def _extent(topic: int, partition: int, rows: list[RefinedRow]) -> ManifestExten
     return ManifestExtent(
         topic=topic,
         partition=partition,
-        size=sum(one.size for one in rows),
+        size=sum(row.size for row in rows),
         kind=int(RowKind.FINAL),
         base_offset=base,
         records=rows[-1].row.end_offset - base,
         attributes=0,
-        max_timestamp=max(one.row.max_timestamp for one in rows),
+        max_timestamp=max(row.row.max_timestamp for row in rows),
         producer_id=-1,
         producer_epoch=-1,
         base_sequence=-1,
@@ -288,14 +290,14 @@ class Publisher:
         """Return the creation facts of a new object."""
         return Birth(self.next_id(), self.clock.now_ms(), self.replica.state.applied)
 
-    async def write(self, object_id: int, files: FinishedSegment, one: RowRange) -> bool:
+    async def write(self, object_id: int, files: FinishedSegment, covered: RowRange) -> bool:
         """Write a segment after staging its name; return False if its topic was deleted.
 
         Raises:
             Unavailable: the store or the cluster log is out of reach.
             Conflict: another process has written an object under one of our keys.
         """
-        key = await self._stage(object_id, one)
+        key = await self._stage(object_id, covered)
         if key is None:
             return False
         try:
@@ -323,16 +325,16 @@ class Publisher:
             await self.replica.propose([ObjectsCondemned(object_ids=some)])
             self._orphans.difference_update(some)
 
-    async def _stage(self, object_id: int, one: RowRange) -> str | None:
+    async def _stage(self, object_id: int, covered: RowRange) -> str | None:
         """Stage a segment's name; return None if its topic was deleted.
 
         From here on the state contains the name, so the remains of a crash can be found by it.
         """
         staged = StagedSegment(
             object_id=object_id,
-            topic_id=one.topic_id,
-            partition=one.partition,
-            base_offset=one.base_offset,
+            topic_id=covered.topic_id,
+            partition=covered.partition,
+            base_offset=covered.base_offset,
         )
         self.doubt(object_id)
         await self.replica.propose([SegmentsStaged(segments=[staged])])

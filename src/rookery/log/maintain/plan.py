@@ -57,7 +57,7 @@ class Lag(NamedTuple):
     age_ms: int
 
 
-class _Loose(NamedTuple):
+class _LooseRows(NamedTuple):
     """Consecutive rows that are in no segment and in no job yet."""
 
     topic: Topic
@@ -66,7 +66,7 @@ class _Loose(NamedTuple):
     is_busy: bool
 
 
-_Draft: TypeAlias = tuple[list[SegmentJob], list[_Loose], dict[int, Tally]]
+_Draft: TypeAlias = tuple[list[SegmentJob], list[_LooseRows], dict[int, Tally]]
 
 
 class _Bounds(NamedTuple):
@@ -127,7 +127,7 @@ class RewritePlanner:
         """
         self._wall_ms = wall_ms
         segments: list[SegmentJob] = []
-        loose: list[_Loose] = []
+        loose: list[_LooseRows] = []
         tallies: dict[int, Tally] = {}
         for topic in state.topics:
             for partition in topic.partitions:
@@ -140,8 +140,8 @@ class RewritePlanner:
                     subject = f"rewrite of topic {topic.name} partition {partition.index}"
                     self._quarantine.add(key, subject, error)
         self._census.observe(tallies, now_ms)
-        flushed = {one: tally for one, tally in tallies.items() if not tally.is_final}
-        merged = {one: tally for one, tally in tallies.items() if tally.is_final}
+        flushed = {object_id: tally for object_id, tally in tallies.items() if not tally.is_final}
+        merged = {object_id: tally for object_id, tally in tallies.items() if tally.is_final}
         self._note_lag(flushed, segments, now_ms)
         merges = (
             self._flushes(flushed, loose, now_ms, before_entry),
@@ -173,7 +173,7 @@ class RewritePlanner:
 
     def _cut(
         self, topic: Topic, partition: Partition, run: range, now_ms: int
-    ) -> tuple[list[SegmentJob], _Loose | None]:
+    ) -> tuple[list[SegmentJob], _LooseRows | None]:
         """Cut segments off the beginning of a run; return them and the rest of the run."""
         settings, sizes = self._settings, partition.sizes
         stop = min(run.stop - may_grow(partition, run.stop - 1), decided(partition))
@@ -190,14 +190,14 @@ class RewritePlanner:
                     break
             most = min(stop, first + settings.merge_rows)
             after = filled(partition, first, most, settings.segment_bytes)
-            one = range_of(topic, partition, range(first, after))
-            jobs.append(SegmentJob(one))
-            left -= one.size
+            taken = range_of(topic, partition, range(first, after))
+            jobs.append(SegmentJob(taken))
+            left -= taken.size
             first = after
         if first == run.stop:
             return jobs, None
         is_busy = left >= settings.segment_bytes // _BUSY_PART
-        return jobs, _Loose(topic, partition, range(first, run.stop), is_busy)
+        return jobs, _LooseRows(topic, partition, range(first, run.stop), is_busy)
 
     def _is_old(self, topic: Topic, time_ms: int, size: int, waiting_ms: int) -> bool:
         """Whether rows have waited long enough for a small segment.
@@ -227,12 +227,12 @@ class RewritePlanner:
     # Merges.
 
     def _flushes(
-        self, flushed: dict[int, Tally], loose: list[_Loose], now_ms: int, before_entry: int
+        self, flushed: dict[int, Tally], loose: list[_LooseRows], now_ms: int, before_entry: int
     ) -> list[RowRange]:
         """Choose rows as producers sent them, oldest first."""
         settings, census = self._settings, self._census
-        waits = {one: census.unmoved_ms(one, now_ms) for one in flushed}
-        forced = [one for one in flushed if -before_entry <= one < 0]
+        waits = {object_id: census.unmoved_ms(object_id, now_ms) for object_id in flushed}
+        forced = [object_id for object_id in flushed if -before_entry <= object_id < 0]
         is_due = bool(forced) or max(waits.values(), default=-1) >= settings.merge_age_ms
         early = sum(tally.bytes - tally.busy for tally in flushed.values())
         if not is_due and early < settings.merge_bytes:
@@ -241,33 +241,40 @@ class RewritePlanner:
         # merge only those.
         fits = sum(tally.bytes for tally in flushed.values()) <= settings.merge_bytes
         order = sorted(
-            flushed if fits or not forced else forced, key=lambda one: (-waits[one], abs(one))
+            flushed if fits or not forced else forced,
+            key=lambda object_id: (-waits[object_id], abs(object_id)),
         )
         job = _Bounds(settings.merge_bytes, settings.merge_rows, with_busy=is_due)
         limits = _limits(job, flushed, order)
-        for one, tally in flushed.items():
-            is_written = one > 0 and not is_stored(one)
-            if is_written and census.quiet_ms(one, now_ms) < settings.merge_age_ms:
+        for object_id, tally in flushed.items():
+            is_written = object_id > 0 and not is_stored(object_id)
+            if is_written and census.quiet_ms(object_id, now_ms) < settings.merge_age_ms:
                 # The last row of a journal may still grow, which would void its replacement.
-                limits[one] = min(limits.get(one, 0), tally.top)
+                limits[object_id] = min(limits.get(object_id, 0), tally.top)
         return _chosen(job, limits, loose)
 
-    def _again(self, merged: dict[int, Tally], loose: list[_Loose], now_ms: int) -> list[RowRange]:
+    def _again(
+        self, merged: dict[int, Tally], loose: list[_LooseRows], now_ms: int
+    ) -> list[RowRange]:
         """Choose merged objects to merge again: sparse ones, or many of similar size."""
         settings = self._settings
-        sparse = [one for one, tally in merged.items() if self._is_sparse(one, tally, now_ms)]
-        dead = sum(self._census.peak(one) - merged[one].bytes for one in sparse)
+        sparse = [
+            object_id
+            for object_id, tally in merged.items()
+            if self._is_sparse(object_id, tally, now_ms)
+        ]
+        dead = sum(self._census.peak(object_id) - merged[object_id].bytes for object_id in sparse)
         is_due = (
             len(sparse) >= _FAN
             or dead >= settings.merge_bytes // 4
-            or any(self._is_aged(one, now_ms) for one in sparse)
+            or any(self._is_aged(object_id, now_ms) for object_id in sparse)
         )
         chosen = sparse if is_due else self._like_sized(merged)
         if not chosen:
             return []
         order = sorted(chosen)
         # At least two: a single object would be copied for nothing, and again the next time.
-        rows = max(settings.merge_rows, sum(merged[one].rows for one in order[:2]))
+        rows = max(settings.merge_rows, sum(merged[object_id].rows for object_id in order[:2]))
         job = _Bounds(settings.merge_bytes, rows, with_busy=True)
         return _chosen(job, _whole(job, merged, order), loose)
 
@@ -285,14 +292,18 @@ class RewritePlanner:
         for object_id, tally in merged.items():
             if tally.bytes < self._settings.merge_bytes // 2:
                 tiers.setdefault(_tier(tally.bytes), []).append(object_id)
-        return next((tiers[one] for one in sorted(tiers) if len(tiers[one]) >= _FAN), [])
+        return next((tiers[tier] for tier in sorted(tiers) if len(tiers[tier]) >= _FAN), [])
 
     def _note_lag(
         self, flushed: dict[int, Tally], segments: Collection[RewriteJob], now_ms: int
     ) -> None:
-        waits = {one: self._census.unmoved_ms(one, now_ms) for one in flushed}
-        late = [one for one, wait in waits.items() if wait >= self._settings.merge_age_ms]
-        size = sum(flushed[one].bytes for one in late) + sum(job.size for job in segments)
+        waits = {object_id: self._census.unmoved_ms(object_id, now_ms) for object_id in flushed}
+        late = [
+            object_id for object_id, wait in waits.items() if wait >= self._settings.merge_age_ms
+        ]
+        size = sum(flushed[object_id].bytes for object_id in late) + sum(
+            job.size for job in segments
+        )
         self._lag = Lag(size, max(waits.values(), default=0))
 
 
@@ -325,18 +336,18 @@ def _whole(job: _Bounds, tallies: Mapping[int, Tally], order: list[int]) -> dict
     return _limits(job, tallies, order[:taken])
 
 
-def _chosen(job: _Bounds, limits: Mapping[int, int], loose: list[_Loose]) -> list[RowRange]:
+def _chosen(job: _Bounds, limits: Mapping[int, int], loose: list[_LooseRows]) -> list[RowRange]:
     """Collect the rows below the limits as whole ranges, sorted by partition."""
     ranges: list[RowRange] = []
     left, rows = job.bytes, job.rows
-    for one in loose:
-        if one.is_busy and not job.with_busy:
+    for loose_rows in loose:
+        if loose_rows.is_busy and not job.with_busy:
             continue
-        for span in below(one.partition, one.rows, limits):
-            stop = fitting(one.partition, span, left, rows, is_first=not ranges)
+        for span in below(loose_rows.partition, loose_rows.rows, limits):
+            stop = fitting(loose_rows.partition, span, left, rows, is_first=not ranges)
             if stop == span.start:
                 return ranges
-            ranges.append(range_of(one.topic, one.partition, range(span.start, stop)))
+            ranges.append(range_of(loose_rows.topic, loose_rows.partition, range(span.start, stop)))
             left -= ranges[-1].size
             rows -= stop - span.start
     return ranges

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
 from rookery.clock import Clock
-from rookery.cluster.proposal import IncarnationFenced
+from rookery.cluster.appender import IncarnationFenced
 from rookery.errors import Error, Unavailable
 
 log = logging.getLogger(__name__)

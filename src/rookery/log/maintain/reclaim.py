@@ -55,12 +55,14 @@ class Reclaimer:
             self._current, self._current_since = current, now
         watched = self._ended if current is None else self._ended | {current}
         self._empty_since = {
-            one: self._empty_since.get(one, now) for one in watched if self._is_empty(one)
+            journal: self._empty_since.get(journal, now)
+            for journal in watched
+            if self._is_empty(journal)
         }
         if current is not None and self._may_end(current, now):
             await self._journal.roll()
             self._ended.add(current)
-        ripe = sorted(one for one in self._ended if self._is_ripe(one, now))
+        ripe = sorted(journal for journal in self._ended if self._is_ripe(journal, now))
         if ripe:
             await self._replica.propose([ObjectsCondemned(object_ids=ripe)])
             self._ended.difference_update(ripe)

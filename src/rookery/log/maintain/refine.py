@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 
 from rookery.cluster.state.partition import Partition, Row
 from rookery.errors import Corrupt, Error
-from rookery.log.read.files import MissingJournal
+from rookery.log.read.files import MissingObject
 from rookery.log.read.runs import MOST_OFFSETS, expect_row, gap
 from rookery.log.write import markers
 from rookery.records import batches
@@ -52,7 +52,7 @@ class RefinedRow:
     @property
     def is_damaged(self) -> bool:
         """Whether the bytes are missing or wrong, so that a retry cannot succeed."""
-        return isinstance(self.error, Corrupt | MissingJournal | NotFound)
+        return isinstance(self.error, Corrupt | MissingObject | NotFound)
 
     def batches(self) -> Iterator[Sequence[Buffer]]:
         """Yield every batch, in parts."""
@@ -78,11 +78,11 @@ class _Chunk(NamedTuple):
 
 async def refine(rows: Sequence[RefinedRow], read: Read) -> None:
     """Convert the bytes of all rows to their final form; a row that fails has an error."""
-    for one in rows:
-        if not one.row.object_id:
-            data = _made(one.partition, one.row)
-            one.finish([data], len(data))
-    chunks = _chunks([one for one in rows if one.row.object_id])
+    for row in rows:
+        if not row.row.object_id:
+            data = _made(row.partition, row.row)
+            row.finish([data], len(data))
+    chunks = _chunks([row for row in rows if row.row.object_id])
 
     async def work() -> None:
         for chunk in chunks:
@@ -102,37 +102,37 @@ async def _refine_chunk(chunk: _Chunk, read: Read) -> None:
             chunk.rows[0].error = error
             return
         # Damage in one row must not affect its neighbours.
-        for one in chunk.rows:
-            await _refine_chunk(_single(one), read)
+        for row in chunk.rows:
+            await _refine_chunk(_single(row), read)
         return
     view = memoryview(data)
     # A view of a row keeps all bytes that were read with it in memory.
-    is_dense = sum(one.row.size for one in chunk.rows) * 2 >= chunk.size
-    for one in chunk.rows:
-        at = one.row.position - chunk.position
-        _refine_row(one, view[at : at + one.row.size], may_keep=is_dense)
+    is_dense = sum(row.row.size for row in chunk.rows) * 2 >= chunk.size
+    for row in chunk.rows:
+        at = row.row.position - chunk.position
+        _refine_row(row, view[at : at + row.row.size], may_keep=is_dense)
 
 
-def _refine_row(one: RefinedRow, view: memoryview, *, may_keep: bool) -> None:
+def _refine_row(refined: RefinedRow, view: memoryview, *, may_keep: bool) -> None:
     # Leader epochs are not checked: the state knows them, and they are rewritten.
-    found = rewrite(view, expect_row(one.partition, one.row))
-    if found.damage is not None:
-        one.error = corrupt(found.damage)
+    scan = rewrite(view, expect_row(refined.partition, refined.row))
+    if scan.damage is not None:
+        refined.error = corrupt(scan.damage)
         return
-    headers = found.headers
-    epochs = _epochs(one, headers)
+    headers = scan.headers
+    epochs = _epochs(refined, headers)
     may_keep = may_keep and len(view) >= _COPY_BELOW * len(headers)
-    if one.row.is_final and [header.partition_leader_epoch for header in headers] == epochs:
-        one.finish([view if may_keep else bytes(view)], len(view))
+    if refined.row.is_final and [header.partition_leader_epoch for header in headers] == epochs:
+        refined.finish([view if may_keep else bytes(view)], len(view))
     elif may_keep:
-        one.finish(_around(one.row, view, headers, epochs), len(view))
+        refined.finish(_around(refined.row, view, headers, epochs), len(view))
     else:
-        one.finish([_within(one.row, bytearray(view), headers, epochs)], len(view))
+        refined.finish([_within(refined.row, bytearray(view), headers, epochs)], len(view))
 
 
-def _epochs(one: RefinedRow, headers: list[BatchHeader]) -> list[int]:
+def _epochs(refined: RefinedRow, headers: list[BatchHeader]) -> list[int]:
     """Return the leader epoch of each batch; nearly always all batches have the same one."""
-    partition, row = one.partition, one.row
+    partition, row = refined.partition, refined.row
     epoch = partition.epoch_at(row.base_offset)
     if epoch == partition.epoch_at(row.end_offset - 1):
         return [epoch] * len(headers)
@@ -172,23 +172,23 @@ def _appended(header: BatchHeader, row: Row, epoch: int) -> BatchHeader:
 def _chunks(rows: list[RefinedRow]) -> Iterator[_Chunk]:
     """Group rows that are close together in one object."""
     chunk: _Chunk | None = None
-    for one in sorted(rows, key=_order):
-        size = one.row.position + one.row.size - chunk.position if chunk else 0
-        if chunk and _is_near(chunk, one.row) and size <= _READ_BYTES:
+    for row in sorted(rows, key=_order):
+        size = row.row.position + row.row.size - chunk.position if chunk else 0
+        if chunk and _is_near(chunk, row.row) and size <= _READ_BYTES:
             chunk = chunk._replace(size=size)
-            chunk.rows.append(one)
+            chunk.rows.append(row)
             continue
         if chunk:
             yield chunk
-        chunk = _single(one)
+        chunk = _single(row)
     if chunk:
         yield chunk
 
 
-def _order(one: RefinedRow) -> tuple[bool, int, int]:
+def _order(refined: RefinedRow) -> tuple[bool, int, int]:
     """Sort by position in every object, and by entry: the ids of entries are negative."""
-    object_id = one.row.object_id
-    return object_id > 0, abs(object_id), one.row.position
+    object_id = refined.row.object_id
+    return object_id > 0, abs(object_id), refined.row.position
 
 
 def _is_near(chunk: _Chunk, row: Row) -> bool:
@@ -196,8 +196,8 @@ def _is_near(chunk: _Chunk, row: Row) -> bool:
     return chunk.object_id == row.object_id and 0 <= gap <= _GAP_BYTES
 
 
-def _single(one: RefinedRow) -> _Chunk:
-    return _Chunk(one.row.object_id, one.row.position, one.row.size, [one])
+def _single(refined: RefinedRow) -> _Chunk:
+    return _Chunk(refined.row.object_id, refined.row.position, refined.row.size, [refined])
 
 
 def _made(partition: Partition, row: Row) -> bytes | bytearray:

@@ -48,7 +48,7 @@ class MergeJob:
     @property
     def size(self) -> int:
         """Bytes that are read."""
-        return sum(one.size for one in self.ranges)
+        return sum(part.size for part in self.ranges)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,11 +81,11 @@ def divided(state: State, job: MergeJob) -> list[MergeJob]:
     middle = len(job.ranges) // 2
     if middle:
         return [MergeJob(job.ranges[:middle]), MergeJob(job.ranges[middle:])]
-    [one] = job.ranges
-    partition = state.topics.partition(*one.owner)
-    span = partition.span(one.base_offset, one.end_offset) if partition else None
+    [whole] = job.ranges
+    partition = state.topics.partition(*whole.owner)
+    span = partition.span(whole.base_offset, whole.end_offset) if partition else None
     if partition is None or span is None or len(span) == 1:
         return []
-    topic, middle = state.topics.by_id[one.topic_id], len(span) // 2
+    topic, middle = state.topics.by_id[whole.topic_id], len(span) // 2
     halves = (span[:middle], span[middle:])
     return [MergeJob((range_of(topic, partition, half),)) for half in halves]

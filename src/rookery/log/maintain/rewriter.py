@@ -18,11 +18,11 @@ from typing import ClassVar, Final
 
 from rookery import metrics
 from rookery.clock import Clock
+from rookery.cluster.appender import IncarnationFenced
 from rookery.cluster.events.logevents import (
     ReplacedRange,
     RowsReplaced,
 )
-from rookery.cluster.proposal import IncarnationFenced
 from rookery.cluster.state.topics import Topic
 from rookery.errors import Error, Unavailable
 from rookery.formats.keys import object_key
@@ -169,8 +169,8 @@ class Rewriter:
             return []
         halves = divided(self.replica.state, job)
         if not halves:
-            [one] = job.ranges
-            self.quarantine.add(self._row_case(one), f"rewrite of {self._text(one)}", error)
+            [planned] = job.ranges
+            self.quarantine.add(self._row_case(planned), f"rewrite of {self._text(planned)}", error)
         return [*halves]
 
     def _release(self, job: MergeJob | SegmentJob, sources: list[CapturedRange]) -> None:
@@ -179,29 +179,29 @@ class Rewriter:
             return
         for source in sources:
             self.quarantine.release(("partition", *source.range.owner))
-            for one in source.rows:
-                self.quarantine.release(("row", one.row.object_id, one.row.position))
+            for row in source.rows:
+                self.quarantine.release(("row", row.row.object_id, row.row.position))
         if isinstance(job, SegmentJob):
             self.quarantine.release(("segment", *job.range.owner))
 
-    def _row_case(self, one: RowRange) -> Key:
+    def _row_case(self, planned: RowRange) -> Key:
         """Return the key of a row, or of its partition if the row has no object."""
-        partition = self.replica.state.topics.partition(*one.owner)
-        span = partition.span(one.base_offset, one.end_offset) if partition else None
+        partition = self.replica.state.topics.partition(*planned.owner)
+        span = partition.span(planned.base_offset, planned.end_offset) if partition else None
         row = partition.row(span.start) if partition and span else None
         if row is None or not row.object_id:
-            return "partition", *one.owner
+            return "partition", *planned.owner
         return "row", row.object_id, row.position
 
-    def _text(self, one: RowRange) -> str:
-        topic = self.replica.state.topics.by_id.get(one.topic_id)
-        name = topic.name if topic else one.topic_id.hex()
-        last = one.end_offset - 1
-        return f"topic {name} partition {one.partition} offsets {one.base_offset} to {last}"
+    def _text(self, planned: RowRange) -> str:
+        topic = self.replica.state.topics.by_id.get(planned.topic_id)
+        name = topic.name if topic else planned.topic_id.hex()
+        last = planned.end_offset - 1
+        return f"topic {name} partition {planned.partition} offsets {planned.base_offset} to {last}"
 
     def _unusable(self) -> set[tuple[int, int]]:
         """Return the positions of rows to leave alone for now."""
-        return self.damage.union((one[0], one[1]) for one in self.quarantine.held("row"))
+        return self.damage.union((key[0], key[1]) for key in self.quarantine.held("row"))
 
     async def rewrite(self, job: MergeJob | SegmentJob) -> int:
         """Run one job; return the number of bytes that were moved."""
@@ -241,12 +241,12 @@ class Rewriter:
     async def _sources(self, ranges: Sequence[RowRange]) -> list[CapturedRange]:
         """Read ranges that are still as planned; skip those with an unreadable row."""
         sources = capture(self.replica.state, ranges)
-        rows = [one for source in sources for one in source.rows]
+        rows = [row for source in sources for row in source.rows]
         await refine(rows, self.read)
-        failed = [one for one in rows if one.error]
+        failed = [row for row in rows if row.error]
         if failed:
             await self._report(sources)
-        return [source for source in sources if not any(one.error for one in source.rows)]
+        return [source for source in sources if not any(row.error for row in source.rows)]
 
     async def _report(self, sources: list[CapturedRange]) -> None:
         """Report unreadable rows, unless they were moved: their old object may be deleted."""
@@ -255,32 +255,32 @@ class Rewriter:
         unreachable: list[Error] = []
         for source in sources:
             is_there = bool(capture(state, [source.range]))
-            for one in source.rows:
-                if one.error and is_there:
-                    self._report_row(source, one, one.error)
-                    unreachable += [] if one.is_damaged else [one.error]
+            for row in source.rows:
+                if row.error and is_there:
+                    self._report_row(source, row, row.error)
+                    unreachable += [] if row.is_damaged else [row.error]
         if unreachable:
             # One line for all: if the store is out of reach, there may be thousands.
             log.warning("%d rows cannot be read now: %s", len(unreachable), unreachable[0])
 
-    def _report_row(self, source: CapturedRange, one: RefinedRow, error: Error) -> None:
-        row = one.row
+    def _report_row(self, source: CapturedRange, refined: RefinedRow, error: Error) -> None:
+        row = refined.row
         subject = (
             f"topic {source.topic.name} partition {source.partition.index} offsets "
             f"{row.base_offset} to {row.end_offset - 1}, object {row.object_id} at byte "
             f"{row.position}"
         )
         key = "row", row.object_id, row.position
-        if one.is_damaged:
+        if refined.is_damaged:
             self.damage.add((row.object_id, row.position))
             DAMAGED_ROWS.inc()
             subject = f"damaged, run `rookery fsck`: {subject}"
-        self.quarantine.add(key, subject, error, is_logged=one.is_damaged)
+        self.quarantine.add(key, subject, error, is_logged=refined.is_damaged)
 
     def _forget_damage(self) -> None:
         """Drop damage in objects without live data."""
         rows, topics = self.replica.state.objects.rows, self.replica.state.topics
-        self.damage.difference_update([one for one in self.damage if not rows.get(one[0])])
+        self.damage.difference_update([place for place in self.damage if not rows.get(place[0])])
         self.quarantine.keep(
             lambda key: (
                 bool(rows.get(key[1]))
@@ -300,7 +300,7 @@ class Rewriter:
             for some in _events(ranges)
         ]
         outcomes = await asyncio.gather(*futures)
-        counted = [one for [outcome] in outcomes for one in outcome.value]
+        counted = [is_replaced for [outcome] in outcomes for is_replaced in outcome.value]
         VOID_RANGES.inc(counted.count(False))
         inputs = {row.row.object_id for source in sources for row in source.rows}
         if any(counted):
@@ -314,13 +314,13 @@ class Rewriter:
 
 def _events(ranges: Sequence[ReplacedRange]) -> Iterator[list[ReplacedRange]]:
     """Divide ranges into lists that fit into an event."""
-    found: list[ReplacedRange] = []
+    group: list[ReplacedRange] = []
     pieces = 0
-    for one in ranges:
-        pieces += len(one.pieces)
-        if found and (len(found) == _EVENT_RANGES or pieces > _EVENT_PIECES):
-            yield found
-            found, pieces = [], len(one.pieces)
-        found.append(one)
-    if found:
-        yield found
+    for replaced in ranges:
+        pieces += len(replaced.pieces)
+        if group and (len(group) == _EVENT_RANGES or pieces > _EVENT_PIECES):
+            yield group
+            group, pieces = [], len(replaced.pieces)
+        group.append(replaced)
+    if group:
+        yield group

@@ -47,12 +47,12 @@ async def point(store: Store, number: int) -> None:
         Unavailable: the store is out of reach.
     """
     while True:
-        found = await store.read_version(NEWEST_SNAPSHOT)
+        pointer = await store.read_version(NEWEST_SNAPSHOT)
         try:
-            if found is None:
+            if pointer is None:
                 await store.create(NEWEST_SNAPSHOT, [b"%d" % number])
-            elif (_parsed(found[0]) or 0) < number:
-                await store.replace(NEWEST_SNAPSHOT, b"%d" % number, found[1])
+            elif (_parsed(pointer[0]) or 0) < number:
+                await store.replace(NEWEST_SNAPSHOT, b"%d" % number, pointer[1])
         except Conflict:
             continue  # another process has moved it
         return
@@ -64,7 +64,7 @@ async def agrees(store: ReadableStore, number: int, digest: int | None) -> bool:
     Args:
         store: stores the snapshot.
         number: the entry after which it was taken.
-        digest: of the state after that entry in this process; None if it is not known.
+        digest: the digest of the state after that entry in this process; None if it is not known.
     """
     try:
         head = read_head(await store.read(snapshot_key(number)))
@@ -80,8 +80,8 @@ async def load(store: ReadableStore, at_least: int = 0) -> State | None:
         store: stores the snapshots.
         at_least: the lowest acceptable entry of the snapshot.
     """
-    found = await store.read_version(NEWEST_SNAPSHOT)
-    number = None if found is None else _parsed(found[0])
+    pointer = await store.read_version(NEWEST_SNAPSHOT)
+    number = None if pointer is None else _parsed(pointer[0])
     if number is not None and number >= at_least:
         if not number:
             return None

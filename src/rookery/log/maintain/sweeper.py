@@ -16,9 +16,9 @@ from itertools import islice
 from typing import Final, NamedTuple, Protocol
 
 from rookery.clock import Clock
+from rookery.cluster.appender import IncarnationFenced
 from rookery.cluster.events.logevents import ObjectsCondemned, ObjectsDropped
 from rookery.cluster.events.sinkevents import SinkAborted
-from rookery.cluster.proposal import IncarnationFenced
 from rookery.cluster.replica import Replica
 from rookery.errors import Unavailable
 from rookery.formats.keys import is_stored, split_object_id
@@ -40,7 +40,7 @@ class Bin(Protocol):
         """Delete an object and the files that belong to it; a missing object is no error."""
 
 
-class Swept(NamedTuple):
+class SweepResult(NamedTuple):
     """The result of a sweep."""
 
     condemned: int
@@ -74,10 +74,10 @@ class Sweeper:
         self._empty_since: dict[int, int] = {}
         self._condemned_since: dict[int, int] = {}
 
-    async def sweep(self, snapshot: int) -> Swept:
+    async def sweep(self, snapshot: int) -> SweepResult:
         """Condemn and delete eligible objects; `snapshot` is the entry of the newest snapshot."""
         deleted = await self.delete(snapshot)
-        return Swept(await self.condemn(), deleted)
+        return SweepResult(await self.condemn(), deleted)
 
     async def condemn(self) -> int:
         """Condemn objects without live data; return their number."""
@@ -90,11 +90,11 @@ class Sweeper:
             await self._look_for_orphans()
         written = self._journals_written()
         empty = {
-            one
-            for one in (*state.objects.empty(state.brokers.sequences), *self._orphans)
-            if not state.objects.rows.get(one)
-            and one not in state.objects.condemned
-            and self._is_closed(one, written)
+            object_id
+            for object_id in (*state.objects.empty(state.brokers.sequences), *self._orphans)
+            if not state.objects.rows.get(object_id)
+            and object_id not in state.objects.condemned
+            and self._is_closed(object_id, written)
         }
         self._empty_since, ripe = self._ripe(empty, self._empty_since)
         count = 0
@@ -114,11 +114,11 @@ class Sweeper:
         now = self._clock.monotonic_ms()
         if self._listed_at is not None and now - self._listed_at < self._orphans_ms:
             return
-        found = await self._objects.find()
+        object_ids = await self._objects.find()
         # After the listing: an object that was committed meanwhile is not an orphan.
         await self._replica.barrier()
         rows = self._replica.state.objects.rows
-        self._orphans = [one for one in found if one not in rows]
+        self._orphans = [object_id for object_id in object_ids if object_id not in rows]
         self._listed_at = now
 
     def _journals_written(self) -> dict[int, int]:
@@ -146,11 +146,11 @@ class Sweeper:
         """Delete objects that the snapshot at this entry lists as condemned; return the count."""
         condemned = self._replica.state.objects.condemned
         self.quarantine.keep(lambda key: key[0] != "object" or key[1] in condemned)
-        old = {one for one, entry in condemned.items() if entry <= snapshot}
+        old = {object_id for object_id, entry in condemned.items() if entry <= snapshot}
         self._condemned_since, ripe = self._ripe(old, self._condemned_since)
         gone: set[int] = set()
         held = {object_id for (object_id,) in self.quarantine.held("object")}
-        for some in _pieces((one for one in ripe if one not in held), _DELETES):
+        for some in _pieces((object_id for object_id in ripe if object_id not in held), _DELETES):
             # In parallel: one at a time, objects would be created faster than they are deleted.
             tried = map(self._objects.delete, some)
             errors = await asyncio.gather(*tried, return_exceptions=True)
@@ -160,7 +160,7 @@ class Sweeper:
             gone.update(deleted)
         if gone:
             log.info("deleted %d objects in which nothing lived", len(gone))
-        self._orphans = [one for one in self._orphans if one not in gone]
+        self._orphans = [orphan for orphan in self._orphans if orphan not in gone]
         return len(gone)
 
     def _deleted(self, errors: dict[int, BaseException | None]) -> list[int]:
@@ -169,21 +169,23 @@ class Sweeper:
         Raises:
             Unavailable: none was deleted, so the store is out of reach.
         """
-        failed = {one: error for one, error in errors.items() if error is not None}
+        failed = {object_id: error for object_id, error in errors.items() if error is not None}
         for object_id, error in failed.items():
             if len(failed) == len(errors) and isinstance(error, Unavailable):
                 raise error
             self.quarantine.add(("object", object_id), f"deletion of object {object_id}", error)
-        deleted = [one for one in errors if one not in failed]
+        deleted = [object_id for object_id in errors if object_id not in failed]
         for object_id in deleted:
             self.quarantine.release(("object", object_id))
         return deleted
 
-    def _ripe(self, found: set[int], since: dict[int, int]) -> tuple[dict[int, int], list[int]]:
+    def _ripe(self, ids: set[int], since: dict[int, int]) -> tuple[dict[int, int], list[int]]:
         """Return when each object was first seen, and the objects that have waited long enough."""
         now = self._clock.monotonic_ms()
-        seen = {one: since.get(one, now) for one in found}
-        return seen, sorted(one for one, at in seen.items() if now - at >= self._delay_ms)
+        seen = {object_id: since.get(object_id, now) for object_id in ids}
+        return seen, sorted(
+            object_id for object_id, at in seen.items() if now - at >= self._delay_ms
+        )
 
 
 def _pieces(objects: Iterable[int], size: int) -> Iterable[list[int]]:

@@ -139,11 +139,11 @@ class BlockCache:
         """Return the same bytes as `read` without a copy: one view for each block."""
         spans = self._spans(object_id, position, size)
         # Start all reads before waiting for the first, so that they run in parallel.
-        found = [self._find(span) for span in spans]
+        blocks = [self._find(span) for span in spans]
         if spans:
-            self._read_ahead(spans, found[-1])
+            self._read_ahead(spans, blocks[-1])
         views = []
-        for span, block in zip(spans, found, strict=True):
+        for span, block in zip(spans, blocks, strict=True):
             data = block.data if isinstance(block, CachedBlock) else await self._wait(span, block)
             self._blocks.use(span.key, span.end - span.start)
             self._unasked.pop(span.key, None)
@@ -212,10 +212,10 @@ class BlockCache:
             if load.needed >= span.end:
                 raise self._too_short(span, len(data))
             # The load began before the bytes of this span were written.
-            found = self._find(span)
-            if isinstance(found, CachedBlock):
-                return found.data
-            load = found
+            block = self._find(span)
+            if isinstance(block, CachedBlock):
+                return block.data
+            load = block
 
     def _start(self, key: Key, needed: int) -> _Load:
         task = asyncio.get_running_loop().create_task(self._fill(key, needed))
@@ -262,10 +262,10 @@ class BlockCache:
             self._aheads.add(task)
             task.add_done_callback(self._aheads.discard)
 
-    def _is_old(self, found: CachedBlock | _Load) -> bool:
-        if isinstance(found, _Load):
+    def _is_old(self, block: CachedBlock | _Load) -> bool:
+        if isinstance(block, _Load):
             return False
-        return found.served_bytes > 0 or len(found.data) < self._settings.block_bytes
+        return block.served_bytes > 0 or len(block.data) < self._settings.block_bytes
 
     def _was_served(self, key: Key) -> bool:
         block = self._blocks.get(key)

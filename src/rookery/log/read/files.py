@@ -21,13 +21,21 @@ from rookery.formats.keys import journal_name, parse_journal_name
 from rookery.log.settings import FilesSettings
 
 
-class MissingJournal(Conflict):
-    """A journal file does not exist (any more): read the state again, then plan the read again."""
+class MissingObject(Conflict):
+    """An object does not exist any more: read the state again, then plan the read again."""
+
+    def __init__(self, object_id: int, text: str) -> None:
+        super().__init__(text)
+        self.object_id = object_id
+
+
+class MissingJournal(MissingObject):
+    """A journal file is not in the log's folder."""
 
     def __init__(self, object_id: int) -> None:
-        super().__init__(f"journal file {journal_name(object_id)} is not in the log's folder")
-        self.object_id = object_id
-        """The object id of the file."""
+        super().__init__(
+            object_id, f"journal file {journal_name(object_id)} is not in the log's folder"
+        )
 
 
 class _Handle:
@@ -61,7 +69,7 @@ class OpenFiles:
         """Lend the descriptor of a file; open and check the file if necessary.
 
         Raises:
-            Missing: There is no such file.
+            MissingJournal: There is no such file.
             Corrupt: The header of the file is invalid.
             OSError: It cannot be opened.
         """
@@ -152,7 +160,7 @@ class JournalFiles:
         """Return `size` bytes from the position on, fewer only where the file ends.
 
         Raises:
-            Missing: There is no such file.
+            MissingJournal: There is no such file.
             Corrupt: The header of the file is invalid.
             Unavailable: The disk could not read it.
         """
@@ -163,7 +171,7 @@ class JournalFiles:
 
     async def find(self) -> list[FoundJournal]:
         """List the journal files by object id; other files in the folder are ignored."""
-        return await asyncio.get_running_loop().run_in_executor(self._threads, self._found)
+        return await asyncio.get_running_loop().run_in_executor(self._threads, self._journals)
 
     def forget(self, object_id: int) -> None:
         """Close a file after it was unlinked, so that its space is freed."""
@@ -177,7 +185,7 @@ class JournalFiles:
     def _read(self, object_id: int, position: int, size: int) -> bytes:
         try:
             with self._open.use(object_id) as fd:
-                return _pread(fd, position, size)
+                return read_at(fd, position, size)
         except OSError as error:
             path = self._folder / journal_name(object_id)
             raise Unavailable(
@@ -185,17 +193,18 @@ class JournalFiles:
                 " check the disk and the kernel's messages"
             ) from error
 
-    def _found(self) -> list[FoundJournal]:
-        found = []
+    def _journals(self) -> list[FoundJournal]:
+        journals = []
         with os.scandir(self._folder) as entries:
             for entry in entries:
                 object_id = parse_journal_name(entry.name)
                 if object_id is not None:
-                    found.append(FoundJournal(object_id, entry.stat().st_size))
-        return sorted(found)
+                    journals.append(FoundJournal(object_id, entry.stat().st_size))
+        return sorted(journals)
 
 
-def _pread(fd: int, position: int, size: int) -> bytes:
+def read_at(fd: int, position: int, size: int) -> bytes:
+    """Return `size` bytes of a file from the position on, fewer only where it ends."""
     data = os.pread(fd, size, position)
     if len(data) == size or not data:
         return data

@@ -17,7 +17,7 @@ from rookery import metrics
 from rookery.cluster.entry import read_entry
 from rookery.cluster.port import EntriesTrimmed, ReadableLog
 from rookery.cluster.state.state import State
-from rookery.errors import Conflict, Corrupt, Unavailable
+from rookery.errors import Corrupt, Unavailable
 from rookery.formats.keys import (
     Generation,
     index_key,
@@ -28,7 +28,7 @@ from rookery.formats.keys import (
     split_object_id,
     times_key,
 )
-from rookery.log.read.files import JournalFiles, MissingJournal
+from rookery.log.read.files import JournalFiles, MissingObject
 from rookery.store.port import Buffer, NotFound, ReadableStore
 from rookery.store.wrappers import full_key
 
@@ -47,16 +47,15 @@ _READ_BYTES: Final = 512 * 1024
 _CACHE_BYTES: Final = 16 * 1024 * 1024
 
 
-class RemovedObject(MissingJournal):
-    """An object is not in the store (any more): read the state again, then plan the read again."""
+class RemovedObject(MissingObject):
+    """An object is not in the store any more."""
 
     def __init__(self, object_id: int, error: NotFound) -> None:
-        Conflict.__init__(
-            self,
+        super().__init__(
+            object_id,
             f"{error}; if the cluster log still names it, another program has deleted it: "
             "run rookery fsck",
         )
-        self.object_id = object_id
         self.key = error.key
 
 
@@ -114,7 +113,7 @@ class Places:
         """Return `size` bytes from the position on, fewer only where the object ends.
 
         Raises:
-            Missing: There is no such object.
+            MissingObject: There is no such object.
             Corrupt: The header of a journal file is invalid.
             Unavailable: The disk or the store could not read it.
         """
@@ -123,7 +122,7 @@ class Places:
         if is_stored(object_id):
             try:
                 return await self._stored(object_id, self.key(object_id), position, size)
-            except MissingJournal:
+            except MissingObject:
                 _MISSING.inc()
                 raise
         if self._files is None:
@@ -134,7 +133,7 @@ class Places:
         """Return the whole contents of a file that belongs to a segment.
 
         Raises:
-            Missing: There is no such file.
+            RemovedObject: There is no such file.
             Corrupt: It is far larger than any such file.
             Unavailable: The store could not read it.
         """
@@ -155,16 +154,15 @@ class Places:
             return b""  # the position is beyond the object's end
 
 
-class TrimmedEntry(MissingJournal):
-    """An entry was trimmed, so its batches were moved: read the state again, then plan again."""
+class TrimmedEntry(MissingObject):
+    """An entry was trimmed, so its batches were moved."""
 
     def __init__(self, number: int) -> None:
-        Conflict.__init__(
-            self,
+        super().__init__(
+            -number,
             f"entry {number} was trimmed from the cluster log; if the cluster log still names "
             "batches in it, run rookery fsck",
         )
-        self.object_id = -number
 
 
 class EntryPayloads:
@@ -197,11 +195,11 @@ class EntryPayloads:
             entries = await self._log.read(number - 1, _READ_BYTES)
         except EntriesTrimmed as error:
             raise TrimmedEntry(number) from error
-        for found, data in entries:
-            payload = memoryview(read_entry(found, data).payload)  # type: ignore[arg-type] # read as a view
-            if found == number:
+        for entry, data in entries:
+            payload = memoryview(read_entry(entry, data).payload)  # type: ignore[arg-type] # read as a view
+            if entry == number:
                 wanted = payload
-            self._keep(found, payload)
+            self._keep(entry, payload)
         if wanted is None:
             raise Corrupt(f"entry {number} of the cluster log is missing, with the batches in it")
         return wanted
@@ -232,7 +230,7 @@ class EntryReader:
         """Return `size` bytes from the position on, fewer only where the object ends.
 
         Raises:
-            Missing: the entry was trimmed, or the object deleted.
+            MissingObject: the entry was trimmed, or the object deleted.
             Corrupt: the entry is damaged.
             Unavailable: the cluster log or the store is out of reach.
         """

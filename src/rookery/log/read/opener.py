@@ -165,13 +165,13 @@ class Opener:
         if run.is_segment:
             return await self._open_segment(partition, run, offset)
         data = await self._bytes(run)
-        found = serve(data, expect_run(run, partition.epoch_at), offset)
-        if found.damage is not None and not found.headers:
+        scan = serve(data, expect_run(run, partition.epoch_at), offset)
+        if scan.damage is not None and not scan.headers:
             self.drop(run)
             where = f"{name(key)}: object {run.object_id}"
-            raise corrupt(found.damage, where, run.object_id)
-        is_end = found.damage is None and found.end == len(data)
-        return OpenedRun(data, run.position, found.headers, is_end)
+            raise corrupt(scan.damage, where, run.object_id)
+        is_end = scan.damage is None and scan.end == len(data)
+        return OpenedRun(data, run.position, scan.headers, is_end)
 
     async def go_on(
         self, partition: Partition, run: ReadRun, before: OpenedRun, max_bytes: int
@@ -216,15 +216,15 @@ class Opener:
     ) -> OpenedRun:
         where = (run.object_id, span.position, span.size)
         data = _joined(await self._objects.views(*where))
-        found = serve(data, layout.expect(span, partition.epoch_at), offset)
-        if found.damage is not None:
-            if not found.headers:
+        scan = serve(data, layout.expect(span, partition.epoch_at), offset)
+        if scan.damage is not None:
+            if not scan.headers:
                 self._objects.drop(*where)
-                raise corrupt(found.damage, layout.name)
-            return OpenedRun(data, span.position, found.headers, is_end=False)
+                raise corrupt(scan.damage, layout.name)
+            return OpenedRun(data, span.position, scan.headers, is_end=False)
         is_last = span.stop == len(layout.blocks)
         next_block = None if is_last else span.stop
-        return OpenedRun(data, span.position, found.headers, is_last, next_block)
+        return OpenedRun(data, span.position, scan.headers, is_last, next_block)
 
     def _in_one_block(self, layout: SegmentLayout, span: BlockSpan) -> BlockSpan:
         """Cut a span at the end of a cached block: bytes that span two blocks must be copied."""

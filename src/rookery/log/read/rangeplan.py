@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, NamedTuple, Protocol
 
-from rookery.cluster.state import aborted
+from rookery.cluster.state import aborts
 from rookery.cluster.state.objects import SegmentName
 from rookery.cluster.state.partition import Partition, Row
 from rookery.cluster.state.state import State
@@ -160,8 +160,8 @@ class ReadPlanner:
         Raises:
             Corrupt, Conflict, Unavailable: an index cannot be read.
         """
-        found = [self._find(one, time_ms) for one in wanted if one.begin < one.end]
-        return [await self._narrow(one, time_ms) for one in found if one is not None]
+        plans = [self._find(offsets, time_ms) for offsets in wanted if offsets.begin < offsets.end]
+        return [await self._narrow(planned, time_ms) for planned in plans if planned is not None]
 
     async def tasks(
         self, ranges: Sequence[PlannedRange], cutting: TaskSize
@@ -171,11 +171,11 @@ class ReadPlanner:
         Raises:
             Corrupt, Conflict, Unavailable: an index cannot be read.
         """
-        size = sum(one.size for one in ranges)
-        sharing = _Sharing(-(-size // cutting.tasks(size)), cutting.max_records)
+        size = sum(planned.size for planned in ranges)
+        sharing = _TaskFiller(-(-size // cutting.tasks(size)), cutting.max_records)
         for whole in ranges:
-            for one in whole.split(cutting.max_records):
-                rest: PlannedRange | None = one
+            for part in whole.split(cutting.max_records):
+                rest: PlannedRange | None = part
                 while rest is not None:
                     head, rest = await self._cut(rest, sharing.room(rest), sharing.slack)
                     sharing.add(head)
@@ -229,38 +229,43 @@ class ReadPlanner:
     ) -> tuple[tuple[int, int, int], ...]:
         if not self._is_committed:
             return ()
-        found = aborted.within(partition.aborted, begin, end)
-        return tuple((one.producer_id, one.first_offset, one.last_offset) for one in found)
+        aborted = aborts.within(partition.aborted, begin, end)
+        return tuple(
+            (transaction.producer_id, transaction.first_offset, transaction.last_offset)
+            for transaction in aborted
+        )
 
-    async def _narrow(self, one: PlannedRange, time_ms: int) -> PlannedRange:
+    async def _narrow(self, planned: PlannedRange, time_ms: int) -> PlannedRange:
         """Remove the blocks that the segments' indexes exclude."""
         rows: list[Row] = []
-        for row in one.rows:
-            if row.is_segment and _is_worth_looking(row, one, time_ms):
+        for row in planned.rows:
+            if row.is_segment and _is_worth_looking(row, planned, time_ms):
                 blocks = (await self._log.layouts.get(row)).blocks
-                rows += _within(row, blocks, one, time_ms)
+                rows += _within(row, blocks, planned, time_ms)
             else:
                 rows.append(row)
-        return replace(one, rows=tuple(rows))
+        return replace(planned, rows=tuple(rows))
 
     async def _cut(
-        self, one: PlannedRange, room: int, slack: int
+        self, planned: PlannedRange, room: int, slack: int
     ) -> tuple[PlannedRange, PlannedRange | None]:
         """Cut off a part of about `room` bytes; segments are cut by their index."""
         size = 0
-        for index, row in enumerate(one.rows):
+        for index, row in enumerate(planned.rows):
             if row.is_segment and size + row.size - room > slack:
                 blocks = (await self._log.layouts.get(row)).blocks
                 if (parts := _parts(row, blocks, room - size)) is not None:
                     head, rest = parts
-                    return one.cut((*one.rows[:index], head), (rest, *one.rows[index + 1 :]))
+                    return planned.cut(
+                        (*planned.rows[:index], head), (rest, *planned.rows[index + 1 :])
+                    )
             size += row.size
             if size >= room:
-                return one.cut(one.rows[: index + 1], one.rows[index + 1 :])
-        return one, None
+                return planned.cut(planned.rows[: index + 1], planned.rows[index + 1 :])
+        return planned, None
 
 
-class _Sharing:
+class _TaskFiller:
     """Tasks, filled one after another."""
 
     def __init__(self, target: int, max_records: int) -> None:
@@ -271,21 +276,21 @@ class _Sharing:
         """The number of bytes by which a task may exceed its share."""
         self._size = self._records = 0
 
-    def room(self, one: PlannedRange) -> int:
+    def room(self, planned: PlannedRange) -> int:
         """Return how many bytes of a range go into the next task."""
         is_full = self._size >= self._target or (
-            self._max_records and self._records + one.end - one.begin > self._max_records
+            self._max_records and self._records + planned.end - planned.begin > self._max_records
         )
         if is_full or not self.tasks:
             self.tasks.append([])
             self._size = self._records = 0
         return self._target - self._size
 
-    def add(self, one: PlannedRange) -> None:
+    def add(self, planned: PlannedRange) -> None:
         """Add a range to the current task."""
-        self.tasks[-1].append(one)
-        self._size += one.size
-        self._records += one.end - one.begin
+        self.tasks[-1].append(planned)
+        self._size += planned.size
+        self._records += planned.end - planned.begin
 
 
 def rows_of(partition: Partition, begin: int, end: int) -> list[Row]:
@@ -301,41 +306,41 @@ def _segments(state: State, rows: Sequence[Row]) -> tuple[tuple[int, SegmentName
     return tuple((row.object_id, names[row.object_id]) for row in rows if row.object_id in names)
 
 
-def _is_worth_looking(row: Row, one: PlannedRange, time_ms: int) -> bool:
+def _is_worth_looking(row: Row, planned: PlannedRange, time_ms: int) -> bool:
     """Whether a large part of a segment is not wanted."""
-    unwanted = max(one.begin - row.base_offset, 0) + max(row.end_offset - one.end, 0)
+    unwanted = max(planned.begin - row.base_offset, 0) + max(row.end_offset - planned.end, 0)
     share = unwanted / (row.end_offset - row.base_offset)
     return share * row.size >= _WORTH_AN_INDEX or (time_ms >= 0 and row.size >= _WORTH_AN_INDEX)
 
 
 def _within(
-    row: Row, blocks: Sequence[SegmentBlock], one: PlannedRange, time_ms: int
+    row: Row, blocks: Sequence[SegmentBlock], planned: PlannedRange, time_ms: int
 ) -> tuple[Row, ...]:
     """Return the wanted blocks of a segment, with adjacent blocks joined into one row."""
     return joined_rows(
         part
         for part in block_rows(row, blocks)
-        if part.end_offset > one.begin
-        and part.base_offset < one.end
+        if part.end_offset > planned.begin
+        and part.base_offset < planned.end
         and part.max_timestamp >= time_ms
     )
 
 
 def joined_rows(rows: Iterable[Row]) -> tuple[Row, ...]:
     """Return rows, with adjacent parts of a segment joined into one."""
-    found: list[Row] = []
+    joined: list[Row] = []
     for row in rows:
-        last = found[-1] if found else None
+        last = joined[-1] if joined else None
         if (
             last is not None
             and last.is_segment
             and last.object_id == row.object_id
             and last.position + last.size == row.position
         ):
-            found[-1] = _joined(last, row)
+            joined[-1] = _joined(last, row)
         else:
-            found.append(row)
-    return tuple(found)
+            joined.append(row)
+    return tuple(joined)
 
 
 def _parts(row: Row, blocks: Sequence[SegmentBlock], size: int) -> tuple[Row, Row] | None:
@@ -351,7 +356,7 @@ def _parts(row: Row, blocks: Sequence[SegmentBlock], size: int) -> tuple[Row, Ro
 def block_rows(row: Row, blocks: Sequence[SegmentBlock]) -> Iterator[Row]:
     """Return the blocks of a segment, or of a part of one, as separate rows."""
     begin, end = body(row)
-    within = [one for one in blocks if begin <= one.position < end]
+    within = [block for block in blocks if begin <= block.position < end]
     for index, block in enumerate(within):
         is_first, is_last = not index, index == len(within) - 1
         yield row._replace(
@@ -363,10 +368,10 @@ def block_rows(row: Row, blocks: Sequence[SegmentBlock]) -> Iterator[Row]:
         )
 
 
-def _joined(one: Row, other: Row) -> Row:
+def _joined(row: Row, other: Row) -> Row:
     """Join two parts of a segment, and all bytes between them, into one row."""
-    return one._replace(
+    return row._replace(
         end_offset=other.end_offset,
-        size=other.position + other.size - one.position,
-        max_timestamp=max(one.max_timestamp, other.max_timestamp),
+        size=other.position + other.size - row.position,
+        max_timestamp=max(row.max_timestamp, other.max_timestamp),
     )

@@ -67,7 +67,7 @@ class RangeReader:
         """Yield the bytes of a range; read a few loads ahead of the consumer.
 
         Raises:
-            Missing: an object was deleted because the log was rewritten: plan again.
+            MissingObject: an object was deleted because the log was rewritten: plan again.
             Corrupt: the bytes differ from those that were written.
             Unavailable: the store or the cluster log cannot be reached.
         """

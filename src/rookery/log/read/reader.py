@@ -25,7 +25,7 @@ from rookery.cluster.state.partition import Partition, Row
 from rookery.errors import Corrupt, Error
 from rookery.formats.keys import is_stored
 from rookery.formats.layout import SegmentLayout
-from rookery.log.read.files import MissingJournal
+from rookery.log.read.files import MissingObject
 from rookery.log.read.opener import BlockSource, Direct, OpenedRun, Opener, ReadAhead, stamp
 from rookery.log.read.runs import FAR, MOST_OFFSETS, ReadMark, ReadRun, body, gap, name, plan
 from rookery.log.read.segmentindex import Layouts
@@ -101,11 +101,11 @@ class LogReader:
             Conflict: they were moved or deleted; read the state again.
             Unavailable: the disk, the store or the cluster log cannot be read.
         """
-        found = self.read_now(
+        piece = self.read_now(
             key, partition, offset, max_bytes, whole_first=whole_first, until=until
         )
-        if found is not None:
-            return found
+        if piece is not None:
+            return piece
         # One version of the state decides what is read, so rows are copied before the first await.
         mark = self._marks.get((key, offset))
         read = _Read(self._opener, key, partition, range(offset, until), max_bytes)
@@ -129,7 +129,7 @@ class LogReader:
         return f"{error} (in {self._objects.name(error.object_id)})"
 
     def _go_on(
-        self, key: Key, partition: Partition, last: _Last, mark: ReadMark | None, end: int
+        self, key: Key, partition: Partition, last: _LastRow, mark: ReadMark | None, end: int
     ) -> None:
         """Record where a reader will continue, and read ahead if it is sequential."""
         if not last.row.object_id:
@@ -143,7 +143,7 @@ class LogReader:
             self._ahead.read(partition, last.row, last.position, streak)
 
 
-class _Last(NamedTuple):
+class _LastRow(NamedTuple):
     """The row in which a read ended, and the position after the bytes taken from it."""
 
     row: Row
@@ -164,7 +164,7 @@ class _Read:
         self.parts: list[Buffer] = []
         self.size = 0
         self.end = offsets.start
-        self.last: _Last | None = None
+        self.last: _LastRow | None = None
 
     async def run(self, runs: list[ReadRun], *, whole_first: bool) -> None:
         """Read the runs, a few at a time, until there are enough bytes."""
@@ -248,7 +248,7 @@ class _Read:
         self.end = taken[-1].last_offset + 1
         position = opened.position + end
         row = next(row for row in run.rows if position <= body(row)[1])
-        self.last = _Last(row, position)
+        self.last = _LastRow(row, position)
 
     def _lead_on(self, row: Row) -> None:
         """Add an empty batch that leads readers over a gap to the end of the rows examined."""
@@ -295,7 +295,7 @@ class SureReader:
         whole_first: bool = True,
         until: int = FAR,
     ) -> TailSlice | None:
-        """Return the result of `Reader.read`; None if the offset is no longer in the log.
+        """Return the result of `LogReader.read`; None if the offset is no longer in the log.
 
         Raises:
             Corrupt: the bytes are damaged, or are not where the cluster log says.
@@ -313,7 +313,7 @@ class SureReader:
             return None
         try:
             return await read(key, now, offset, max_bytes, whole_first=whole_first, until=until)
-        except MissingJournal as error:
+        except MissingObject as error:
             _LOST.labels("missing").inc()
             raise Corrupt(self._text(key, offset, error)) from error
         except Corrupt as error:

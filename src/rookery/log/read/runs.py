@@ -148,12 +148,12 @@ def _run(partition: Partition, row: Row, left: int) -> ReadRun:
     return ReadRun(row.object_id, begin, min(end - begin, left), row.base_offset, [row], is_dense)
 
 
-def _joins(one: ReadRun, other: ReadRun) -> bool:
+def _joins(run: ReadRun, other: ReadRun) -> bool:
     return (
-        one.object_id == other.object_id
-        and one.end == other.position
-        and (one.is_final, one.is_dense) == (other.is_final, other.is_dense)
-        and not one.is_segment
+        run.object_id == other.object_id
+        and run.end == other.position
+        and (run.is_final, run.is_dense) == (other.is_final, other.is_dense)
+        and not run.is_segment
         and not other.is_segment
     )
 
@@ -212,16 +212,16 @@ async def batches_of(read: ReadPart, expected: Expectation, step: int) -> AsyncI
     """Read an extent in steps and scan it; the last scan has the damage, if there is any.
 
     Raises:
-        Corrupt, Missing, Unavailable: as `read`.
+        Corrupt, MissingObject, Unavailable: as `read`.
     """
     scanner = Scanner(expected)
     position, end = expected.position, expected.end
     while position < end:
         size = min(step, end - position)
         data = await read(position, size)
-        for found in scanner.feed(data):
-            yield found
-            if found.damage is not None:
+        for scan in scanner.feed(data):
+            yield scan
+            if scan.damage is not None:
                 return
         position += len(data)
         if len(data) < size:

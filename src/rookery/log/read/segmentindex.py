@@ -16,12 +16,17 @@ from typing import Final
 from rookery import metrics
 from rookery.cluster.state.partition import Row
 from rookery.errors import Corrupt
-from rookery.formats.index import parse_index
 from rookery.formats.keys import index_key, times_key
 from rookery.formats.layout import SegmentLayout
-from rookery.formats.segment import FOOTER_BYTES, HEADER_BYTES, parse_footer, parse_header
+from rookery.formats.segment import (
+    FOOTER_BYTES,
+    HEADER_BYTES,
+    parse_footer,
+    parse_header,
+    parse_index,
+)
 from rookery.formats.times import parse_times
-from rookery.log.read.files import MissingJournal
+from rookery.log.read.files import MissingObject
 from rookery.log.read.objects import Places
 from rookery.log.read.runs import body
 from rookery.log.read.segmentwalk import Read, lay_out
@@ -66,14 +71,14 @@ class Layouts:
         """Return the layout of the segment of a row.
 
         Raises:
-            Missing: the segment does not exist.
+            MissingObject: the segment does not exist.
             Corrupt: no layout can be derived from it.
             Unavailable: the store cannot be read.
         """
-        found = self._kept.get(row.object_id)
-        if found is not None:
+        layout = self._kept.get(row.object_id)
+        if layout is not None:
             self._kept.move_to_end(row.object_id)
-            return found
+            return layout
         # A caller that is cancelled must not cancel the read for the others.
         return await asyncio.shield(self._load(row))
 
@@ -113,7 +118,7 @@ class Layouts:
                 layout = await way(row, key)
                 _check(layout, row)
                 return layout
-            except (MissingJournal, Corrupt) as error:
+            except (MissingObject, Corrupt) as error:
                 _FAILED.labels(name.rpartition(".")[2]).inc()
                 log.warning(
                     "the segment is read without %s, more slowly, until it is rewritten: %s",

@@ -7,11 +7,11 @@ from functools import partial
 from typing import Final
 
 from rookery.errors import Corrupt
-from rookery.formats.index import IndexBuilder
 from rookery.formats.layout import SegmentBlock, SegmentLayout
 from rookery.formats.segment import (
     FOOTER_BYTES,
     HEADER_BYTES,
+    IndexBuilder,
     SegmentFooter,
     SegmentHeader,
     expect_body,
@@ -38,7 +38,7 @@ async def lay_out(read: Read, object_id: int, size: int, name: str) -> SegmentLa
 
     Raises:
         Corrupt: its header or footer is invalid, or it is too short.
-        Missing, Unavailable: as `read`.
+        MissingObject, Unavailable: as `read`.
     """
     header = parse_header(await read(object_id, 0, HEADER_BYTES), name)
     footer = parse_footer(await read(object_id, size - FOOTER_BYTES, FOOTER_BYTES), name)
@@ -48,10 +48,10 @@ async def lay_out(read: Read, object_id: int, size: int, name: str) -> SegmentLa
     # here.
     framed = expected._replace(rule=OffsetRule.UNCHECKED, is_covered=True)
     position = expected.position
-    async for found in batches_of(partial(read, object_id), framed, _STEP_BYTES):
-        walk.add(position, found)
-        position += found.end
-        if found.damage is not None:
+    async for scan in batches_of(partial(read, object_id), framed, _STEP_BYTES):
+        walk.add(position, scan)
+        position += scan.end
+        if scan.damage is not None:
             walk.damage(position, expected.end)
     is_whole = position == expected.end
     layout = SegmentLayout(name, (header, footer), walk.blocks(is_whole=is_whole))
@@ -71,12 +71,12 @@ class _Walk:
         self._blocks: list[SegmentBlock] = []
         self._crc = 0
 
-    def add(self, position: int, found: Scan) -> None:
+    def add(self, position: int, scan: Scan) -> None:
         """Add batches that begin at this position of the segment."""
-        for header in found.headers:
-            data = found.data[header.position : header.end]
+        for header in scan.headers:
+            data = scan.data[header.position : header.end]
             self._add(header, position + header.position, data)
-        self._crc = checksum(found.sound, self._crc)
+        self._crc = checksum(scan.sound, self._crc)
 
     def damage(self, position: int, end: int) -> None:
         """Add one block that represents all bytes after damage."""

@@ -124,16 +124,16 @@ class Tail:
         it.
         """
         line = self._lines.get(key)
-        found = (
+        piece = (
             line.cut(offset, max_bytes, whole_first=whole_first, until=until)
             if line is not None
             else None
         )
-        if found is None:
+        if piece is None:
             self.misses += 1
         else:
             self.hits += 1
-        return found
+        return piece
 
     def end(self, key: Key) -> int | None:
         """Return the offset after the newest batch of a partition; None if there is no batch."""

@@ -50,7 +50,7 @@ async def first_at(
     """Find the first record that is not older than a time; None if all are.
 
     Raises:
-        Corrupt, Conflict, Unavailable: as `Reader.read`.
+        Corrupt, Conflict, Unavailable: as `LogReader.read`.
     """
     end = partition.next_offset
     index = next_row(partition.times, 0, time_ms)
@@ -58,9 +58,9 @@ async def first_at(
         row = partition.row(index)
         for piece in await _pieces(reader, row, partition.log_start, time_ms):
             if piece.max_timestamp is None or piece.max_timestamp >= time_ms:
-                found = await _search(reader, key, partition, piece, time_ms)
-                if found is not None:
-                    return found
+                record = await _search(reader, key, partition, piece, time_ms)
+                if record is not None:
+                    return record
         # The record with the row's highest time is before the log start, or was compacted away.
         after = min(row.end_offset, end)
         index = next_row(partition.times, partition.row_of(after - 1) + 1, time_ms)
@@ -71,15 +71,15 @@ async def highest(reader: LogReader, key: Key, partition: Partition) -> TimedRec
     """Find the first of the records with the highest time; None if there are no records.
 
     Raises:
-        Corrupt, Conflict, Unavailable: as `Reader.read`.
+        Corrupt, Conflict, Unavailable: as `LogReader.read`.
     """
     start, times = partition.log_start, partition.times
     if not times or start == partition.next_offset:
         return None
     if partition.base_offsets[0] >= start:
-        found = await first_at(reader, key, partition, max(times))
-        if found is not None:
-            return found
+        record = await first_at(reader, key, partition, max(times))
+        if record is not None:
+            return record
     # A row's time may be that of a removed record. Then other rows must be examined.
     best: TimedRecord | None = None
     left = array("q", times)
@@ -128,9 +128,9 @@ async def _search(
     async for data, headers in _batches(reader, key, partition, piece):
         for header in headers:
             if header.max_timestamp >= time_ms:
-                found = await _in_thread(data, header, piece.offset, time_ms)
-                if found is not None:
-                    return found
+                record = await _in_thread(data, header, piece.offset, time_ms)
+                if record is not None:
+                    return record
     return None
 
 
@@ -192,8 +192,8 @@ async def _highest_in_row(
         if best is not None and limit is not None and limit <= best.timestamp:
             break
         async for data, headers in _batches(reader, key, partition, piece):
-            found = await asyncio.to_thread(_highest_in, data, headers, piece.offset)
-            best = _better(best, found)
+            candidate = await asyncio.to_thread(_highest_in, data, headers, piece.offset)
+            best = _better(best, candidate)
     return best
 
 
@@ -205,17 +205,17 @@ def _highest_in(data: Buffer, headers: list[BatchHeader], begin: int) -> TimedRe
 
 def _stamps(data: Buffer, header: BatchHeader, begin: int) -> list[TimedRecord]:
     try:
-        found = [
+        stamps = [
             TimedRecord(record.offset, record.timestamp)
             for record in recordcodec.read(data, header)
         ]
     except (ApiError, Corrupt):
-        found = [_stamp_of(header, begin)]
-    return [one for one in found if one.offset >= begin and one.timestamp >= 0]
+        stamps = [_stamp_of(header, begin)]
+    return [stamp for stamp in stamps if stamp.offset >= begin and stamp.timestamp >= 0]
 
 
-def _better(one: TimedRecord | None, other: TimedRecord | None) -> TimedRecord | None:
+def _better(record: TimedRecord | None, other: TimedRecord | None) -> TimedRecord | None:
     """Return the one with the higher time; the first if they are equal."""
-    if one is None or other is None:
-        return one or other
-    return other if other.timestamp > one.timestamp else one
+    if record is None or other is None:
+        return record or other
+    return other if other.timestamp > record.timestamp else record

@@ -1,1 +1,4 @@
-"""Rebuilds a lost cluster log from the objects of a store (`rookery recover`)."""
+"""Rebuilds a lost cluster log from the objects of a store (`rookery recover`).
+
+`plan` makes a `RecoveryPlan`, which writes nothing; `carry_out` and `append_unplaced` do.
+"""

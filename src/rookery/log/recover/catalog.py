@@ -19,7 +19,7 @@ _LONG_AGO = -1
 
 
 class NamedTopic(NamedTuple):
-    """The facts that an object contains about a topic."""
+    """A topic as an object describes it; sorts by age."""
 
     seen: int
     """The last entry that its writer had applied."""
@@ -28,8 +28,8 @@ class NamedTopic(NamedTuple):
     partitions: int
 
 
-class Catalog(NamedTuple):
-    """The changes to the topics."""
+class CatalogChanges(NamedTuple):
+    """The topics that were added to the state of the snapshot, and removed from it."""
 
     added: list[str]
     """Topics that the snapshot does not contain: their settings are not known."""
@@ -37,31 +37,32 @@ class Catalog(NamedTuple):
     """Topics that were replaced by a newer one of the same name."""
 
 
-def restore_topics(state: State, survey: StoreSurvey) -> Catalog:
-    """Update the topics of a snapshot's state."""
+def restore_topics(state: State, survey: StoreSurvey) -> CatalogChanges:
+    """Add newer topics to the state of a snapshot, and remove those that they replaced."""
     since = survey.snapshot.applied if survey.snapshot is not None else _LONG_AGO - 1
     added: dict[bytes, str] = {}
     dropped: list[str] = []
-    for one in sorted(_named(survey)):
-        if one.seen <= since:
+    for named in sorted(_topics_of(survey)):
+        if named.seen <= since:
             continue
-        topic = state.topics.by_id.get(one.topic_id)
+        topic = state.topics.by_id.get(named.topic_id)
         if topic is None:
-            rival = state.topics.alike(one.name)
+            rival = state.topics.alike(named.name)
             if rival is not None:
                 _drop(state, state.topics.by_name[rival])
                 dropped.append(rival)
-            topic = Topic(one.topic_id, one.name, replication_factor=1)
+            topic = Topic(named.topic_id, named.name, replication_factor=1)
             state.topics.add(topic)
-            added[one.topic_id] = one.name
-        topic.grow(max(one.partitions, len(topic.partitions)), [])
+            added[named.topic_id] = named.name
+        topic.grow(max(named.partitions, len(topic.partitions)), [])
     names = [name for topic_id, name in added.items() if topic_id in state.topics.by_id]
-    return Catalog(names, dropped)
+    return CatalogChanges(names, dropped)
 
 
-def _named(survey: StoreSurvey) -> Iterator[NamedTopic]:
-    for headed in survey.objects.values():
-        manifest = headed.manifest
+def _topics_of(survey: StoreSurvey) -> Iterator[NamedTopic]:
+    """Yield each topic once for every object that describes it."""
+    for stored in survey.objects.values():
+        manifest = stored.manifest
         partitions = dict.fromkeys(range(len(manifest.topics)), 0)
         for extent in manifest.extents:
             partitions[extent.topic] = max(partitions.get(extent.topic, 0), extent.partition + 1)

@@ -31,19 +31,23 @@ class Candidate(NamedTuple):
 def choose(candidates: Iterable[Candidate], log_start: int) -> list[Candidate]:
     """Return rows that do not overlap, in the order of their offsets."""
     rows = sorted(
-        {one for one in candidates if one.end_offset > max(one.base_offset, log_start)},
+        {
+            candidate
+            for candidate in candidates
+            if candidate.end_offset > max(candidate.base_offset, log_start)
+        },
         # Among equals the first wins: the newest, which may be compacted further.
-        key=lambda one: (one.end_offset, -one.object_id, one.position),
+        key=lambda candidate: (candidate.end_offset, -candidate.object_id, candidate.position),
     )
-    ends = [one.end_offset for one in rows]
+    ends = [row.end_offset for row in rows]
     # For the first n rows: the best coverage, and whether it includes the last of them.
     best: list[tuple[int, int]] = [(0, 0)]
     is_taken: list[bool] = []
-    before = [bisect_right(ends, one.base_offset, hi=at) for at, one in enumerate(rows)]
-    for one, earlier in zip(rows, before, strict=True):
-        length = one.end_offset - max(one.base_offset, log_start)
+    before = [bisect_right(ends, row.base_offset, hi=at) for at, row in enumerate(rows)]
+    for row, earlier in zip(rows, before, strict=True):
+        length = row.end_offset - max(row.base_offset, log_start)
         covered, preferred = best[earlier]
-        with_it = (covered + length, preferred + length * _rank(one))
+        with_it = (covered + length, preferred + length * _rank(row))
         is_taken.append(with_it > best[-1])
         best.append(max(with_it, best[-1]))
     return _walk_back(rows, before, is_taken)
@@ -61,6 +65,6 @@ def _walk_back(rows: list[Candidate], before: list[int], is_taken: list[bool]) -
     return chosen[::-1]
 
 
-def _rank(one: Candidate) -> int:
-    tier = 2 if one.kind & RowKind.SEGMENT else 1 if one.kind & RowKind.FINAL else 0
-    return 2 * tier + one.is_known
+def _rank(row: Candidate) -> int:
+    tier = 2 if row.kind & RowKind.SEGMENT else 1 if row.kind & RowKind.FINAL else 0
+    return 2 * tier + row.is_known

@@ -31,24 +31,24 @@ class RecordedEnd(NamedTuple):
     @property
     def markers(self) -> Iterator[tuple[Key, EndMarker]]:
         """Its markers with their partitions."""
-        for one in self.end.markers:
-            if 0 <= one.topic < len(self.topics):
-                yield (self.topics[one.topic], one.partition), one
+        for marker in self.end.markers:
+            if 0 <= marker.topic < len(self.topics):
+                yield (self.topics[marker.topic], marker.partition), marker
 
 
 def find_ends(survey: StoreSurvey) -> list[RecordedEnd]:
     """Return the ends that the snapshot does not contain, in the order of the cluster log."""
     since = survey.snapshot.applied if survey.snapshot is not None else -1
-    found = [
+    keyed_ends = [
         (
             (end.entry, object_id, number),
-            RecordedEnd(end, [one.topic_id for one in manifest.topics]),
+            RecordedEnd(end, [topic.topic_id for topic in manifest.topics]),
         )
         for object_id, (manifest, _, _) in survey.objects.items()
         for number, end in enumerate(manifest.ends)
         if end.entry > since
     ]
-    return [end for _, end in sorted(found, key=lambda one: one[0])]
+    return [end for _, end in sorted(keyed_ends, key=lambda keyed: keyed[0])]
 
 
 def marker_rows(ends: Iterable[RecordedEnd]) -> dict[Key, list[Candidate]]:
@@ -63,20 +63,23 @@ def marker_rows(ends: Iterable[RecordedEnd]) -> dict[Key, list[Candidate]]:
 def move_offsets(state: State, ends: Iterable[RecordedEnd]) -> None:
     """Apply the group offsets of committed transactions."""
     for end, topics in ends:
-        for one in end.offsets if end.is_commit else ():
-            if not 0 <= one.topic < len(topics) or topics[one.topic] not in state.topics.by_id:
+        for offset in end.offsets if end.is_commit else ():
+            if (
+                not 0 <= offset.topic < len(topics)
+                or topics[offset.topic] not in state.topics.by_id
+            ):
                 continue
             event = OffsetCommitted(
-                topic_id=topics[one.topic],
-                partition=one.partition,
-                offset=one.offset,
-                leader_epoch=one.leader_epoch,
-                retention_ms=one.retention_ms,
-                metadata=one.metadata,
+                topic_id=topics[offset.topic],
+                partition=offset.partition,
+                offset=offset.offset,
+                leader_epoch=offset.leader_epoch,
+                retention_ms=offset.retention_ms,
+                metadata=offset.metadata,
             )
-            group = state.groups.by_id.setdefault(one.group_id, Group(one.group_id))
+            group = state.groups.by_id.setdefault(offset.group_id, Group(offset.group_id))
             offsets = group.offsets.setdefault(event.topic_id, {})
-            offsets[one.partition] = pack(event, one.commit_ms)
+            offsets[offset.partition] = pack(event, offset.commit_ms)
 
 
 def _row(end: TransactionEnd, marker: EndMarker) -> Candidate:

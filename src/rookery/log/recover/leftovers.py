@@ -16,7 +16,7 @@ from rookery.formats.journal import HEADER_BYTES
 from rookery.formats.keys import OBJECTS, is_stored, journal_name, object_key
 from rookery.log.check.progress import Progress
 from rookery.log.check.sources import Sources
-from rookery.log.check.unnamed import UNPLACED
+from rookery.log.check.unnamedobjects import UNPLACED
 from rookery.log.read.files import JournalFiles
 from rookery.log.read.runs import batches_of
 from rookery.log.recover.survey import StoreSurvey
@@ -38,16 +38,16 @@ class Leftover(NamedTuple):
 
 
 async def journal_leftovers(
-    sources: Sources, found: StoreSurvey, progress: Progress
+    sources: Sources, findings: StoreSurvey, progress: Progress
 ) -> list[Leftover]:
     """Find batches in journal files after the snapshot; their partitions are not recorded."""
     if sources.files is None:
         return []
-    ends = _known_ends(found.snapshot)
+    ends = _known_ends(findings.snapshot)
     leftovers = []
-    for object_id, size in sorted(found.journals.items()):
+    for object_id, size in sorted(findings.journals.items()):
         start = ends.get(object_id, HEADER_BYTES)
-        if found.snapshot is not None and object_id in found.snapshot.objects.condemned:
+        if findings.snapshot is not None and object_id in findings.snapshot.objects.condemned:
             continue
         counts = await _count(sources.files, object_id, start, size, progress)
         if counts[0]:
@@ -89,10 +89,10 @@ async def _count(
     extent = ExpectedExtent(0, FAR, position, size - position)
     expected = Expectation.of(extent, OffsetRule.UNCHECKED)
     with suppress(Corrupt):
-        async for found in batches_of(partial(files.read, object_id), expected, _STEP_BYTES):
-            count += len(found.headers)
-            records += found.record_count
-            progress(found.end, 0)
+        async for scan in batches_of(partial(files.read, object_id), expected, _STEP_BYTES):
+            count += len(scan.headers)
+            records += scan.record_count
+            progress(scan.end, 0)
     return count, records
 
 

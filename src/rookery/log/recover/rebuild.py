@@ -20,9 +20,9 @@ from rookery.cluster.state.sinks import Sinks, SinkState
 from rookery.cluster.state.state import FEATURE_LEVEL, State
 from rookery.formats.keys import is_stored, object_key
 from rookery.formats.manifest import EarlierObject, ManifestExtent
-from rookery.log.check.fault import Where
+from rookery.log.check.fault import FaultRange
 from rookery.log.read.objects import key_of
-from rookery.log.recover.catalog import Catalog, restore_topics
+from rookery.log.recover.catalog import CatalogChanges, restore_topics
 from rookery.log.recover.chain import Candidate, choose
 from rookery.log.recover.ends import RecordedEnd, find_ends, marker_rows
 from rookery.log.recover.survey import SharedObject, StoreSurvey
@@ -43,7 +43,7 @@ class UnplacedObject(NamedTuple):
     object_id: int
     key: str
     created_ms: int
-    parts: list[Where]
+    parts: list[FaultRange]
     """Topics and partitions; the offsets are 0 and the number of records."""
     staged_for: str = ""
     """The sink's batch for which it was written, which may never have been committed."""
@@ -55,15 +55,15 @@ class UnplacedObject(NamedTuple):
 
 
 @dataclass(slots=True)
-class Rebuilt:
+class RebuiltState:
     """A rebuilt state, and the findings about it."""
 
     state: State
     number: int
     """The entry that the state is as of: above every entry seen."""
-    catalog: Catalog
+    catalog: CatalogChanges
     unplaced: list[UnplacedObject] = field(default_factory=list)
-    lost: list[Where] = field(default_factory=list)
+    lost: list[FaultRange] = field(default_factory=list)
     """Offsets that were assigned and whose bytes are missing."""
     known_ends: dict[_Key, int] = field(default_factory=dict)
     """The end offset of each partition in the snapshot."""
@@ -73,13 +73,15 @@ class Rebuilt:
     """Transactions that ended after the snapshot, as recorded by their brokers."""
 
 
-def rebuild(survey: StoreSurvey, namespace: str) -> Rebuilt:
+def rebuild(survey: StoreSurvey, namespace: str) -> RebuiltState:
     """Build the state; this consumes the survey's snapshot."""
     state = survey.snapshot or State()
     since = state.applied
     known = _known_rows(state, survey, namespace)
     ends = {
-        (topic.id, one.index): one.next_offset for topic in state.topics for one in topic.partitions
+        (topic.id, partition.index): partition.next_offset
+        for topic in state.topics
+        for partition in topic.partitions
     }
     catalog = restore_topics(state, survey)
     assigned = _find_assigned(survey)
@@ -88,7 +90,7 @@ def rebuild(survey: StoreSurvey, namespace: str) -> Rebuilt:
     for more in (known, marker_rows(txn_ends)):
         for key, rows in more.items():
             candidates[key] += rows
-    rebuilt = Rebuilt(
+    rebuilt = RebuiltState(
         state,
         max(survey.highest, since) + _ENTRIES_AHEAD,
         catalog,
@@ -102,7 +104,7 @@ def rebuild(survey: StoreSurvey, namespace: str) -> Rebuilt:
             chosen = choose(rows, partition.log_start)
             rebuilt.fresh |= _fresh(chosen)
             lost = _fill(partition, chosen, is_blank=survey.snapshot is None)
-            rebuilt.lost += [Where(topic.name, partition.index, *span) for span in lost]
+            rebuilt.lost += [FaultRange(topic.name, partition.index, *span) for span in lost]
     _restore_sinks(state, survey)
     _restore_objects(state, survey)
     _restore_names(state, survey)
@@ -115,17 +117,17 @@ def rebuild(survey: StoreSurvey, namespace: str) -> Rebuilt:
 
 def _known_rows(state: State, survey: StoreSurvey, namespace: str) -> _Candidates:
     """Return the snapshot's rows whose bytes still exist."""
-    found: _Candidates = defaultdict(list)
+    candidates: _Candidates = defaultdict(list)
     for topic in state.topics:
         for partition in topic.partitions:
             rows = [partition.row(index) for index in range(len(partition.base_offsets))]
-            found[topic.id, partition.index] = [
+            candidates[topic.id, partition.index] = [
                 Candidate(*row, is_known=True)
                 for row in rows
                 if row.is_marker
                 or _is_there(state, survey, namespace, row.object_id, row.position, row.size)
             ]
-    return found
+    return candidates
 
 
 def _is_there(
@@ -144,17 +146,17 @@ def _find_assigned(survey: StoreSurvey) -> dict[int, EarlierObject]:
     """Return the offsets assigned to the batches of each object, as its writer recorded later."""
     return {
         earlier.object_id: earlier
-        for headed in survey.objects.values()
-        for earlier in headed.manifest.earlier
+        for shared in survey.objects.values()
+        for earlier in shared.manifest.earlier
     }
 
 
 def _candidates(survey: StoreSurvey, assigned: dict[int, EarlierObject]) -> _Candidates:
     condemned = survey.snapshot.objects.condemned if survey.snapshot is not None else {}
-    found: _Candidates = defaultdict(list)
-    for object_id, headed in survey.objects.items():
+    candidates: _Candidates = defaultdict(list)
+    for object_id, shared in survey.objects.items():
         if object_id not in condemned:
-            _from_object(found, object_id, headed, assigned.get(object_id))
+            _from_object(candidates, object_id, shared, assigned.get(object_id))
     for object_id, segment in survey.segments.items():
         if object_id in condemned:
             continue
@@ -163,15 +165,15 @@ def _candidates(survey: StoreSurvey, assigned: dict[int, EarlierObject]) -> _Can
             times.header.base_offset, times.footer.last_offset + 1, object_id, 0, times.size,
             times.max_timestamp, int(RowKind.FINAL | RowKind.SEGMENT), is_known=False,
         )  # fmt: skip
-        found[times.origin.topic_id, times.origin.partition].append(row)
-    return found
+        candidates[times.origin.topic_id, times.origin.partition].append(row)
+    return candidates
 
 
 def _from_object(
-    found: _Candidates, object_id: int, headed: SharedObject, assigned: EarlierObject | None
+    candidates: _Candidates, object_id: int, shared: SharedObject, assigned: EarlierObject | None
 ) -> None:
     """Add the rows of a shared object; final rows contain their offsets, others have noted ones."""
-    manifest, position = headed.manifest, headed.begin
+    manifest, position = shared.manifest, shared.begin
     for index, extent in enumerate(manifest.extents):
         base, time_ms, kind = extent.base_offset, extent.max_timestamp, extent.kind
         if base < 0 and assigned is not None and index < len(assigned.base_offsets):
@@ -185,7 +187,7 @@ def _from_object(
                 base, base + extent.records, object_id, position, extent.size, time_ms, kind,
                 is_known=False,
             )  # fmt: skip
-            found[manifest.topics[extent.topic].topic_id, extent.partition].append(row)
+            candidates[manifest.topics[extent.topic].topic_id, extent.partition].append(row)
         position += extent.size
 
 
@@ -193,25 +195,25 @@ def _unplaced(
     survey: StoreSurvey, state: State, assigned: dict[int, EarlierObject]
 ) -> Iterator[UnplacedObject]:
     """Find the objects that neither the snapshot nor a later object records."""
-    for object_id, headed in sorted(survey.objects.items()):
-        manifest = headed.manifest
+    for object_id, shared in sorted(survey.objects.items()):
+        manifest = shared.manifest
         sent = [extent for extent in manifest.extents if extent.base_offset < 0]
         is_known = object_id in state.objects.rows or object_id in state.objects.condemned
         if not sent or is_known or object_id in assigned:
             continue
-        parts = _counted(headed, sent)
+        parts = _counted(shared, sent)
         if parts:
             key = object_key(object_id)
             yield UnplacedObject(object_id, key, manifest.created_ms, parts, manifest.staged_for)
 
 
-def _counted(headed: SharedObject, sent: list[ManifestExtent]) -> list[Where]:
+def _counted(shared: SharedObject, sent: list[ManifestExtent]) -> list[FaultRange]:
     counts: dict[tuple[str, int], int] = defaultdict(int)
-    topics = headed.manifest.topics
+    topics = shared.manifest.topics
     for extent in sent:
         if extent.topic < len(topics):
             counts[topics[extent.topic].name, extent.partition] += extent.records
-    return [Where(*key, 0, records) for key, records in sorted(counts.items())]
+    return [FaultRange(*key, 0, records) for key, records in sorted(counts.items())]
 
 
 # The state.
@@ -287,7 +289,7 @@ def _restore_objects(state: State, survey: StoreSurvey) -> None:
     objects.condemned = old.condemned
     objects.retired_names = old.retired_names
     objects.segments = old.segments
-    objects.rows = {one: 0 for one in (*old.rows, *survey.objects) if one > 0}
+    objects.rows = {object_id: 0 for object_id in (*old.rows, *survey.objects) if object_id > 0}
     for topic in state.topics:
         for partition in topic.partitions:
             for object_id in partition.objects:
@@ -308,8 +310,8 @@ def _restore_sinks(state: State, survey: StoreSurvey) -> None:
     """Restore each sink to its last recorded position; staged batches must be written again."""
     sinks = Sinks()
     sinks.by_id = state.sinks.by_id
-    for headed in survey.objects.values():
-        for sink in headed.manifest.sinks:
+    for shared in survey.objects.values():
+        for sink in shared.manifest.sinks:
             known = sinks.by_id.get(sink.sink_id)
             if known is None or known.entry < sink.entry:
                 sinks.by_id[sink.sink_id] = SinkState(
@@ -321,9 +323,9 @@ def _restore_sinks(state: State, survey: StoreSurvey) -> None:
 def _restore_names(state: State, survey: StoreSurvey) -> None:
     """Ensure that no plain name is used a second time."""
     owners = {
-        one.key: one.times.origin.topic_id
-        for one in survey.segments.values()
-        if one.key.generation is None
+        segment.key: segment.times.origin.topic_id
+        for segment in survey.segments.values()
+        if segment.key.generation is None
     }
     for key in survey.plain_names:
         topic = state.topics.by_name.get(key.topic)
@@ -341,10 +343,12 @@ def _restore_counters(state: State, survey: StoreSurvey, number: int) -> None:
     state.feature_level = state.feature_level or FEATURE_LEVEL
     state.brokers = Brokers()
     seen = [
-        extent.producer_id for one in survey.objects.values() for extent in one.manifest.extents
+        extent.producer_id
+        for shared in survey.objects.values()
+        for extent in shared.manifest.extents
     ]
     # A client may choose any id. Ids beyond the bound were never issued by a broker.
-    highest = max((one for one in seen if one < PRODUCER_IDS // 2), default=-1) + 1
+    highest = max((issued for issued in seen if issued < PRODUCER_IDS // 2), default=-1) + 1
     state.next_producer_id = max(state.next_producer_id, highest) + _PRODUCERS_AHEAD
 
 

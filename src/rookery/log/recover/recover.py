@@ -24,7 +24,7 @@ from rookery.log.check.progress import Progress
 from rookery.log.check.sources import Sources
 from rookery.log.maintain import snapshots
 from rookery.log.recover.leftovers import Leftover, journal_leftovers, set_aside
-from rookery.log.recover.rebuild import Rebuilt, UnplacedObject, lead_anew, rebuild
+from rookery.log.recover.rebuild import RebuiltState, UnplacedObject, lead_anew, rebuild
 from rookery.log.recover.replay import StateReplay
 from rookery.log.recover.survey import SharedObject, StoreSurvey, survey
 from rookery.log.recover.transactions import abort_open
@@ -34,7 +34,7 @@ from rookery.log.recover.transactions import abort_open
 class RecoveryPlan:
     """The result that a recovery would have, and the losses."""
 
-    rebuilt: Rebuilt
+    rebuilt: RebuiltState
     snapshot: int
     """The entry of the snapshot that it starts from; -1 if there is none."""
     faults: list[LogFault]
@@ -70,8 +70,8 @@ async def check_lost(sources: Sources) -> None:
         head = await sources.cluster_log.head()
     except Corrupt as error:
         raise Conflict(
-            f"{error}. If nothing of it can be restored, remove what is left of the cluster log, "
-            "all of it, and run this again"
+            f"{error}. If it cannot be restored, remove the whole rest of the cluster log, "
+            "and run this again"
         ) from error
     if head:
         raise Conflict(
@@ -87,14 +87,16 @@ async def plan(
     Raises:
         Unavailable: the store or the disk is out of reach.
     """
-    found = await survey(sources, progress)
-    start = found.snapshot.applied if found.snapshot is not None else -1
-    leftovers = await journal_leftovers(sources, found, progress)
-    rebuilt = rebuild(found, sources.namespace)
+    findings = await survey(sources, progress)
+    start = findings.snapshot.applied if findings.snapshot is not None else -1
+    leftovers = await journal_leftovers(sources, findings, progress)
+    rebuilt = rebuild(findings, sources.namespace)
     faults = await StateReplay(sources, rebuilt, clock.now_ms(), progress).run()
     faults += abort_open(rebuilt.state, clock.now_ms())
     lead_anew(rebuilt.state)
-    return RecoveryPlan(rebuilt, start, [*found.faults, *faults], _kept(found, rebuilt), leftovers)
+    return RecoveryPlan(
+        rebuilt, start, [*findings.faults, *faults], _kept(findings, rebuilt), leftovers
+    )
 
 
 async def carry_out(sources: Sources, made: RecoveryPlan, *, keep_unplaced: bool) -> None:
@@ -109,7 +111,9 @@ async def carry_out(sources: Sources, made: RecoveryPlan, *, keep_unplaced: bool
     Raises:
         Conflict: the log has entries by now; nothing was written that takes effect.
     """
-    objects = [one.object_id for one in made.unplaced if keep_unplaced or one.staged_for]
+    objects = [
+        unplaced.object_id for unplaced in made.unplaced if keep_unplaced or unplaced.staged_for
+    ]
     await set_aside(sources, objects, made.leftovers)
     await snapshots.save(sources.store, made.rebuilt.state)
     await sources.cluster_log.begin_after(made.rebuilt.number)
@@ -129,9 +133,9 @@ async def append_unplaced(
         await replica.open(follow=False)
         await member.join()
         placed = [
-            await _append(replica, one.object_id, made.objects[one.object_id])
-            for one in made.unplaced
-            if not one.staged_for  # its writer repeats the batch if it was not committed
+            await _append(replica, unplaced.object_id, made.objects[unplaced.object_id])
+            for unplaced in made.unplaced
+            if not unplaced.staged_for  # its writer repeats the batch if it was not committed
         ]
         await member.leave()
     finally:
@@ -158,25 +162,27 @@ async def _append(replica: Replica, object_id: int, headed: SharedObject) -> Pla
 def _extents(headed: SharedObject) -> list[Extent]:
     manifest, position = headed.manifest, headed.begin
     extents = []
-    for one in manifest.extents:
-        if one.base_offset < 0 and one.topic < len(manifest.topics):
+    for extent in manifest.extents:
+        if extent.base_offset < 0 and extent.topic < len(manifest.topics):
             extents.append(
                 Extent(
-                    topic_id=manifest.topics[one.topic].topic_id,
-                    partition=one.partition,
+                    topic_id=manifest.topics[extent.topic].topic_id,
+                    partition=extent.partition,
                     position=position,
-                    size=one.size,
-                    records=one.records,
-                    attributes=one.attributes,
-                    max_timestamp=one.max_timestamp,
-                    producer_id=one.producer_id,
-                    producer_epoch=one.producer_epoch,
-                    base_sequence=one.base_sequence,
+                    size=extent.size,
+                    records=extent.records,
+                    attributes=extent.attributes,
+                    max_timestamp=extent.max_timestamp,
+                    producer_id=extent.producer_id,
+                    producer_epoch=extent.producer_epoch,
+                    base_sequence=extent.base_sequence,
                 )
             )
-        position += one.size
+        position += extent.size
     return extents
 
 
-def _kept(found: StoreSurvey, rebuilt: Rebuilt) -> dict[int, SharedObject]:
-    return {one.object_id: found.objects[one.object_id] for one in rebuilt.unplaced}
+def _kept(findings: StoreSurvey, rebuilt: RebuiltState) -> dict[int, SharedObject]:
+    return {
+        unplaced.object_id: findings.objects[unplaced.object_id] for unplaced in rebuilt.unplaced
+    }

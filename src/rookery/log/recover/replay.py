@@ -18,13 +18,13 @@ from rookery.cluster.state.partition import Partition, Row
 from rookery.cluster.state.topics import Topic
 from rookery.errors import Corrupt
 from rookery.formats.manifest import EndMarker
-from rookery.log.check.fault import FaultKind, LogFault, Where
+from rookery.log.check.fault import FaultKind, FaultRange, LogFault
 from rookery.log.check.progress import Progress
 from rookery.log.check.sources import Bytes, Sources
-from rookery.log.read.files import MissingJournal
+from rookery.log.read.files import MissingObject
 from rookery.log.read.runs import batches_of, expect_body
 from rookery.log.recover.ends import Key
-from rookery.log.recover.rebuild import Rebuilt
+from rookery.log.recover.rebuild import RebuiltState
 from rookery.log.recover.transactions import Spans, settle
 from rookery.records.batches import BatchHeader
 from rookery.records.expectation import OffsetRule
@@ -44,7 +44,9 @@ class _Batch(NamedTuple):
 class StateReplay:
     """Updates a rebuilt state from the batches in it."""
 
-    def __init__(self, sources: Sources, rebuilt: Rebuilt, now_ms: int, progress: Progress) -> None:
+    def __init__(
+        self, sources: Sources, rebuilt: RebuiltState, now_ms: int, progress: Progress
+    ) -> None:
         """Prepare the replay.
 
         Args:
@@ -96,9 +98,9 @@ class StateReplay:
             if row.object_id and is_new:
                 try:
                     await self._row(partition, row, spans, known)
-                except (Corrupt, MissingJournal) as error:
+                except (Corrupt, MissingObject) as error:
                     spans.miss(row, is_known=row.base_offset < known)
-                    where = Where(topic.name, partition.index, row.base_offset, row.end_offset)
+                    where = FaultRange(topic.name, partition.index, row.base_offset, row.end_offset)
                     name = self._bytes.places.name(row.object_id)
                     self._faults.append(LogFault(FaultKind.CORRUPT, name, str(error), where))
 
@@ -119,12 +121,12 @@ class StateReplay:
         """Yield the batches, reading a few MiB at a time."""
         rule = OffsetRule.SPARSE if row.is_final else OffsetRule.ASSIGNED
         read = partial(self._bytes.read, row.object_id)
-        async for found in batches_of(read, expect_body(row, rule), _STEP_BYTES):
-            for header in found.headers:
-                yield _Batch(header, found.data)
-            self._progress(found.end, len(found.headers))
-            if found.damage is not None:
-                raise corrupt(found.damage)
+        async for scan in batches_of(read, expect_body(row, rule), _STEP_BYTES):
+            for header in scan.headers:
+                yield _Batch(header, scan.data)
+            self._progress(scan.end, len(scan.headers))
+            if scan.damage is not None:
+                raise corrupt(scan.damage)
 
     def _note_producer(self, partition: Partition, header: BatchHeader) -> None:
         if not header.has_producer_id or header.base_sequence < 0:

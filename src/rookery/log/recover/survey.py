@@ -88,55 +88,55 @@ async def survey(sources: Sources, progress: Progress) -> StoreSurvey:
     Raises:
         Unavailable: the store or the disk is out of reach.
     """
-    found = StoreSurvey()
+    findings = StoreSurvey()
     with suppress(NotFound):
-        found.cluster_id = (await sources.store.read(CLUSTER)).decode(errors="replace")
-    await _read_snapshots(found, sources.store)
-    await _read_objects(found, sources.store, progress)
-    await _read_segments(found, sources, progress)
+        findings.cluster_id = (await sources.store.read(CLUSTER)).decode(errors="replace")
+    await _read_snapshots(findings, sources.store)
+    await _read_objects(findings, sources.store, progress)
+    await _read_segments(findings, sources, progress)
     if sources.files is not None:
-        found.journals = dict(await sources.files.find())
-        found.see(0, *(split_object_id(one)[0] for one in found.journals))
-        await _check_journals(found, sources, progress)
-    return found
+        findings.journals = dict(await sources.files.find())
+        findings.see(0, *(split_object_id(journal)[0] for journal in findings.journals))
+        await _check_journals(findings, sources, progress)
+    return findings
 
 
-async def _read_snapshots(found: StoreSurvey, store: ReadableStore) -> None:
+async def _read_snapshots(findings: StoreSurvey, store: ReadableStore) -> None:
     """Use the newest snapshot that can be read; unreadable ones contribute their numbers."""
     keys = {parse_snapshot_key(item.key): item.key for item in await store.list(SNAPSHOTS)}
     numbers = sorted((number for number in keys if number is not None), reverse=True)
-    found.see(0, *numbers)
+    findings.see(0, *numbers)
     for number in numbers:
         try:
-            found.snapshot = read_image(await store.read(keys[number]))
+            findings.snapshot = read_image(await store.read(keys[number]))
         except Corrupt as error:
             advice = "an older one is used: what happened between the two is found as far as can be"
-            found.faults.append(
+            findings.faults.append(
                 LogFault(FaultKind.SNAPSHOT, keys[number], str(error), remedy=advice)
             )
             continue
-        found.see(found.snapshot.applied)
+        findings.see(findings.snapshot.applied)
         return
 
 
-async def _read_objects(found: StoreSurvey, store: ReadableStore, progress: Progress) -> None:
+async def _read_objects(findings: StoreSurvey, store: ReadableStore, progress: Progress) -> None:
     async def read(item: StoredObject) -> None:
         identity = parse_object_key(item.key)
         if identity is None:
             return
-        found.sizes[item.key] = item.size
-        found.see(split_object_id(identity)[0])
+        findings.sizes[item.key] = item.size
+        findings.see(split_object_id(identity)[0])
         try:
             headed = await _head(store, item)
         except (Corrupt, NotFound) as error:
-            found.faults.append(LogFault(FaultKind.CORRUPT, item.key, str(error)))
+            findings.faults.append(LogFault(FaultKind.CORRUPT, item.key, str(error)))
             return
         if headed.manifest.object_id != identity:
             text = f"it says it is object {headed.manifest.object_id}: it was copied or renamed"
-            found.faults.append(LogFault(FaultKind.CORRUPT, item.key, text))
+            findings.faults.append(LogFault(FaultKind.CORRUPT, item.key, text))
             return
-        found.objects[identity] = headed
-        found.see(headed.manifest.seen)
+        findings.objects[identity] = headed
+        findings.see(headed.manifest.seen)
         progress(headed.begin, 0)
 
     await _each(await store.list(OBJECTS), read)
@@ -151,27 +151,27 @@ async def _head(store: ReadableStore, item: StoredObject) -> SharedObject:
     return SharedObject(manifest, begin, item.size)
 
 
-async def _read_segments(found: StoreSurvey, sources: Sources, progress: Progress) -> None:
+async def _read_segments(findings: StoreSurvey, sources: Sources, progress: Progress) -> None:
     """Read the times files; a segment without its files cannot be used."""
     listed = dict(await sources.store.list(f"{sources.namespace}/"))
-    found.sizes |= listed
+    findings.sizes |= listed
     for key in listed:
         parsed = parse_segment_key(key)
         if parsed is None:
             continue
         if parsed.generation is not None:
-            found.see(parsed.generation.incarnation)
+            findings.see(parsed.generation.incarnation)
         elif parsed.ending == SEGMENT_ENDING:
-            found.plain_names.append(parsed)
+            findings.plain_names.append(parsed)
 
     async def read(key: str) -> None:
         try:
             identity, segment = await _segment(sources.store, key, listed)
         except (Corrupt, NotFound) as error:
-            found.faults.append(LogFault(FaultKind.CORRUPT, key, str(error)))
+            findings.faults.append(LogFault(FaultKind.CORRUPT, key, str(error)))
             return
-        found.segments[identity] = segment
-        found.see(segment.times.origin.incarnation)
+        findings.segments[identity] = segment
+        findings.see(segment.times.origin.incarnation)
         progress(listed[key], 0)
 
     await _each([key for key in listed if key.endswith(TIMES_ENDING)], read)
@@ -188,18 +188,18 @@ async def _segment(
     if parsed is None or (parsed.generation is not None and parsed.generation != has):
         raise Corrupt(f"it belongs to object {has}: it was copied or renamed")
     if listed.get(whole) != times.size or index_key(whole) not in listed:
-        raise Corrupt("its segment or its index is not there, or not whole")
+        raise Corrupt("its segment or its index is missing or incomplete")
     return object_id(*has), FoundSegment(parsed, times)
 
 
-async def _check_journals(found: StoreSurvey, sources: Sources, progress: Progress) -> None:
+async def _check_journals(findings: StoreSurvey, sources: Sources, progress: Progress) -> None:
     """Check the snapshot's rows in journal files, for which there is no other evidence."""
-    if found.snapshot is None:
+    if findings.snapshot is None:
         return
-    rows = RowTable.of(found.snapshot, lambda one: one > 0 and not is_stored(one))
-    check = ObjectCheck(sources, found.snapshot, rows, {}, progress, is_quick=False)
+    rows = RowTable.of(findings.snapshot, lambda identity: identity > 0 and not is_stored(identity))
+    check = ObjectCheck(sources, findings.snapshot, rows, {}, progress, is_quick=False)
     suspects = await check.run()
-    found.damaged_rows = {(one.object_id, one.position) for one in suspects}
+    findings.damaged_rows = {(suspect.object_id, suspect.position) for suspect in suspects}
 
 
 async def _each(items: Iterable[T], work: Callable[[T], Awaitable[None]]) -> None:

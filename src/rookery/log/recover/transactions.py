@@ -13,14 +13,14 @@ from collections import defaultdict
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from rookery.cluster.state import aborted, producers
-from rookery.cluster.state.aborted import AbortedTransaction
+from rookery.cluster.state import aborts, producers
+from rookery.cluster.state.aborts import AbortedTransaction
 from rookery.cluster.state.partition import Partition, Row, RowKind
 from rookery.cluster.state.state import State
 from rookery.cluster.state.topics import Topic
 from rookery.cluster.state.txns import Transactions
 from rookery.formats.manifest import EndMarker
-from rookery.log.check.fault import FaultKind, LogFault, Where
+from rookery.log.check.fault import FaultKind, FaultRange, LogFault
 from rookery.log.recover.ends import Key, RecordedEnd, move_offsets
 from rookery.model.control import ControlRecordType
 from rookery.records import recordcodec
@@ -95,7 +95,7 @@ class Spans:
         turned = {offset for offset in to_abort if self._turn(offset)}
         for ended, is_abort in self._spans:
             if is_abort or ended.last_offset in turned:
-                aborted.add(self._partition.aborted, ended)
+                aborts.add(self._partition.aborted, ended)
 
     def _turn(self, offset: int) -> bool:
         """Turn a marker into an abort; a marker that was rewritten is not changed."""
@@ -115,16 +115,16 @@ class Spans:
         return self._suspects.get(producer_id, following) == following
 
     def _has_lost(self, begin: int, end: int) -> bool:
-        found = bisect_left(self._lost, end, key=lambda row: row.base_offset) - 1
-        return found >= 0 and self._lost[found].end_offset > begin
+        index = bisect_left(self._lost, end, key=lambda row: row.base_offset) - 1
+        return index >= 0 and self._lost[index].end_offset > begin
 
     def _end(self, producer_id: int, offset: int, *, is_abort: bool) -> None:
         self._suspects.pop(producer_id, None)
         first = self._partition.ongoing.pop(producer_id, None)
         if first is not None:
             stable = next(iter(self._partition.ongoing.values()), offset + 1)
-            one = AbortedTransaction(producer_id, first, offset, stable)
-            self._spans.append(_Span(one, is_abort))
+            transaction = AbortedTransaction(producer_id, first, offset, stable)
+            self._spans.append(_Span(transaction, is_abort))
 
     def _last(self, producer_id: int) -> int:
         window = self._partition.producers.get(producer_id)
@@ -144,8 +144,8 @@ def settle(state: State, ends: list[RecordedEnd], spans: dict[Key, Spans]) -> li
     for recorded in torn:
         for key, marker in recorded.markers:
             to_abort[key].add(marker.offset)
-    for key, one in spans.items():
-        one.close(to_abort[key])
+    for key, partition_spans in spans.items():
+        partition_spans.close(to_abort[key])
     move_offsets(state, whole)
     return [fault for recorded in torn for fault in _torn(state, recorded)]
 
@@ -159,7 +159,7 @@ def _torn(state: State, recorded: RecordedEnd) -> Iterator[LogFault]:
                 f"{topic.name}-{index}",
                 f"a transaction of producer {recorded.end.producer_id} was committed, but some of "
                 "its records are lost: it is aborted",
-                Where(topic.name, index, marker.first_offset, marker.offset + 1),
+                FaultRange(topic.name, index, marker.first_offset, marker.offset + 1),
             )
 
 
@@ -183,13 +183,13 @@ def _abort(topic: Topic, partition: Partition, now_ms: int) -> Iterator[LogFault
             producer_id, epoch, now_ms, is_commit=False, is_append_time=topic.is_append_time
         )
         del partition.ongoing[producer_id]
-        one = AbortedTransaction(producer_id, first, offset, partition.last_stable_offset)
-        aborted.add(partition.aborted, one)
+        aborted = AbortedTransaction(producer_id, first, offset, partition.last_stable_offset)
+        aborts.add(partition.aborted, aborted)
         yield LogFault(
             FaultKind.LOST,
             f"{topic.name}-{partition.index}",
             f"how the transaction of producer {producer_id} ended is not known: it is aborted",
-            Where(topic.name, partition.index, max(first, partition.log_start), end),
+            FaultRange(topic.name, partition.index, max(first, partition.log_start), end),
         )
 
 

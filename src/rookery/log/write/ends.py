@@ -38,10 +38,10 @@ class UnrecordedEnd(NamedTuple):
     @property
     def size(self) -> int:
         """The approximate number of bytes it takes in a manifest."""
-        packed = (one for many in self.ended.offsets.values() for one in many.values())
+        packed = (offset for many in self.ended.offsets.values() for offset in many.values())
         offsets = sum(
             len(group_id) * len(many) for group_id, many in self.ended.offsets.items()
-        ) + sum(_ROW_BYTES + len(one) for one in packed)
+        ) + sum(_ROW_BYTES + len(offset) for offset in packed)
         return _ROW_BYTES * (1 + len(self.ended.markers)) + offsets
 
     def message(self, number_of: TopicNumber) -> TransactionEnd:
@@ -54,15 +54,15 @@ class UnrecordedEnd(NamedTuple):
             is_commit=ended.is_commit,
             markers=[
                 EndMarker(
-                    topic=number_of(one.topic_id),
-                    partition=one.partition,
-                    first_offset=one.first_offset,
-                    offset=one.offset,
-                    last_sequence=one.last_sequence,
-                    time_ms=one.time_ms,
-                    is_append_time=one.is_append_time,
+                    topic=number_of(marker.topic_id),
+                    partition=marker.partition,
+                    first_offset=marker.first_offset,
+                    offset=marker.offset,
+                    last_sequence=marker.last_sequence,
+                    time_ms=marker.time_ms,
+                    is_append_time=marker.is_append_time,
                 )
-                for one in ended.markers
+                for marker in ended.markers
             ],
             offsets=[
                 _offset(group_id, number_of(topic_id), partition, packed)
@@ -102,7 +102,7 @@ class TransactionEnds:
     def give_back(self, taken: list[UnrecordedEnd]) -> None:
         """Put back ends that were taken, because the object was not written."""
         self._waiting.extendleft(reversed(taken))
-        self._size += sum(one.size for one in taken)
+        self._size += sum(end.size for end in taken)
         self._drop()
 
     def _drop(self) -> None:

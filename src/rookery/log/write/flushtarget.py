@@ -51,11 +51,11 @@ class FlushTarget(Protocol):
             Unavailable: they are not durable, or it is not known.
         """
 
-    def settle(self, identity: int, outcomes: Sequence[AppendOutcome]) -> None:
-        """Receive the offsets that the batches of an object were given."""
+    def on_committed(self, identity: int, outcomes: Sequence[AppendOutcome]) -> None:
+        """Take note of the offsets that the batches of an object were given."""
 
-    def doubt(self, identity: int) -> None:
-        """Receive the information that the commit of an object has an unknown outcome."""
+    def on_uncertain(self, identity: int) -> None:
+        """Take note that it is not known whether an object was committed."""
 
     @property
     def failure(self) -> str | None:
@@ -65,50 +65,47 @@ class FlushTarget(Protocol):
     def journal(self) -> Journal | None:
         """The journal that flushes are appended to; None if they go elsewhere."""
 
-    async def look_after(self) -> None:
-        """Do periodic maintenance, and check whether a failed medium works again."""
+    async def maintain(self) -> None:
+        """Do periodic work, and check whether a failed disk or store works again."""
 
-    async def finish(self) -> None:
-        """Write pending information; nothing more will be written after this."""
+    async def flush_notes(self) -> None:
+        """Write facts about earlier flushes that no object records yet; writes end with this."""
 
     async def close(self) -> None:
         """Release all resources."""
 
 
 class NoFlushTarget:
-    """A placeholder until the broker has joined the cluster."""
+    """The target of a broker that has not joined the cluster: it rejects writes."""
 
-    @property
-    def journal(self) -> Journal | None:
-        """Have none."""
-        return None
+    journal: Journal | None = None
+    failure: str | None = None
 
     async def write(self, batches: Sequence[CheckedBatch]) -> FlushPosition:
-        """Reject the write."""
+        """Reject the write.
+
+        Raises:
+            Unavailable: always.
+        """
         raise Unavailable(f"this broker has not joined the cluster; {len(batches)} batches wait")
 
-    def settle(self, identity: int, outcomes: Sequence[AppendOutcome]) -> None:
-        """Ignore the offsets."""
+    def on_committed(self, identity: int, outcomes: Sequence[AppendOutcome]) -> None:
+        """Ignore small flushes, which are stored in the entry that commits them."""
 
-    def doubt(self, identity: int) -> None:
-        """Ignore the object."""
+    def on_uncertain(self, identity: int) -> None:
+        """Ignore small flushes, which are stored in the entry that commits them."""
 
-    @property
-    def failure(self) -> str | None:
-        """Have none."""
-        return None
+    async def maintain(self) -> None:
+        """Return at once."""
 
-    async def look_after(self) -> None:
-        """Do nothing."""
-
-    async def finish(self) -> None:
-        """Do nothing."""
+    async def flush_notes(self) -> None:
+        """Return at once."""
 
     async def close(self) -> None:
-        """Do nothing."""
+        """Return at once."""
 
 
-class JournalTarget(NoFlushTarget):
+class JournalTarget:
     """Appends flushes to a journal."""
 
     def __init__(
@@ -139,23 +136,25 @@ class JournalTarget(NoFlushTarget):
             self._reclaimer.begin_commit(written.object_id)
         return written
 
-    def settle(self, identity: int, outcomes: Sequence[AppendOutcome]) -> None:
-        """Record that a commit is settled."""
-        del outcomes
-        self.doubt(identity)
+    def on_committed(self, identity: int, _outcomes: Sequence[AppendOutcome]) -> None:
+        """Allow the file to be ended: no commit into it is in progress."""
+        self.on_uncertain(identity)
 
-    def doubt(self, identity: int) -> None:
-        """Record that no commit is in progress; one that takes effect later has rows or is void."""
+    def on_uncertain(self, identity: int) -> None:
+        """Allow the file to be ended: a commit that takes effect later has rows, or is void."""
         if identity and self._reclaimer is not None:
             self._reclaimer.end_commit(identity)
 
-    async def look_after(self) -> None:
+    async def maintain(self) -> None:
         """Check whether a failed disk works again, and reclaim space of the journal."""
         if self.journal.failure:
             with suppress(Unavailable):
                 await self.journal.append([b"a look at the disk"])
         elif self._reclaimer is not None:
             await self._reclaimer.look()
+
+    async def flush_notes(self) -> None:
+        """Return at once: the cluster log is as durable as the journal and has the offsets."""
 
     async def close(self) -> None:
         """Finish and sync the journal."""

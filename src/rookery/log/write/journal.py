@@ -24,6 +24,7 @@ from rookery.errors import ConfigError, Conflict, Error, Unavailable
 from rookery.formats.keys import journal_name
 from rookery.log.settings import Durability, JournalSettings
 from rookery.log.write.journalfile import Disk, JournalAppender, JournalPosition, JournalSyncer
+from rookery.store.syncfolder import sync_folder
 from rookery.wire.buffer import Buffer
 
 log = logging.getLogger(__name__)
@@ -286,19 +287,11 @@ def _make_folder(folder: Path) -> None:
         missing = [path for path in (folder, *folder.parents) if not path.exists()]
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         for path in missing:
-            _sync_folder(path.parent)
+            sync_folder(path.parent)
     except OSError as error:
         raise ConfigError(
             f"the journal's folder {folder} cannot be made: {error.strerror}; name another folder"
         ) from error
-
-
-def _sync_folder(folder: Path) -> None:
-    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)
 
 
 def _unlink(path: Path) -> None:

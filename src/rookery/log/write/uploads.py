@@ -82,37 +82,39 @@ class Uploads:
         self.failure = None
         return FlushPosition(identity, len(head), sum(map(len, parts)))
 
-    def settle(self, identity: int, outcomes: Sequence[AppendOutcome]) -> None:
+    def on_committed(self, identity: int, outcomes: Sequence[AppendOutcome]) -> None:
         """Record which offsets the batches of an object were given, for later objects."""
         if not identity:
             return  # they are stored in an entry and have no object
         bases = [
-            -1 if one.is_duplicate or one.error is not ErrorCode.NONE else one.base_offset
-            for one in outcomes
+            -1
+            if outcome.is_duplicate or outcome.error is not ErrorCode.NONE
+            else outcome.base_offset
+            for outcome in outcomes
         ]
         if not any(base >= 0 for base in bases):
             # No row references it. A snapshot contains its manifest's facts before it is deleted.
             self._failed.append(identity)
-        times = [one.append_time_ms for one in outcomes]
+        times = [outcome.append_time_ms for outcome in outcomes]
         self._note_unrecorded()
         self._earlier.append(
             EarlierObject(object_id=identity, base_offsets=bases, append_times=times)
         )
 
-    def doubt(self, identity: int) -> None:
+    def on_uncertain(self, identity: int) -> None:
         """Give up an object whose commit failed; if the commit took effect, this has no effect."""
         if identity:
             self._failed.append(identity)
 
-    async def look_after(self) -> None:
+    async def maintain(self) -> None:
         """Condemn failed uploads, and write pending offsets if no other object will do so soon."""
         if failed := self._failed[:_AT_ONCE]:
             await self._replica.propose([ObjectsCondemned(object_ids=failed)])
             del self._failed[: len(failed)]  # only now: the log may be out of reach
         if self._clock.monotonic_ms() - self._unrecorded_ms >= _QUIET_MS:
-            await self.finish()
+            await self.flush_notes()
 
-    async def finish(self) -> None:
+    async def flush_notes(self) -> None:
         """Write an object with offsets and ends that no object records yet, if there are any."""
         while self._has_unrecorded:
             written = await self.write([])

@@ -57,13 +57,13 @@ class _Work:
     ) -> None:
         self.batches = work
         # Most requests contain one batch.
-        self.size = len(work[0].data) if len(work) == 1 else sum(len(one.data) for one in work)
+        self.size = len(work[0].data) if len(work) == 1 else sum(len(batch.data) for batch in work)
         self.future = future
         self.started = 0.0  # start time of the flush that begins with it
 
 
 class _Write:
-    """A flush that is being written to the medium."""
+    """A flush that is being written to the flush target."""
 
     __slots__ = ("error", "is_done", "task", "works", "written")
 
@@ -83,7 +83,7 @@ class LogWriter:
         self.flushed_bytes = 0
         self._settings = settings or FlushSettings()
         self._replica = replica
-        self._medium: FlushTarget = NoFlushTarget()
+        self._target: FlushTarget = NoFlushTarget()
         self._tail = tail
         self._loop = asyncio.get_running_loop()
         self._pending: list[_Work] = []
@@ -98,9 +98,9 @@ class LogWriter:
         self._idle.set()
         replica.listen(self._applied)
 
-    def use(self, medium: FlushTarget) -> None:
-        """Set the medium for large flushes."""
-        self._medium = medium
+    def use(self, target: FlushTarget) -> None:
+        """Set the target of large flushes."""
+        self._target = target
 
     def append(self, work: Sequence[CheckedBatch]) -> asyncio.Future[list[AppendOutcome]]:
         """Write batches; the future has one outcome for each, in the same order.
@@ -176,7 +176,7 @@ class LogWriter:
 
     async def _write(self, write: _Write) -> None:
         try:
-            write.written = await self._medium.write(
+            write.written = await self._target.write(
                 [batch for work in write.works for batch in work.batches]
             )
         except Exception as error:  # noqa: BLE001 (nothing was acknowledged)
@@ -223,13 +223,13 @@ class LogWriter:
         FLUSH_SECONDS.observe(stopwatch() - works[0].started)
         error = None if done.cancelled() else done.exception()
         if done.cancelled() or error is not None:
-            self._medium.doubt(object_id)
+            self._target.on_uncertain(object_id)
             self._fail(works, error or asyncio.CancelledError())
         else:
             outcomes: list[AppendOutcome] = []
             for result in _flat(done.result()):
                 outcomes += result.value
-            self._medium.settle(object_id, outcomes)
+            self._target.on_committed(object_id, outcomes)
             self._outage.end()
             self._answer(works, outcomes)
         self._flush()

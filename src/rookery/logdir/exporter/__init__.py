@@ -1,1 +1,4 @@
-"""Exports a cluster's log as the data directory of a Kafka broker."""
+"""Exports a cluster's log as the data directory of a Kafka broker.
+
+`Export` writes a directory by `ExportSettings` and returns an `ExportReport`.
+"""

@@ -43,37 +43,37 @@ _RECORDS: Final = 500
 def offset_records(state: State) -> dict[int, list[Record]]:
     """Return the committed offsets of groups, as records by partition."""
     names = {topic.id: topic.name for topic in state.topics}
-    found: dict[int, list[Record]] = defaultdict(list)
+    records: dict[int, list[Record]] = defaultdict(list)
     for group in state.groups.by_id.values():
-        for topic_id, partition, one in group.each_offset():
+        for topic_id, partition, commit in group.each_offset():
             if topic_id not in names:
                 continue
             key = OffsetCommitKey(group=group.id, topic=names[topic_id], partition=partition)
             value = OffsetCommitValue(
-                offset=one.offset,
-                leader_epoch=one.leader_epoch,
-                metadata=one.metadata,
-                commit_timestamp=one.commit_ms,
+                offset=commit.offset,
+                leader_epoch=commit.leader_epoch,
+                metadata=commit.metadata,
+                commit_timestamp=commit.commit_ms,
             )
-            found[partition_of(group.id, PARTITIONS)].append(
+            records[partition_of(group.id, PARTITIONS)].append(
                 Record(
                     CONSUMER_OFFSETS.write_key(key),
                     CONSUMER_OFFSETS.write_value(value, _OFFSET_VERSION),
                     (),
-                    one.commit_ms,
+                    commit.commit_ms,
                 )
             )
-    return found
+    return records
 
 
 def transaction_records(state: State, now_ms: int) -> dict[int, list[Record]]:
     """Return transactional ids with their open transactions, as records by partition."""
     names = {topic.id: topic.name for topic in state.topics}
-    found: dict[int, list[Record]] = defaultdict(list)
+    records: dict[int, list[Record]] = defaultdict(list)
     for transaction in state.transactions:
         key = TransactionLogKey(transactional_id=transaction.id)
         value = _value(transaction, names, now_ms)
-        found[partition_of(transaction.id, PARTITIONS)].append(
+        records[partition_of(transaction.id, PARTITIONS)].append(
             Record(
                 TRANSACTION_STATE.write_key(key),
                 TRANSACTION_STATE.write_value(value, _TRANSACTION_VERSION),
@@ -81,7 +81,7 @@ def transaction_records(state: State, now_ms: int) -> dict[int, list[Record]]:
                 now_ms,
             )
         )
-    return found
+    return records
 
 
 def _value(transaction: Transaction, names: dict[bytes, str], now_ms: int) -> TransactionLogValue:

@@ -68,11 +68,11 @@ class PartitionExporter:
         # The first batch may begin before the log start.
         lowest = self.end_offset if self.segments else 0
         extent = ExpectedExtent(lowest, FAR, 0, len(data))
-        found = rewrite(data, Expectation.of(extent, OffsetRule.SPARSE))
-        if found.damage is not None:
-            raise corrupt(found.damage, str(self.folder))
-        for header in found.headers:
-            batch = found.data[header.position : header.end]
+        rewritten = rewrite(data, Expectation.of(extent, OffsetRule.SPARSE))
+        if rewritten.damage is not None:
+            raise corrupt(rewritten.damage, str(self.folder))
+        for header in rewritten.headers:
+            batch = rewritten.data[header.position : header.end]
             self._room_for(header).write(batch)
             if self._indexer is not None:
                 self._indexer.add(header._replace(position=self._position))

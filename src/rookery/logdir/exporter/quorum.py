@@ -67,7 +67,7 @@ def write_metadata(
     ]
     log = PartitionExporter(path / METADATA_FOLDER, 0)
     log.write(pack_control(_first(node_id, voters), 0, _EPOCH, now_ms))
-    rows = [(one, version_for(one, METADATA_VERSION)) for one in (*features, *messages)]
+    rows = [(message, version_for(message, METADATA_VERSION)) for message in (*features, *messages)]
     for at in range(0, len(rows), _RECORDS):
         log.write(pack_batch(rows[at : at + _RECORDS], log.end_offset, _EPOCH, now_ms))
     log.finish(METADATA_TOPIC_ID, [LoggedEpoch(_EPOCH, 0)], log.end_offset)
@@ -75,7 +75,7 @@ def write_metadata(
     (log.folder / SnapshotName(0, 0).text).write_bytes(begin)
     state = QuorumState(leader_epoch=_EPOCH, leader_id=node_id)
     (log.folder / QUORUM_STATE).write_text(format_quorum_state(state))
-    levels = [(one, version_for(one, METADATA_VERSION)) for one in features]
+    levels = [(feature, version_for(feature, METADATA_VERSION)) for feature in features]
     (path / BOOTSTRAP).write_bytes(pack_snapshot(levels))
 
 

@@ -43,7 +43,7 @@ from rookery.logdir.exporter.quorum import write_metadata
 from rookery.model.address import Address
 from rookery.model.partition import TopicPartition
 from rookery.model.topicname import RESERVED_TOPICS
-from rookery.model.uuid import uuid_text
+from rookery.model.uuid import random_uuid, uuid_text
 from rookery.records.recordcodec import Record
 from rookery.wire.coordinator.catalog import CONSUMER_OFFSETS, TRANSACTION_STATE
 from rookery.wire.kraft.cluster import ConfigRecord, ProducerIdsRecord
@@ -126,7 +126,7 @@ class Export:
     @property
     def total_bytes(self) -> int:
         """The approximate number of bytes to write."""
-        return sum(one.size_bytes for topic in self.topics for one in topic.partitions)
+        return sum(partition.size_bytes for topic in self.topics for partition in topic.partitions)
 
     async def run(self) -> ExportReport:
         """Write the whole directory.
@@ -138,7 +138,7 @@ class Export:
             Unavailable: the store or the cluster log cannot be reached.
         """
         if self.folder.exists():
-            raise ConfigError(f"{self.folder}: is there already; name a folder that is not")
+            raise ConfigError(f"{self.folder}: already exists; name a folder that does not")
         self._leave_out_reserved()
         part = self.folder.with_name(f"{self.folder.name}.part")
         shutil.rmtree(part, ignore_errors=True)
@@ -172,13 +172,15 @@ class Export:
             end = partition.next_offset
             offset = partition.log_start
             while offset < end:
-                found = await self.read((topic.id, partition.index), partition, offset, _STEP_BYTES)
-                data = b"".join(found.parts)
+                stored = await self.read(
+                    (topic.id, partition.index), partition, offset, _STEP_BYTES
+                )
+                data = b"".join(stored.parts)
                 await asyncio.to_thread(writer.write, data)
                 self.progress(len(data), 0)
-                if found.next_offset <= offset:
+                if stored.next_offset <= offset:
                     break
-                offset = found.next_offset
+                offset = stored.next_offset
             written = await asyncio.to_thread(
                 writer.finish, topic.id, _epochs(partition), max(end, writer.end_offset),
                 _known(partition),
@@ -199,7 +201,7 @@ class Export:
         transactions = internal.transaction_records(self.state, now_ms)
         self._internal(part, CONSUMER_OFFSETS.name, offsets)
         self._internal(part, TRANSACTION_STATE.name, transactions)
-        self.report.groups = sum(bool(one.offsets) for one in self.state.groups.by_id.values())
+        self.report.groups = sum(bool(group.offsets) for group in self.state.groups.by_id.values())
         self.report.transactional_ids = len(self.state.transactions.by_id)
         directory_id = self._new_id()
         node_id = self.settings.node_id
@@ -232,9 +234,9 @@ class Export:
     def _messages(self, directory_id: bytes) -> Iterator[Message]:
         node = [self.settings.node_id]
         epochs = {
-            TopicPartition(topic.name, one.index): max(one.leader_epoch, 0)
+            TopicPartition(topic.name, partition.index): max(partition.leader_epoch, 0)
             for topic in self.topics
-            for one in topic.partitions
+            for partition in topic.partitions
         }
         configs = {topic.name: topic.configs for topic in self.topics} | internal.CONFIGS
         for name, topic_id in self._ids.items():
@@ -263,26 +265,26 @@ class Export:
     def _new_id(self) -> bytes:
         """Generate an id that Kafka accepts: its text must not begin with a hyphen."""
         while True:
-            found = self.random.token(16)
-            if not uuid_text(found).startswith("-") and any(found[:15]):
-                return found
+            topic_id = random_uuid(self.random.token)
+            if not uuid_text(topic_id).startswith("-") and any(topic_id[:15]):
+                return topic_id
 
 
 def _epochs(partition: Partition) -> list[LoggedEpoch]:
-    found: list[LoggedEpoch] = []
+    epochs: list[LoggedEpoch] = []
     for epoch, start in partition.epochs:
         if epoch >= 0 and start <= partition.next_offset:
-            found.append(LoggedEpoch(epoch, start))
-    return found
+            epochs.append(LoggedEpoch(epoch, start))
+    return epochs
 
 
 def _known(partition: Partition) -> list[ProducerEntry]:
     """Return the producers that the state knows; their batches may be deleted."""
-    found = []
+    entries = []
     for producer_id, window in partition.producers.items():
         known = producers.describe(window)
         first = partition.ongoing.get(producer_id, NO_OFFSET)
-        found.append(
+        entries.append(
             ProducerEntry(
                 producer_id,
                 known.epoch,
@@ -294,4 +296,4 @@ def _known(partition: Partition) -> list[ProducerEntry]:
                 first,
             )
         )
-    return found
+    return entries

@@ -64,7 +64,7 @@ def inherited(
     Raises:
         ConfigError: a value that must be a number is not.
     """
-    found = {}
+    configs = {}
     for values in (
         properties,
         image.configs.get((BROKER, ""), {}),
@@ -73,9 +73,9 @@ def inherited(
         for name, synonyms in _SYNONYMS.items():
             for synonym, convert in synonyms:
                 if synonym in values:
-                    found[name] = _converted(synonym, values[synonym], convert)
+                    configs[name] = _converted(synonym, values[synonym], convert)
                     break
-    return found
+    return configs
 
 
 def _converted(name: str, value: str, convert: Callable[[str], str]) -> str:

@@ -99,7 +99,7 @@ class PartitionImport:
             return self._end >= self.log.high_watermark
         # The partition was always empty: only its leader epochs show whether it was imported.
         known = self.target.state.topics.partition(self.topic_id, self.log.name.partition)
-        epochs = [tuple(one) for one in self.log.epochs]
+        epochs = [tuple(epoch) for epoch in self.log.epochs]
         if known is None or self.log.high_watermark:
             return False
         return known.epochs[: len(epochs)] == epochs
@@ -131,8 +131,8 @@ class PartitionImport:
             origin,
             ready.end_offset - 1,
             birth.created_ms,
-            aborted=[times.SegmentAbort(*one[:3]) for one in self._replay.aborted],
-            epochs=[times.SegmentEpoch(*one) for one in self._epochs()],
+            aborted=[times.SegmentAbort(*abort[:3]) for abort in self._replay.aborted],
+            epochs=[times.SegmentEpoch(*epoch) for epoch in self._epochs()],
         )
 
     async def _commit(
@@ -163,13 +163,13 @@ class PartitionImport:
         producers = list(_producers(self._replay))
         aborted = [
             ImportedAbort(
-                producer_id=one.producer_id,
-                first_offset=one.first_offset,
-                last_offset=one.last_offset,
-                stable_offset=one.last_stable_offset,
+                producer_id=abort.producer_id,
+                first_offset=abort.first_offset,
+                last_offset=abort.last_offset,
+                stable_offset=abort.last_stable_offset,
             )
-            for one in sorted(self._replay.aborted, key=lambda one: one.last_offset)
-            if one.last_offset >= self.log.log_start
+            for abort in sorted(self._replay.aborted, key=lambda abort: abort.last_offset)
+            if abort.last_offset >= self.log.log_start
         ]
         for at in range(0, max(len(producers), len(aborted)), _AT_ONCE):
             yield ProducersImported(
@@ -190,9 +190,9 @@ class PartitionImport:
             cleaned_to=max(self._cutter.cleaned_to, first_dirty),
             append_time=-1,
             epochs=[
-                ImportedEpoch(epoch=one.epoch, start_offset=one.start_offset)
-                for one in self._epochs()
-                if one.start_offset <= end_offset
+                ImportedEpoch(epoch=epoch.epoch, start_offset=epoch.start_offset)
+                for epoch in self._epochs()
+                if epoch.start_offset <= end_offset
             ],
         )
 
@@ -214,11 +214,11 @@ def _producers(replay: PartitionReplay) -> Iterator[ImportedProducer]:
             first_offset=replay.open.get(entry.producer_id, -1),
             batches=[
                 ImportedBatch(
-                    first_sequence=one.first_sequence,
-                    records=one.last_offset - one.base_offset + 1,
-                    base_offset=one.base_offset,
+                    first_sequence=batch.first_sequence,
+                    records=batch.last_offset - batch.base_offset + 1,
+                    base_offset=batch.base_offset,
                 )
-                for one in batches
-                if one.first_sequence >= 0
+                for batch in batches
+                if batch.first_sequence >= 0
             ],
         )

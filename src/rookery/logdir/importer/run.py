@@ -24,6 +24,7 @@ from rookery.logdir.importer.verification import verify
 from rookery.logdir.internal import read_groups, read_transactions
 from rookery.logdir.partition import PartitionLog
 from rookery.model.topicname import INTERNAL_TOPICS
+from rookery.model.uuid import random_uuid
 
 
 @dataclass(kw_only=True, slots=True)
@@ -105,8 +106,8 @@ class DirectoryImport:
         async def some() -> None:
             for log in work:
                 topic_id = self._ids[log.name.topic]
-                one = PartitionImport(log, topic_id, self.target, self.settings, self.report)
-                await one.run(publisher, self.progress)
+                partition = PartitionImport(log, topic_id, self.target, self.settings, self.report)
+                await partition.run(publisher, self.progress)
 
         try:
             async with asyncio.TaskGroup() as group:
@@ -122,7 +123,7 @@ class DirectoryImport:
             known = self.target.state.topics.by_name.get(name)
             topic_id = self.directory.topic_id(name)
             if known is None:
-                await self._make_topic(name, topic_id or self.random.token(16))
+                await self._make_topic(name, topic_id or random_uuid(self.random.token))
             elif topic_id not in (None, known.id):
                 raise ConfigError(
                     f"topic {name!r}: the cluster has another topic of this name; delete it, or "
@@ -134,7 +135,9 @@ class DirectoryImport:
 
     async def _make_topic(self, name: str, topic_id: bytes) -> None:
         image = self.directory.image.topics.by_name.get(name)
-        replicas = [len(one.replicas) for one in image.partitions.values()] if image else []
+        replicas = (
+            [len(partition.replicas) for partition in image.partitions.values()] if image else []
+        )
         configs = self._configs(name)
         event = TopicCreated(
             topic_id=topic_id,

@@ -88,14 +88,18 @@ class SegmentCutter:
             yield batch
         if len(self.damage) > seen and not self.skip_damaged:
             raise Corrupt(
-                f"{self.damage[seen].text}; import what is sound with --skip-damaged: readers "
-                "then pass over these offsets"
+                f"{self.damage[seen].text}; --skip-damaged imports the other batches: readers "
+                "then skip these offsets"
             )
 
     @property
     def damage(self) -> list[Damage]:
         """Damaged batches so far; a torn tail does not count, since it was never acknowledged."""
-        return [one for one in self.log.damage if one.position is not None and not one.is_torn]
+        return [
+            defect
+            for defect in self.log.damage
+            if defect.position is not None and not defect.is_torn
+        ]
 
 
 def end_in(state: State, topic_id: bytes, partition: int) -> int | None:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+from rookery.cluster.entry import divide, divide_offsets
 from rookery.cluster.events.groupevents import OffsetCommitted, OffsetsPublished
 from rookery.cluster.events.importevents import TransactionalIdImported
 from rookery.cluster.events.logevents import ProducerIdsAllotted
 from rookery.cluster.events.securityevents import AclsCreated, ScramCredentialsChanged
 from rookery.cluster.events.tokenevents import DelegationTokenCreated
 from rookery.cluster.events.txnevents import MarkersWritten, TransactionPlace
-from rookery.cluster.proposal import divide
 from rookery.cluster.state import producers
 from rookery.cluster.state.rules.securityrules import SECURITY
 from rookery.cluster.state.txns import LAST_EPOCH
@@ -23,7 +23,6 @@ from rookery.logdir.importer.target import ImportTarget, happen
 from rookery.model.partition import TopicPartition
 from rookery.wire.coordinator.transactions import TransactionLogValue
 
-_AT_ONCE: Final = 500
 _MOST_IDS: Final = 1 << 30
 _PREPARE_COMMIT, _COMPLETE_COMMIT = 2, 4
 
@@ -114,12 +113,12 @@ async def import_groups(
             report.left_out.append(f"group {name!r}: it has members in this cluster")
             continue
         offsets = [
-            one
-            for one in _offsets(group, ids)
-            if known is None or known.offset(one.topic_id, one.partition) is None
+            offset
+            for offset in _offsets(group, ids)
+            if known is None or known.offset(offset.topic_id, offset.partition) is None
         ]
-        for at in range(0, len(offsets), _AT_ONCE):
-            event = OffsetsPublished(group_id=name, offsets=offsets[at : at + _AT_ONCE])
+        for part in divide_offsets(offsets):
+            event = OffsetsPublished(group_id=name, offsets=part)
             await happen(target, [event], f"group {name!r}")
         report.groups += bool(offsets)
         report.offsets += len(offsets)

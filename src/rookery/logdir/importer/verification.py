@@ -39,9 +39,9 @@ async def verify(
     async for stored in _stored(target, log, topic_id):
         if stored.last_offset < start:
             continue
-        found = await asyncio.to_thread(next, disk, None)
-        if found is None or found.header[:13] != stored[:13]:
-            wanted = found.header.base_offset if found else log.high_watermark
+        local = await asyncio.to_thread(next, disk, None)
+        if local is None or local.header[:13] != stored[:13]:
+            wanted = local.header.base_offset if local else log.high_watermark
             raise Corrupt(
                 f"{log.name.text}: offset {wanted} on the disk, but {stored.base_offset} in the "
                 "store: they differ; delete the topic and import it again"
@@ -67,8 +67,8 @@ async def _stored(
             continue
         key = key_of(target.state, target.namespace, row.object_id)
         expected = expect_body(row, OffsetRule.SPARSE)
-        async for found in batches_of(partial(target.store.read, key), expected, _STEP_BYTES):
-            for header in found.headers:
+        async for scanned in batches_of(partial(target.store.read, key), expected, _STEP_BYTES):
+            for header in scanned.headers:
                 yield header
-            if found.damage is not None:
-                raise corrupt(found.damage, key)
+            if scanned.damage is not None:
+                raise corrupt(scanned.damage, key)

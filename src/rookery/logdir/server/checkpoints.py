@@ -58,12 +58,12 @@ class TopFiles:
 
     def _write(self, name: str, offset_of: Callable[[AppendLog], int | None]) -> None:
         for folder in self._loaded.directory.paths:
-            found: dict[TopicPartition, int] = {}
+            offsets: dict[TopicPartition, int] = {}
             for log in self._logs(folder):
                 offset = offset_of(log)
                 if offset is not None:
-                    found[log.name] = offset
-            data = format_offsets(found).encode()
+                    offsets[log.name] = offset
+            data = format_offsets(offsets).encode()
             with self._lock:
                 if self._written.get(folder / name) != data:
                     replace(folder / name, data)

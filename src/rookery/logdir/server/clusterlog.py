@@ -33,8 +33,8 @@ from rookery.cluster.state.images.image import read_image, write_image
 from rookery.cluster.state.outcome import EntryOutcome
 from rookery.cluster.state.state import State
 from rookery.errors import Unavailable
+from rookery.logdir.server.directorytarget import DirectoryTarget
 from rookery.logdir.server.loadeddirectory import LoadedDirectory
-from rookery.logdir.server.medium import DirectoryTarget
 from rookery.logdir.server.rows import place
 from rookery.logdir.server.translate.job import DirectoryJob, Placement
 from rookery.logdir.server.translate.scribe import Scribe
@@ -54,7 +54,7 @@ class DirectoryLog:
         self,
         loaded: LoadedDirectory,
         scribe: Scribe | None,
-        medium: DirectoryTarget,
+        target: DirectoryTarget,
         durability: Durability,
     ) -> None:
         """Start after the loaded state.
@@ -62,13 +62,13 @@ class DirectoryLog:
         Args:
             loaded: the directory's state, which this log takes over.
             scribe: decides what is written; None if nothing may be written.
-            medium: gets the error while writes fail.
+            target: gets the error while writes fail.
             durability: whether entries wait for the disk.
         """
         self._loaded = loaded
         self._state = loaded.state
         self._scribe = scribe
-        self._medium = medium
+        self._target = target
         self._syncs = durability == "disk"
         self._entries: deque[LogEntry] = deque(maxlen=_KEPT)
         self._head = self._state.applied
@@ -150,17 +150,17 @@ class DirectoryLog:
         except OSError as error:
             text = (
                 f"cannot write {error.filename or self._loaded.directory.paths[0]}: "
-                f"{error.strerror or error}; free space or mend the disk: writing goes on by itself"
+                f"{error.strerror or error}; free space or repair the disk; writing then resumes"
             )
-            self._medium.trouble = text
+            self._target.failure = text
             raise Unavailable(text) from error
-        self._medium.trouble = None
+        self._target.failure = None
 
     def _run(self, job: DirectoryJob) -> None:
         job.run(syncs=self._syncs)
-        for one in job.written:
-            self._open[one] = None
-            self._open.move_to_end(one)
+        for written in job.written:
+            self._open[written] = None
+            self._open.move_to_end(written)
         while len(self._open) > _MAX_OPEN:
             self._open.popitem(last=False)[0].close()
 
@@ -178,15 +178,15 @@ class DirectoryLog:
         floor = await self.floor()
         if after < floor:
             raise EntriesTrimmed(after, floor)
-        found: list[LogEntry] = []
+        entries: list[LogEntry] = []
         size = 0
-        for one in self._entries:
-            if one.number > after:
-                size += len(one.data)
-                if found and size > max_bytes:
+        for entry in self._entries:
+            if entry.number > after:
+                size += len(entry.data)
+                if entries and size > max_bytes:
                     break
-                found.append(one)
-        return found
+                entries.append(entry)
+        return entries
 
     async def head(self) -> int:
         """Return the last entry's number."""

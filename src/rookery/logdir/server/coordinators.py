@@ -46,11 +46,11 @@ def load(state: State, directory: LogDirectory) -> CoordinatorRecords:
     }
     for name, image in groups.by_name.items():
         group = state.groups.by_id[name] = Group(name)
-        for place, one in image.offsets.items():
-            found = _place(state, place)
-            if found is not None:
-                value = _packed(found, one.offset, one.leader_epoch, one.metadata, one[3])
-                group.offsets.setdefault(found[0], {})[found[1]] = value
+        for place, commit in image.offsets.items():
+            key = _place(state, place)
+            if key is not None:
+                value = _packed(key, commit.offset, commit.leader_epoch, commit.metadata, commit[3])
+                group.offsets.setdefault(key[0], {})[key[1]] = value
     prepared: dict[str, bool] = {}
     for transactional_id, record in read_transactions(directory).by_id.items():
         if record.transaction_status not in _STATES:

@@ -16,8 +16,8 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from rookery.cluster.resources import resource_key
-from rookery.cluster.state import aborted, producers
-from rookery.cluster.state.aborted import AbortedTransaction
+from rookery.cluster.state import aborts, producers
+from rookery.cluster.state.aborts import AbortedTransaction
 from rookery.cluster.state.partition import Partition
 from rookery.cluster.state.state import FEATURE_LEVEL, State
 from rookery.cluster.state.topics import Topic
@@ -34,7 +34,7 @@ from rookery.logdir.server.openedsegment import OpenedSegment, open_segment
 from rookery.logdir.server.rows import add_rows, rows_of
 from rookery.logdir.server.segmentfiles import SegmentFiles
 from rookery.logdir.writer.appendlog import AppendLog, HeldSegment
-from rookery.logdir.writer.segmentfile import Begun
+from rookery.logdir.writer.segmentfile import SegmentContents
 from rookery.logdir.writer.smallfiles import cut, mark_deleted
 from rookery.model.partition import TopicPartition
 
@@ -83,8 +83,8 @@ def load(directory: LogDirectory, node_id: int, now_ms: int) -> LoadedDirectory:
         if type_ in {BROKER, CLIENT_METRICS, GROUP}:
             state.broker_configs[resource_key(type_, resource)] = dict(configs)
     state.security = security_of(directory.image)
-    found = coordinators.load(state, directory)
-    loaded.prepared, loaded.populated = found.prepared, found.populated
+    seats = coordinators.load(state, directory)
+    loaded.prepared, loaded.populated = seats.prepared, seats.populated
     return loaded
 
 
@@ -93,11 +93,11 @@ def _topics(directory: LogDirectory) -> Iterator[tuple[str, bytes, int]]:
     topics = directory.image.topics
     for topic in topics.by_name.values():
         yield topic.name, topic.topic_id, max(topic.partitions, default=-1) + 1
-    found: dict[str, int] = {}
+    counts: dict[str, int] = {}
     for name in directory.partitions:
         if name.topic not in topics.by_name:
-            found[name.topic] = max(found.get(name.topic, 0), name.partition + 1)
-    for number, (topic_name, count) in enumerate(found.items(), 1):
+            counts[name.topic] = max(counts.get(name.topic, 0), name.partition + 1)
+    for number, (topic_name, count) in enumerate(counts.items(), 1):
         # Clients ask for topics by id, so a topic without an id gets one.
         yield topic_name, directory.topic_id(topic_name) or number.to_bytes(16, "big"), count
 
@@ -160,15 +160,17 @@ def _fill(
     # It is unknown whether compaction has removed records: there may be gaps anywhere.
     partition.cleaned_to = end
     epochs = _epochs_of(disk, opened)
-    partition.epochs = [(one.epoch, one.start_offset) for one in epochs if one.start_offset < end]
+    partition.epochs = [
+        (epoch.epoch, epoch.start_offset) for epoch in epochs if epoch.start_offset < end
+    ]
     held = adopt(loaded, made, opened, end)
-    for at, one in enumerate(opened):
+    for at, file in enumerate(opened):
         after = opened[at + 1].segment.base_offset if at + 1 < len(opened) else end
-        visible = one if after <= end and one.end_offset <= end else _cut(one, end)
+        visible = file if after <= end and file.end_offset <= end else _cut(file, end)
         rows = rows_of(visible, held[at].object_id, min(after, end))
         add_rows(loaded.state, partition, [r for r in rows if r.end_offset > disk.log_start])
     if topic.is_append_time:
-        partition.append_time = max((one.largest.timestamp for one in opened), default=-1)
+        partition.append_time = max((file.largest.timestamp for file in opened), default=-1)
     replay = _replay(disk)
     _set_producers(partition, replay)
     replay.aborted = []
@@ -183,12 +185,12 @@ def adopt(
     """Continue a log after its existing segments."""
     held = [
         HeldSegment(
-            one.segment.base_offset,
-            one.size,
-            one.largest.timestamp,
-            loaded.files.number(one.segment.path),
+            file.segment.base_offset,
+            file.size,
+            file.largest.timestamp,
+            loaded.files.number(file.segment.path),
         )
-        for one in opened
+        for file in opened
     ]
     made.next_offset = made.recovery_point = end
     made.adopt(held, _begun(opened[-1]) if opened else None)
@@ -217,24 +219,24 @@ def _cut_off(made: AppendLog, opened: list[OpenedSegment], end: int) -> None:
     )
     numbers = {held.base_offset: held.object_id for held in made.held}
     kept: list[OpenedSegment] = []
-    for one in opened:
-        base = one.segment.base_offset
+    for file in opened:
+        base = file.segment.base_offset
         if kept and base >= end:
-            mark_deleted(one.segment.folder, base)
-        elif one.end_offset <= end:
-            kept.append(one)
+            mark_deleted(file.segment.folder, base)
+        elif file.end_offset <= end:
+            kept.append(file)
         else:
-            cut(one.segment.path, _cut(one, end).size)
-            kept.append(open_segment(LogFileSegment(one.segment.folder, base), is_trusted=False))
+            cut(file.segment.path, _cut(file, end).size)
+            kept.append(open_segment(LogFileSegment(file.segment.folder, base), is_trusted=False))
     made.adopt(
         [
             HeldSegment(
-                one.segment.base_offset,
-                one.size,
-                one.largest.timestamp,
-                numbers[one.segment.base_offset],
+                file.segment.base_offset,
+                file.size,
+                file.largest.timestamp,
+                numbers[file.segment.base_offset],
             )
-            for one in kept
+            for file in kept
         ],
         _begun(kept[-1])._replace(entries=0, times=0, last_time=-1),
     )
@@ -253,8 +255,10 @@ def _cut(opened: OpenedSegment, end: int) -> OpenedSegment:
     return opened._replace(pieces=pieces, size=size)
 
 
-def _begun(opened: OpenedSegment) -> Begun:
-    return Begun(opened.size, opened.largest, opened.entries, opened.times, opened.last_time)
+def _begun(opened: OpenedSegment) -> SegmentContents:
+    return SegmentContents(
+        opened.size, opened.largest, opened.entries, opened.times, opened.last_time
+    )
 
 
 def _epochs_of(disk: PartitionLog, opened: list[OpenedSegment]) -> list[LoggedEpoch]:
@@ -263,15 +267,17 @@ def _epochs_of(disk: PartitionLog, opened: list[OpenedSegment]) -> list[LoggedEp
     Kafka writes the checkpoint some time after the first batch of an epoch, so a crash can lose
     some.
     """
-    found = list(disk.epochs)
-    every = [epoch for one in opened for epoch in one.epochs]
-    if not found and not every:
+    epochs = list(disk.epochs)
+    every = [epoch for file in opened for epoch in file.epochs]
+    if not epochs and not every:
         headers = (batch.header for batch in disk.batches())
-        every = [LoggedEpoch(one.partition_leader_epoch, one.base_offset) for one in headers]
+        every = [
+            LoggedEpoch(header.partition_leader_epoch, header.base_offset) for header in headers
+        ]
     for epoch in every:
-        if epoch.epoch >= 0 and (not found or epoch.epoch > found[-1].epoch):
-            found.append(epoch)
-    return found
+        if epoch.epoch >= 0 and (not epochs or epoch.epoch > epochs[-1].epoch):
+            epochs.append(epoch)
+    return epochs
 
 
 def _replay(disk: PartitionLog) -> PartitionReplay:
@@ -298,7 +304,7 @@ def _set_producers(partition: Partition, replay: PartitionReplay) -> None:
             None, entry.epoch, entry.timestamp
         )
     end = partition.next_offset
-    partition.ongoing = {one: first for one, first in replay.open.items() if first < end}
-    for gone in sorted(replay.aborted, key=lambda one: one.last_offset):
+    partition.ongoing = {producer: first for producer, first in replay.open.items() if first < end}
+    for gone in sorted(replay.aborted, key=lambda abort: abort.last_offset):
         if partition.log_start <= gone.last_offset < end:
-            aborted.add(partition.aborted, AbortedTransaction(*gone))
+            aborts.add(partition.aborted, AbortedTransaction(*gone))

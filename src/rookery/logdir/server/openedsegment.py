@@ -5,7 +5,7 @@ megabyte. Otherwise, or if the index is missing or wrong, every batch is read an
 checked.
 
     index sound ──► pieces from its entries ──► walk from the last one on
-    else        ──► walk from the beginning ──► pieces, and the indexes anew
+    else        ──► walk from the beginning ──► pieces, and new indexes
 
 Damaged bytes stay part of the piece before them: a reader of them gets an error, and the data after
 them stays readable.
@@ -73,8 +73,8 @@ def open_segment(
     Raises:
         OSError: it cannot be read.
     """
-    found = _by_index(segment, stop) if is_trusted else None
-    return found if found is not None else _by_walk(segment)
+    opened = _by_index(segment, stop) if is_trusted else None
+    return opened if opened is not None else _by_walk(segment)
 
 
 def _by_walk(segment: LogFileSegment) -> OpenedSegment:
@@ -159,8 +159,8 @@ def _timed(
     latest = times[-1].timestamp if times else -1
     for at, piece in enumerate(pieces):
         last = (pieces[at + 1].base_offset if at + 1 < len(pieces) else end_offset) - 1
-        found = bisect_left(times, last, key=lambda entry: entry.offset)
-        time = times[found].timestamp if found < len(times) else latest
+        index = bisect_left(times, last, key=lambda entry: entry.offset)
+        time = times[index].timestamp if index < len(times) else latest
         yield piece._replace(max_timestamp=time)
 
 

@@ -1,7 +1,7 @@
 """Repairs a directory before it is written: remains of a crash, or of Kafka's cleaner.
 
 - bytes at the end of a segment that are no sound batch are moved into a file beside it;
-- indexes that do not fit their segment are written anew;
+- indexes that do not fit their segment are written again;
 - copies that Kafka's cleaner had not finished are deleted;
 - files and folders that Kafka had marked as deleted are deleted, or kept until that is confirmed.
 """
@@ -34,8 +34,8 @@ def repair(loaded: LoadedDirectory, *, deletes: bool) -> None:
         OSError: a write to the disk failed.
     """
     for key, opened in loaded.opened.items():
-        for one in opened:
-            repair_segment(one)
+        for segment in opened:
+            repair_segment(segment)
         if not loaded.directory.is_clean and key in loaded.logs:
             # Its indexes and producers must be written before the log counts as complete.
             loaded.logs[key].is_touched = True
@@ -87,7 +87,7 @@ def _cut(path: Path, size: int) -> Path | None:
         return cut(path, size)
     except OSError as error:
         raise ConfigError(
-            f"log-dir: {path}: what is damaged at its end must be set aside first, and cannot be: "
+            f"log-dir: {path}: the damaged bytes at its end must be set aside first, which failed: "
             f"{error.strerror}; free space, or serve the directory with --read-only"
         ) from error
 

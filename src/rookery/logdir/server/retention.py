@@ -47,33 +47,33 @@ class SegmentRetention:
     def overdue(self, now_ms: int) -> list[OverduePartition]:
         """Return the partitions with segments to delete, held or not."""
         return [
-            found
-            for key, one in list(self._loaded.logs.items())
-            if (found := self._of(key, one, now_ms)) is not None
+            partition
+            for key, log in list(self._loaded.logs.items())
+            if (partition := self._of(key, log, now_ms)) is not None
         ]
 
-    def _of(self, key: Key, one: AppendLog, now_ms: int) -> OverduePartition | None:
+    def _of(self, key: Key, log: AppendLog, now_ms: int) -> OverduePartition | None:
         state = self._loaded.state
         topic, partition = state.topics.by_id.get(key[0]), state.topics.partition(*key)
         if topic is None or partition is None:
             return None
         limits = self._limits(state, topic)
-        segments = _overdue_segments(one, limits, now_ms)
+        segments = _overdue_segments(log, limits, now_ms)
         if not segments:
             return None
-        ends = [*(held.base_offset for held in one.held[1:]), one.next_offset]
+        ends = [*(held.base_offset for held in log.held[1:]), log.next_offset]
         offset = ends[len(segments) - 1]
         if offset <= partition.log_start:
             return None
         size = sum(held.size for held in segments)
         is_held = self._held.get(topic.id) == _bounds(limits)
-        return OverduePartition(key, one.name, offset, len(segments), size, is_held)
+        return OverduePartition(key, log.name, offset, len(segments), size, is_held)
 
 
 def describe(overdue: list[OverduePartition]) -> str:
     """Describe how much of a directory is past retention."""
-    segments, size = sum(one.segments for one in overdue), sum(one.size_bytes for one in overdue)
-    shown = ", ".join(f"{one.name.text} below offset {one.offset}" for one in overdue[:3])
+    segments, size = sum(row.segments for row in overdue), sum(row.size_bytes for row in overdue)
+    shown = ", ".join(f"{row.name.text} below offset {row.offset}" for row in overdue[:3])
     more = ", …" if len(overdue) > 3 else ""
     return (
         f"{_plural(segments, 'segment')} of {_plural(len(overdue), 'partition')} "
@@ -89,13 +89,13 @@ def _bounds(limits: SegmentLimits) -> tuple[bool, int, int]:
     return limits.is_deleted, limits.retention_ms, limits.retention_bytes
 
 
-def _overdue_segments(one: AppendLog, limits: SegmentLimits, now_ms: int) -> list[HeldSegment]:
+def _overdue_segments(log: AppendLog, limits: SegmentLimits, now_ms: int) -> list[HeldSegment]:
     """Return the oldest segments of a partition that exceed the time or size limit."""
     overdue: list[HeldSegment] = []
     if not limits.is_deleted:
         return overdue
-    size = sum(segment.size for segment in one.held)
-    for segment in one.held:
+    size = sum(segment.size for segment in log.held)
+    for segment in log.held:
         is_old = segment.largest >= 0 and 0 <= limits.retention_ms < now_ms - segment.largest
         # As in Kafka, a segment is kept if less than the limit would remain without it.
         is_over = 0 <= limits.retention_bytes <= size - segment.size

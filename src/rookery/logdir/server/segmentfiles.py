@@ -14,20 +14,19 @@ from pathlib import Path
 from threading import Lock
 from typing import Final
 
-from rookery.errors import Conflict, Unavailable
+from rookery.errors import Unavailable
 from rookery.formats.keys import NUMBER_BITS
-from rookery.log.read.files import MissingJournal, OpenFiles
+from rookery.log.read.files import MissingObject, OpenFiles, read_at
 
 _THREADS: Final = 4
 _MAX_OPEN: Final = 512
 
 
-class SegmentGone(MissingJournal):
+class SegmentGone(MissingObject):
     """A segment was deleted in the meantime: refresh the state."""
 
     def __init__(self, object_id: int, path: Path | None) -> None:
-        Conflict.__init__(self, f"{path or f'file {object_id}'} is not there any more")
-        self.object_id = object_id
+        super().__init__(object_id, f"{path or f'file {object_id}'} does not exist any more")
 
 
 class SegmentFiles:
@@ -63,7 +62,7 @@ class SegmentFiles:
         """Return `size` bytes from the position on, fewer only at the end of the file.
 
         Raises:
-            Missing: the file no longer exists.
+            SegmentGone: the file no longer exists.
             Unavailable: the disk could not read it.
         """
         loop = asyncio.get_running_loop()
@@ -87,7 +86,7 @@ class SegmentFiles:
     def _read(self, object_id: int, position: int, size: int) -> bytes:
         try:
             with self._open.use(object_id) as fd:
-                return _pread(fd, position, size)
+                return read_at(fd, position, size)
         except OSError as error:
             raise Unavailable(
                 f"cannot read {size} bytes at position {position} of {self.name(object_id)}: "
@@ -110,15 +109,3 @@ class _Descriptors(OpenFiles):
             return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         except FileNotFoundError as error:
             raise SegmentGone(object_id, path) from error
-
-
-def _pread(fd: int, position: int, size: int) -> bytes:
-    data = os.pread(fd, size, position)
-    if len(data) == size or not data:
-        return data
-    pieces = [data]
-    while data := os.pread(fd, size - sum(map(len, pieces)), position + sum(map(len, pieces))):
-        pieces.append(data)
-        if sum(map(len, pieces)) == size:
-            break
-    return b"".join(pieces)

@@ -1,6 +1,6 @@
 """The service of a log directory: opens, repairs, writes and maintains it, and closes it cleanly.
 
-lock ──► read ──► put in order ──► lead what lies here ──► serve ──► complete, checkpoint, unlock
+lock ──► read ──► put in order ──► lead its partitions ──► serve ──► complete, checkpoint, unlock
              └── read-only: nothing is written, not even a lock ──► serve
 """
 
@@ -19,9 +19,9 @@ from rookery.logdir.directory import LogDirectory
 from rookery.logdir.server.checkpoints import TopFiles
 from rookery.logdir.server.clusterlog import DirectoryLog
 from rookery.logdir.server.directorylock import DirectoryLock
+from rookery.logdir.server.directorytarget import DirectoryTarget, Stash
 from rookery.logdir.server.limits import LimitsOf
 from rookery.logdir.server.loadeddirectory import load
-from rookery.logdir.server.medium import DirectoryTarget, Stash
 from rookery.logdir.server.repair import repair
 from rookery.logdir.server.retention import SegmentRetention
 from rookery.logdir.server.swaps import settle_swaps
@@ -88,12 +88,12 @@ class DirectoryService:
         self.retention = SegmentRetention(
             loaded, self._limits, is_confirmed=options.is_retention_confirmed
         )
-        self.medium = DirectoryTarget(self._stash, is_read_only=options.is_read_only)
+        self.flush_target = DirectoryTarget(self._stash, is_read_only=options.is_read_only)
         self._scribe: Scribe | None = None
         self._top: TopFiles | None = None
         if not options.is_read_only:
             self._prepare()
-        self.cluster_log = DirectoryLog(loaded, self._scribe, self.medium, options.durability)
+        self.cluster_log = DirectoryLog(loaded, self._scribe, self.flush_target, options.durability)
 
     def _prepare(self) -> None:
         """Repair the directory and take leadership, before anything is served."""
@@ -119,11 +119,11 @@ class DirectoryService:
             yield (
                 f"this is the disk of node {loaded.node_id} of a cluster with others "
                 f"({', '.join(map(str, others)) or 'unknown'}): it is shown as the only one, and "
-                f"leads what lies here; {len(loaded.elsewhere)} partitions lie elsewhere"
+                f"leads the partitions on this disk; {len(loaded.elsewhere)} others are not on it"
             )
         if loaded.beyond:
             yield (
-                f"{len(loaded.beyond)} partitions have records behind the high watermark, which "
+                f"{len(loaded.beyond)} partitions have records beyond the high watermark, which "
                 "the other brokers may not have: they are not shown"
             )
         if not directory.is_clean:
@@ -167,16 +167,16 @@ class DirectoryService:
         await self.cluster_log.close()
         await self.loaded.files.close()
         if self._top is not None:
-            for one in (self._metadata.log, *self.loaded.logs.values()):
-                one.finish()
+            for append_log in (self._metadata.log, *self.loaded.logs.values()):
+                append_log.finish()
             self._top.end()
         self._lock.close()
 
 
 def _node_id(directory: LogDirectory, wanted: int) -> int:
-    found = directory.meta.node_id if directory.meta is not None else -1
-    if wanted >= 0 and found >= 0 and wanted != found:
+    stored = directory.meta.node_id if directory.meta is not None else -1
+    if wanted >= 0 and stored >= 0 and wanted != stored:
         raise ConfigError(
-            f"node-id: the directory is that of node {found}, not of {wanted}; leave --node-id out"
+            f"node-id: the directory is that of node {stored}, not of {wanted}; leave --node-id out"
         )
-    return next((one for one in (wanted, found) if one >= 0), _FIRST_NODE)
+    return next((node_id for node_id in (wanted, stored) if node_id >= 0), _FIRST_NODE)

@@ -43,7 +43,7 @@ def settle_swaps(paths: Iterable[Path]) -> None:
 
 
 def _settle(folder: Path) -> None:
-    files = [found for path in folder.iterdir() if (found := parse_file_name(path.name))]
+    files = [name for path in folder.iterdir() if (name := parse_file_name(path.name))]
     cleaned = (file.base_offset for file in files if file.stage is Stage.CLEANED)
     limit = min(cleaned, default=1 << 63)
     swaps = sorted(

@@ -20,10 +20,11 @@ from rookery.formats.logfile.indexes import LoggedAbort
 from rookery.formats.logfile.names import LEADER_EPOCHS, PARTITION_METADATA, FileKind, file_name
 from rookery.formats.logfile.producers import pack_producers
 from rookery.formats.logfile.replay import PartitionReplay
-from rookery.logdir.writer.segmentfile import Begun, NewBatch, SegmentFile
-from rookery.logdir.writer.smallfiles import mark_deleted, replace, sync_folder
+from rookery.logdir.writer.segmentfile import NewBatch, SegmentContents, SegmentFile
+from rookery.logdir.writer.smallfiles import mark_deleted, replace
 from rookery.model.partition import TopicPartition
 from rookery.records.batches import BatchHeader
+from rookery.store.syncfolder import sync_folder
 from rookery.wire.buffer import Buffer
 
 _INT_MAX: Final = (1 << 31) - 1
@@ -111,7 +112,7 @@ class AppendLog:
         self.is_touched = False
         """Whether a clean shutdown must complete the files."""
 
-    def adopt(self, held: Sequence[HeldSegment], last: Begun | None) -> None:
+    def adopt(self, held: Sequence[HeldSegment], last: SegmentContents | None) -> None:
         """Take over the existing segments, and continue the last one."""
         if not held or last is None:
             return

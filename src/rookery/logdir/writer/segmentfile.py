@@ -37,7 +37,7 @@ class NewBatch(NamedTuple):
     data: Buffer
 
 
-class Begun(NamedTuple):
+class SegmentContents(NamedTuple):
     """The existing contents of a segment."""
 
     size: int
@@ -53,9 +53,11 @@ class Begun(NamedTuple):
 class SegmentFile:
     """The segment of a partition that is being written."""
 
-    def __init__(self, folder: Path, base_offset: int, begun: Begun | None = None) -> None:
+    def __init__(
+        self, folder: Path, base_offset: int, begun: SegmentContents | None = None
+    ) -> None:
         """Continue after the existing contents, or start a new segment; nothing is written yet."""
-        begun = begun or Begun(0, TimeEntry(-1, base_offset), 0, 0, -1)
+        begun = begun or SegmentContents(0, TimeEntry(-1, base_offset), 0, 0, -1)
         self.folder = folder
         self.base_offset = base_offset
         self.size = begun.size

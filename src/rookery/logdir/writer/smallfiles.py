@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from rookery.formats.logfile.names import FileKind, FileName, Stage
+from rookery.store.syncfolder import sync_folder
 
 _CHUNK_BYTES: Final = 1 << 20
 _MAX_CUTS: Final = 1000
@@ -46,7 +47,7 @@ def cut(path: Path, size: int) -> Path | None:
         return None
     name = f"{path.name}.cut-{size}"
     names = (name, *(f"{name}-{number}" for number in range(2, _MAX_CUTS)))
-    aside = next(free for one in names if not (free := path.with_name(one)).exists())
+    aside = next(free for candidate in names if not (free := path.with_name(candidate)).exists())
     try:
         with path.open("rb") as file, aside.open("xb") as copy:
             file.seek(size)
@@ -67,15 +68,6 @@ def _is_zero(path: Path, position: int) -> bool:
             if any(chunk):
                 return False
     return True
-
-
-def sync_folder(folder: Path) -> None:
-    """Return after the names in a folder are on disk."""
-    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)
 
 
 def mark_deleted(

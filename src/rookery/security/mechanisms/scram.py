@@ -25,7 +25,6 @@ from typing import NamedTuple
 from rookery.errors import ProtocolError
 from rookery.security.credential import (
     HASHES,
-    SALT_BYTES,
     ScramCredential,
     check_iterations,
     client_key,
@@ -158,7 +157,9 @@ class ScramServer:
         self.claimed_name = self._first.username
         known = self._find_credential(self._first)
         # The decoy is computed in any case, so that the time is the same for a known name.
-        decoy = self._decoy(self._first.username)
+        decoy = self._accounts.decoy(
+            self._mechanism, self._first.username, is_token=self._first.is_token
+        )
         self._is_known = known is not None
         self._credential = known or decoy
         # The server's part comes second, so the client's first bytes cannot make two nonces equal.
@@ -179,13 +180,6 @@ class ScramServer:
             return None
         self._username, self.expires_ms = token.owner, token.expires_ms
         return token.scram
-
-    def _decoy(self, username: str) -> ScramCredential:
-        """Derive a fake credential, constant for each name, which hides whether the user exists."""
-        seed = f"{self._mechanism},{username}".encode()
-        key = sign(self._mechanism, self._accounts.secret, seed)
-        salt = sign(self._mechanism, key, b"salt")[:SALT_BYTES]
-        return ScramCredential(self._mechanism, salt, self._accounts.iterations, key, key)
 
     def _on_client_final(self, message: str) -> bytes:
         match = _CLIENT_FINAL.fullmatch(message)
@@ -251,10 +245,10 @@ def _parse_client_first(message: str) -> _ClientFirst:
 
 def _read_client_extensions(extensions: str) -> bool:
     """Return whether the client logs in with a token; other optional extensions are ignored."""
-    found = extensions.split(",")
-    if any(extension.startswith("m=") for extension in found):
+    parts = extensions.split(",")
+    if any(extension.startswith("m=") for extension in parts):
         raise refusal("a mandatory SCRAM extension is not known")
-    values = dict(extension.split("=", 1) for extension in found if extension)
+    values = dict(extension.split("=", 1) for extension in parts if extension)
     return values.get(_TOKEN_AUTH, "").lower() == _YES
 
 

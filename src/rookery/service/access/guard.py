@@ -15,14 +15,19 @@ from typing import Any, Final, Protocol
 from rookery.errors import ErrorCode
 from rookery.net.session import ClientSession
 from rookery.security.access import Access, AccessScope, AclResource, Denial, Operation
+from rookery.security.acl import CLUSTER_NAME
 from rookery.service.access.disclosure import (
+    has_lost_cursor,
     name_visible_topics,
     report_missing,
     restore_names,
     serve_brokers,
+    serve_group,
+    serve_page,
     shorten,
 )
 from rookery.service.access.fetchaccess import FetchAccess
+from rookery.service.access.grants import plan_of
 from rookery.service.access.policy import AccessClient, AccessPolicy
 from rookery.service.access.redaction import KINDS, answer_changes
 from rookery.service.access.requestnames import names_in
@@ -113,6 +118,20 @@ class Guard:
         """Return what to serve; None if the request and its answer are served as they are."""
         if session.principal in self.policy.super_users or api.key in OPEN_APIS:
             return None
+        self.policy.refresh()
+        plan = plan_of(api, rows, version)
+        if plan is not None and plan.covers(request, session, self.policy, self._topics):
+            return self._serve_whole(api, request, session)
+        return self._review(api, rows, version, request, session)
+
+    def _review(
+        self,
+        api: Api[Any, Any],
+        rows: tuple[Access, ...],
+        version: int,
+        request: Message,
+        session: ClientSession,
+    ) -> AccessVerdict | None:
         client = self.policy.client(session)
         review = Review(client, self._topics, api, version, request)
         if not rows:
@@ -124,14 +143,33 @@ class Guard:
                 break
             if row.applies(version, review.verdict.request):
                 review.apply(row)
+        if not self.policy.settings.is_enforced:
+            # The review has noted what it would have refused.
+            return None
         verdict = review.verdict
         serve_brokers(verdict, request)
-        if client.is_enforced:
-            if api is FETCH:
-                self._fetches.check(verdict, request, session)
-            if verdict.request is not None:
-                verdict.changes += answer_changes(api, rows, client, self._topics.name_of)
+        serve_group(verdict, request)
+        serve_page(verdict)
+        if api is FETCH:
+            self._fetches.check(verdict, request, session)
+        if verdict.request is not None:
+            verdict.changes += answer_changes(api, rows, client, self._topics.name_of)
         return None if verdict.is_plain else verdict
+
+    def _serve_whole(
+        self, api: Api[Any, Any], request: Message, session: ClientSession
+    ) -> AccessVerdict | None:
+        """Return the verdict on a request of which nothing is refused."""
+        if api is not FETCH or not self.policy.settings.is_enforced:
+            return None
+        verdict = AccessVerdict(api, request)
+        self._fetches.check(verdict, request, session)
+        return None if verdict.is_plain else verdict
+
+    def binds(self, api_key: int, session: ClientSession) -> bool:
+        """Return whether the rules can refuse a client's requests of an API."""
+        is_super_user = session.principal in self.policy.super_users
+        return self.policy.settings.is_enforced and not is_super_user and api_key not in OPEN_APIS
 
     def _is_relevant(self, row: Access, session: ClientSession) -> bool:
         if row.is_for_missing:
@@ -155,6 +193,10 @@ class Review:
         self._topics = topics
         self._api = api
         self._version = version
+        if has_lost_cursor(request):
+            self.verdict = AccessVerdict(api, request)
+            self._refuse_all(ErrorCode.INVALID_REQUEST)
+            return
         named = name_visible_topics(api, request, client, topics.names)
         self.verdict = AccessVerdict(api, request if named is None else named)
         if named is not None and not named.topics:
@@ -162,8 +204,8 @@ class Review:
 
     def refuse_unlisted(self) -> None:
         """Refuse a request for which no row is stated."""
-        if self._client.deny(Operation.CLUSTER_ACTION, AclResource.CLUSTER):
-            self._refuse_all(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+        self._client.note_denial(Operation.CLUSTER_ACTION, AclResource.CLUSTER)
+        self._refuse_all(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
 
     def apply(self, row: Access) -> None:
         """Refuse what a row denies."""
@@ -185,9 +227,7 @@ class Review:
             self._check_names(row)
 
     def _check_cluster(self, row: Access) -> None:
-        if self._client.has_on_cluster(row.operation):
-            return
-        if not self._client.deny(row.operation, AclResource.CLUSTER):
+        if self._client.may(row.operation, AclResource.CLUSTER, CLUSTER_NAME):
             return
         if row.denial is Denial.REFUSE:
             # Kafka's answer to a client that fetches as a replica.
@@ -199,8 +239,8 @@ class Review:
     def _check_any(self, row: Access) -> None:
         if self._client.has_any(row.operation, row.resource):
             return
-        if self._client.deny(row.or_on_cluster or row.operation, AclResource.CLUSTER):
-            self._refuse_all(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+        self._client.note_denial(row.or_on_cluster or row.operation, AclResource.CLUSTER)
+        self._refuse_all(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
 
     def _check_settings(self, row: Access) -> None:
         """Check the settings of brokers and the like, which belong to the cluster."""
@@ -209,17 +249,22 @@ class Review:
             return resource.resource_type in _OWN_SETTINGS
 
         request: Any = self.verdict.request
-        if all(map(is_kept, request.resources)) or self._client.has_on_cluster(row.operation):
+        if all(map(is_kept, request.resources)):
             return
-        if self._client.deny(row.operation, AclResource.CLUSTER):
-            halves = cut(self._api, self._version, request, is_kept)
-            code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
-            self.verdict.cut(halves, self._api.refuse(halves.denied, code))
+        if self._client.may(row.operation, AclResource.CLUSTER, CLUSTER_NAME):
+            return
+        halves = cut(self._api, self._version, request, is_kept)
+        code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+        self.verdict.cut(halves, self._api.refuse(halves.denied, code))
 
     def _check_names(self, row: Access) -> None:
         """Check groups or transactional ids."""
         kind, code = KINDS[row.resource], CODES[row.resource]
         names = set(names_in(self._request, self._version, kind))
+        if row.needs_name and not names:
+            self._client.note_denial(row.operation, row.resource, "")
+            self._refuse_all(code)
+            return
         denied = {name for name in names if not self._client.may(row.operation, row.resource, name)}
         if not denied:
             return
@@ -283,7 +328,11 @@ class Review:
         self.verdict.cut(halves, refusal)
 
     def _code_of_name(self, name: str, row: Access) -> ErrorCode | None:
-        if row.is_for_missing and self._topics.id_of(name) is not None:
+        if row.is_for_missing and (
+            # The cheaper question first: in a proxy, a broker answers the other.
+            self._client.has(row.operation, AclResource.TOPIC, name)
+            or self._topics.id_of(name) is not None
+        ):
             return None
         if self._client.may(row.operation, AclResource.TOPIC, name):
             return None
@@ -297,7 +346,7 @@ class Review:
     def _code_of_id(self, topic_id: bytes, row: Access) -> ErrorCode | None:
         name = self._topics.name_of(topic_id)
         if name is None:
-            return ErrorCode.UNKNOWN_TOPIC_ID if self._client.is_enforced else None
+            return ErrorCode.UNKNOWN_TOPIC_ID
         if row.is_for_missing or self._client.may(row.operation, AclResource.TOPIC, name):
             return None
         return ErrorCode.TOPIC_AUTHORIZATION_FAILED

@@ -27,10 +27,17 @@ DENIALS: Final = metrics.REGISTRY.counters(
     ("resource", "operation"),
 )
 _CLUSTER: Final = ProtectedResource(AclResource.CLUSTER, CLUSTER_NAME)
+_MAX_GRANTS: Final = 8_192
+"""How many permissions are remembered; clients choose the names, whose length is limited, too."""
 _MAX_NOTED: Final = 10_000
 """How many different denials are logged; clients choose the names."""
 _MAX_NAME: Final = 249
 """How much of a name is logged and remembered: a topic's has no more characters."""
+
+
+def permission_of(operation: Operation, resource_type: AclResource) -> int:
+    """Return a number for an operation on a type of resource."""
+    return resource_type.value << 8 | operation.value
 
 
 class RuleSource(Protocol):
@@ -65,6 +72,7 @@ class AccessPolicy:
         """Records denials; None if there is no audit file."""
         self.stamp: Hashable = None
         """Changes with the rules."""
+        self._granted: set[tuple[str | None, str, int, str]] = set()
         self._current = AclRules(
             super_users=settings.super_users,
             allow_everyone_if_no_acl=settings.allow_everyone_if_no_acl,
@@ -84,8 +92,26 @@ class AccessPolicy:
             gone = [rule for rule in self._current if rule not in new]
             # A new set also discards the remembered decisions.
             self._current = self._current.changed(add=new, remove=gone)
+            self._granted.clear()
             self.stamp = stamp
         return stamp
+
+    def grants(self, session: ClientSession, permission: int, name: str) -> bool:
+        """Return whether a client has a permission (`permission_of`), by the rules of now.
+
+        It notes nothing, and remembers what is allowed.
+        """
+        key = session.principal, session.host, permission, name
+        if key in self._granted:
+            return True
+        operation, resource_type = Operation(permission & 0xFF), AclResource(permission >> 8)
+        if not self.client(session).has(operation, resource_type, name):
+            return False
+        if len(name) <= _MAX_NAME:
+            if len(self._granted) >= _MAX_GRANTS:
+                self._granted.clear()
+            self._granted.add(key)
+        return True
 
     def client(self, session: ClientSession) -> AccessClient:
         """Return the decisions for a client, by the rules of now."""
@@ -127,11 +153,6 @@ class AccessClient:
         """Whether no rule applies to the client."""
         return self.principal in self._policy.super_users
 
-    @property
-    def is_enforced(self) -> bool:
-        """Whether denials count."""
-        return self._policy.settings.is_enforced
-
     def has(self, operation: Operation, resource_type: AclResource, name: str) -> bool:
         """Return what the rules say, without a note of it."""
         resource = ProtectedResource(resource_type, name)
@@ -146,29 +167,28 @@ class AccessClient:
         return self._rules.allows_any(self.principal, self.host, operation, resource_type)
 
     def may(self, operation: Operation, resource_type: AclResource, name: str) -> bool:
-        """Return whether to serve it, and note a denial."""
-        return self.has(operation, resource_type, name) or not self.deny(
-            operation, resource_type, name
-        )
+        """Return what the rules say, and note a denial."""
+        is_allowed = self.has(operation, resource_type, name)
+        if not is_allowed:
+            self.note_denial(operation, resource_type, name)
+        return is_allowed
 
-    def deny(
+    def note_denial(
         self, operation: Operation, resource_type: AclResource, name: str = CLUSTER_NAME
-    ) -> bool:
-        """Note a denial; return whether it counts."""
+    ) -> None:
+        """Count a denial, log it and write it to the audit file."""
         resource = ProtectedResource(resource_type, name)
         self._policy.note(self.principal, operation, resource)
         if self._policy.audit is not None:
             self._record_denial(self._policy.audit, operation, resource)
-        return self.is_enforced
 
     def _record_denial(
         self, audit: AuditLog, operation: Operation, resource: ProtectedResource
     ) -> None:
         decision = self._rules.decide(self.principal, self.host, operation, resource)
         client = ClientSession(self.principal, self.listener, self.host)
-        audit.record_denial(
-            client, operation, resource, decision.rule, is_enforced=self.is_enforced
-        )
+        is_enforced = self._policy.settings.is_enforced
+        audit.record_denial(client, operation, resource, decision.rule, is_enforced=is_enforced)
 
 
 @lru_cache(maxsize=10_000)

@@ -7,7 +7,7 @@ answers are masks of all operations that exist; here only those remain that the 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from functools import cache, partial
+from functools import partial
 from typing import Any, Final, NamedTuple
 
 from rookery.errors import ErrorCode
@@ -16,6 +16,7 @@ from rookery.security.acl import CLUSTER_NAME
 from rookery.service.access.policy import AccessClient
 from rookery.service.access.tokenaccess import omit_tokens
 from rookery.service.access.verdict import AnswerChange
+from rookery.wire.elements import field_of
 from rookery.wire.message import (
     Api,
     FieldKind,
@@ -29,13 +30,14 @@ from rookery.wire.message import (
 from rookery.wire.messages.consumer_group_describe import (
     CONSUMER_GROUP_DESCRIBE,
     ConsumerGroupDescribeResponse,
+    DescribedGroup,
 )
 from rookery.wire.messages.create_topics import CREATE_TOPICS, CreateTopicsResponse
 from rookery.wire.messages.describe_groups import DESCRIBE_GROUPS
 from rookery.wire.messages.describe_topic_partitions import DESCRIBE_TOPIC_PARTITIONS
 from rookery.wire.messages.metadata import METADATA
 from rookery.wire.table import shape_of
-from rookery.wire.walk import has_kind, visit
+from rookery.wire.walk import has_kind
 
 NOT_ASKED: Final = -(2**31)
 """The mask of a client that has not asked for authorized operations."""
@@ -76,6 +78,13 @@ _MASKS: Final = {
         "groups", "authorized_operations", AclResource.GROUP, "group_id"
     ),
 }
+
+
+def changes_answers(api: Api[Any, Any], rows: Iterable[Access]) -> bool:
+    """Return whether answers of an API can reveal more than what the request names."""
+    if api.key in _MASKS or _CLUSTER_MASK in api.response.__fields__:
+        return True
+    return any(row.scope is AccessScope.LISTED or row.denial is Denial.REDACT for row in rows)
 
 
 def answer_changes(
@@ -122,22 +131,18 @@ class Redaction:
         return _filter(answer, kind, is_listed)
 
     def _name_by_id(self, element: Message) -> str | None:
-        field = _field(type(element), kind_of(TopicId))
+        field = field_of(type(element), kind_of(TopicId))
         return None if field is None else self._name_of(getattr(element, field))
 
     def refuse_groups(self, answer: ConsumerGroupDescribeResponse) -> Message:
-        """Refuse groups with topics that the client may not describe."""
+        """Refuse groups with assigned topics that the client may not describe."""
         groups = [
             group
             if all(
                 self._client.has(Operation.DESCRIBE, AclResource.TOPIC, name)
-                for name in set(visit(group, TopicName))
+                for name in _assigned_topics(group)
             )
-            else group.replace(
-                error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED,
-                error_message=_DENIED_TOPICS,
-                members=[],
-            )
+            else _refused(group.group_id)
             for group in answer.groups
         ]
         return answer.replace(groups=groups)
@@ -185,13 +190,28 @@ class Redaction:
         )
 
 
-@cache
-def _field(cls: type[Message], kind: FieldKind) -> str | None:
-    for name, entry in cls.__fields__.items():
-        shape = shape_of(cls, entry)
-        if shape.mark == kind and not shape.is_array:
-            return name
-    return None
+def _assigned_topics(group: DescribedGroup) -> set[str]:
+    """Return the topics of a group's assignments; Kafka ignores those that are only subscribed."""
+    return {
+        topic.topic_name
+        for member in group.members
+        for assignment in (member.assignment, member.target_assignment)
+        for topic in assignment.topic_partitions
+    }
+
+
+def _refused(group_id: str) -> DescribedGroup:
+    """Return the description of a group with denied topics: nothing but its name."""
+    return DescribedGroup(
+        error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+        error_message=_DENIED_TOPICS,
+        group_id=group_id,
+        group_state="",
+        group_epoch=0,
+        assignment_epoch=0,
+        assignor_name="",
+        members=[],
+    )
 
 
 def _filter(owner: Message, kind: FieldKind, keep: Callable[[Message, str], bool]) -> Message:
@@ -203,7 +223,7 @@ def _filter(owner: Message, kind: FieldKind, keep: Callable[[Message, str], bool
             continue
         if not has_kind(shape.message, kind):
             continue
-        field = _field(shape.message, kind)
+        field = field_of(shape.message, kind)
         if field is not None:
             changed[name] = [element for element in elements if keep(element, field)]
         else:

@@ -1,7 +1,7 @@
 """Access to delegation tokens.
 
-Users create tokens for themselves and see their own without any rule. Only for tokens of others are
-the rules asked.
+Users create tokens for themselves and see their own without any rule. Access rules decide about
+the tokens of other users.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def omit_tokens(
 def _is_visible(client: AccessClient, row: Access, token: DescribedDelegationToken) -> bool:
     owner = f"{token.principal_type}:{token.principal_name}"
     requester = f"{token.token_requester_principal_type}:{token.token_requester_principal_name}"
-    renewers = [f"{one.principal_type}:{one.principal_name}" for one in token.renewers]
+    renewers = [f"{renewer.principal_type}:{renewer.principal_name}" for renewer in token.renewers]
     if row.is_own_exempt and client.principal in {owner, requester, *renewers}:
         return True
     if client.has(row.operation, row.resource, token.token_id):

@@ -22,7 +22,7 @@ class RefusedHalf(NamedTuple):
 class AccessVerdict:
     """The served part of one request, and how its answer is completed."""
 
-    __slots__ = ("api", "changes", "refused", "request")
+    __slots__ = ("api", "changes", "last_changes", "refused", "request")
 
     def __init__(self, api: Api[Any, Any], request: Message) -> None:
         self.api = api
@@ -31,6 +31,9 @@ class AccessVerdict:
         self.refused: list[RefusedHalf] = []
         """The cuts, the outermost first."""
         self.changes: list[AnswerChange] = []
+        """Changes of the answer to the served part."""
+        self.last_changes: list[AnswerChange] = []
+        """Changes of the answer to the whole request."""
 
     def refuse(self, answer: Message) -> None:
         """Refuse all that is still served."""
@@ -63,4 +66,6 @@ class AccessVerdict:
             answer = join(refused.halves, answer, refused.answer)
         if answer is None:
             raise TypeError(f"{self.api.name}: there is no answer to complete")
+        for change in self.last_changes:
+            answer = change(answer)
         return answer

@@ -16,7 +16,7 @@ import threading
 from collections import deque
 from contextlib import suppress
 from dataclasses import replace
-from typing import Final
+from typing import Final, Protocol
 
 from rookery import metrics
 from rookery.clock import Clock
@@ -38,6 +38,13 @@ _CLOSE_SECONDS: Final = 5.0
 _MODE: Final = 0o600
 
 
+class AuditLine(Protocol):
+    """What can be written to the audit file."""
+
+    def to_json(self) -> str:
+        """Return the record as one line, without the line feed."""
+
+
 class AuditLog:
     """The audit file of one process."""
 
@@ -55,7 +62,7 @@ class AuditLog:
         self._path = path
         self._clock = clock
         self._max_queued = max_queued
-        self._queue: deque[AuditRecord] = deque()
+        self._queue: deque[AuditLine] = deque()
         self._dropped = 0
         self._is_closing = False
         self._is_failing = False
@@ -67,7 +74,7 @@ class AuditLog:
         self._thread = threading.Thread(target=self._run, name="rookery-audit", daemon=True)
         self._thread.start()
 
-    def write(self, record: AuditRecord) -> None:
+    def write(self, record: AuditLine) -> None:
         """Queue a record; drop it if too many wait. Never waits for the disk."""
         with self._wake:
             if len(self._queue) >= self._max_queued or self._is_closing:
@@ -109,6 +116,7 @@ class AuditLog:
                 resource=change.resource,
                 operation=change.operation,
                 rule=change.rule,
+                quota=change.quota,
                 reason=reason or None,
             )
         )

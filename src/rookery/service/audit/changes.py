@@ -21,6 +21,7 @@ from rookery.model.acl import StoredAcl
 from rookery.security.access import AclResource, Operation
 from rookery.security.acl import CLUSTER_NAME, AclBinding
 from rookery.security.aclrules import ProtectedResource
+from rookery.security.audit import QuotaEdit
 from rookery.wire.message import Message
 
 _CLUSTER: Final = ProtectedResource(AclResource.CLUSTER, CLUSTER_NAME)
@@ -32,6 +33,7 @@ class AuditedChange(NamedTuple):
     resource: ProtectedResource
     operation: Operation
     rule: AclBinding | None = None
+    quota: QuotaEdit | None = None
 
 
 def changes_of(state: State, event: Message) -> list[AuditedChange]:
@@ -43,6 +45,16 @@ def changes_of(state: State, event: Message) -> list[AuditedChange]:
     """
     describe = _CHANGES.get(type(event))
     return describe(state, event) if describe is not None else []
+
+
+def deletion_of_group(group_id: str) -> AuditedChange:
+    """Return what is recorded when an administrator deletes a group, or offsets of it."""
+    return AuditedChange(ProtectedResource(AclResource.GROUP, group_id), Operation.DELETE)
+
+
+def end_of_transaction(topic: str) -> AuditedChange:
+    """Return what is recorded when an administrator ends a hanging transaction in a topic."""
+    return AuditedChange(ProtectedResource(AclResource.TOPIC, topic), Operation.ALTER)
 
 
 def removed_rules(event: Message, outcome: Outcome) -> list[AuditedChange]:
@@ -92,6 +104,14 @@ def _credentials_changed(
     return [AuditedChange(resource, Operation.ALTER)]
 
 
+def _quotas_changed(_state: State, event: securityevents.QuotasChanged) -> list[AuditedChange]:
+    edit = QuotaEdit(
+        {part.entity_type: part.name for part in event.entity},
+        {change.key: None if change.is_removed else change.value for change in event.changes},
+    )
+    return [AuditedChange(_CLUSTER, Operation.ALTER_CONFIGS, quota=edit)]
+
+
 def _token_created(_state: State, event: tokenevents.DelegationTokenCreated) -> list[AuditedChange]:
     resource = ProtectedResource(AclResource.USER, event.owner)
     return [AuditedChange(resource, Operation.CREATE_TOKENS)]
@@ -119,7 +139,7 @@ _CHANGES: Final[dict[type[Message], Callable[..., list[AuditedChange]]]] = {
     securityevents.AclsCreated: _rules_created,
     securityevents.AclsDeleted: _cluster(Operation.ALTER),
     securityevents.ScramCredentialsChanged: _credentials_changed,
-    securityevents.QuotasChanged: _cluster(Operation.ALTER_CONFIGS),
+    securityevents.QuotasChanged: _quotas_changed,
     tokenevents.DelegationTokenCreated: _token_created,
     tokenevents.DelegationTokenRenewed: _token(Operation.ALTER),
     tokenevents.DelegationTokenRevoked: _token(Operation.DELETE),

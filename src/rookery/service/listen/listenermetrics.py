@@ -16,10 +16,31 @@ _REFUSED: Final = metrics.counter(
 )
 
 
-def listener_numbers(listeners: Sequence[Listener]) -> list[MetricReading]:
-    """Return the metrics and their readers; listeners can be added to the sequence later."""
+class PastListeners:
+    """The counts of listeners that are closed while the process lives on."""
+
+    def __init__(self) -> None:
+        self.accepted = 0
+        self.refused = 0
+
+    def add(self, listener: Listener) -> None:
+        """Keep the counts of a listener that is closed."""
+        self.accepted += listener.accepted
+        self.refused += listener.refused
+
+
+def listener_numbers(
+    listeners: Sequence[Listener], past: PastListeners | None = None
+) -> list[MetricReading]:
+    """Return the metrics and their readers.
+
+    Args:
+        listeners: those of the process; more can be added to the sequence later.
+        past: those that were removed from the sequence.
+    """
+    past = past or PastListeners()
     return [
         (_OPEN, lambda: sum(len(listener.connections) for listener in listeners)),
-        (_ACCEPTED, lambda: sum(listener.accepted for listener in listeners)),
-        (_REFUSED, lambda: sum(listener.refused for listener in listeners)),
+        (_ACCEPTED, lambda: past.accepted + sum(each.accepted for each in listeners)),
+        (_REFUSED, lambda: past.refused + sum(each.refused for each in listeners)),
     ]

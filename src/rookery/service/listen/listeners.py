@@ -91,8 +91,8 @@ class ListenerIdentity:
         """Prepare the identities.
 
         Args:
-            name: of the listener.
-            config: of the listener.
+            name: the name of the listener.
+            config: the configuration of the listener.
             record: records a connection from a host; returns after how many milliseconds to
                 close it, 0 to accept it.
 

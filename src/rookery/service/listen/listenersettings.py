@@ -10,10 +10,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, fields, replace
 from enum import Enum
-from typing import Literal
+from typing import Final, Literal
 
 from rookery.errors import ConfigError
 from rookery.model.address import Address, parse_address
+
+_LOOPBACK: Final = "127.0.0.1"
 
 
 class SecurityProtocol(Enum):
@@ -77,7 +79,8 @@ class ListenerConfig(ListenerSecurity):
     """The settings of one listener; security that is not set is that of the broker."""
 
     listen: str = ""
-    """The address, after the security protocol: sasl_ssl://0.0.0.0:9093; without one, plaintext."""
+    """The address, after the security protocol: sasl_ssl://0.0.0.0:9093; without one, plaintext.
+    A port alone, as in :9093, is of 127.0.0.1."""
     advertise: str = ""
     """The advertised address, if it differs from the one listened on."""
     shared: str = field(default="", metadata={"setting": False})
@@ -87,9 +90,9 @@ class ListenerConfig(ListenerSecurity):
         """Return the settings with other defaults for the security that is not set."""
         own = ListenerSecurity()
         unset = {
-            one.name: getattr(defaults, one.name)
-            for one in fields(ListenerSecurity)
-            if getattr(self, one.name) == getattr(own, one.name)
+            setting.name: getattr(defaults, setting.name)
+            for setting in fields(ListenerSecurity)
+            if getattr(self, setting.name) == getattr(own, setting.name)
         }
         return replace(self, **unset)
 
@@ -106,7 +109,7 @@ class ListenerConfig(ListenerSecurity):
         try:
             return SecurityProtocol[name.upper()]
         except KeyError:
-            known = ", ".join(one.name.lower() for one in SecurityProtocol)
+            known = ", ".join(member.name.lower() for member in SecurityProtocol)
             raise ConfigError(
                 f"{name!r} is not a security protocol; use one of {known}", name="listen"
             ) from None
@@ -118,8 +121,10 @@ class ListenerConfig(ListenerSecurity):
 
     @property
     def address(self) -> Address:
-        """The address to listen on."""
-        return parse_address(self.listen.rpartition("://")[2], "listen", lowest_port=0)
+        """The address to listen on; that of a port alone is reachable from this host only."""
+        text = self.listen.rpartition("://")[2]
+        text = f"{_LOOPBACK}{text}" if text.startswith(":") else text
+        return parse_address(text, "listen", lowest_port=0)
 
     def at(self, address: Address) -> ListenerConfig:
         """Return the settings with another address."""

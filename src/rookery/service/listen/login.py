@@ -22,8 +22,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from rookery.clock import Clock, Random
-from rookery.errors import ApiError, Error, ErrorCode, ProtocolError, code_of
+from rookery.clock import Clock, Random, loop_seconds
+from rookery.errors import ApiError, Error, ErrorCode, ProtocolError, Unavailable, code_of
 from rookery.net.connection import Connection
 from rookery.net.outbox import Answer
 from rookery.security.sasl import (
@@ -60,7 +60,9 @@ class LoginSettings:
     max_session_ms: int = 0
     """How long a login is valid (Kafka's connections.max.reauth.ms); 0 without limit."""
     failure_delay_ms: int = 100
-    """The delay before a failed login is answered, which slows down guessing."""
+    """A failed login is answered when a multiple of this time has passed since its last message.
+
+    This slows down guessing, and the time that the check took does not show."""
     max_waiting: int = MAX_WAITING
     """Clients that can wait until their passwords are hashed."""
 
@@ -76,6 +78,21 @@ class _Login:
         self.is_bare = is_bare
         self.unregister: Callable[[], None] = _ignore
         """Removes the callback for the loss of the client."""
+
+
+def failure_pause(step: float, passed: float) -> float:
+    """Return for how long a failed login waits for its answer: until the next whole step.
+
+    Args:
+        step: the times at which failures are answered, as seconds between them.
+        passed: the seconds since the message came.
+    """
+    return step - passed % step if step else 0.0
+
+
+def _close_later(connection: Connection) -> None:
+    """Close a connection after the answer that is being made."""
+    asyncio.get_running_loop().call_soon(connection.close)
 
 
 def _ignore() -> None:
@@ -122,16 +139,17 @@ class LoginService:
         """Choose a mechanism; `is_bare` if its messages follow without Kafka's header.
 
         Raises:
-            ApiError: the listener has no SASL, a login is already in progress, or bare messages
-                would follow requests.
+            ApiError: the listener has no SASL, bare messages would follow requests, or a login is
+                already in progress: the connection closes after the answer.
         """
         session, offered = connection.session, list(self.settings.mechanisms)
-        is_second = connection in self._logins or (is_bare and session.principal is not None)
-        if not offered or is_second:
+        is_within = connection in self._logins
+        if is_within:
+            _close_later(connection)
+        if not offered or is_within or (is_bare and session.principal is not None):
             raise ApiError(ErrorCode.ILLEGAL_SASL_STATE)
         if mechanism not in offered or session.mechanism not in {"", mechanism}:
-            # After this call, so that the answer is sent first.
-            asyncio.get_running_loop().call_soon(connection.close)
+            _close_later(connection)
             return SaslHandshakeResponse(
                 error_code=ErrorCode.UNSUPPORTED_SASL_MECHANISM, mechanisms=offered
             )
@@ -195,32 +213,42 @@ class LoginService:
         Raises:
             ApiError: the login failed; the connection closes after the answer.
         """
-        login = self._logins.get(connection)
+        login, began = self._logins.get(connection), loop_seconds()
         try:
             return await self._step(connection, login, message)
         except (ApiError, ProtocolError) as error:
             self._record_failure(connection, login, error)
             self._forget(connection)
             log.info("login failed: %s", error, extra={"client": connection.peer})
-            await sleep(self.settings.failure_delay_ms / 1000)
+            await sleep(
+                failure_pause(self.settings.failure_delay_ms / 1000, loop_seconds() - began)
+            )
             connection.close()
-            raise error if isinstance(error, ApiError) else refusal() from error
+            if isinstance(error, ApiError):
+                raise
+            raise refusal() from error
         finally:
             connection.resume()
 
     async def _step(self, connection: Connection, login: _Login | None, message: bytes) -> _Reply:
         if login is None:
             raise ApiError(ErrorCode.ILLEGAL_SASL_STATE)
+        try:
+            answer = await self._ask(connection, login, message)
+        except Unavailable as error:
+            # Without an answer: to clients, a failed login is final.
+            connection.abort()
+            raise refusal(str(error)) from error
+        return _Reply(answer, self._finish(connection, login) if login.exchange.is_done else 0)
+
+    async def _ask(self, connection: Connection, login: _Login, message: bytes) -> bytes:
+        """Pass a message to the mechanism."""
         respond = login.exchange.respond
         if login.mechanism in _SLOW_MECHANISMS:
             if self._passwords.is_full:
-                # Without an answer: to clients, a failed login is final.
-                connection.abort()
-                raise refusal("too many logins are waiting")
-            answer = await self._passwords.run(connection, respond, message)
-        else:
-            answer = respond(message)
-        return _Reply(answer, self._finish(connection, login) if login.exchange.is_done else 0)
+                raise Unavailable("too many logins are waiting")
+            return await self._passwords.run(connection, respond, message)
+        return respond(message)
 
     def _drop(self, connection: Connection) -> None:
         """Forget a client that has disconnected."""

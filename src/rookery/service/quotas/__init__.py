@@ -1,1 +1,4 @@
-"""Enforcement of client quotas: the response reports a pause, then the connection is muted."""
+"""Enforcement of client quotas: the response reports a pause, then the connection is muted.
+
+`ClientQuotas` computes the pause for a request; a `RequestThrottle` imposes it.
+"""

@@ -31,6 +31,7 @@ from rookery.store.port import (
     check_key,
     check_range,
 )
+from rookery.store.syncfolder import sync_folder
 
 _UNFINISHED: Final = "~new"
 _LOCK: Final = "~lock"
@@ -125,7 +126,7 @@ class FileStore:
                 raise Conflict(f"object {key!r} exists already") from None
             finally:
                 unfinished.unlink(missing_ok=True)
-            _sync(target.parent)
+            sync_folder(target.parent)
 
     def _replace(self, key: str, data: bytes, version: str) -> None:
         target = self._folder / key
@@ -134,7 +135,7 @@ class FileStore:
             try:
                 old = self._read(key, 0, None)
             except NotFound:
-                raise Conflict(f"object {key!r} is gone") from None
+                raise Conflict(f"object {key!r} no longer exists") from None
             if _version(old) != version:
                 raise Conflict(f"object {key!r} is no longer version {version!r}")
             try:
@@ -142,7 +143,7 @@ class FileStore:
                 unfinished.replace(target)
             finally:
                 unfinished.unlink(missing_ok=True)
-            _sync(target.parent)
+            sync_folder(target.parent)
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
@@ -179,13 +180,13 @@ class FileStore:
         if slash:
             check_key(whole)
         with _translated(self._folder):
-            found = self._walk(self._folder / whole, whole + slash)
-            return sorted(stored for stored in found if stored.key.startswith(prefix))
+            listed = self._walk(self._folder / whole, whole + slash)
+            return sorted(stored for stored in listed if stored.key.startswith(prefix))
 
     def _walk(self, folder: Path, path: str) -> Iterator[StoredObject]:
         try:
-            with os.scandir(folder) as found:
-                entries = list(found)
+            with os.scandir(folder) as scan:
+                entries = list(scan)
         except (FileNotFoundError, NotADirectoryError):
             return
         for entry in entries:
@@ -203,7 +204,7 @@ class FileStore:
                 path.unlink()
             except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
                 return
-            _sync(path.parent)
+            sync_folder(path.parent)
 
     def _sweep(self, before_ms: int) -> None:
         for path in self._unfinished.iterdir():
@@ -249,15 +250,7 @@ def _make_folders(folder: Path) -> None:
     missing = [path for path in (folder, *folder.parents) if not path.is_dir()]
     for path in reversed(missing):
         path.mkdir(mode=0o700, exist_ok=True)
-        _sync(path.parent)
-
-
-def _sync(folder: Path) -> None:
-    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)
+        sync_folder(path.parent)
 
 
 @contextmanager
@@ -265,4 +258,6 @@ def _translated(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise Unavailable(f"{path}: {error.strerror}; look at the disk and its rights") from error
+        raise Unavailable(
+            f"{path}: {error.strerror}; check the disk and its permissions"
+        ) from error

@@ -84,12 +84,12 @@ class KafkaDirStore:
         """Do nothing: no handle is open."""
 
     def _find(self, key: str) -> Path | None:
-        found = parse_segment_key(key)
-        if found is None or found.ending != SEGMENT_ENDING or found.generation is not None:
+        parsed = parse_segment_key(key)
+        if parsed is None or parsed.ending != SEGMENT_ENDING or parsed.generation is not None:
             return None
-        folder = TopicPartition(found.topic, found.partition).text
-        name = file_name(found.base_offset, FileKind.LOG)
-        paths = (one / folder / name for one in self._folders)
+        folder = TopicPartition(parsed.topic, parsed.partition).text
+        name = file_name(parsed.base_offset, FileKind.LOG)
+        paths = (root / folder / name for root in self._folders)
         return next((path for path in paths if path.exists()), None)
 
     def _read(self, key: str, start: int, size: int | None) -> bytes:
@@ -112,9 +112,7 @@ class KafkaDirStore:
 
 
 def _pread(descriptor: int, start: int, size: int) -> bytes:
-    found = os.pread(descriptor, size, start)
-    while len(found) < size and (
-        more := os.pread(descriptor, size - len(found), start + len(found))
-    ):
-        found += more
-    return found
+    data = os.pread(descriptor, size, start)
+    while len(data) < size and (more := os.pread(descriptor, size - len(data), start + len(data))):
+        data += more
+    return data

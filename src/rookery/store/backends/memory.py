@@ -75,8 +75,8 @@ class MemoryStore:
 
     async def list(self, prefix: str = "") -> List[StoredObject]:
         """Return the objects whose keys begin with the prefix."""
-        found = ((key, len(data)) for key, data in list(self._objects.items()))
-        return sorted(StoredObject(key, size) for key, size in found if key.startswith(prefix))
+        sizes = ((key, len(data)) for key, data in list(self._objects.items()))
+        return sorted(StoredObject(key, size) for key, size in sizes if key.startswith(prefix))
 
     async def read_version(self, key: str) -> tuple[bytes, str] | None:
         """Return an object and its version, None if there is none."""

@@ -52,7 +52,7 @@ from rookery.broker.groups.classic.join import join
 from rookery.broker.groups.classic.leave import leave
 from rookery.broker.groups.classic.rebalance import drop_join, expire
 from rookery.broker.groups.classic.sync import sync
-from rookery.broker.groups.consumer.embedded import CONSUMER
+from rookery.broker.groups.consumer.embeddedprotocol import CONSUMER
 from rookery.broker.groups.settings import ClassicSettings
 from rookery.errors import Corrupt, ErrorCode, ProtocolError
 from rookery.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse

@@ -15,7 +15,7 @@ from rookery.broker.groups.classic.roster import RosterMember
 from rookery.broker.groups.settings import ClassicSettings
 from rookery.errors import ApiError, Corrupt, ProtocolError
 from rookery.wire.message import GroupId, MemberId, Message, i8, i32
-from rookery.wire.protocols import prefixed
+from rookery.wire.protocols import versionedbytes
 
 _PHASES: Final = {
     ClassicState.EMPTY: 0,
@@ -69,7 +69,7 @@ def keep(group: ClassicGroup) -> bytes:
         leader=group.roster.leader,
         members=[_from_member(member) for member in group.roster.members.values()],
     )
-    return prefixed.write(body, 0)
+    return versionedbytes.write(body, 0)
 
 
 def restore(body: bytes, settings: ClassicSettings, now_ms: int) -> ClassicGroup:
@@ -92,7 +92,7 @@ def restore(body: bytes, settings: ClassicSettings, now_ms: int) -> ClassicGroup
 
 def _read(body: bytes) -> ClassicGroupBody:
     try:
-        group, _ = prefixed.read_exactly(ClassicGroupBody, body)
+        group, _ = versionedbytes.read_exactly(ClassicGroupBody, body)
     except ProtocolError as error:
         raise Corrupt(f"a classic group's state cannot be read: {error}") from error
     except ApiError as error:

@@ -57,10 +57,12 @@ class _Hands:
         self._counts = topics
         self._members = members
         alike: dict[frozenset[bytes], list[bytes]] = {}
-        for one in members.values():
-            if one.topics not in alike:
-                alike[one.topics] = sorted(one.topics & topics.keys())
-        self._wanted = {member: alike[one.topics] for member, one in sorted(members.items())}
+        for member in members.values():
+            if member.topics not in alike:
+                alike[member.topics] = sorted(member.topics & topics.keys())
+        self._wanted = {
+            member: alike[assigned.topics] for member, assigned in sorted(members.items())
+        }
         """The topics each member subscribes to; members with equal subscriptions share one list."""
         self._held: dict[str, dict[bytes, list[int]]] = {member: {} for member in self._wanted}
         self._loads = dict.fromkeys(self._wanted, 0)
@@ -94,7 +96,7 @@ class _Hands:
         Topics with the fewest subscribers come first.
         """
         shared = _by_subscribers(self._free, self._members)
-        for names, topics in sorted(shared, key=lambda one: len(one[0])):
+        for names, topics in sorted(shared, key=lambda row: len(row[0])):
             pile = [(self._loads[member], member) for member in names]
             heapify(pile)
             for topic in topics:
@@ -112,8 +114,8 @@ class _Hands:
         settled: set[str] = set()
         while True:
             most = max(self._loads.values(), default=0)
-            poor = [one for one, load in self._loads.items() if load <= most - 2]
-            poor = [one for one in poor if one not in settled]
+            poor = [name for name, load in self._loads.items() if load <= most - 2]
+            poor = [name for name in poor if name not in settled]
             if not poor:
                 return
             member = min(poor, key=self._loads.__getitem__)
@@ -140,7 +142,7 @@ class _Hands:
 
     def _routes(self, poorest: str) -> Iterator[tuple[str, bytes, str]]:
         """Search breadth-first: a member, a topic it subscribes to, and a holder of that topic."""
-        found, todo = {poorest}, [poorest]
+        reached, todo = {poorest}, [poorest]
         seen: set[bytes] = set()
         lists: set[int] = set()
         for member in todo:
@@ -148,11 +150,11 @@ class _Hands:
             if id(wanted) in lists:
                 continue
             lists.add(id(wanted))
-            for topic in (one for one in wanted if one not in seen):
+            for topic in (new for new in wanted if new not in seen):
                 seen.add(topic)
                 for holder in self._holders[topic]:
-                    if holder not in found:
-                        found.add(holder)
+                    if holder not in reached:
+                        reached.add(holder)
                         todo.append(holder)
                         yield member, topic, holder
 
@@ -188,7 +190,7 @@ def ranges(topics: Mapping[bytes, int], members: Mapping[str, AssignedMember]) -
     for names, some in _by_subscribers(topics, members):
         counts = {topic: topics[topic] for topic in some}
         stands = {name: _stand(members[name].current, counts) for name in names}
-        order = sorted(names, key=lambda one: (stands[one], one))
+        order = sorted(names, key=lambda name: (stands[name], name))
         for topic, count in counts.items():
             for member, part in _cut(count, order):
                 result[member].update((topic, partition) for partition in part)

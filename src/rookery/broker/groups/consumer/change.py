@@ -23,7 +23,7 @@ from rookery.broker.groups.consumer.persistence import (
 from rookery.broker.groups.consumer.reconcile import NONE, MemberHolding
 from rookery.errors import ApiError, Corrupt, ProtocolError
 from rookery.wire.message import MemberId, Message, i32
-from rookery.wire.protocols import prefixed
+from rookery.wire.protocols import versionedbytes
 
 _VERSION: Final = 1
 
@@ -115,7 +115,7 @@ class KeptState:
                 change.members.append(from_member(member, target))
             else:
                 change.steps.append(_step(key, before, now))
-        return prefixed.write(change, _VERSION)
+        return versionedbytes.write(change, _VERSION)
 
 
 def merge(body: ConsumerGroupBody, changes: Iterable[bytes]) -> None:
@@ -151,7 +151,7 @@ def _take(members: dict[str, KeptMember], step: KeptStep) -> None:
 
 def _read(change: bytes) -> GroupChange:
     try:
-        read, _ = prefixed.read_exactly(GroupChange, change)
+        read, _ = versionedbytes.read_exactly(GroupChange, change)
     except (ProtocolError, ApiError) as error:
         raise Corrupt(f"a change of a consumer group cannot be read: {error}") from error
     return read

@@ -20,7 +20,7 @@ from typing import Final
 
 from rookery.broker.coordination.machine import MachineRequest
 from rookery.broker.groups.classic.group import refusal
-from rookery.broker.groups.consumer.embedded import CONSUMER, assignment_bytes
+from rookery.broker.groups.consumer.embeddedprotocol import CONSUMER, assignment_bytes
 from rookery.broker.groups.consumer.group import ConsumerGroup
 from rookery.broker.groups.consumer.member import GroupMember
 from rookery.broker.groups.consumer.mixedjoin import join

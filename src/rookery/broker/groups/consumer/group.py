@@ -77,10 +77,10 @@ class ConsumerGroup:
         self.subscriptions.topics = {
             topic.name: TopicInfo(topic.topic_id, topic.partitions) for topic in kept.topics
         }
-        for one in kept.members:
-            member = to_member(one)
+        for kept_member in kept.members:
+            member = to_member(kept_member)
             self.seat(member)
-            self.target[member.member_id] = to_places(one.target)
+            self.target[member.member_id] = to_places(kept_member.target)
             self.touch(member, now_ms)
             if member.holding.revoked:
                 self.timeouts.await_revocation(member, now_ms)
@@ -134,7 +134,7 @@ class ConsumerGroup:
     @property
     def is_classic(self) -> bool:
         """Whether the group has members, and all of them use the classic protocol."""
-        return bool(self.members) and all(one.classic for one in self.members.values())
+        return bool(self.members) and all(member.classic for member in self.members.values())
 
     @property
     def topic_ids(self) -> dict[str, bytes]:
@@ -278,9 +278,8 @@ class ConsumerGroup:
 
     def unsettled(self) -> Iterator[GroupMember]:
         """Return the members that have not reached their target, without absent ones."""
-        return (
-            one for one in self.members.values() if one.epoch != AWAY and not self.is_settled(one)
-        )
+        present = (member for member in self.members.values() if member.epoch != AWAY)
+        return (member for member in present if not self.is_settled(member))
 
     def _release(self, places: Places) -> None:
         for place in places:

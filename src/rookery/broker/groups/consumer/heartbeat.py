@@ -116,8 +116,10 @@ def _check_subscription(
     """Refuse an invalid regular expression, and subscriptions that exceed the size limit."""
     names, regex = message.subscribed_topic_names, message.subscribed_topic_regex
     if names is not None:
-        others = (one for one in group.members.values() if one.member_id != message.member_id)
-        size = sum(map(len, names)) + sum(len(name) for one in others for name in one.names)
+        others = (
+            member for member in group.members.values() if member.member_id != message.member_id
+        )
+        size = sum(map(len, names)) + sum(len(name) for member in others for name in member.names)
         if size > group.settings.max_bytes:
             raise invalid(
                 f"the subscriptions of group {group.group_id!r} would take {size} bytes; "

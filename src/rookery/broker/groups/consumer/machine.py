@@ -49,7 +49,7 @@ from rookery.broker.coordination.machine import (
     Tick,
 )
 from rookery.broker.groups.consumer.classicmembers import answer
-from rookery.broker.groups.consumer.embedded import CONSUMER
+from rookery.broker.groups.consumer.embeddedprotocol import CONSUMER
 from rookery.broker.groups.consumer.group import ConsumerGroup
 from rookery.broker.groups.consumer.heartbeat import answer_heartbeat
 from rookery.broker.groups.consumer.member import GroupMember

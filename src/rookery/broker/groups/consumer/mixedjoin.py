@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 from rookery.broker.coordination.machine import MachineRequest
-from rookery.broker.groups.consumer.embedded import CONSUMER, places_of
+from rookery.broker.groups.consumer.embeddedprotocol import CONSUMER, places_of
 from rookery.broker.groups.consumer.group import ConsumerGroup
 from rookery.broker.groups.consumer.member import ClassicSubscription, ClassicTerms, GroupMember
 from rookery.errors import ApiError, ErrorCode, ProtocolError
@@ -74,7 +74,11 @@ def _check(group: ConsumerGroup, message: JoinGroupRequest, terms: ClassicTerms)
             ErrorCode.INCONSISTENT_GROUP_PROTOCOL,
             f"the classic members of group {group.group_id!r} have no protocol in common with it",
         )
-    sizes = (one.classic.size_bytes for one in others if one.classic and not _is(one, message))
+    sizes = (
+        member.classic.size_bytes
+        for member in others
+        if member.classic and not _is(member, message)
+    )
     if terms.size_bytes + sum(sizes) > bounds.max_bytes:
         raise ApiError(ErrorCode.MESSAGE_TOO_LARGE, f"{terms.size_bytes} bytes of metadata")
 
@@ -94,7 +98,7 @@ def _is(member: GroupMember, message: JoinGroupRequest) -> bool:
 def _is_understood(terms: ClassicTerms, others: list[GroupMember]) -> bool:
     """Return whether all classic members share a protocol, as a later downgrade requires."""
     return any(
-        all(one.classic is not None and name in one.classic.protocols for one in others)
+        all(member.classic is not None and name in member.classic.protocols for member in others)
         for name in terms.protocols
     )
 

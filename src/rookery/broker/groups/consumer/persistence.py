@@ -18,7 +18,7 @@ from rookery.wire.message import (
     field,
     i32,
 )
-from rookery.wire.protocols import prefixed
+from rookery.wire.protocols import versionedbytes
 
 
 class ConsumerGroupBody(Message, versions=range(2), flexible=0):
@@ -89,7 +89,7 @@ class KeptPlaces(Message):
 def write_body(group: ConsumerGroupBody) -> bytes:
     """Encode a group in the oldest version that can represent it, for older brokers."""
     is_mixed = any(member.classic is not None for member in group.members)
-    return prefixed.write(group, 1 if is_mixed else 0)
+    return versionedbytes.write(group, 1 if is_mixed else 0)
 
 
 def read_body(body: bytes) -> ConsumerGroupBody:
@@ -99,7 +99,7 @@ def read_body(body: bytes) -> ConsumerGroupBody:
         Corrupt: the bytes are not a group, or the version is newer than ours.
     """
     try:
-        group, _ = prefixed.read_exactly(ConsumerGroupBody, body)
+        group, _ = versionedbytes.read_exactly(ConsumerGroupBody, body)
     except ProtocolError as error:
         raise Corrupt(f"a consumer group's state cannot be read: {error}") from error
     except ApiError as error:
@@ -167,7 +167,7 @@ def to_member(kept: KeptMember) -> GroupMember:
 
 def to_places(kept: Iterable[KeptPlaces]) -> Places:
     """Return the partitions for their persisted form."""
-    return frozenset((one.topic_id, partition) for one in kept for partition in one.partitions)
+    return frozenset((row.topic_id, partition) for row in kept for partition in row.partitions)
 
 
 def _from_terms(terms: ClassicTerms) -> KeptTerms:

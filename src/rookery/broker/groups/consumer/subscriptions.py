@@ -70,15 +70,15 @@ class Subscriptions:
         views, visible = self._views, self._visible
         wanted = {member.regex for member in members if member.regex}
         self._evaluate(wanted, topics, is_marked=is_marked)
-        self._views = {one.member_id: _view(one) for one in members if one.regex}
+        self._views = {member.member_id: _view(member) for member in members if member.regex}
         self._visible = {
             view: visible[view] if is_marked and view in visible else self._select(view, topics)
             for view in sorted(set(self._views.values()), key=repr)
         }
         names = {name for member in members for name in self.names_of(member)}
         self._watched = {name: topics.find(name) for name in sorted(names)}
-        found = {name: one for name, one in self._watched.items() if one is not None}
-        before, self.topics = self.topics, found
+        existing = {name: info for name, info in self._watched.items() if info is not None}
+        before, self.topics = self.topics, existing
         return self.topics != before or any(
             visible[views[key]] != self._visible[view]
             for key, view in self._views.items()

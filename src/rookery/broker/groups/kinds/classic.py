@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from rookery.broker.groups.classic.machine import CLASSIC, ClassicGroupMachine
-from rookery.broker.groups.consumer.embedded import CONSUMER
+from rookery.broker.groups.consumer.embeddedprotocol import CONSUMER
 from rookery.broker.groups.kind import GroupKind, GroupSettings, StoredGroup
 from rookery.errors import ErrorCode
 from rookery.wire.messages.heartbeat import HEARTBEAT

@@ -6,7 +6,7 @@ from typing import Final
 
 from rookery.broker.coordination.machine import Effect, Event, MachineRequest, Reply
 from rookery.broker.groups.classic.machine import CLASSIC, ClassicGroupMachine
-from rookery.broker.groups.consumer.embedded import CONSUMER
+from rookery.broker.groups.consumer.embeddedprotocol import CONSUMER
 from rookery.broker.groups.consumer.machine import ConsumerGroupMachine
 from rookery.broker.groups.consumer.member import JOINING
 from rookery.broker.groups.kind import GroupKind, GroupSettings, Step, StoredGroup, is_persisted

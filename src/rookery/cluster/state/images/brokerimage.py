@@ -35,17 +35,17 @@ def broker_images(brokers: Brokers) -> list[BrokerImage]:
     """Write the brokers."""
     return [
         BrokerImage(
-            node_id=one.node_id,
-            incarnation=one.incarnation,
-            last_sequence=brokers.sequences[one.incarnation],
-            stamp_ms=brokers.stamps[one.incarnation],
-            host=one.host,
-            port=one.port,
-            rack=one.rack,
-            process_id=one.process_id,
-            endpoints=[EndpointRow(**endpoint._asdict()) for endpoint in one.endpoints],
+            node_id=broker.node_id,
+            incarnation=broker.incarnation,
+            last_sequence=brokers.sequences[broker.incarnation],
+            stamp_ms=brokers.stamps[broker.incarnation],
+            host=broker.host,
+            port=broker.port,
+            rack=broker.rack,
+            process_id=broker.process_id,
+            endpoints=[EndpointRow(**endpoint._asdict()) for endpoint in broker.endpoints],
         )
-        for _, one in sorted(brokers.by_node.items())
+        for _, broker in sorted(brokers.by_node.items())
     ]
 
 
@@ -53,13 +53,13 @@ def process_images(brokers: Brokers) -> list[ProcessImage]:
     """Write the processes that are no brokers."""
     return [
         ProcessImage(
-            incarnation=one.incarnation,
-            last_sequence=brokers.sequences[one.incarnation],
-            stamp_ms=brokers.stamps[one.incarnation],
-            purpose=one.purpose,
-            process_id=one.process_id,
+            incarnation=process.incarnation,
+            last_sequence=brokers.sequences[process.incarnation],
+            stamp_ms=brokers.stamps[process.incarnation],
+            purpose=process.purpose,
+            process_id=process.process_id,
         )
-        for one in brokers.processes.values()
+        for process in brokers.processes.values()
     ]
 
 
@@ -69,15 +69,15 @@ def fill_brokers(brokers: Brokers, live: list[BrokerImage], processes: list[Proc
         brokers.processes[process.incarnation] = LiveProcess(
             process.incarnation, process.purpose, process.process_id
         )
-    for one in live:
-        brokers.by_node[one.node_id] = LiveBroker(
-            one.node_id,
-            one.incarnation,
-            one.host,
-            one.port,
-            one.rack,
-            one.process_id,
-            endpoints_of(one.endpoints),
+    for broker in live:
+        brokers.by_node[broker.node_id] = LiveBroker(
+            broker.node_id,
+            broker.incarnation,
+            broker.host,
+            broker.port,
+            broker.rack,
+            broker.process_id,
+            endpoints_of(broker.endpoints),
         )
     everyone: list[ProcessImage | BrokerImage] = [*processes, *live]
     for image in everyone:

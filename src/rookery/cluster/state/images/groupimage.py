@@ -60,6 +60,6 @@ def read_group(image: GroupImage) -> Group:
     group.staged = image.staged
     group.persisted_ms = image.persisted_ms
     group.changes = image.changes
-    for one in image.offsets:
-        group.offsets.setdefault(one.topic_id, {})[one.partition] = one.packed
+    for offset in image.offsets:
+        group.offsets.setdefault(offset.topic_id, {})[offset.partition] = offset.packed
     return group

@@ -113,7 +113,7 @@ class ResourceImage(Message):
     configs: list[ConfigImage]
 
 
-class _Checked(Message, versions=range(1), flexible=0):
+class _CheckedImage(Message, versions=range(1), flexible=0):
     """The image and its checksum."""
 
     checksum: i64
@@ -123,7 +123,7 @@ class _Checked(Message, versions=range(1), flexible=0):
 def write_image(state: State) -> bytes:
     """Write the state."""
     image = encode_bytes(_image(state), _VERSION)
-    return _MAGIC + encode_bytes(_Checked(checksum=checksum(image), image=image), _VERSION)
+    return _MAGIC + encode_bytes(_CheckedImage(checksum=checksum(image), image=image), _VERSION)
 
 
 def read_image(data: Buffer) -> State:
@@ -167,7 +167,7 @@ def _checked(data: Buffer) -> memoryview:
     if bytes(view[: len(_MAGIC)]) != _MAGIC:
         raise Corrupt("this is no snapshot of a Rookery cluster")
     try:
-        outer = decode(_Checked, _VERSION, view[len(_MAGIC) :])
+        outer = decode(_CheckedImage, _VERSION, view[len(_MAGIC) :])
     except ProtocolError as error:
         raise Corrupt(f"the snapshot cannot be read: {error}") from error
     body = memoryview(outer.image)  # type: ignore[arg-type] # read as a view
@@ -189,19 +189,19 @@ def _image(state: State) -> StateImage:
             ResourceImage(name=name, configs=config_images(configs))
             for name, configs in state.broker_configs.items()
         ],
-        objects=sorted(one for one, rows in state.objects.rows.items() if not rows),
+        objects=sorted(object_id for object_id, rows in state.objects.rows.items() if not rows),
         condemned=[
-            CondemnedImage(object_id=one, entry=entry)
-            for one, entry in state.objects.condemned.items()
+            CondemnedImage(object_id=object_id, entry=entry)
+            for object_id, entry in state.objects.condemned.items()
         ],
         segments=[
-            SegmentImage(object_id=one, **segment._asdict())
-            for one, segment in state.objects.segments.items()
+            SegmentImage(object_id=object_id, **segment._asdict())
+            for object_id, segment in state.objects.segments.items()
         ],
         retired_names=list(state.objects.retired_names),
         processes=process_images(state.brokers),
         groups=[group_image(group) for group in state.groups],
-        transactions=[transaction_image(one) for one in state.transactions],
+        transactions=[transaction_image(transaction) for transaction in state.transactions],
         sinks=sink_images(state.sinks),
         staged=staged_images(state.sinks),
         security=security_image(state.security),
@@ -221,9 +221,9 @@ def _state(image: StateImage) -> State:
         for resource in image.broker_configs
     }
     state.objects.rows = dict.fromkeys(image.objects, 0)
-    state.objects.condemned = {one.object_id: one.entry for one in image.condemned}
+    state.objects.condemned = {item.object_id: item.entry for item in image.condemned}
     state.objects.retired_names = dict.fromkeys(image.retired_names)
-    state.objects.segments = {one.object_id: _segment(one) for one in image.segments}
+    state.objects.segments = {segment.object_id: _segment(segment) for segment in image.segments}
     fill_brokers(state.brokers, image.brokers, image.processes)
     for topic in image.topics:
         state.topics.add(read_topic(topic))
@@ -231,8 +231,9 @@ def _state(image: StateImage) -> State:
         state.groups.by_id[group.group_id] = read_group(group)
     for transaction in image.transactions:
         state.transactions.add(read_transaction(transaction))
-    for partition in (one for each in state.topics for one in each.partitions):
-        _count_rows(state, partition)
+    for restored in state.topics:
+        for partition in restored.partitions:
+            _count_rows(state, partition)
     state.sinks = read_sinks(image.sinks, image.staged)
     state.security = read_security(image.security)
     for object_id in state.sinks.staged:

@@ -98,9 +98,12 @@ def read_security(images: list[SecurityImage]) -> Security:
     security = Security()
     for image in images:
         security.acls = dict.fromkeys(map(binding_of, image.acls))
-        for one in image.scram:
-            security.scram.setdefault(one.user, {})[one.mechanism] = StoredScram(
-                one.iterations, bytes(one.salt), bytes(one.stored_key), bytes(one.server_key)
+        for credential in image.scram:
+            security.scram.setdefault(credential.user, {})[credential.mechanism] = StoredScram(
+                credential.iterations,
+                bytes(credential.salt),
+                bytes(credential.stored_key),
+                bytes(credential.server_key),
             )
         for quota in image.quotas:
             entity = tuple((part.entity_type, part.name) for part in quota.entity)

@@ -33,7 +33,7 @@ class StagedImage(Message):
 
 def sink_images(sinks: Sinks) -> list[SinkImage]:
     """Write the sinks."""
-    return [SinkImage(sink_id=one, **sink._asdict()) for one, sink in sinks.by_id.items()]
+    return [SinkImage(sink_id=sink_id, **sink._asdict()) for sink_id, sink in sinks.by_id.items()]
 
 
 def staged_images(sinks: Sinks) -> list[StagedImage]:
@@ -41,13 +41,13 @@ def staged_images(sinks: Sinks) -> list[StagedImage]:
     return [
         StagedImage(
             object_id=object_id,
-            **one.batch._asdict(),
-            parts=one.parts,
-            staged=one.staged,
-            until_ms=one.until_ms,
-            runs=one.packed,
+            **staged_object.batch._asdict(),
+            parts=staged_object.parts,
+            staged=staged_object.staged,
+            until_ms=staged_object.until_ms,
+            runs=staged_object.packed,
         )
-        for object_id, one in sinks.staged.items()
+        for object_id, staged_object in sinks.staged.items()
     ]
 
 
@@ -63,12 +63,12 @@ def read_sinks(sinks: list[SinkImage], staged: list[StagedImage]) -> Sinks:
             sink.query_id, sink.batch_id, sink.source_offsets, sink.entry, sink.stamp_ms
         )
     for image in staged:
-        one = StagedObject(
+        staged_object = StagedObject(
             SinkBatch(image.sink_id, image.query_id, image.batch_id), image.parts, image.until_ms
         )
-        one.staged = image.staged
-        one.packed = bytes(image.runs)  # type: ignore[arg-type] # read as a view
-        if len(one.packed) % RUN.size:
+        staged_object.staged = image.staged
+        staged_object.packed = bytes(image.runs)  # type: ignore[arg-type] # read as a view
+        if len(staged_object.packed) % RUN.size:
             raise Corrupt("the snapshot has a staged object whose runs are not whole")
-        made.add(image.object_id, one)
+        made.add(image.object_id, staged_object)
     return made

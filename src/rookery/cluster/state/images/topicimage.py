@@ -116,7 +116,7 @@ def _pin_image(pin_id: bytes, pin: Pin) -> PinImage:
 
 
 def _read_pin(image: PinImage) -> Pin:
-    return Pin(image.until_ms, {one.partition: one.offset for one in image.starts})
+    return Pin(image.until_ms, {start.partition: start.offset for start in image.starts})
 
 
 def config_images(configs: dict[str, str]) -> list[ConfigImage]:
@@ -177,7 +177,7 @@ def _read_partition(index: int, image: PartitionImage) -> Partition:
         raise Corrupt("the snapshot has a partition whose columns differ in length")
     partition.size_bytes = sum(partition.sizes)
     partition.producers = {entry.producer_id: entry.window for entry in image.producers}
-    partition.ongoing = {one.producer_id: one.first_offset for one in image.ongoing}
+    partition.ongoing = {txn.producer_id: txn.first_offset for txn in image.ongoing}
     _fill(partition.aborted, image.aborted)
     return partition
 

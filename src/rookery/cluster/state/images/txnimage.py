@@ -50,19 +50,19 @@ class PendingImage(Message):
     offsets: list[OffsetImage]
 
 
-def transaction_image(one: Transaction) -> TransactionImage:
+def transaction_image(transaction: Transaction) -> TransactionImage:
     """Write a transactional id."""
     return TransactionImage(
-        transactional_id=one.id,
-        producer_id=one.writer.producer_id,
-        producer_epoch=one.writer.epoch,
-        last_producer_id=one.last.producer_id,
-        last_producer_epoch=one.last.epoch,
-        timeout_ms=one.timeout_ms,
-        state=one.state,
+        transactional_id=transaction.id,
+        producer_id=transaction.writer.producer_id,
+        producer_epoch=transaction.writer.epoch,
+        last_producer_id=transaction.last.producer_id,
+        last_producer_epoch=transaction.last.epoch,
+        timeout_ms=transaction.timeout_ms,
+        state=transaction.state,
         partitions=[
             PlaceImage(topic_id=topic_id, partition=partition)
-            for topic_id, partition in one.partitions
+            for topic_id, partition in transaction.partitions
         ],
         groups=[
             PendingImage(
@@ -72,26 +72,28 @@ def transaction_image(one: Transaction) -> TransactionImage:
                     for (topic_id, partition), packed in offsets.items()
                 ],
             )
-            for group_id, offsets in one.groups.items()
+            for group_id, offsets in transaction.groups.items()
         ],
-        started=one.started,
-        started_ms=one.started_ms,
-        changed=one.changed,
-        changed_ms=one.changed_ms,
+        started=transaction.started,
+        started_ms=transaction.started_ms,
+        changed=transaction.changed,
+        changed_ms=transaction.changed_ms,
     )
 
 
 def read_transaction(image: TransactionImage) -> Transaction:
     """Read a transactional id."""
     writer = TransactionOwner(image.producer_id, image.producer_epoch)
-    one = Transaction(image.transactional_id, writer, image.timeout_ms)
-    one.last = TransactionOwner(image.last_producer_id, image.last_producer_epoch)
-    one.state = TransactionState(image.state)
-    one.partitions = dict.fromkeys((place.topic_id, place.partition) for place in image.partitions)
-    one.groups = {
+    transaction = Transaction(image.transactional_id, writer, image.timeout_ms)
+    transaction.last = TransactionOwner(image.last_producer_id, image.last_producer_epoch)
+    transaction.state = TransactionState(image.state)
+    transaction.partitions = dict.fromkeys(
+        (place.topic_id, place.partition) for place in image.partitions
+    )
+    transaction.groups = {
         group.group_id: {(each.topic_id, each.partition): each.packed for each in group.offsets}
         for group in image.groups
     }
-    one.started, one.started_ms = image.started, image.started_ms
-    one.changed, one.changed_ms = image.changed, image.changed_ms
-    return one
+    transaction.started, transaction.started_ms = image.started, image.started_ms
+    transaction.changed, transaction.changed_ms = image.changed, image.changed_ms
+    return transaction

@@ -72,17 +72,17 @@ def _committed(
     group = known.groups.led(event.group_id, entry.incarnation, event.epoch)
     if group is None:
         return _NOT_COORDINATOR
-    codes = [_commit(known, group, one, entry.stamp_ms) for one in event.offsets]
+    codes = [_commit(known, group, offset, entry.stamp_ms) for offset in event.offsets]
     return Outcome(ErrorCode.NONE, codes)
 
 
 def _commit(
-    known: GroupContext, group: Group, one: groupevents.OffsetCommitted, stamp_ms: int
+    known: GroupContext, group: Group, commit: groupevents.OffsetCommitted, stamp_ms: int
 ) -> ErrorCode:
     # A topic that was deleted, or deleted and recreated, in the meantime has another id.
-    if known.topics.partition(one.topic_id, one.partition) is None:
+    if known.topics.partition(commit.topic_id, commit.partition) is None:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    group.offsets.setdefault(one.topic_id, {})[one.partition] = pack(one, stamp_ms)
+    group.offsets.setdefault(commit.topic_id, {})[commit.partition] = pack(commit, stamp_ms)
     return ErrorCode.NONE
 
 
@@ -105,8 +105,8 @@ def _offsets_expired(
         return _NOT_COORDINATOR
     gone = 0
     for place in event.places:
-        found = group.offset(place.topic_id, place.partition)
-        if found is not None and found.commit_ms == place.commit_ms:
+        offset = group.offset(place.topic_id, place.partition)
+        if offset is not None and offset.commit_ms == place.commit_ms:
             gone += group.forget(place.topic_id, place.partition)
     return Outcome(ErrorCode.NONE, gone)
 
@@ -149,7 +149,7 @@ def _published(
         return _HAS_MEMBERS
     if group is None:
         group = known.groups.by_id[event.group_id] = Group(event.group_id)
-    codes = [_commit(known, group, one, entry.stamp_ms) for one in event.offsets]
+    codes = [_commit(known, group, offset, entry.stamp_ms) for offset in event.offsets]
     return Outcome(ErrorCode.NONE, codes)
 
 

@@ -62,18 +62,18 @@ def _are_sound(known: ImportContext, event: importevents.SegmentsImported) -> bo
     topic = known.topics.by_id[event.topic_id]
     base = event.base_offset
     seen: set[int] = set()
-    for one in event.segments:
-        staged = known.objects.segments.get(one.object_id)
+    for segment in event.segments:
+        staged = known.objects.segments.get(segment.object_id)
         is_here = staged is not None and staged[:3] == (topic.name, event.partition, base)
         is_taken = (
-            one.object_id in known.objects.condemned
-            or one.object_id in seen
-            or bool(known.objects.rows.get(one.object_id))
+            segment.object_id in known.objects.condemned
+            or segment.object_id in seen
+            or bool(known.objects.rows.get(segment.object_id))
         )
-        if not is_here or is_taken or one.end_offset <= base or one.size <= 0:
+        if not is_here or is_taken or segment.end_offset <= base or segment.size <= 0:
             return False
-        seen.add(one.object_id)
-        base = one.end_offset
+        seen.add(segment.object_id)
+        base = segment.end_offset
     return base >= 0
 
 
@@ -93,7 +93,7 @@ def _producers_imported(
         return _UNKNOWN
     if partition.next_offset != event.end_offset:
         return _MOVED_ON
-    if not all(_is_producer(one) for one in event.producers):
+    if not all(_is_producer(imported) for imported in event.producers):
         return _UNSOUND
     for producer in event.producers:
         partition.producers[producer.producer_id] = _window(producer)
@@ -105,28 +105,28 @@ def _producers_imported(
     return OK
 
 
-def _is_producer(one: importevents.ImportedProducer) -> bool:
+def _is_producer(producer: importevents.ImportedProducer) -> bool:
     return (
-        0 <= one.producer_id < PRODUCER_IDS
-        and one.epoch >= 0
-        and len(one.batches) <= producers.REMEMBERED
-        and all(batch.first_sequence >= 0 and batch.records > 0 for batch in one.batches)
+        0 <= producer.producer_id < PRODUCER_IDS
+        and producer.epoch >= 0
+        and len(producer.batches) <= producers.REMEMBERED
+        and all(batch.first_sequence >= 0 and batch.records > 0 for batch in producer.batches)
     )
 
 
-def _window(one: importevents.ImportedProducer) -> bytes:
+def _window(producer: importevents.ImportedProducer) -> bytes:
     """Pack the state that a partition keeps of a producer."""
-    if not one.batches:
-        return producers.close(None, one.epoch, one.time_ms)
+    if not producer.batches:
+        return producers.close(None, producer.epoch, producer.time_ms)
     window: bytes | None = None
-    for batch in one.batches:
+    for batch in producer.batches:
         window = producers.remember(
             window,
-            one.epoch,
+            producer.epoch,
             batch.first_sequence,
             batch.records,
             offset=batch.base_offset,
-            time_ms=one.time_ms,
+            time_ms=producer.time_ms,
         )
     return window or b""
 
@@ -135,10 +135,12 @@ def _add_aborted(partition: Partition, aborted: list[importevents.ImportedAbort]
     """Add transactions that are not known yet, in the order of their markers."""
     last = partition.aborted[-2] if partition.aborted else -1
     rows = array("q", partition.aborted)
-    for one in aborted:
-        if one.last_offset > last:
-            rows.extend((one.producer_id, one.first_offset, one.last_offset, one.stable_offset))
-            last = one.last_offset
+    for abort in aborted:
+        if abort.last_offset > last:
+            rows.extend(
+                (abort.producer_id, abort.first_offset, abort.last_offset, abort.stable_offset)
+            )
+            last = abort.last_offset
     partition.aborted = rows
 
 
@@ -166,15 +168,15 @@ def _partition_imported(
 
 
 def _rise(epochs: list[importevents.ImportedEpoch]) -> bool:
-    return all(one.epoch >= 0 and one.start_offset >= 0 for one in epochs) and all(
-        one.epoch < two.epoch and one.start_offset <= two.start_offset
-        for one, two in pairwise(epochs)
+    return all(epoch.epoch >= 0 and epoch.start_offset >= 0 for epoch in epochs) and all(
+        earlier.epoch < later.epoch and earlier.start_offset <= later.start_offset
+        for earlier, later in pairwise(epochs)
     )
 
 
 def _take_epochs(partition: Partition, epochs: list[importevents.ImportedEpoch]) -> None:
     """Adopt the epochs in the imported batches; the current leader gets a later epoch."""
-    taken = [(one.epoch, one.start_offset) for one in epochs]
+    taken = [(epoch.epoch, epoch.start_offset) for epoch in epochs]
     if partition.epochs[: len(taken)] == taken:
         return  # nothing is new, or it was done before
     partition.epochs = taken

@@ -11,7 +11,7 @@ from typing import Final, Protocol
 
 from rookery.cluster.entry import Entry
 from rookery.cluster.events import logevents
-from rookery.cluster.state import aborted, producers
+from rookery.cluster.state import aborts, producers
 from rookery.cluster.state.objects import Objects, SegmentName
 from rookery.cluster.state.outcome import OK, AppendOutcome, EntryOutcome, Outcome
 from rookery.cluster.state.partition import BatchPosition, Partition, Row
@@ -140,48 +140,50 @@ def _replaced(
     return Outcome(
         _NONE,
         [
-            not _is_held_off(known, one, entry.stamp_ms)
-            and _replace(known, event.object_id, one, done)
-            for one in event.ranges
+            not _is_held_off(known, replaced, entry.stamp_ms)
+            and _replace(known, event.object_id, replaced, done)
+            for replaced in event.ranges
         ],
     )
 
 
-def _is_held_off(known: LogContext, one: logevents.ReplacedRange, now_ms: int) -> bool:
+def _is_held_off(known: LogContext, replaced: logevents.ReplacedRange, now_ms: int) -> bool:
     """Whether the range compacts away records that a pin protects."""
-    topic = known.topics.by_id.get(one.topic_id)
-    held = None if topic is None else topic.held_from(one.partition, now_ms)
+    topic = known.topics.by_id.get(replaced.topic_id)
+    held = None if topic is None else topic.held_from(replaced.partition, now_ms)
     # Records at or above `cleaned_to` are unchanged, even if they are in the range.
-    return held is not None and one.cleaned_to > held
+    return held is not None and replaced.cleaned_to > held
 
 
 def _replace(
-    known: LogContext, object_id: int, one: logevents.ReplacedRange, done: EntryOutcome
+    known: LogContext, object_id: int, replaced: logevents.ReplacedRange, done: EntryOutcome
 ) -> bool:
     """Replace rows, if the old ones are exactly those that the rewriter read."""
-    partition = known.topics.partition(one.topic_id, one.partition)
-    span = partition.span(one.base_offset, one.end_offset) if partition is not None else None
-    if partition is None or span is None or partition.fingerprint(span) != one.fingerprint:
+    partition = known.topics.partition(replaced.topic_id, replaced.partition)
+    span = (
+        partition.span(replaced.base_offset, replaced.end_offset) if partition is not None else None
+    )
+    if partition is None or span is None or partition.fingerprint(span) != replaced.fingerprint:
         return False
-    if not one.pieces:
+    if not replaced.pieces:
         return False
-    ends = [piece.base_offset for piece in one.pieces[1:]] + [one.end_offset]
+    ends = [piece.base_offset for piece in replaced.pieces[1:]] + [replaced.end_offset]
     rows = [
         Row(piece.base_offset, end, object_id, piece.position, piece.size,
-            piece.max_timestamp, one.kind)
-        for piece, end in zip(one.pieces, ends, strict=True)
+            piece.max_timestamp, replaced.kind)
+        for piece, end in zip(replaced.pieces, ends, strict=True)
     ]  # fmt: skip
-    if rows[0].base_offset != one.base_offset or not _ascend(rows):
+    if rows[0].base_offset != replaced.base_offset or not _ascend(rows):
         return False
     for _ in rows:
         known.objects.add_row(object_id)
     known.objects.free(partition.replace(span, rows))
-    if one.cleaned_to > partition.cleaned_to:
-        partition.cleaned_to = one.cleaned_to
+    if replaced.cleaned_to > partition.cleaned_to:
+        partition.cleaned_to = replaced.cleaned_to
         if known.feature_level >= FORGET_ABORTED:
             # Compaction has removed all their records, so readers have nothing to skip.
-            partition.aborted = aborted.after(partition.aborted, one.cleaned_to)
-    done.moved.append((one.topic_id, one.partition))
+            partition.aborted = aborts.after(partition.aborted, replaced.cleaned_to)
+    done.moved.append((replaced.topic_id, replaced.partition))
     return True
 
 
@@ -210,7 +212,7 @@ def _objects_dropped(
     known: LogContext, _entry: Entry, event: logevents.ObjectsDropped, done: EntryOutcome
 ) -> Outcome:
     kept = known.objects.drop(event.object_ids)
-    done.dropped.extend(one for one in event.object_ids if one not in kept)
+    done.dropped.extend(object_id for object_id in event.object_ids if object_id not in kept)
     return Outcome(ErrorCode.NONE, kept)
 
 

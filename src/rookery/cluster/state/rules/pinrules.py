@@ -41,7 +41,7 @@ def _pinned(
     now = entry.stamp_ms
     topic.pins = {key: pin for key, pin in topic.pins.items() if pin.until_ms > now}
     until = min(event.until_ms, now + MAX_PIN_MS)
-    starts = {one.partition: one.offset for one in event.starts}
+    starts = {start.partition: start.offset for start in event.starts}
     topic.pins[bytes(event.pin_id)] = Pin(until, starts)
     return Outcome(ErrorCode.NONE, until)
 

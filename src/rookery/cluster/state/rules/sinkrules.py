@@ -126,7 +126,7 @@ def _committed(
     if error:
         return error
     ranges = _append_all(known, event.object_ids, entry.stamp_ms)
-    done.grown.extend((one.topic_id, one.partition) for one in ranges)
+    done.grown.extend((written.topic_id, written.partition) for written in ranges)
     if event.sink_id:
         known.sinks.by_id[event.sink_id] = SinkState(
             event.query_id, event.batch_id, event.source_offsets, done.number, entry.stamp_ms
@@ -176,7 +176,7 @@ def _unready(
     return None
 
 
-class _Growing(NamedTuple):
+class _GrowingPartition(NamedTuple):
     """A partition that a commit writes to."""
 
     topic: Topic
@@ -190,32 +190,32 @@ def _append_all(
     known: SinkContext, object_ids: Iterable[int], stamp_ms: int
 ) -> tuple[SinkRange, ...]:
     """Convert all runs of these objects to rows, in order."""
-    grown: dict[tuple[bytes, int], _Growing] = {}
+    grown: dict[tuple[bytes, int], _GrowingPartition] = {}
     for object_id in object_ids:
         for topic_id, index, position, size, records, time_ms in known.sinks.take(object_id).runs():
-            one = grown.get((topic_id, index))
-            if one is None:
-                one = grown[topic_id, index] = _begin(known, topic_id, index, stamp_ms)
-            is_append_time = one.time_ms >= 0
-            row_time = one.time_ms if is_append_time else time_ms if time_ms >= 0 else stamp_ms
+            growing = grown.get((topic_id, index))
+            if growing is None:
+                growing = grown[topic_id, index] = _begin(known, topic_id, index, stamp_ms)
+            is_append_time = growing.time_ms >= 0
+            row_time = growing.time_ms if is_append_time else time_ms if time_ms >= 0 else stamp_ms
             place = BatchPosition(object_id, position, size)
-            if one.partition.append(place, records, row_time, is_append_time=is_append_time):
+            if growing.partition.append(place, records, row_time, is_append_time=is_append_time):
                 known.objects.add_row(object_id)
         known.objects.free([object_id])  # rows hold it from here on
     return tuple(
-        SinkRange(one.topic.id, one.partition.index, one.base_offset, one.partition.next_offset,
-               one.time_ms)
-        for one in grown.values()
+        SinkRange(growing.topic.id, growing.partition.index, growing.base_offset,
+                  growing.partition.next_offset, growing.time_ms)
+        for growing in grown.values()
     )  # fmt: skip
 
 
-def _begin(known: SinkContext, topic_id: bytes, index: int, stamp_ms: int) -> _Growing:
+def _begin(known: SinkContext, topic_id: bytes, index: int, stamp_ms: int) -> _GrowingPartition:
     topic = known.topics.by_id[topic_id]
     partition = topic.partitions[index]
     time_ms = -1
     if topic.is_append_time:
         time_ms = partition.append_time = max(partition.append_time, stamp_ms)
-    return _Growing(topic, partition, partition.next_offset, time_ms)
+    return _GrowingPartition(topic, partition, partition.next_offset, time_ms)
 
 
 def _aborted(

@@ -18,6 +18,9 @@ from rookery.cluster.state.tokens import StoredToken
 from rookery.errors import ErrorCode
 from rookery.wire.message import Message
 
+TokenChange = tokenevents.DelegationTokenRenewed | tokenevents.DelegationTokenRevoked
+TokenCheck = Callable[[StoredToken, TokenChange], ErrorCode]
+
 
 def _created(
     known: SecurityContext,
@@ -46,15 +49,7 @@ def _renewed(
     event: tokenevents.DelegationTokenRenewed,
     _done: EntryOutcome,
 ) -> Outcome:
-    security = known.security
-    token = security.tokens.get(event.token_id)
-    if token is None:
-        return Outcome(ErrorCode.DELEGATION_TOKEN_NOT_FOUND)
-    if token.is_expired(event.now_ms):
-        return Outcome(ErrorCode.DELEGATION_TOKEN_EXPIRED)
-    if not token.may_change(event.principal):
-        return Outcome(ErrorCode.DELEGATION_TOKEN_OWNER_MISMATCH)
-    return _set_expiry(security, event.token_id, event.expires_ms)
+    return _set_expiry(known.security, event, _check_time, _check_owner)
 
 
 def _revoked(
@@ -64,18 +59,10 @@ def _revoked(
     _done: EntryOutcome,
 ) -> Outcome:
     security = known.security
-    token = security.tokens.get(event.token_id)
-    if token is None:
-        return Outcome(ErrorCode.DELEGATION_TOKEN_NOT_FOUND)
-    if not token.may_change(event.principal):
-        return Outcome(ErrorCode.DELEGATION_TOKEN_OWNER_MISMATCH)
-    if event.expires_ms < 0:
-        del security.tokens[event.token_id]
-        security.tokens_version += 1
-        return Outcome(ErrorCode.NONE, event.now_ms)
-    if token.is_expired(event.now_ms):
-        return Outcome(ErrorCode.DELEGATION_TOKEN_EXPIRED)
-    return _set_expiry(security, event.token_id, event.expires_ms)
+    if event.expires_ms >= 0:
+        return _set_expiry(security, event, _check_owner, _check_time)
+    refusal = _refusal(security, event, _check_owner)
+    return refusal or _remove(security, event.token_id, Outcome(ErrorCode.NONE, event.now_ms))
 
 
 def _expired(
@@ -84,22 +71,48 @@ def _expired(
     event: tokenevents.DelegationTokenExpired,
     _done: EntryOutcome,
 ) -> Outcome:
-    security = known.security
-    token = security.tokens.get(event.token_id)
+    token = known.security.tokens.get(event.token_id)
     if token is None or token.expires_ms != event.expires_ms:
         return Outcome(ErrorCode.DELEGATION_TOKEN_NOT_FOUND)
-    del security.tokens[event.token_id]
-    security.tokens_version += 1
-    return OK
+    return _remove(known.security, event.token_id, OK)
 
 
-def _set_expiry(security: Security, token_id: str, expires_ms: int) -> Outcome:
+def _check_time(token: StoredToken, event: TokenChange) -> ErrorCode:
+    is_expired = token.is_expired(event.now_ms)
+    return ErrorCode.DELEGATION_TOKEN_EXPIRED if is_expired else ErrorCode.NONE
+
+
+def _check_owner(token: StoredToken, event: TokenChange) -> ErrorCode:
+    is_allowed = token.may_change(event.principal)
+    return ErrorCode.NONE if is_allowed else ErrorCode.DELEGATION_TOKEN_OWNER_MISMATCH
+
+
+def _refusal(security: Security, event: TokenChange, *checks: TokenCheck) -> Outcome | None:
+    """Return the outcome of the first check that fails; None if all succeed."""
+    token = security.tokens.get(event.token_id)
+    if token is None:
+        return Outcome(ErrorCode.DELEGATION_TOKEN_NOT_FOUND)
+    failures = (check(token, event) for check in checks)
+    code = next((code for code in failures if code is not ErrorCode.NONE), None)
+    return None if code is None else Outcome(code)
+
+
+def _set_expiry(security: Security, event: TokenChange, *checks: TokenCheck) -> Outcome:
     """Set the time at which a token expires; the outcome has the time that results."""
-    token = security.tokens[token_id]
-    expires_ms = min(expires_ms, token.max_ms)
-    security.tokens[token_id] = token._replace(expires_ms=expires_ms)
+    refusal = _refusal(security, event, *checks)
+    if refusal is not None:
+        return refusal
+    token = security.tokens[event.token_id]
+    expires_ms = min(event.expires_ms, token.max_ms)
+    security.tokens[event.token_id] = token._replace(expires_ms=expires_ms)
     security.tokens_version += 1
     return Outcome(ErrorCode.NONE, expires_ms)
+
+
+def _remove(security: Security, token_id: str, outcome: Outcome) -> Outcome:
+    del security.tokens[token_id]
+    security.tokens_version += 1
+    return outcome
 
 
 HANDLERS: Final[dict[type[Message], Callable[..., Outcome]]] = {

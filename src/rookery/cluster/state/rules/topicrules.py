@@ -114,7 +114,7 @@ def _is_as_observed(
     """Whether the settings are still those that the change is based on."""
     if not event.is_conditional or known.feature_level < CONDITIONAL_CONFIGS:
         return True
-    return configs == {one.name: one.value for one in event.observed}
+    return configs == {setting.name: setting.value for setting in event.observed}
 
 
 def _log_start_moved(

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple, Protocol
 
-from rookery.cluster.state import aborted, producers
-from rookery.cluster.state.aborted import AbortedTransaction
+from rookery.cluster.state import aborts, producers
+from rookery.cluster.state.aborts import AbortedTransaction
 from rookery.cluster.state.groups import Group, Groups
 from rookery.cluster.state.outcome import EndedTransaction, EntryOutcome, WrittenMarker
 from rookery.cluster.state.topics import Topics
@@ -99,8 +99,8 @@ def mark(
         first = partition.ongoing.pop(writer.producer_id, None)
         if first is not None and not is_commit:
             stable = partition.last_stable_offset
-            one = AbortedTransaction(writer.producer_id, first, offset, stable)
-            aborted.add(partition.aborted, one)
+            aborted = AbortedTransaction(writer.producer_id, first, offset, stable)
+            aborts.add(partition.aborted, aborted)
         done.grown.append((topic_id, index))
         done.marked.append((topic_id, index))
         begin, last = (offset, -1) if first is None else (first, last)

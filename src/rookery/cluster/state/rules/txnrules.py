@@ -157,11 +157,11 @@ def _offsets_committed(
         known.transactions.join(transaction, event.group_id)
     pending = transaction.groups[event.group_id]
     codes = []
-    for one in event.offsets:
-        is_known = known.topics.partition(one.topic_id, one.partition) is not None
+    for offset in event.offsets:
+        is_known = known.topics.partition(offset.topic_id, offset.partition) is not None
         codes.append(_NONE if is_known else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         if is_known:
-            pending[one.topic_id, one.partition] = pack(one, entry.stamp_ms)
+            pending[offset.topic_id, offset.partition] = pack(offset, entry.stamp_ms)
     return Outcome(_NONE, codes)
 
 

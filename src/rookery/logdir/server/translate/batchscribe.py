@@ -5,8 +5,8 @@ from __future__ import annotations
 from rookery.cluster.events import logevents
 from rookery.cluster.state.outcome import Outcome
 from rookery.errors import ErrorCode
+from rookery.logdir.server.directorytarget import Stash
 from rookery.logdir.server.loadeddirectory import LoadedDirectory
-from rookery.logdir.server.medium import Stash
 from rookery.logdir.server.translate.topicscribe import TopicScribe
 from rookery.logdir.server.translate.work import EventWriters, Work
 from rookery.logdir.writer.segmentfile import NewBatch
@@ -46,8 +46,8 @@ class BatchScribe:
                 log.replay.batches.pop(idle.producer_id, None)
 
     def _committed(self, work: Work, event: logevents.BatchesCommitted, outcome: Outcome) -> None:
-        found = zip(event.extents, self._stash.get(event.object_id), outcome.value, strict=True)
-        for extent, batch, appended in found:
+        rows = zip(event.extents, self._stash.get(event.object_id), outcome.value, strict=True)
+        for extent, batch, appended in rows:
             if appended.error is not ErrorCode.NONE or appended.is_duplicate:
                 continue
             partition = self._state.topics.partition(batch.topic_id, batch.partition)

@@ -13,6 +13,7 @@ from rookery.cluster.events.topicevents import TopicCreated
 from rookery.cluster.replica import Replica
 from rookery.cluster.state.state import Outcome
 from rookery.model.topicname import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
+from rookery.model.uuid import random_uuid
 from rookery.wire.message import Message
 
 _CONFIGS: Final = {
@@ -56,7 +57,7 @@ class InternalTopics:
 
     def _topic(self, name: str, count: int) -> TopicCreated:
         return TopicCreated(
-            topic_id=self._random.token(16),
+            topic_id=random_uuid(self._random.token),
             name=name,
             partitions=count,
             replication_factor=1,

@@ -127,13 +127,13 @@ def metadata_log(loaded: LoadedDirectory) -> AppendLog:
     if metadata is None:
         folder = loaded.directory.paths[0] / METADATA_FOLDER
         return AppendLog(folder, name, METADATA_TOPIC_ID, loaded.files.number)
-    found = AppendLog(metadata.folder, name, METADATA_TOPIC_ID, loaded.files.number)
+    log = AppendLog(metadata.folder, name, METADATA_TOPIC_ID, loaded.files.number)
     opened = open_all(metadata.log)
-    for one in opened:
-        repair_segment(one)
-    adopt(loaded, found, opened, metadata.log.log_end)
-    found.epochs = list(metadata.log.epochs)
-    return found
+    for segment in opened:
+        repair_segment(segment)
+    adopt(loaded, log, opened, metadata.log.log_end)
+    log.epochs = list(metadata.log.epochs)
+    return log
 
 
 def lead(loaded: LoadedDirectory, writer: MetadataWriter) -> None:
@@ -141,15 +141,15 @@ def lead(loaded: LoadedDirectory, writer: MetadataWriter) -> None:
     topics = loaded.directory.image.topics.by_id
     records: list[Message] = []
     for topic_id, index in loaded.unled:
-        found = topics[topic_id].partitions[index]
+        partition = topics[topic_id].partitions[index]
         alone = (loaded.node_id,)
-        eligible = found.eligible_leader_replicas + found.last_known_elr
+        eligible = partition.eligible_leader_replicas + partition.last_known_elr
         records.append(
             PartitionChangeRecord(
                 partition_id=index,
                 topic_id=topic_id,
                 leader=loaded.node_id,
-                isr=None if found.isr == alone else list(alone),
+                isr=None if partition.isr == alone else list(alone),
                 # A replica that is in sync must not be listed as eligible, too.
                 eligible_leader_replicas=[] if eligible else None,
                 last_known_elr=[] if eligible else None,

@@ -37,17 +37,17 @@ def commits(
     now_ms: int,
 ) -> Iterator[Record]:
     """Return records for the accepted offsets."""
-    for one, code in zip(offsets, codes, strict=True):
-        topic = state.topics.by_id.get(one.topic_id)
+    for commit, code in zip(offsets, codes, strict=True):
+        topic = state.topics.by_id.get(commit.topic_id)
         if code is ErrorCode.NONE and topic is not None:
             value = OffsetCommitValue(
-                offset=one.offset,
-                leader_epoch=one.leader_epoch,
-                metadata=one.metadata,
+                offset=commit.offset,
+                leader_epoch=commit.leader_epoch,
+                metadata=commit.metadata,
                 commit_timestamp=now_ms,
             )
             data = CONSUMER_OFFSETS.write_value(value, _VALUE_VERSION)
-            yield Record(_key(group_id, topic.name, one.partition), data, (), now_ms)
+            yield Record(_key(group_id, topic.name, commit.partition), data, (), now_ms)
 
 
 def removals(names: Iterable[tuple[str, int]], group_id: str, now_ms: int) -> Iterator[Record]:

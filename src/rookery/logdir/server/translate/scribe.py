@@ -19,9 +19,9 @@ from rookery.cluster.state.outcome import EntryOutcome
 from rookery.cluster.state.state import State
 from rookery.cluster.state.topics import Topic
 from rookery.errors import ErrorCode
+from rookery.logdir.server.directorytarget import Stash
 from rookery.logdir.server.limits import SegmentLimits
 from rookery.logdir.server.loadeddirectory import LoadedDirectory
-from rookery.logdir.server.medium import Stash
 from rookery.logdir.server.translate.batchscribe import BatchScribe
 from rookery.logdir.server.translate.groupscribe import Doomed, GroupScribe
 from rookery.logdir.server.translate.job import DirectoryJob
@@ -104,12 +104,12 @@ class Scribe:
             job.add(step)
         decided = self._transactions.encode(work, work.decided)
         ended = self._transactions.encode(work, work.ended)
-        for key, found in (*decided.items(), *work.batches.items(), *ended.items()):
+        for key, new in (*decided.items(), *work.batches.items(), *ended.items()):
             log_of = self._logs.get(key)
             topic = self._state.topics.by_id.get(key[0])
             if log_of is not None and topic is not None:
-                found.sort(key=lambda batch: batch.header.base_offset)
-                job.append(log_of, found, self._limits(self._state, topic), key)
+                new.sort(key=lambda batch: batch.header.base_offset)
+                job.append(log_of, new, self._limits(self._state, topic), key)
         if work.moves_starts:
             job.add(self.write_starts)
         job.later = work.later

@@ -94,12 +94,12 @@ class TransactionScribe:
             if standing != self._told.get(transactional_id):
                 self._told[transactional_id] = standing
                 row = txnrecords.record(self._state, transaction, standing, work.now_ms)
-                ends = any(one == transactional_id for one, _ in work.decided)
+                ends = any(decided == transactional_id for decided, _ in work.decided)
                 (work.ended if ends else work.decided).append((transactional_id, row))
 
     def encode(self, work: Work, rows: list[tuple[str, Record]]) -> dict[Key, list[NewBatch]]:
         """Return the batches of records of transactional ids, by their partitions."""
-        found: dict[Key, list[NewBatch]] = {}
+        by_key: dict[Key, list[NewBatch]] = {}
         for transactional_id, row in rows:
             key = txnrecords.transactions_place(self._state, transactional_id)
             settings = internal_settings(self._loaded, work, key) if key is not None else None
@@ -107,8 +107,8 @@ class TransactionScribe:
                 data = recordcodec.build([row], settings)
                 header = batches.parse(data)
                 work.took(key, header.last_offset + 1)
-                found.setdefault(key, []).append(NewBatch(header, data))
-        return found
+                by_key.setdefault(key, []).append(NewBatch(header, data))
+        return by_key
 
     def _append_marker(
         self, work: Work, key: Key, ended: EndedTransaction, outcome: ControlRecordType

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from rookery.broker.call import Call, handles
 from rookery.broker.groups.requests import Answer, hand_over
-from rookery.security.access import AclResource, Operation, named
 from rookery.wire.messages.streams_group_heartbeat import (
     STREAMS_GROUP_HEARTBEAT,
     StreamsGroupHeartbeatRequest,
@@ -12,7 +11,7 @@ from rookery.wire.messages.streams_group_heartbeat import (
 )
 
 
-@handles(STREAMS_GROUP_HEARTBEAT, mutates=True, touches=(named(AclResource.GROUP, Operation.READ),))
+@handles(STREAMS_GROUP_HEARTBEAT, mutates=True)
 def streams_group_heartbeat(
     call: Call, request: StreamsGroupHeartbeatRequest
 ) -> Answer[StreamsGroupHeartbeatResponse]:

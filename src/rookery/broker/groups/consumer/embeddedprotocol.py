@@ -6,7 +6,7 @@ from typing import Final
 
 from rookery.broker.coordination.machine import TopicLookup
 from rookery.broker.groups.consumer.assign import Places
-from rookery.wire.protocols import prefixed
+from rookery.wire.protocols import versionedbytes
 from rookery.wire.protocols.consumer import (
     AssignedTopic,
     ConsumerProtocolAssignment,
@@ -45,5 +45,5 @@ def assignment_bytes(parts: dict[str, list[int]], metadata: bytes) -> bytes:
             AssignedTopic(topic=name, partitions=partitions) for name, partitions in parts.items()
         ]
     )
-    newest = prefixed.newest(ConsumerProtocolAssignment)
-    return write_assignment(assignment, min(prefixed.read_prefix(metadata), newest))
+    newest = versionedbytes.newest(ConsumerProtocolAssignment)
+    return write_assignment(assignment, min(versionedbytes.read_prefix(metadata), newest))

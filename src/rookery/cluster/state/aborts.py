@@ -24,18 +24,18 @@ class AbortedTransaction(NamedTuple):
     stable_offset: int
 
 
-def add(rows: array[int], one: AbortedTransaction) -> None:
+def add(rows: array[int], transaction: AbortedTransaction) -> None:
     """Add a transaction, whose marker must be the newest."""
-    rows.extend(one)
+    rows.extend(transaction)
 
 
 def within(rows: array[int], begin: int, end: int) -> Iterator[AbortedTransaction]:
     """Find the transactions that overlap offsets from `begin` to before `end`."""
     for at in range(_first(rows, begin), len(rows), _FIELDS):
-        one = AbortedTransaction(*rows[at : at + _FIELDS])
-        if one.first_offset < end:
-            yield one
-        if one.stable_offset >= end:
+        transaction = AbortedTransaction(*rows[at : at + _FIELDS])
+        if transaction.first_offset < end:
+            yield transaction
+        if transaction.stable_offset >= end:
             return
 
 

@@ -17,7 +17,7 @@ from rookery.formats.keys import (
     parse_snapshot_key,
     split_object_id,
 )
-from rookery.log.check.fault import FaultKind, LogFault, Where
+from rookery.log.check.fault import FaultKind, FaultRange, LogFault
 from rookery.log.read.objects import keys_of
 from rookery.store.probe import PROBES
 
@@ -37,7 +37,9 @@ class UnnamedObject(NamedTuple):
 
 def unnamed_keys(state: State, namespace: str, keys: Iterable[str]) -> Iterator[UnnamedObject]:
     """Find objects in the store that no row, stage or condemnation references."""
-    segments = {key for one in state.objects.segments for key in keys_of(state, namespace, one)}
+    segments = {
+        key for segment in state.objects.segments for key in keys_of(state, namespace, segment)
+    }
     for key in keys:
         object_id = parse_object_key(key)
         if object_id is not None:
@@ -78,9 +80,9 @@ def _unnamed(state: State, key: str, object_id: int) -> LogFault:
 
 def _foreign(key: str) -> LogFault:
     """Distinguish an unreferenced segment from a foreign key."""
-    found = parse_segment_key(key)
-    if found is not None:
-        where = Where(found.topic, found.partition, found.base_offset, found.base_offset)
+    parsed = parse_segment_key(key)
+    if parsed is not None:
+        where = FaultRange(parsed.topic, parsed.partition, parsed.base_offset, parsed.base_offset)
         text = "a segment that the cluster log does not know"
         advice = "remove it with its .kfs, .index and .times if the topic has what it holds"
         return LogFault(FaultKind.ORPHANED, key, text, where, advice)

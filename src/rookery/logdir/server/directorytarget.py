@@ -13,7 +13,7 @@ from itertools import count
 from rookery.cluster.state.outcome import AppendOutcome
 from rookery.errors import ApiError, ErrorCode
 from rookery.formats.keys import NUMBER_BITS
-from rookery.log.write.flushtarget import CheckedBatch, NoFlushTarget
+from rookery.log.write.flushtarget import CheckedBatch
 from rookery.log.write.journal import FlushPosition
 
 
@@ -40,19 +40,16 @@ class Stash:
         self._held.pop(number, None)
 
 
-class DirectoryTarget(NoFlushTarget):
+class DirectoryTarget:
     """Accepts flushes; the directory's cluster log writes them."""
+
+    journal: None = None
 
     def __init__(self, stash: Stash, *, is_read_only: bool) -> None:
         self._stash = stash
         self._is_read_only = is_read_only
-        self.trouble: str | None = None
-        """Why the last write failed and what to do; None while writing works."""
-
-    @property
-    def failure(self) -> str | None:
-        """Why the last write failed and what to do; None while writing works."""
-        return self.trouble
+        self.failure: str | None = None
+        """Why the last write failed and what to do, from the cluster log; None if none did."""
 
     async def write(self, batches: Sequence[CheckedBatch]) -> FlushPosition:
         """Hold batches until they are committed."""
@@ -61,12 +58,21 @@ class DirectoryTarget(NoFlushTarget):
         size = sum(len(batch.data) for batch in batches)
         return FlushPosition(self._stash.put(batches), 0, size)
 
-    def settle(self, identity: int, _outcomes: Sequence[AppendOutcome]) -> None:
+    def on_committed(self, identity: int, _outcomes: Sequence[AppendOutcome]) -> None:
         """Release written batches."""
         self._stash.drop(identity)
 
-    def doubt(self, identity: int) -> None:
+    def on_uncertain(self, identity: int) -> None:
         """Keep batches that may still have to be written: their entry is retried."""
+
+    async def maintain(self) -> None:
+        """Return at once: the appender repeats a failed entry, and its write with it."""
+
+    async def flush_notes(self) -> None:
+        """Return at once: the files contain everything."""
+
+    async def close(self) -> None:
+        """Return at once: the directory service closes the files."""
 
 
 def read_only() -> ApiError:

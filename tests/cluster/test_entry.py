@@ -1,4 +1,4 @@
-"""Proposals: what fits into an entry, and lists that are divided."""
+"""Entries: what fits into one, and lists that are divided."""
 
 from __future__ import annotations
 
@@ -7,13 +7,21 @@ from random import Random
 
 import pytest
 
-from rookery.cluster.entry import EVENTS, EntryAuthor, write_entry
+from rookery.cluster.appender import IncarnationFenced
+from rookery.cluster.entry import (
+    EVENTS,
+    MAX_EVENT_BYTES,
+    PART_BYTES,
+    EntryAuthor,
+    divide,
+    size_of,
+    write_entry,
+)
 from rookery.cluster.events.brokerevents import BrokerRegistered, ClusterCreated
 from rookery.cluster.events.logevents import IdleProducer, ProducersExpired
 from rookery.cluster.events.topicevents import LogStartMoved, TopicCreated
 from rookery.cluster.open import open_log
 from rookery.cluster.port import MAX_ENTRY_BYTES
-from rookery.cluster.proposal import MAX_EVENT_BYTES, PART_BYTES, IncarnationFenced, divide, size_of
 from rookery.cluster.replica import Replica
 from rookery.errors import ErrorCode
 from rookery.testing.clock import ManualClock
@@ -54,7 +62,7 @@ def test_parts_of_every_event_fit_into_an_entry(kind: type[Message]) -> None:
 
     parts = list(divide(events))
 
-    assert [one for part in parts for one in part] == events
+    assert [event for part in parts for event in part] == events
     for part in parts:
         entry = write_entry(WRITER, part)
         assert len(entry) <= sum(map(size_of, part)) + len(write_entry(WRITER, []))
@@ -72,10 +80,10 @@ async def test_long_lists_are_split_and_their_outcomes_are_in_order() -> None:
     before = replica.state.applied
     partitions = [at % 3 for at in range(9_000)]
 
-    outcomes = await replica.propose_all([start_of(one) for one in partitions])
+    outcomes = await replica.propose_all([start_of(partition) for partition in partitions])
 
     known = (ErrorCode.NONE, ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-    assert [outcome.error for outcome in outcomes] == [known[one] for one in partitions]
+    assert [outcome.error for outcome in outcomes] == [known[partition] for partition in partitions]
     assert replica.state.applied > before + 1
     await replica.close()
 
