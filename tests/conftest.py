@@ -1,4 +1,4 @@
-"""Real Apache Kafkas, servers behind brokers on many hosts, and Spark, for whoever asks by name.
+"""Real Apache Kafkas, the servers that brokers on many hosts share, and Spark, as fixtures.
 
 They start when the first test needs them and live until the session ends. Tests that share a
 server run on one worker of pytest-xdist (see `tests/tiers.py`), so a whole run starts each server
@@ -10,18 +10,25 @@ from __future__ import annotations
 
 import os
 import signal
+import sysconfig
 from collections.abc import Generator, Iterator
+from http.client import HTTPConnection
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import settings
 
 from rookery.testing.backends import ETCD, ServerBackend
 from rookery.testing.etcd import EtcdCluster
 from rookery.testing.kafka import KafkaCluster, KafkaNode, KafkaServer
+from rookery.testing.ports import HOST, free_port
+from rookery.testing.process import LoggedProcess
 from rookery.testing.properties import LISTENERS, KafkaSettings
 from rookery.testing.seaweed import SeaweedServer
-from tests.budget import charge
+from tests.budget import WAITED, charge, waited_seconds
+from tests.cluster.etcdusers import guard
+from tests.proxies import Proxies
 from tests.tiers import KAFKA, Tier, find_group, find_tier, rank_group
 
 if TYPE_CHECKING:
@@ -30,8 +37,13 @@ if TYPE_CHECKING:
 # A shell lets background jobs ignore interrupts, and nohup hang-ups; child processes inherit both.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
-# Of what they start, too, it shall be known where it crashed.
+# Processes that tests start must report where they crash, too.
 os.environ.setdefault("PYTHONFAULTHANDLER", "1")
+
+# An example may take any time: a busy machine must not fail a test. `make test` chooses the profile
+# `ci`, which has no deadline either.
+settings.register_profile("unhurried", deadline=None)
+settings.load_profile("unhurried")
 
 # A short run is over before the optimizing compiler has paid for itself.
 QUICK_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
@@ -75,13 +87,54 @@ def etcd(backend: ServerBackend) -> EtcdCluster:
 
 
 @pytest.fixture(scope="session")
+def guarded_etcd(own_processes: None) -> Iterator[EtcdCluster]:
+    """An etcd where `writer` may use the log `allowed`, and no user anything else."""
+    with EtcdCluster() as cluster:
+        guard(cluster.members[0])
+        yield cluster
+
+
+@pytest.fixture(scope="session")
+def moto(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of another S3 server, with a bucket called `contract`."""
+    port = free_port()
+    program = Path(sysconfig.get_path("scripts")) / "moto_server"
+    log = tmp_path_factory.mktemp("moto") / "log"
+    process = LoggedProcess([str(program), "-H", HOST, "-p", str(port)], log)
+    try:
+        while not _makes_bucket(port):
+            assert process.ended(0.05) is None, log.read_text()
+        yield f"http://{HOST}:{port}"
+    finally:
+        process.kill()
+
+
+def _makes_bucket(port: int) -> bool:
+    connection = HTTPConnection(HOST, port, timeout=30)
+    try:
+        connection.request("PUT", "/contract")
+        return connection.getresponse().status == 200
+    except OSError:
+        return False
+    finally:
+        connection.close()
+
+
+@pytest.fixture(scope="module")
+def proxies() -> Iterator[Proxies]:
+    """Proxies before the servers of a module; see `tests/proxies.py`."""
+    with Proxies() as made:
+        yield made
+
+
+@pytest.fixture(scope="session")
 def own_kafka() -> None:
     """A test that asks for this starts Kafka servers of its own, and belongs to the peers."""
 
 
 @pytest.fixture(scope="session")
 def own_processes() -> None:
-    """A test that asks for this starts dozens of processes, and belongs to the peers."""
+    """A test that asks for this starts many processes or an etcd, and belongs to the peers."""
 
 
 @pytest.fixture(scope="session")
@@ -110,7 +163,15 @@ def spark_clusters(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def spark(tmp_path_factory: pytest.TempPathFactory, spark_clusters: Path) -> Iterator[SparkSession]:
+def spark(shared_spark: SparkSession) -> SparkSession:
+    """The Spark of the run. Folders whose tests run with the peers override it."""
+    return shared_spark
+
+
+@pytest.fixture(scope="session")
+def shared_spark(
+    tmp_path_factory: pytest.TempPathFactory, spark_clusters: Path
+) -> Iterator[SparkSession]:
     """Spark on two cores of this host; without Java or pyspark a test fails and says so.
 
     It takes 11 seconds to start, so it is shared: a test uses names of its own for views and
@@ -119,7 +180,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory, spark_clusters: Path) -> Ite
     from rookery.spark.sparksession import session  # noqa: PLC0415 (few tests need it)
 
     folder = tmp_path_factory.mktemp("spark")
-    # Derby and the launcher leave files in the working folder, unless told where.
+    # Derby and the launcher leave files in the working folder by default.
     options = f"{QUICK_JAVA} -Dderby.system.home={folder}"
     settings = {
         "spark.driver.extraJavaOptions": options,
@@ -147,6 +208,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--tier", choices=list(Tier), help="run the tests of one tier only")
 
 
+# pytest-xdist reads the groups in a hook of the same name.
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Keep the tests of the chosen tier, and send those that share a server to one worker."""
     tier = config.getoption("--tier")
@@ -159,6 +222,16 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         if KAFKA & set(getattr(item, "fixturenames", ())):
             item.add_marker(pytest.mark.kafka)
     items.sort(key=lambda item: rank_group(find_group(item)))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None]:
+    """Note for how long the machine was overloaded during a test."""
+    before = waited_seconds()
+    try:
+        return (yield)
+    finally:
+        item.stash[WAITED] = waited_seconds() - before
 
 
 @pytest.hookimpl(wrapper=True)

@@ -1,3 +1,5 @@
+"""The clocks and random sources: the system's, and those for tests."""
+
 from __future__ import annotations
 
 import sys
@@ -29,7 +31,7 @@ def test_system_clock_is_monotonic() -> None:
     assert boottimes == sorted(boottimes)
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells how long it is up")
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux has a clock of the boot time")
 def test_boot_time_includes_time_suspended() -> None:
     clock: Clock = SystemClock()
 

@@ -1,3 +1,5 @@
+"""Settings from files, environment and flags."""
+
 from __future__ import annotations
 
 import argparse
@@ -60,7 +62,7 @@ class Settings(Common):
     """One of everything."""
 
     http_listen: str = "127.0.0.1:9644"
-    """Where metrics and health are told,
+    """The address of metrics and health,
     in host:port form; 100% safe."""
     port: int = field(default=9092, metadata={"min": 0, "max": 65535})
     """The port."""
@@ -73,7 +75,7 @@ class Settings(Common):
     durability: Literal["disk", "os"] = "disk"
     """When a record counts as safe."""
     acks: Literal[0, 1, -1] = -1
-    """Who must have it."""
+    """The user that needs it."""
     codec: Codec = Codec.NONE
     """How data is packed."""
     level: Level = Level.LOW
@@ -121,8 +123,8 @@ def written(file: Path, toml: str) -> Path:
 
 
 def source(loaded: LoadedSettings[Settings], key: str) -> str:
-    [found] = [one for one in loaded.sources if one.key == key]
-    return loaded.sources[found]
+    [setting] = [candidate for candidate in loaded.sources if candidate.key == key]
+    return loaded.sources[setting]
 
 
 @pytest.fixture
@@ -473,7 +475,7 @@ def test_help_is_the_docstring_and_the_default() -> None:
     add_flags(parser, Settings)
     text = " ".join(parser.format_help().split())
     for line in (
-        "--http-listen HTTP_LISTEN Where metrics and health are told, in host:port form; ",
+        "--http-listen HTTP_LISTEN The address of metrics and health, in host:port form; ",
         "100% safe. (default: 127.0.0.1:9644)",
         "--durability disk|os When a record counts as safe. (default: disk)",
         "--auto-create, --no-auto-create Whether topics are made on first use. (default: true)",
@@ -547,11 +549,11 @@ def test_printed_config_can_be_loaded(
     tmp_path_factory: pytest.TempPathFactory, settings: Settings
 ) -> None:
     values = {}
-    for one in settings_of(Settings):
-        found: object = settings
-        for name in one.path:
-            found = getattr(found, name)
-        values[one] = found
+    for setting in settings_of(Settings):
+        value: object = settings
+        for name in setting.path:
+            value = getattr(value, name)
+        values[setting] = value
     shown = print_config(
         LoadedSettings(settings, "broker", values, dict.fromkeys(values, "a\nplace"))
     )
@@ -563,9 +565,9 @@ def test_printed_config_can_be_loaded(
 
 @given(st.text(), st.sampled_from(settings_of(Settings)))
 def test_any_text_is_accepted_or_refused(text: str, setting: object) -> None:
-    [one] = [one for one in settings_of(Settings) if one is setting]
+    [own] = [own for own in settings_of(Settings) if own is setting]
     try:
-        loaded = load(Settings, "broker", None, {one.variable("broker"): text})
+        loaded = load(Settings, "broker", None, {own.variable("broker"): text})
     except ConfigError:
         return
     assert set(tomllib.loads(print_config(loaded))) <= {"broker"}

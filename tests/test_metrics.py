@@ -1,3 +1,5 @@
+"""Metrics: counting, and their text for Prometheus."""
+
 from __future__ import annotations
 
 import logging
@@ -20,7 +22,10 @@ def read(registry: Registry) -> dict[str, Metric]:
 
 
 def samples(metric: Metric) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
-    return {(one.name, tuple(sorted(one.labels.items()))): one.value for one in metric.samples}
+    return {
+        (sample.name, tuple(sorted(sample.labels.items()))): sample.value
+        for sample in metric.samples
+    }
 
 
 @pytest.fixture
@@ -70,9 +75,9 @@ def test_failing_gauge_does_not_affect_others(
     registry.gauge("rookery_log_files_open", "Now.", lambda: 1 // 0)
     registry.counter("rookery_log_flushes_total", "How often.").inc()
     with caplog.at_level(logging.ERROR):
-        found = read(registry)
-    assert samples(found["rookery_log_files_open"]) == {}
-    assert samples(found["rookery_log_flushes"]) == {("rookery_log_flushes_total", ()): 1}
+        families = read(registry)
+    assert samples(families["rookery_log_files_open"]) == {}
+    assert samples(families["rookery_log_flushes"]) == {("rookery_log_flushes_total", ()): 1}
     assert "rookery_log_files_open" in caplog.text
 
 
@@ -113,9 +118,9 @@ def test_children_are_separate(registry: Registry) -> None:
     family.labels("Produce", "none").inc(2)
     family.labels("Fetch", "none").inc()
     assert family.labels("Produce", "none") is family.labels("Produce", "none")
-    found = samples(read(registry)["rookery_broker_requests"])
+    counts = samples(read(registry)["rookery_broker_requests"])
     name = "rookery_broker_requests_total"
-    assert found == {
+    assert counts == {
         (name, (("api", "Produce"), ("error", "none"))): 2,
         (name, (("api", "Fetch"), ("error", "none"))): 1,
     }

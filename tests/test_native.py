@@ -1,4 +1,4 @@
-"""Compiled modules are used where they are, and their absence is said once."""
+"""Compiled modules are used if they exist; if not, one warning is given."""
 
 from __future__ import annotations
 

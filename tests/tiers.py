@@ -14,6 +14,7 @@ from typing import Final
 import pytest
 
 from rookery.testing.backends import ETCD
+from tests.proxies import through
 from tests.sweep.asking import Case
 
 
@@ -38,17 +39,19 @@ class Group(StrEnum):
 
 # The fixtures that start the servers which a whole run shares.
 SERVERS: Final[Mapping[Group, frozenset[str]]] = {
-    Group.SPARK: frozenset({"spark"}),
+    Group.SPARK: frozenset({"shared_spark"}),
     Group.KAFKA: frozenset({"kafka"}),
     Group.OBJECTS: frozenset({"backend"}),
 }
 # The servers that parameters choose, by the name of a parametrised fixture and its value.
 _CHOICES: Final[Mapping[tuple[str, str], Group]] = {
     ("bootstrap", "kafka"): Group.KAFKA,
+    ("logs", "kafka"): Group.KAFKA,
     ("server", "kafka"): Group.KAFKA,
     ("bootstrap", ETCD): Group.OBJECTS,
     ("broker", ETCD): Group.OBJECTS,
     ("served", ETCD): Group.OBJECTS,
+    **{("bootstrap", way): Group.KAFKA for way in through("kafka", "cluster")},
 }
 PEERS: Final = frozenset(
     {
@@ -66,12 +69,13 @@ PEERS: Final = frozenset(
         "own_spark",
     }
 )
-# With Spark, the source and the sink are tested with every change; most jobs and pipelines run
-# with the peers, since what they add to it is tested without Spark too.
-_SPARK_CORE: Final = ("tests/spark/", "tests/pipeline/test_run.py", "tests/jobs/test_upkeep.py")
 _PEER_CHOICES: Final = frozenset({("make", "Java")})
+# The suites of clients run again through proxies; `tests/proxy` has the smoke tests.
+# The suites of our client and of librdkafka are quick enough to do it before one Kafka at once.
+_THROUGH_PROXY: Final = frozenset(
+    (name, way) for name in ("bootstrap", "way") for way in through("rookery", "cluster")
+)
 FAULTS: Final = frozenset({"victim", "members", "own_victim"})
-FAULT_FOLDERS: Final = ("tests/abuse/", "tests/consumer/hard/", "tests/crash/", "tests/faults/")
 # Suites that run on two event loops run on the second with the peers; `net` depends on both.
 _LOOP: Final = "_asyncio_loop_factory"
 _BOTH_LOOPS: Final = "tests/net/"
@@ -83,11 +87,9 @@ KAFKA: Final = frozenset({"kafka", "kafka_secure", "kafka_cluster", "java", "mad
 def find_tier(item: pytest.Item) -> Tier:
     """Return the tier of a test."""
     fixtures = _fixtures(item)
-    if fixtures & FAULTS or item.nodeid.startswith(FAULT_FOLDERS):
+    if fixtures & FAULTS:
         return Tier.FAULTS
     if fixtures & PEERS or len(_groups(item)) > 1 or _is_second_half(item):
-        return Tier.PEERS
-    if fixtures & SERVERS[Group.SPARK] and not item.nodeid.startswith(_SPARK_CORE):
         return Tier.PEERS
     return Tier.TEST
 
@@ -114,7 +116,7 @@ def _groups(item: pytest.Item) -> list[Group]:
 def _is_second_half(item: pytest.Item) -> bool:
     """Return whether this is the second run of a suite: another backend, event loop or client."""
     params = _params(item)
-    if any(params.get(name) == value for name, value in _PEER_CHOICES):
+    if any(params.get(name) == value for name, value in _PEER_CHOICES | _THROUGH_PROXY):
         return True
     if params.get(_LOOP) is asyncio.new_event_loop:
         return not item.nodeid.startswith(_BOTH_LOOPS)

@@ -116,7 +116,7 @@ class ErrorCode(IntEnum):
         "The records were damaged on the way or are malformed; send them again.",
     )
     UNKNOWN_TOPIC_OR_PARTITION = 3, True, "This broker does not know the topic or the partition."
-    INVALID_FETCH_SIZE = 4, False, "The number of bytes asked for is not valid."
+    INVALID_FETCH_SIZE = 4, False, "The requested number of bytes is not valid."
     LEADER_NOT_AVAILABLE = 5, True, "The partition has no leader yet; an election may be under way."
     NOT_LEADER_OR_FOLLOWER = 6, True, "This broker does not lead the partition; ask the new leader."
     REQUEST_TIMED_OUT = (
@@ -177,7 +177,7 @@ class ErrorCode(IntEnum):
     INVALID_SESSION_TIMEOUT = (
         26,
         False,
-        "The session timeout lies outside of what the broker allows.",
+        "The session timeout is outside the range that the broker allows.",
     )
     REBALANCE_IN_PROGRESS = 27, False, "The group is rebalancing; join it again."
     INVALID_COMMIT_OFFSET_SIZE = 28, False, "The offset commit is too large to be stored."
@@ -263,7 +263,7 @@ class ErrorCode(IntEnum):
     DELEGATION_TOKEN_REQUEST_NOT_ALLOWED = (
         64,
         False,
-        "Delegation tokens cannot be asked for over this kind of connection.",
+        "Delegation tokens cannot be requested over this kind of connection.",
     )
     DELEGATION_TOKEN_AUTHORIZATION_FAILED = (
         65,
@@ -301,7 +301,7 @@ class ErrorCode(IntEnum):
         "The leader epoch sent is newer than the broker's; let it catch up.",
     )
     UNSUPPORTED_COMPRESSION_TYPE = 76, False, "The client's version cannot read this compression."
-    STALE_BROKER_EPOCH = 77, False, "The broker has registered anew since it sent this."
+    STALE_BROKER_EPOCH = 77, False, "The broker has registered again since it sent this."
     OFFSET_NOT_AVAILABLE = (
         78,
         True,
@@ -327,7 +327,7 @@ class ErrorCode(IntEnum):
         False,
         "The group still subscribes to the topic, so its offsets stay.",
     )
-    INVALID_RECORD = 87, False, "The broker's checks refused a record; the answer tells which one."
+    INVALID_RECORD = 87, False, "The broker's checks refused a record; the response names it."
     UNSTABLE_OFFSET_COMMIT = (
         88,
         True,
@@ -360,7 +360,7 @@ class ErrorCode(IntEnum):
         False,
         "The update was made for another version of what it changes.",
     )
-    FEATURE_UPDATE_FAILED = 96, False, "The feature could not be set to the level asked for."
+    FEATURE_UPDATE_FAILED = 96, False, "The feature could not be set to the requested level."
     PRINCIPAL_DESERIALIZATION_FAILURE = (
         97,
         False,
@@ -374,7 +374,7 @@ class ErrorCode(IntEnum):
     INCONSISTENT_TOPIC_ID = (
         103,
         True,
-        "The topic id is not the log's: the topic has been created anew.",
+        "The topic id is not the log's: the topic has been recreated.",
     )
     INCONSISTENT_CLUSTER_ID = 104, False, "The cluster id is another cluster's."
     TRANSACTIONAL_ID_NOT_FOUND = 105, False, "There is no such transactional id."
@@ -409,9 +409,9 @@ class ErrorCode(IntEnum):
     MISMATCHED_ENDPOINT_TYPE = (
         114,
         False,
-        "A controller was asked for what a broker does, or the reverse.",
+        "A controller received a request for brokers, or the reverse.",
     )
-    UNSUPPORTED_ENDPOINT_TYPE = 115, False, "This kind of endpoint cannot be asked for here."
+    UNSUPPORTED_ENDPOINT_TYPE = 115, False, "This kind of endpoint cannot be requested here."
     UNKNOWN_CONTROLLER_ID = 116, False, "There is no controller with this id."
     UNKNOWN_SUBSCRIPTION_ID = 117, False, "The telemetry subscription has changed; fetch it again."
     TELEMETRY_TOO_LARGE = 118, False, "The pushed telemetry exceeds what the broker accepts."
@@ -419,7 +419,7 @@ class ErrorCode(IntEnum):
     TRANSACTION_ABORTABLE = (
         120,
         False,
-        "The transaction cannot go on; abort it, then begin another.",
+        "The transaction cannot continue; abort it, then begin another.",
     )
     INVALID_RECORD_STATE = (
         121,

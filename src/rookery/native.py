@@ -1,7 +1,7 @@
 """Which modules run as compiled code, and which fall back to their Python twins.
 
 Native code is optional: where it was not built, the twin does the same work more slowly. The
-user is warned once in all, however many modules are missing; `rookery doctor` prints `report()`.
+user is warned once, for the first missing module; `rookery doctor` prints `report()`.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def load(native: str, twin: str) -> ModuleType:
 
 
 def report() -> list[NativeStatus]:
-    """List every module that was asked for so far, in the order of its name."""
+    """List the modules that were loaded so far, sorted by name."""
     return [_loaded[name] for name in sorted(_loaded)]
 
 

@@ -22,18 +22,23 @@ READINGS = frozenset(
 ALLOWED = {
     "clock.py": "the one place",
     "testing/": "tests may measure real time",
-    "cli/": "commands print how long their work took",
 }
 """Where time is read directly, by the beginning of the path; and why."""
 METERS = (
     "/meter.py",
     "broker/dispatch.py",
+    "cli/commands/perf/consume.py",
+    "cli/commands/perf/latency.py",
+    "cli/commands/perf/produce.py",
+    "cli/demo/records.py",
+    "cli/output/figures.py",
+    "cli/output/jobs.py",
     "cluster/appender.py",
     "log/write/writer.py",
     "service/quotas/requestthrottle.py",
     "store/wrappers.py",
 )
-"""Modules that feed a metric or a quota with durations, by the end of the path."""
+"""Modules that measure durations for a metric, a quota or a printed figure, by their ends."""
 SIGNS = ("from time import", "import time", ".time(")
 """A module without any of these is not worth parsing."""
 

@@ -49,14 +49,14 @@ def assigned(tree: ast.Module) -> Iterator[str]:
 def hidden_state(source: str, values: dict[str, Any]) -> list[str]:
     """Where a module can keep state: its values, its caches and what its functions rebind."""
     tree = ast.parse(source)
-    found = [name for name in assigned(tree) if not is_immutable(values[name])]
+    state = [name for name in assigned(tree) if not is_immutable(values[name])]
     for node in ast.walk(tree):
         match node:
             case ast.Global(names=names):
-                found += names
+                state += names
             case ast.Name(id=name) | ast.Attribute(attr=name) if name in CACHES:
-                found.append(name)
-    return found
+                state.append(name)
+    return state
 
 
 def run(source: str) -> list[str]:

@@ -110,7 +110,7 @@ def test_every_name_exists_and_has_a_docstring(module: str, public: list[PublicN
 
     assert len(names) == len(set(names)) > 0
     assert [name for name in names if not hasattr(there, name)] == []
-    bare = [one.name for one in public if one.module == module and not one.summary]
+    bare = [known.name for known in public if known.module == module and not known.summary]
     assert not bare, f"{module}: these names need a docstring"
 
 
@@ -139,7 +139,7 @@ def test_no_module_has_the_name_of_an_export(package: str) -> None:
 
 
 def test_a_name_has_one_public_home() -> None:
-    homes = [(home_of(one.module, one.name), one.name) for one in public_names()]
+    homes = [(home_of(name.module, name.name), name.name) for name in public_names()]
     assert sorted({home for home in homes if homes.count(home) > 1}) == []
 
 
@@ -155,8 +155,8 @@ def test_the_page_is_current() -> None:
 
 @pytest.mark.parametrize("file", [*PAGES, *EXAMPLES], ids=lambda file: str(file.relative_to(ROOT)))
 def test_docs_and_examples_use_public_names_only(file: Path) -> None:
-    found = [name for code in code_of(file) for name in violations(code)]
-    assert not found, f"{file.name}: not public; see docs/api.md for the names that are"
+    private = [name for code in code_of(file) for name in violations(code)]
+    assert not private, f"{file.name}: not public; see docs/api.md for the names that are"
 
 
 def test_the_docs_have_code() -> None:
@@ -170,7 +170,7 @@ def test_the_docs_have_code() -> None:
 
 
 @pytest.mark.parametrize(
-    ("code", "found"),
+    ("code", "expected"),
     [
         ("from rookery.client.views.groups import describe_groups",
          ["rookery.client.views.groups.describe_groups"]),
@@ -183,8 +183,8 @@ def test_the_docs_have_code() -> None:
         ("import rookery\nrookery.read('host:9092', 'birds')\nimport pyarrow", []),
     ],
 )  # fmt: skip
-def test_a_planted_violation_is_found(code: str, found: list[str]) -> None:
-    assert violations(code) == found
+def test_a_planted_violation_is_found(code: str, expected: list[str]) -> None:
+    assert violations(code) == expected
 
 
 def test_planted_differences_are_found(tmp_path: Path) -> None:

@@ -38,7 +38,7 @@ _CUTS = (".partition(':')", ".split(':'")
 def sniffs(text: str) -> Iterator[tuple[int, str]]:
     """Find where a module looks at the scheme of a URL."""
     # Parsing takes most of the time: a module without any of these words need not be parsed.
-    if not (".scheme" in text or any(re.search(rf"['\"]{one}\b", text) for one in SCHEMES)):
+    if not (".scheme" in text or any(re.search(rf"['\"]{scheme}\b", text) for scheme in SCHEMES)):
         return
     for node in ast.walk(ast.parse(text)):
         if (isinstance(node, ast.Attribute) and node.attr == "scheme") or (
@@ -62,7 +62,9 @@ def is_comparison(compare: ast.Compare) -> bool:
 
 def texts(node: ast.AST, mark: str = "") -> list[str]:
     """Return the constant texts in an expression that have a mark in them."""
-    constants = (one.value for one in ast.walk(node) if isinstance(one, ast.Constant))
+    constants = (
+        constant.value for constant in ast.walk(node) if isinstance(constant, ast.Constant)
+    )
     return [value for value in constants if isinstance(value, str) and mark in value]
 
 

@@ -17,4 +17,4 @@ def test_table_of_the_walk_is_current() -> None:
     assert files
     assert not [file for file in files if not path_of(file).is_file()]
     assert len(set(files)) == len(files)
-    assert [phase.sum for phase in phases] == list(accumulate(len(one.files) for one in phases))
+    assert [phase.sum for phase in phases] == list(accumulate(len(phase.files) for phase in phases))

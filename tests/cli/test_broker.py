@@ -35,11 +35,11 @@ def served(node_id: int, http: str = "127.0.0.1:9644") -> BrokerInfo:
 def test_the_defaults_are_the_embedded_broker(capsys: pytest.CaptureFixture[str]) -> None:
     assert main.main(["broker", "--print-config"]) == 0
 
-    found = tomllib.loads(capsys.readouterr().out)["broker"]
-    assert found["data"] == "rookery-data"
-    assert found["listen"] == "127.0.0.1:9092"
-    assert found["durability"] == "disk"
-    assert found["workers"] == 1
+    printed = tomllib.loads(capsys.readouterr().out)["broker"]
+    assert printed["data"] == "rookery-data"
+    assert printed["listen"] == "127.0.0.1:9092"
+    assert printed["durability"] == "disk"
+    assert printed["workers"] == 1
 
 
 def test_settings_table_of_no_known_part_is_refused(
@@ -62,10 +62,10 @@ def test_flags_win_over_the_environment_and_that_over_files(
     flags = ["--config", str(file), "--durability", "disk", "--print-config", "--json"]
     assert main.main(["broker", *flags]) == 0
 
-    found = json.loads(capsys.readouterr().out)["broker"]
-    assert found["partitions"] == {"value": 3, "source": f"{file}:2"}
-    assert found["rack"]["value"] == "environment"
-    assert found["durability"] == {"value": "disk", "source": "flag --durability"}
+    printed = json.loads(capsys.readouterr().out)["broker"]
+    assert printed["partitions"] == {"value": 3, "source": f"{file}:2"}
+    assert printed["rack"]["value"] == "environment"
+    assert printed["durability"] == {"value": "disk", "source": "flag --durability"}
 
 
 @pytest.mark.parametrize(

@@ -15,9 +15,9 @@ def commands(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParse
     """Yield all parsers of commands, nested ones too."""
     for action in parser._actions:
         if isinstance(action, argparse._SubParsersAction):
-            for found in action.choices.values():
-                yield found
-                yield from commands(found)
+            for command in action.choices.values():
+                yield command
+                yield from commands(command)
 
 
 ROOT = make_parser()
@@ -28,14 +28,14 @@ def examples(parser: argparse.ArgumentParser) -> list[list[str]]:
     """Return the arguments of every `rookery …` in a command's examples."""
     title, _, text = (parser.epilog or "").partition("\n")
     assert title == "example:", parser.prog
-    found: list[list[str]] = []
+    invocations: list[list[str]] = []
     for line in text.replace("\\\n", " ").splitlines():
         words = shlex.split(line)
         while "rookery" in words:
             words = words[words.index("rookery") + 1 :]
             end = next((at for at, word in enumerate(words) if word in {"|", ">", "&&"}), None)
-            found.append(words[:end])
-    return found
+            invocations.append(words[:end])
+    return invocations
 
 
 def test_commands_are_found() -> None:
@@ -52,10 +52,10 @@ def test_a_command_has_help_an_example_and_json(name: str) -> None:
     for action in parser._actions:
         assert action.help or isinstance(action, argparse._SubParsersAction), action
     assert "--json" in text
-    found = examples(parser)
-    assert found
+    lines = examples(parser)
+    assert lines
     own = name.split()[1:]
-    for words in found:
+    for words in lines:
         assert words[: len(own)] == own
         ROOT.parse_args(words)
 

@@ -1,3 +1,5 @@
+"""`rookery consume`: start positions, formats, following and interrupts."""
+
 from __future__ import annotations
 
 import json

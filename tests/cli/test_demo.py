@@ -1,3 +1,5 @@
+"""`rookery demo`: its verdicts, its output and its clean-up."""
+
 from __future__ import annotations
 
 import json
@@ -11,19 +13,19 @@ import pytest
 from rich.console import Console
 
 from rookery.cli.demo import tables
-from rookery.cli.demo.audit import ReceivedRecords, Sent, compare
+from rookery.cli.demo.audit import ReceivedRecords, SentRecords, compare
 from rookery.errors import Unavailable
 from rookery.records.recordcodec import Record
 from tests.cli.running import command
 
 
-def _values(sent: Sent, count: int) -> list[Record]:
+def _values(sent: SentRecords, count: int) -> list[Record]:
     return [Record(None, sent.value(b"text")) for _ in range(count)]
 
 
 def _judge(order: list[int], *, spoil: bool = False) -> tuple[int, int, bool]:
     """Send three records, get these back; return lost, doubled, and whether all is well."""
-    sent, received = Sent(), ReceivedRecords()
+    sent, received = SentRecords(), ReceivedRecords()
     records = _values(sent, 3)
     got = [records[number] for number in order]
     if spoil:
@@ -58,6 +60,28 @@ def test_demo_verdict_reports_reordered_and_changed_records() -> None:
 
 def _environment(folder: Path) -> dict[str, str]:
     return {**os.environ, "TMPDIR": str(folder)}
+
+
+@pytest.mark.usefixtures("own_victim")
+def test_proxy_demo_shows_what_clients_saw(tmp_path: Path) -> None:
+    done = subprocess.run(
+        command("demo", "--proxy", "--records", "20k", "--json"),
+        capture_output=True,
+        env=_environment(tmp_path),
+        timeout=120,
+        check=False,
+    )
+
+    assert done.returncode == 0, done.stderr.decode()
+    said = json.loads(done.stdout)
+    assert said["sound"] is True
+    proxy = said["proxy"]
+    assert proxy["topic_in_the_upstream"] == "tenant.demo"
+    assert (proxy["sent"], proxy["acknowledged"], proxy["read"]) == (20_000,) * 3
+    assert (proxy["doubled"], proxy["missing"]) == (0, 0)
+    assert proxy["audit_lines"] > 0
+    assert said["crash"]["down_seconds"] > 0
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.usefixtures("own_victim")
@@ -119,14 +143,14 @@ def test_interrupted_demo_removes_its_files(tmp_path: Path, number: signal.Signa
 
 def _mentions(text: str) -> list[str]:
     """The processes whose command line has a text in it."""
-    found = []
+    pids = []
     for entry in Path("/proc").glob("[0-9]*/cmdline"):
         try:
             if text.encode() in entry.read_bytes():
-                found.append(entry.parent.name)
+                pids.append(entry.parent.name)
         except OSError:
             continue  # it has just ended
-    return found
+    return pids
 
 
 def test_pipeline_that_dies_is_reported_with_its_reason(
@@ -150,7 +174,15 @@ def test_secure_demo_refuses_a_stranger_and_admits_a_user(tmp_path: Path) -> Non
 
     assert done.returncode == 0, done.stdout.decode() + done.stderr.decode()
     steps = json.loads(done.stdout)
-    assert len(steps) == 4
+    assert len(steps) == 5
     assert all(step["is_met"] for step in steps)
     assert "AUTHORIZATION_FAILED" in steps[1]["observation"]
+    line = json.loads(steps[4]["observation"])
+    assert (line["principal"], line["host"], line["decision"]) == (
+        "User:alice",
+        "127.0.0.1",
+        "denied",
+    )
+    # A producer asks for the topic first.
+    assert (line["operation"], line["resource"]["name"]) == ("DESCRIBE", "birds")
     assert list(tmp_path.iterdir()) == []

@@ -1,3 +1,5 @@
+"""`rookery doctor` reports what is missing, with a remedy."""
+
 from __future__ import annotations
 
 import json
@@ -38,8 +40,8 @@ def test_doctor_json_agrees_with_the_exit_code(capsys: pytest.CaptureFixture[str
 
     answer = json.loads(capsys.readouterr().out)
     assert answer["well"] is (code == 0)
-    assert {"python", "platform", "library"} <= {one["kind"] for one in answer["findings"]}
-    assert all(one["well"] is (one["remedy"] == "") for one in answer["findings"])
+    assert {"python", "platform", "library"} <= {finding["kind"] for finding in answer["findings"]}
+    assert all(finding["well"] is (finding["remedy"] == "") for finding in answer["findings"])
 
 
 def test_doctor_table_shows_versions(capsys: pytest.CaptureFixture[str]) -> None:
@@ -97,8 +99,8 @@ def test_doctor_reports_a_missing_module(module: str) -> None:
     done = _run_without(module, "--json")
 
     assert (done.returncode, done.stderr) == (1, "")
-    sick = [one for one in json.loads(done.stdout)["findings"] if not one["well"]]
-    assert module in {one["name"] for one in sick}
+    sick = [load for load in json.loads(done.stdout)["findings"] if not load["well"]]
+    assert module in {finding["name"] for finding in sick}
 
 
 def test_doctor_works_without_rich() -> None:

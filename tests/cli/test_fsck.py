@@ -1,4 +1,4 @@
-"""`rookery fsck` beside real brokers: what it says, and how it ends."""
+"""`rookery fsck` with running brokers: its output and its exit code."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from rookery.testing.backends import ServerBackend
 from tests.cli.storage import Broker, run
 
 MERGED = ("--rewrite-merge-age-ms", "1")
@@ -35,6 +36,20 @@ def stored(tmp_path: Path) -> Iterator[Broker]:
     broker = Broker(tmp_path / "data", flags, where)
     with broker.process:
         yield broker
+
+
+def test_wrong_secret_of_the_store_ends_the_check_at_its_first_request(
+    backend: ServerBackend, tmp_path: Path
+) -> None:
+    wrong = "wrong-secret-of-mine"
+
+    done = run("fsck", "--store", backend.store(tmp_path.name, secret_access_key=wrong))
+
+    message = done.stderr.decode()
+    assert (done.returncode, done.stdout) == (1, b"")
+    assert "access is refused: check the access key" in message
+    assert "attempts" not in message
+    assert wrong not in message
 
 
 def test_a_brokers_folder_is_clean_while_it_runs_and_afterwards(local: Broker) -> None:

@@ -1,3 +1,5 @@
+"""`rookery groups`: list, describe, delete and reset."""
+
 from __future__ import annotations
 
 from collections.abc import Iterator
@@ -25,7 +27,7 @@ def group() -> str:
 
 @contextmanager
 def member(rookery: Rookery, group: str, topic: str, total: int) -> Iterator[Consumer]:
-    """A member that has read and committed so many records."""
+    """A member that has read and committed a given number of records."""
     consumer = Consumer(
         {
             "bootstrap.servers": rookery.bootstrap,
@@ -60,7 +62,7 @@ def birds(rookery: Rookery, *args: str, total: int = 10) -> str:
 
 def offsets(rookery: Rookery, group: str) -> dict[int, Any]:
     [row] = rookery.json("groups", "describe", group)
-    return {one["partition"]: one["offset"] for one in row["offsets"]}
+    return {offset["partition"]: offset["offset"] for offset in row["offsets"]}
 
 
 def test_a_group_is_listed_described_and_deleted(rookery: Rookery, group: str) -> None:
@@ -68,19 +70,23 @@ def test_a_group_is_listed_described_and_deleted(rookery: Rookery, group: str) -
     with member(rookery, group, topic, 10):
         rookery("produce", topic, "-p", "0", data=b"one\ntwo\nthree\n")
 
-        listed = [one for one in rookery.json("groups", "list") if one["group"] == group]
+        listed = [entry for entry in rookery.json("groups", "list") if entry["group"] == group]
         [row] = rookery.json("groups", "describe", group)
 
         assert listed == [
             {"group": group, "state": "Stable", "kind": "classic", "protocol_type": "consumer"}
         ]
-        [one] = row["members"]
-        assert (one["client"], one["host"], one["partitions"]) == ("binoculars", "127.0.0.1", 2)
+        [group_member] = row["members"]
+        assert (group_member["client"], group_member["host"], group_member["partitions"]) == (
+            "binoculars",
+            "127.0.0.1",
+            2,
+        )
         assert (row["state"], row["assignor"], row["lag"]) == ("Stable", "range", 3)
         first, second = row["offsets"]
         assert (first["offset"], first["end"], first["lag"]) == (10, 13, 3)
         assert (second["offset"], second["end"], second["lag"]) == (None, 0, None)
-        assert first["member"] == one["member"]
+        assert first["member"] == group_member["member"]
         assert rookery.run("groups", "delete", group).returncode == 1
 
     assert rookery.json("groups", "delete", group) == {"deleted": [group]}
@@ -94,8 +100,8 @@ def test_groups_can_be_filtered_by_state(rookery: Rookery, group: str) -> None:
         empty = rookery.json("groups", "list", "--state", "empty")
         stable = rookery.json("groups", "list", "--state", "stable", "--state", "dead")
 
-    assert group not in [one["group"] for one in empty]
-    assert group in [one["group"] for one in stable]
+    assert group not in [entry["group"] for entry in empty]
+    assert group in [entry["group"] for entry in stable]
 
 
 @pytest.mark.parametrize(
@@ -163,7 +169,9 @@ def test_invalid_offset_reset_is_refused(
 ) -> None:
     topic = birds(rookery, total=1)
 
-    done = rookery.run("groups", "reset", group, *(one.format(topic=topic) for one in options))
+    done = rookery.run(
+        "groups", "reset", group, *(option.format(topic=topic) for option in options)
+    )
 
     assert done.returncode == 2
     assert hint in done.stderr

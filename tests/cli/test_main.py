@@ -1,3 +1,5 @@
+"""The `rookery` command: finding a subcommand, help, and exit codes."""
+
 from __future__ import annotations
 
 import os

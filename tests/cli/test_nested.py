@@ -1,3 +1,5 @@
+"""Commands with subcommands: help and examples."""
+
 from __future__ import annotations
 
 import pytest

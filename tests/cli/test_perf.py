@@ -1,3 +1,5 @@
+"""`rookery perf`: the measurements and their output."""
+
 from __future__ import annotations
 
 import asyncio
@@ -37,7 +39,7 @@ async def test_chosen_throughput_is_held(monkeypatch: pytest.MonkeyPatch) -> Non
         nonlocal now
         now += seconds
 
-    monkeypatch.setattr(paces, "perf_counter", lambda: now)
+    monkeypatch.setattr(paces, "loop_seconds", lambda: now)
     monkeypatch.setattr(asyncio, "sleep", sleep)
     pace = paces.SendPace(1_000)
     for number in range(500):
@@ -100,9 +102,9 @@ def test_refusal_is_reported_in_one_line(rookery: Rookery) -> None:
 def test_quantiles_are_computed() -> None:
     values = [float(number) for number in range(1, 1001)]
 
-    found = quantiles(values[::-1])
+    computed = quantiles(values[::-1])
 
-    assert found == {"p50": 501, "p95": 951, "p99": 991, "p99.9": 1000, "max": 1000}
+    assert computed == {"p50": 501, "p95": 951, "p99": 991, "p99.9": 1000, "max": 1000}
     assert quantiles([]) == {}
     assert set(quantiles([7.0]).values()) == {7.0}
 

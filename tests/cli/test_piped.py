@@ -1,4 +1,4 @@
-"""Tables that are piped: whole lines, whatever the width of the terminal would be."""
+"""Piped tables have whole lines, regardless of the terminal's width."""
 
 from __future__ import annotations
 
@@ -48,11 +48,11 @@ def test_a_row_is_one_line(
 
 
 def test_only_tables_opens_a_console_on_standard_output() -> None:
-    found = []
+    consoles = []
     for path in FOLDER.rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "Console":
                 names = {keyword.arg for keyword in node.keywords}
                 if not names & {"stderr", "width", "file"}:
-                    found.append(f"{path}:{node.lineno}")
-    assert found == []
+                    consoles.append(f"{path}:{node.lineno}")
+    assert consoles == []

@@ -1,3 +1,5 @@
+"""`rookery produce`: lines of input become records."""
+
 from __future__ import annotations
 
 import asyncio
@@ -158,7 +160,7 @@ def test_invalid_arguments_are_refused(rookery: Rookery) -> None:
         (b"{}", "value or value_base64 is missing"),
         (b'{"key": "k"}', "value or value_base64 is missing"),
         (b'{"value": "v", "value_base64": "dg=="}', "both value and value_base64"),
-        (b'{"value": "v", "value": "w"}', "value is there twice"),
+        (b'{"value": "v", "value": "w"}', "value occurs twice"),
         (b'{"value_base64": "?"}', "base64"),
         (b'{"value_base64": 5}', "value_base64 must be text"),
         (b'{"value": "v", "headers": [1]}', "a header must be an object"),
@@ -227,8 +229,8 @@ async def test_lines_are_reassembled_from_any_chunks(parts: list[bytes]) -> None
         os.close(writing)
 
     feeding = asyncio.create_task(feed())
-    found = [line async for lines in lines_of(reading) for line in lines]
+    lines_read = [line async for lines in lines_of(reading) for line in lines]
     await feeding
     os.close(reading)
 
-    assert found == [b"one", b"two"]
+    assert lines_read == [b"one", b"two"]

@@ -19,18 +19,18 @@ def check_life_of_a_quota(rookery: Rookery) -> None:
     limits = {"producer_byte_rate": 1e9, "request_percentage": 9000.5}
     # A broker of Kafka answers from its own copy of the metadata, which can lag.
     wait_until(lambda: rookery.json("quotas", "list", "--for-user", "jackdaw") != [])
-    [found] = rookery.json("quotas", "list", "--for-user", "jackdaw")
+    [quota] = rookery.json("quotas", "list", "--for-user", "jackdaw")
     kept = rookery.json("quotas", "remove", *ENTITY, "--dry-run")
-    one = rookery.json("quotas", "remove", *ENTITY, "request_percentage")
+    first = rookery.json("quotas", "remove", *ENTITY, "request_percentage")
     wait_until(
         lambda: len(rookery.json("quotas", "list", "--for-user", "jackdaw")[0]["limits"]) == 1
     )
     rest = rookery.json("quotas", "remove", *ENTITY)
 
     assert planned["dry_run"]
-    assert found == {"entity": PARTS, "limits": limits}
+    assert quota == {"entity": PARTS, "limits": limits}
     assert kept["removed"] == sorted(limits)
-    assert (one["removed"], rest["removed"]) == (["request_percentage"], ["producer_byte_rate"])
+    assert (first["removed"], rest["removed"]) == (["request_percentage"], ["producer_byte_rate"])
     wait_until(lambda: rookery.json("quotas", "list", "--for-user", "jackdaw") == [])
 
 

@@ -125,11 +125,11 @@ def test_folder_without_its_cluster_log_is_recovered_as_far_as_possible(tmp_path
 
         _, said = broker.recover("--yes")
 
-        # What lies in journal files only, and came after the snapshot, cannot be told apart.
+        # Records that are only in journal files and came after the snapshot are unknown.
         lost = {
             offset
-            for one in said["lost"]
-            for offset in range(one["base_offset"], one["end_offset"])
+            for extent in said["lost"]
+            for offset in range(extent["base_offset"], extent["end_offset"])
         }
         assert said["topics"] == 1
         broker.process.start()

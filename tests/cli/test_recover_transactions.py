@@ -71,7 +71,7 @@ def read(broker: Broker, partition: int) -> list[str]:
     """Read what is committed."""
     reader = consumer(broker)
     reader.assign([TopicPartition(TOPIC, partition, 0)])
-    found: list[str] = []
+    values: list[str] = []
     try:
         while True:
             message = reader.poll(SECONDS)
@@ -79,18 +79,18 @@ def read(broker: Broker, partition: int) -> list[str]:
             error = message.error()
             if error is not None:
                 assert error.code() == KafkaError._PARTITION_EOF, error
-                return found
-            found.append((message.value() or b"").decode())
+                return values
+            values.append((message.value() or b"").decode())
     finally:
         reader.close()
 
 
 def offset(broker: Broker) -> int:
-    """Tell how far the group has read."""
+    """Return how far the group has read."""
     reader = consumer(broker)
     try:
-        [found] = reader.committed([TopicPartition(TOPIC, 0)], SECONDS)
-        return found.offset
+        [committed] = reader.committed([TopicPartition(TOPIC, 0)], SECONDS)
+        return committed.offset
     finally:
         reader.close()
 
@@ -117,7 +117,9 @@ def test_committed_transactions_are_read(tmp_path: Path, broker: Broker, is_kill
 
         assert (code, said["faults"], said["lost"]) == (0, [], [])
         broker.process.start()
-        assert [read(broker, one) for one in range(PARTITIONS)] == [committed] * PARTITIONS
+        assert [read(broker, partition) for partition in range(PARTITIONS)] == [
+            committed
+        ] * PARTITIONS
         assert offset(broker) == 104
         # The producer begins anew.
         more = transact(broker)

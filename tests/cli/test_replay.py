@@ -196,10 +196,10 @@ def test_the_help_has_an_example(rookery: Rookery) -> None:
 
 
 def test_types_are_inferred_from_json_values() -> None:
-    found = fields_of([b'{"a": 1, "b": null}', b"no json", b"[1]", b'{"c": [{"d": 1.5}]}'])
+    schema = fields_of([b'{"a": 1, "b": null}', b"no json", b"[1]", b'{"c": [{"d": 1.5}]}'])
 
-    assert found is not None
-    assert [(field.name, str(field.type)) for field in found] == [
+    assert schema is not None
+    assert [(field.name, str(field.type)) for field in schema] == [
         ("a", "int64"),
         ("b", "string"),
         ("c", "list<item: struct<d: double>>"),

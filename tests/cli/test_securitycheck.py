@@ -81,7 +81,7 @@ def test_each_listener_is_examined() -> None:
     )
 
     assert open_names(settings) == ["listener outer"]
-    assert [one.name for one in findings(settings)][:3] == [
+    assert [finding.name for finding in findings(settings)][:3] == [
         "listener inner",
         "listener outer",
         "listener partners",
@@ -178,7 +178,11 @@ def test_the_command_reports_the_given_settings(
     code = main(["doctor", "--json", "--config", str(config)])
 
     answer = json.loads(capsys.readouterr().out)
-    rows = {one["name"]: one["well"] for one in answer["findings"] if one["kind"] == "security"}
+    rows = {
+        finding["name"]: finding["well"]
+        for finding in answer["findings"]
+        if finding["kind"] == "security"
+    }
     assert code == 1
     assert rows == {
         "listener PLAINTEXT": False,
@@ -200,7 +204,11 @@ def test_the_command_examines_a_properties_file(
     assert main(["doctor", "--json", str(properties)]) == 1
 
     findings = json.loads(capsys.readouterr().out)["findings"]
-    sick = {one["name"] for one in findings if one["kind"] == "security" and not one["well"]}
+    sick = {
+        finding["name"]
+        for finding in findings
+        if finding["kind"] == "security" and not finding["well"]
+    }
     assert sick == {"listener PLAINTEXT", "authorizer"}
 
 

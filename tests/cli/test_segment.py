@@ -1,3 +1,5 @@
+"""`rookery segment dump`: the contents of segment files, sound or damaged."""
+
 from __future__ import annotations
 
 import asyncio
@@ -69,8 +71,8 @@ def test_json_dump_shows_every_field(folder: Path, capsys: pytest.CaptureFixture
     assert row["index"]["entries"][0] == {"offset": 1000, "position": 32}
     assert (row["times"]["topic"], row["times"]["partition"]) == ("birds", 2)
     assert row["times"]["blocks"][0]["max_timestamp"] == 6002
-    assert [one["last_offset"] for one in row["batches"]] == [1001, 1004, 1010]
-    values = [record["value"] for one in row["batches"] for record in one["records"]]
+    assert [batch["last_offset"] for batch in row["batches"]] == [1001, 1004, 1010]
+    values = [record["value"] for batch in row["batches"] for record in batch["records"]]
     assert values == ["jackdaw", "rook", "crow", "raven", "magpie", "jay"]
     assert row["damage"] == []
 
@@ -110,11 +112,11 @@ def test_damage_is_named_with_its_position(
 
     row = _json(capsys, str(folder / f"{NAME}.kfs"), "--records", code=1)
 
-    found = [(Path(one["file"]).suffix, one["position"]) for one in row["damage"]]
-    assert (".kfs", second) in found
-    assert (".kfs", 32) in found, "the block that holds it"
-    assert (".kfs", len(golden.SEGMENT) - 16) in found, "the CRC over all batches"
-    assert [one["crc_ok"] for one in row["batches"]] == [True, False, True]
+    damage = [(Path(fault["file"]).suffix, fault["position"]) for fault in row["damage"]]
+    assert (".kfs", second) in damage
+    assert (".kfs", 32) in damage, "the block that holds it"
+    assert (".kfs", len(golden.SEGMENT) - 16) in damage, "the CRC over all batches"
+    assert [batch["crc_ok"] for batch in row["batches"]] == [True, False, True]
     assert row["batches"][1]["records"] is None
     assert main(["segment", "dump", "--records", str(folder / f"{NAME}.kfs")]) == 1
     out = capsys.readouterr().out
@@ -131,7 +133,7 @@ def test_batches_after_a_damaged_one_are_found_by_the_block_index(
 
     row = _json(capsys, str(folder / f"{NAME}.kfs"), code=1)
 
-    assert [one["base_offset"] for one in row["batches"]] == [1009]
+    assert [batch["base_offset"] for batch in row["batches"]] == [1009]
     assert "no batch can be read here" in row["damage"][0]["what"]
 
 
@@ -145,7 +147,7 @@ def test_truncated_file_is_reported_as_damage(
 
     row = _json(capsys, str(folder / f"{NAME}.kfs"), code=1)
 
-    assert str(path) in {one["file"] for one in row["damage"]}
+    assert str(path) in {fault["file"] for fault in row["damage"]}
 
 
 def test_compressed_transactional_batch_is_dumped(
@@ -230,6 +232,6 @@ def test_batch_with_an_unknown_codec_is_reported_as_damage(
 
     (row,) = dumped["batches"]
     assert (row["codec"], row["crc_ok"], row["records"]) == ("unknown", True, None)
-    assert [(one["position"], one["what"]) for one in dumped["damage"]] == [
+    assert [(fault["position"], fault["what"]) for fault in dumped["damage"]] == [
         (32, "the batch at offset 0: its codec is none that Kafka knows")
     ]

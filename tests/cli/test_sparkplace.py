@@ -17,7 +17,7 @@ _COMMANDS = (["pipeline", "run", "birds.toml"], ["job", "scrub"])
 _ELSEWHERE = ["--master", "spark://head:7077"]
 
 
-def _found(*words: str) -> Path | None:
+def _archive(*words: str) -> Path | None:
     parsed = vars(make_parser().parse_args(words))
     options = read_arguments(SparkOptions, parsed, "spark.")
     return find_archive(options, remote=parsed.get("spark.remote"))
@@ -25,26 +25,26 @@ def _found(*words: str) -> Path | None:
 
 @pytest.mark.parametrize("command", _COMMANDS)
 def test_local_or_installed_spark_needs_no_archive(command: list[str]) -> None:
-    assert _found(*command) is None
-    assert _found(*command, "--master", "local[2]", "--archive", "a.tar.gz") is None
-    assert _found(*command, *_ELSEWHERE, "--installed") is None
+    assert _archive(*command) is None
+    assert _archive(*command, "--master", "local[2]", "--archive", "a.tar.gz") is None
+    assert _archive(*command, *_ELSEWHERE, "--installed") is None
 
 
 @pytest.mark.parametrize("command", _COMMANDS)
 def test_archive_given_by_the_user_is_used(command: list[str]) -> None:
-    assert _found(*command, *_ELSEWHERE, "--archive", "a.tar.gz") == Path("a.tar.gz")
+    assert _archive(*command, *_ELSEWHERE, "--archive", "a.tar.gz") == Path("a.tar.gz")
 
 
 def test_archive_and_installed_exclude_each_other(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
-        _found("job", "scrub", *_ELSEWHERE, "--archive", "a.tar.gz", "--installed")
+        _archive("job", "scrub", *_ELSEWHERE, "--archive", "a.tar.gz", "--installed")
     assert "not allowed with" in capsys.readouterr().err
 
 
 def test_spark_server_takes_no_archive() -> None:
-    assert _found("job", "scrub", "--remote", "sc://head") is None
+    assert _archive("job", "scrub", "--remote", "sc://head") is None
     with pytest.raises(ConfigError, match="--archive with --remote"):
-        _found("job", "scrub", "--remote", "sc://head", "--archive", "a.tar.gz")
+        _archive("job", "scrub", "--remote", "sc://head", "--archive", "a.tar.gz")
 
 
 @pytest.mark.parametrize("command", _COMMANDS)
@@ -59,5 +59,5 @@ def test_previously_packed_archive_is_used_by_default(
     packed.parent.mkdir(parents=True)
     packed.touch()
 
-    assert _found(*command, *_ELSEWHERE) == packed
+    assert _archive(*command, *_ELSEWHERE) == packed
     assert capsys.readouterr().err == ""

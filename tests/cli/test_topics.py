@@ -1,3 +1,5 @@
+"""`rookery topics`: create, list, describe, alter and delete."""
+
 from __future__ import annotations
 
 from pathlib import Path
@@ -13,7 +15,7 @@ def test_topic_is_created_listed_and_deleted(rookery: Rookery) -> None:
     assert rookery.json("topics", "create", "birds", "-p", "3", "-c", "retention.ms=60000") == {
         "created": ["birds"]
     }
-    (row,) = [one for one in rookery.json("topics", "list") if one["name"] == "birds"]
+    (row,) = [topic for topic in rookery.json("topics", "list") if topic["name"] == "birds"]
     assert (row["partitions"], row["replication_factor"], row["internal"]) == (3, 1, False)
 
     altered = rookery.json("topics", "alter", "birds", "-p", "5", "--delete-config", "retention.ms")
@@ -21,7 +23,7 @@ def test_topic_is_created_listed_and_deleted(rookery: Rookery) -> None:
     assert altered["configs"] == {}
 
     assert rookery.json("topics", "delete", "birds") == {"deleted": ["birds"]}
-    assert "birds" not in [one["name"] for one in rookery.json("topics", "list")]
+    assert "birds" not in [topic["name"] for topic in rookery.json("topics", "list")]
 
 
 def test_topics_are_managed_on_a_real_kafka(kafka: KafkaServer) -> None:

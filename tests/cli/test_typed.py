@@ -40,7 +40,7 @@ def test_a_command_has_frozen_arguments(name: str) -> None:
     assert issubclass(command.arguments, CommandArguments)
     # A frozen dataclass refuses assignments by a method of its own.
     assert "__setattr__" in vars(command.arguments)
-    assert "json" in {one.name for one in fields(command.arguments)}
+    assert "json" in {field.name for field in fields(command.arguments)}
 
 
 def test_no_command_sees_a_namespace() -> None:

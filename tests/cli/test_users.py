@@ -27,7 +27,9 @@ def check_life_of_a_user(rookery: Rookery, file: Path) -> None:
 
     assert planned == {"user": "jackdaw", "mechanisms": BOTH, "existed": False, "dry_run": True}
     assert (added["existed"], again["existed"]) == (False, True)
-    assert user["credentials"] == [{"mechanism": one, "iterations": 4096} for one in BOTH]
+    assert user["credentials"] == [
+        {"mechanism": mechanism, "iterations": 4096} for mechanism in BOTH
+    ]
     assert kept["removed"] == removed["removed"] == ["jackdaw"]
     assert rookery.json("users", "list", "jackdaw") == []
 

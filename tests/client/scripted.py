@@ -1,4 +1,4 @@
-"""A broker that says what a test tells it to, for what no real Kafka would say on demand."""
+"""A broker with scripted answers, for cases that a real Kafka does not produce on demand."""
 
 from __future__ import annotations
 

@@ -14,6 +14,11 @@ from rookery.model.offset import EARLIEST, LATEST
 from rookery.model.partition import TopicPartition
 from rookery.model.uuid import ZERO
 from rookery.testing.kafka import KafkaCluster, KafkaServer
+from tests.client.conftest import DIRECT
+from tests.proxies import Proxies, through
+
+# Rookery has defaults and refusals of its own (docs/differences.md).
+WAYS = (DIRECT, *through("kafka", "cluster"))
 
 
 async def test_created_topic_is_visible_immediately(
@@ -99,12 +104,12 @@ async def test_configs_change_one_by_one(client: Client, topic: str) -> None:
         },
     )
 
-    found = await configs.describe(ResourceType.TOPIC, topic)
-    while not found["cleanup.policy"].is_own:
-        found = await configs.describe(ResourceType.TOPIC, topic)
-    assert not found["retention.ms"].is_own
-    assert found["segment.ms"].value == "77777"
-    assert set((found["cleanup.policy"].value or "").split(",")) == {"delete", "compact"}
+    settings = await configs.describe(ResourceType.TOPIC, topic)
+    while not settings["cleanup.policy"].is_own:
+        settings = await configs.describe(ResourceType.TOPIC, topic)
+    assert not settings["retention.ms"].is_own
+    assert settings["segment.ms"].value == "77777"
+    assert set((settings["cleanup.policy"].value or "").split(",")) == {"delete", "compact"}
 
 
 async def test_a_wrong_config_is_refused(client: Client, topic: str) -> None:
@@ -118,17 +123,23 @@ async def test_configs_of_an_unknown_topic_are_refused(client: Client) -> None:
         await client.admin.configs.describe(ResourceType.TOPIC, "nowhere")
 
 
-async def test_configs_of_a_broker_are_changed_and_described(client: Client) -> None:
+async def test_configs_of_a_broker_are_changed_and_described(client: Client, way: str) -> None:
     configs = client.admin.configs
+    if way == "cluster-proxy":
+        # With broker nodes, node 1 is the proxy, whose settings cannot be changed.
+        with pytest.raises(ApiError, match="INVALID_REQUEST"):
+            await configs.alter(ResourceType.BROKER, "1", {"log.cleaner.threads": "2"})
+        return
     await configs.alter(ResourceType.BROKER, "1", {"log.cleaner.threads": "2"})
-    found = await configs.describe(ResourceType.BROKER, "1")
+    settings = await configs.describe(ResourceType.BROKER, "1")
     # A broker learns of the change a moment after the controller has made it.
-    while found["log.cleaner.threads"].value != "2":
-        found = await configs.describe(ResourceType.BROKER, "1")
+    while settings["log.cleaner.threads"].value != "2":
+        settings = await configs.describe(ResourceType.BROKER, "1")
     await configs.alter(ResourceType.BROKER, "1", {"log.cleaner.threads": None})
 
-    assert found["broker.id"].is_read_only
-    assert (found["log.cleaner.threads"].value, found["log.cleaner.threads"].is_own) == ("2", True)
+    assert settings["broker.id"].is_read_only
+    threads = settings["log.cleaner.threads"]
+    assert (threads.value, threads.is_own) == ("2", True)
 
 
 async def test_a_broker_is_named_by_its_id(client: Client) -> None:
@@ -143,15 +154,17 @@ async def test_records_can_be_deleted(client: Client, topic: str) -> None:
     places = [TopicPartition(topic, number) for number in (0, 1)]
 
     starts = await client.admin.delete_records({places[0]: 3, places[1]: LATEST})
-    found = await client.offsets.find(dict.fromkeys(places, EARLIEST))
+    rows = await client.offsets.find(dict.fromkeys(places, EARLIEST))
     assert starts == {places[0]: 3, places[1]: 5}
-    assert {place: row.offset for place, row in found.items()} == starts
+    assert {place: row.offset for place, row in rows.items()} == starts
 
 
-async def test_cluster_is_described(kafka: KafkaServer, client: Client) -> None:
+async def test_cluster_is_described(kafka: KafkaServer, client: Client, proxies: Proxies) -> None:
     cluster = await client.admin.describe_cluster()
     assert cluster.cluster_id == kafka.cluster_id
-    assert [(node.id, node.address.text) for node in cluster.brokers] == [(1, kafka.bootstrap)]
+    addresses = proxies.brokers(kafka.bootstrap)
+    assert [node.id for node in cluster.brokers] == [*range(1, len(addresses) + 1)]
+    assert [node.address.text for node in cluster.brokers] == addresses
 
 
 async def test_cluster_of_three_brokers_is_described(kafka_cluster: KafkaCluster) -> None:

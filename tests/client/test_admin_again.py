@@ -1,4 +1,4 @@
-"""Changes that are asked for again, because the first answer did not say that they are made."""
+"""Changes that are repeated because the first answer was lost."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The law of a partition's queue, case by case."""
+"""The rules of a partition's queue, case by case."""
 
 from __future__ import annotations
 
@@ -87,8 +87,8 @@ async def test_sent_batch_holds_the_appended_records() -> None:
 
     batch = take(queue)
     data = batch.data or b""
-    found = list(read(data, batches.validate(data)[0]))
-    assert [row._replace(offset=-1) for row in found] == records
+    decoded = list(read(data, batches.validate(data)[0]))
+    assert [row._replace(offset=-1) for row in decoded] == records
 
 
 async def test_first_batch_of_an_epoch_is_sent_alone() -> None:
@@ -259,8 +259,8 @@ async def test_each_record_gets_its_offset() -> None:
     batch = take(queue)
     batch.succeed(100, -1)
 
-    found = [await delivery.wait() for delivery in deliveries]
-    assert [(row.offset, row.timestamp) for row in found] == [(100, 9), (101, 9), (102, 9)]
+    receipts = [await delivery.wait() for delivery in deliveries]
+    assert [(row.offset, row.timestamp) for row in receipts] == [(100, 9), (101, 9), (102, 9)]
 
 
 async def test_each_record_gets_the_failure() -> None:

@@ -1,4 +1,4 @@
-"""The map of the cluster: what answers and hints change in it."""
+"""The client's view of the cluster, and how answers and hints change it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An idempotent producer loses, doubles and swaps nothing, whatever happens to the brokers."""
+"""An idempotent producer loses, repeats and reorders no record while brokers stop or die."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ RECORDS = 20_000
 
 
 async def send_numbers(producer: Producer, topic: str, under_way: asyncio.Event) -> None:
-    """Send each number to the partition that its remainder names; tell when some are stored."""
+    """Send each number to the partition of its remainder; set the event when a tenth is stored."""
     for number in range(RECORDS):
         await producer.send(topic, Record(None, b"%d" % number), number % PARTITIONS)
         if number % 100 == 0:
-            # At the speed of a stream, so that what happens meanwhile happens in the middle of it.
+            # Slow enough that a fault happens in the middle of the stream.
             await asyncio.sleep(0.01)
         if producer.delivered_records > RECORDS // 10:
             under_way.set()
@@ -33,7 +33,7 @@ async def send_numbers(producer: Producer, topic: str, under_way: asyncio.Event)
 async def until_under_way(
     under_way: asyncio.Event, sending: asyncio.Task[None], producer: Producer
 ) -> None:
-    """Wait for the middle of the stream; if it ends before, something went wrong: raise it."""
+    """Wait for the middle of the stream; fail if the stream ends before."""
     waiting = asyncio.create_task(under_way.wait())
     await asyncio.wait((waiting, sending), return_when=asyncio.FIRST_COMPLETED)
     if not under_way.is_set():
@@ -45,22 +45,22 @@ async def until_under_way(
 
 async def read_numbers(client: Client, topic: str) -> list[list[int]]:
     """Read every partition from its start to its end."""
-    found = []
+    numbers = []
     for partition in range(PARTITIONS):
         records = client.read(topic, partition)
-        found.append([int(record.value or b"") async for record in records])
-    return found
+        numbers.append([int(record.value or b"") async for record in records])
+    return numbers
 
 
 async def follow(client: Client, topic: str) -> list[int]:
     """Read the first partition while it is written, until its last number."""
-    found: list[int] = []
+    numbers: list[int] = []
     async with aclosing(client.read(topic, 0, follow=True)) as records:
         async for record in records:
-            found.append(int(record.value or b""))
-            if len(found) == RECORDS // PARTITIONS:
+            numbers.append(int(record.value or b""))
+            if len(numbers) == RECORDS // PARTITIONS:
                 break
-    return found
+    return numbers
 
 
 def expected() -> list[list[int]]:
@@ -76,7 +76,7 @@ async def test_exactly_once_survives_a_restart_during_a_stream(
     with KafkaServer() as kafka:
         async with Client(kafka.bootstrap) as client:
             await client.create_topic(topic, PARTITIONS, 1)
-            # Small batches and no wait: many requests are in flight when the broker goes.
+            # Small batches without delay, so that many requests are in flight at the stop.
             settings = ProducerSettings(batch_bytes=2048, linger_ms=1, compression="lz4")
             async with client.producer(settings) as producer:
                 under_way = asyncio.Event()
@@ -88,8 +88,8 @@ async def test_exactly_once_survives_a_restart_during_a_stream(
                 await producer.flush()
                 assert producer.retried_batches > 0
 
-            found = await read_numbers(client, topic)
-    assert found == expected()
+            numbers = await read_numbers(client, topic)
+    assert numbers == expected()
 
 
 @pytest.mark.parametrize("end", [KafkaNode.stop, KafkaNode.kill], ids=["stop", "kill"])
@@ -121,11 +121,11 @@ async def test_exactly_once_survives_the_loss_of_a_leader_during_a_stream(
                 await producer.flush()
                 assert producer.retried_batches > 0
             followed = await reading
-            found = await read_numbers(client, topic)
+            numbers = await read_numbers(client, topic)
             after = await client.admin.describe_topics([topic])
         finally:
             if not victim.is_running:
                 await asyncio.to_thread(kafka_cluster.start)
-    assert found == expected()
+    assert numbers == expected()
     assert followed == expected()[0]
     assert victim.id not in {part.leader for part in after[topic].partitions.values()}

@@ -39,9 +39,9 @@ async def test_records_written_by_librdkafka_are_read(
     assert other.flush(30) == 0
 
     for partition in range(10):
-        found = [record async for record in client.read(topic, partition)]
+        records = [record async for record in client.read(topic, partition)]
         numbers = range(partition, 1000, 10)
-        assert found == [
+        assert records == [
             Record(
                 b"key" if number % 2 else None,
                 b"%d" % number * 50,
@@ -65,25 +65,25 @@ async def test_many_partitions_in_one_fetch(client: Client, topic: str) -> None:
 
     fetched = await client.fetcher.fetch(positions)
     assert fetched.keys() == positions.keys()
-    for place, one in fetched.items():
-        offsets = [record.offset for record in one.records()]
+    for place, part in fetched.items():
+        offsets = [record.offset for record in part.records()]
         assert offsets == list(range(place.partition, 100))
-        assert (one.next_offset, one.high_watermark, one.log_start_offset) == (100, 100, 0)
+        assert (part.next_offset, part.high_watermark, part.log_start_offset) == (100, 100, 0)
 
 
 async def test_reading_begins_inside_a_batch(client: Client, topic: str) -> None:
     await fill(client, topic, 300, partitions=1)
 
-    found = [record.offset async for record in client.read(topic, 0, offset=123)]
-    assert found == list(range(123, 300))
+    offsets = [record.offset async for record in client.read(topic, 0, offset=123)]
+    assert offsets == list(range(123, 300))
 
 
 async def test_small_fetches_return_all_records(client: Client, topic: str) -> None:
     await fill(client, topic, 2000, partitions=1)
     small = FetchSettings(partition_max_bytes=1500, max_bytes=1500)
 
-    found = [int(record.value or b"") async for record in client.read(topic, 0, settings=small)]
-    assert found == list(range(2000))
+    values = [int(record.value or b"") async for record in client.read(topic, 0, settings=small)]
+    assert values == list(range(2000))
 
 
 async def test_reading_an_empty_partition_ends_immediately(client: Client, topic: str) -> None:

@@ -61,10 +61,10 @@ async def test_librdkafka_reads_our_committed_offsets(
     await client.groups.commit_offsets(group, {TopicPartition(topic, 3): 33})
     consumer = Consumer({"bootstrap.servers": kafka.bootstrap, "group.id": group})
     try:
-        (found,) = await asyncio.to_thread(consumer.committed, [OtherPlace(topic, 3)], 30)
+        (committed,) = await asyncio.to_thread(consumer.committed, [OtherPlace(topic, 3)], 30)
     finally:
         consumer.close()
-    assert found.offset == 33
+    assert committed.offset == 33
 
 
 async def test_offsets_can_be_deleted(client: Client, topic: str, group: str) -> None:
@@ -102,7 +102,7 @@ async def test_group_with_members_is_described_and_not_deleted(
 ) -> None:
     consumer = await asyncio.to_thread(join, kafka, group, topic, protocol)
     try:
-        found = await client.groups.describe(group)
+        description = await client.groups.describe(group)
         with pytest.raises(ApiError) as delete:
             await client.groups.delete(group)
         with pytest.raises(ApiError) as commit:
@@ -110,8 +110,8 @@ async def test_group_with_members_is_described_and_not_deleted(
     finally:
         await asyncio.to_thread(consumer.close)
 
-    (member,) = found.members
-    assert (found.kind, found.state) == (protocol, "Stable")
+    (member,) = description.members
+    assert (description.kind, description.state) == (protocol, "Stable")
     assert member.client_id == "the-member"
     assert set(member.partitions) == {TopicPartition(topic, number) for number in range(10)}
     assert delete.value.code is ErrorCode.NON_EMPTY_GROUP

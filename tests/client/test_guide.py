@@ -1,4 +1,4 @@
-"""The example and every piece of code in the guide do what they say, on a real Kafka."""
+"""The example and all code of the guide work on a real Kafka."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ import pytest
 
 from rookery.client import Client
 from rookery.testing.kafka import KafkaServer
+from tests.client.conftest import DIRECT
 
+# Programs of users make topics with names of their own, so they run once.
+WAYS = (DIRECT,)
 ROOT = Path(__file__).parents[2]
 PIECES = re.findall(r"```python\n(.*?)```", (ROOT / "docs/guide/client.md").read_text(), re.DOTALL)
 
@@ -37,8 +40,8 @@ def test_example_runs(kafka: KafkaServer) -> None:
     for count in (1001, 2002):
         done = subprocess.run(program, capture_output=True, text=True, timeout=60, check=False)
         assert done.returncode == 0, done.stderr
-        found = re.findall(r"partition \d: (\d+) records", done.stdout)
-        assert sum(map(int, found)) == count
+        counts = re.findall(r"partition \d: (\d+) records", done.stdout)
+        assert sum(map(int, counts)) == count
 
 
 def test_example_reports_an_invalid_address() -> None:

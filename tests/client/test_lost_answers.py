@@ -24,7 +24,7 @@ RECORDS = 30_000
 
 
 class Cable:
-    """Stands before a broker and cuts connections after some bytes, as long as it is told to."""
+    """Stands before a broker and cuts connections after some bytes, while it is armed."""
 
     def __init__(self, port: int, seed: int) -> None:
         self._port = port
@@ -101,11 +101,11 @@ async def test_cut_connections_neither_lose_nor_duplicate_nor_reorder_records(
                     await producer.flush()
                     retried = producer.retried_batches
                 cable.is_cutting = False
-                found = [
+                values = [
                     [int(record.value or b"") async for record in client.read(topic, partition)]
                     for partition in range(PARTITIONS)
                 ]
             await cable.close()
-    assert found == [list(range(number, RECORDS, PARTITIONS)) for number in range(PARTITIONS)]
+    assert values == [list(range(number, RECORDS, PARTITIONS)) for number in range(PARTITIONS)]
     assert cable.cuts > 20
     assert retried > 20

@@ -1,4 +1,4 @@
-"""When the map of the cluster is asked for, and what is made of the answers."""
+"""When the client requests metadata, and how it uses the answers."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from rookery.client.client import Client
-from rookery.client.connect.retry import Deadline, Hopeless
+from rookery.client.connect.retry import Deadline, PersistentError
 from rookery.client.settings import ClientSettings
 from rookery.errors import ApiError, ErrorCode, Unavailable
 from rookery.model.node import Node
@@ -29,7 +29,7 @@ BIRDS = TopicPartition("birds", 0)
 
 
 class Cluster:
-    """One broker's view: a topic `birds`, and others as told."""
+    """One broker's view: a topic `birds`, and others as given."""
 
     def __init__(self) -> None:
         self.port = 0
@@ -79,11 +79,11 @@ async def test_concurrent_callers_share_one_metadata_request() -> None:
     cluster, clock = Cluster(), ManualClock()
     async with serve(cluster, clock) as (script, client):
         deadline = Deadline(clock, 5_000)
-        found = await asyncio.gather(
+        answers = await asyncio.gather(
             *(client.metadata.locate([BIRDS], deadline) for _ in range(20))
         )
         await client.metadata.topic("birds", deadline)
-    assert {(row.node.id, row.leader_epoch) for rows in found for row in rows} == {(1, 3)}
+    assert {(row.node.id, row.leader_epoch) for rows in answers for row in rows} == {(1, 3)}
     assert len(script.requests) == 1
 
 
@@ -148,11 +148,11 @@ async def test_unknown_topic_is_awaited_for_a_limited_time() -> None:
         with pytest.raises(ApiError) as first:
             await client.metadata.topic("new", deadline)
         clock.advance(500)
-        with pytest.raises(Hopeless, match="topic 'new' does not exist"):
+        with pytest.raises(PersistentError, match="topic 'new' does not exist"):
             await client.metadata.topic("new", deadline)
         del cluster.codes["new"]
         assert (await client.metadata.topic("new", deadline)).name == "new"
-    assert not isinstance(first.value, Hopeless)
+    assert not isinstance(first.value, PersistentError)
 
 
 async def test_rebootstrap_error_returns_to_the_bootstrap_addresses() -> None:
@@ -172,7 +172,7 @@ async def test_rebootstrap_error_returns_to_the_bootstrap_addresses() -> None:
 async def test_the_next_bootstrap_address_is_tried() -> None:
     cluster, clock = Cluster(), ManualClock()
     async with serve(cluster, clock) as (_, client):
-        # Nobody listens on the first one.
+        # No process listens on the first one.
         assert client.settings.addresses[0].port == 1
-        found = await client.metadata.topic("birds", Deadline(clock, 5_000))
-    assert found.name == "birds"
+        birds = await client.metadata.topic("birds", Deadline(clock, 5_000))
+    assert birds.name == "birds"

@@ -5,11 +5,12 @@ from __future__ import annotations
 import pytest
 
 from rookery.client.client import Client
-from rookery.client.settings import ProducerSettings
+from rookery.client.settings import ClientSettings, ProducerSettings
 from rookery.errors import ApiError, ErrorCode
 from rookery.model.offset import EARLIEST, LATEST, MAX_TIMESTAMP
 from rookery.model.partition import TopicPartition
 from rookery.records.recordcodec import Record
+from rookery.testing.kafka import KafkaServer
 
 T0 = 1_700_000_000_000
 
@@ -41,16 +42,16 @@ async def place(client: Client, topic: str) -> TopicPartition:
 async def test_offsets_are_found_by_position_and_by_time(
     client: Client, place: TopicPartition, spec: int, offset: int, timestamp: int
 ) -> None:
-    found = (await client.offsets.find({place: spec}))[place]
-    assert (found.offset, found.timestamp) == (offset, timestamp)
+    row = (await client.offsets.find({place: spec}))[place]
+    assert (row.offset, row.timestamp) == (offset, timestamp)
 
 
 async def test_offsets_of_many_partitions_are_found_in_one_call(
     client: Client, place: TopicPartition
 ) -> None:
     places = [TopicPartition(place.topic, number) for number in range(10)]
-    found = await client.offsets.find(dict.fromkeys(places, LATEST))
-    assert [found[one].offset for one in places] == [0, 30, *[0] * 8]
+    rows = await client.offsets.find(dict.fromkeys(places, LATEST))
+    assert [rows[each].offset for each in places] == [0, 30, *[0] * 8]
 
 
 async def test_unknown_partition_is_reported(client: Client, topic: str) -> None:
@@ -58,7 +59,9 @@ async def test_unknown_partition_is_reported(client: Client, topic: str) -> None
         await client.offsets.find({TopicPartition(topic, 99): EARLIEST})
 
 
-async def test_unknown_topic_is_reported(client: Client) -> None:
-    with pytest.raises(ApiError, match="topic 'nowhere' does not exist") as caught:
-        await client.offsets.find({TopicPartition("nowhere", 0): EARLIEST})
+async def test_unknown_topic_is_reported(kafka: KafkaServer) -> None:
+    settings = ClientSettings(bootstrap=kafka.bootstrap, unknown_topic_ms=300)
+    async with Client(settings) as client:
+        with pytest.raises(ApiError, match="topic 'nowhere' does not exist") as caught:
+            await client.offsets.find({TopicPartition("nowhere", 0): EARLIEST})
     assert caught.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

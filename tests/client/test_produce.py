@@ -52,16 +52,16 @@ def consume(bootstrap: str, topic: str, count: int) -> list[tuple[int, int, Reco
         }
     )
     consumer.subscribe([topic])
-    found: list[tuple[int, int, Record]] = []
+    received: list[tuple[int, int, Record]] = []
     try:
-        while len(found) < count:
+        while len(received) < count:
             message = consumer.poll(10)
-            assert message is not None, f"only {len(found)} of {count} came"
+            assert message is not None, f"only {len(received)} of {count} came"
             assert message.error() is None
-            found.append(place_and_record(message))
+            received.append(place_and_record(message))
     finally:
         consumer.close()
-    return found
+    return received
 
 
 async def topic_with(client: Client, name: str, configs: dict[str, str]) -> str:
@@ -91,8 +91,8 @@ async def test_librdkafka_reads_our_records(
         deliveries = [await producer.send(topic, record) for record in records]
         stored = [await delivery.wait() for delivery in deliveries]
 
-    found = await asyncio.to_thread(consume, kafka.bootstrap, topic, len(records))
-    by_place = {(partition, offset): record for partition, offset, record in found}
+    received = await asyncio.to_thread(consume, kafka.bootstrap, topic, len(records))
+    by_place = {(partition, offset): record for partition, offset, record in received}
     assert len(by_place) == len(records)
     for record, place in zip(records, stored, strict=True):
         assert by_place[place.partition, place.offset] == record
@@ -140,8 +140,8 @@ async def test_fewer_acks_deliver_all_records(client: Client, topic: str, acks: 
         await producer.flush()
         assert (await last.wait()).offset == (1000 if acks else -1)
 
-    found = [int(record.value or b"") async for record in client.read(topic, 4)]
-    assert found == list(range(1001))
+    values = [int(record.value or b"") async for record in client.read(topic, 4)]
+    assert values == list(range(1001))
 
 
 async def test_closing_client_delivers_pending_records(
@@ -160,8 +160,8 @@ async def test_linger_collects_records_into_one_batch(client: Client, topic: str
         sent = [await producer.send(topic, Record(None, b"x"), 0) for _ in range(50)]
         await asyncio.gather(*(delivery.wait() for delivery in sent))
     fetched = await client.fetcher.fetch({TopicPartition(topic, 0): 0})
-    (one,) = fetched.values()
-    assert [batch.header.record_count for batch in one.batches()] == [50]
+    (fetch,) = fetched.values()
+    assert [batch.header.record_count for batch in fetch.batches()] == [50]
 
 
 async def test_send_waits_while_the_buffer_is_full(client: Client, topic: str) -> None:
@@ -251,9 +251,11 @@ async def test_a_record_above_the_request_size_is_refused_at_once(
         await client.produce(topic, bytes(2_000_000))
 
 
-async def test_unknown_topic_is_reported(client: Client) -> None:
-    with pytest.raises(ApiError, match="topic 'no-such-topic' does not exist") as caught:
-        await client.produce("no-such-topic", b"x")
+async def test_unknown_topic_is_reported(kafka: KafkaServer) -> None:
+    settings = ClientSettings(bootstrap=kafka.bootstrap, unknown_topic_ms=300)
+    async with Client(settings) as client:
+        with pytest.raises(ApiError, match="topic 'no-such-topic' does not exist") as caught:
+            await client.produce("no-such-topic", b"x")
     assert caught.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 

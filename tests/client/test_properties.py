@@ -51,8 +51,8 @@ def test_file_of_a_secured_cluster_is_read(tmp_path: Path) -> None:
     ],
 )
 def test_login_is_read_from_the_jaas_text(text: str, password: str) -> None:
-    found = parse_client_properties(SASL_SSL | {"sasl.jaas.config": text})
-    assert found.sasl == Sasl("SCRAM-SHA-512", "alice", password)
+    parsed = parse_client_properties(SASL_SSL | {"sasl.jaas.config": text})
+    assert parsed.sasl == Sasl("SCRAM-SHA-512", "alice", password)
 
 
 def test_plain_login_is_read() -> None:
@@ -61,8 +61,8 @@ def test_plain_login_is_read() -> None:
         "sasl.mechanism": "PLAIN",
         "sasl.jaas.config": f'{PLAIN} required username="alice" password="secret";',
     }
-    found = parse_client_properties(values)
-    assert (found.tls, found.sasl) == (None, Sasl("PLAIN", "alice", "secret"))
+    parsed = parse_client_properties(values)
+    assert (parsed.tls, parsed.sasl) == (None, Sasl("PLAIN", "alice", "secret"))
 
 
 @pytest.mark.parametrize("value", ["true", '"TRUE"'])
@@ -101,9 +101,9 @@ def test_stores_in_pem_form_are_used() -> None:
 
 
 def test_plaintext_needs_no_settings() -> None:
-    found = parse_client_properties({"bootstrap.servers": "a:9092"})
-    assert (found.tls, found.sasl, found.settings().bootstrap) == (None, None, "a:9092")
-    assert found.settings("b:9092").bootstrap == "b:9092"
+    parsed = parse_client_properties({"bootstrap.servers": "a:9092"})
+    assert (parsed.tls, parsed.sasl, parsed.settings().bootstrap) == (None, None, "a:9092")
+    assert parsed.settings("b:9092").bootstrap == "b:9092"
 
 
 @pytest.mark.parametrize(
@@ -134,6 +134,19 @@ def test_unusable_setting_is_named_without_secrets(change: dict[str, str], messa
 def test_brokers_must_be_named() -> None:
     with pytest.raises(ConfigError, match=r"bootstrap\.servers: must name"):
         parse_client_properties({}).settings()
+
+
+def test_file_is_read_as_java_reads_it(tmp_path: Path) -> None:
+    path = tmp_path / "client.properties"
+    module = "org.apache.kafka.common.security.plain.PlainLoginModule"
+    path.write_bytes(
+        b"security.protocol=SASL_PLAINTEXT\nsasl.mechanism=PLAIN\n"
+        + f'sasl.jaas.config={module} required username="\\u017eofie" '.encode()
+        + 'password="gr\u00fcn";'.encode("iso-8859-1")
+    )
+    sasl = read_client_properties(path).settings("b:1").sasl
+    assert sasl is not None
+    assert (sasl.username, sasl.password) == ("\u017eofie", "gr\u00fcn")
 
 
 def test_missing_file_is_named(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""What is tried again, for how long, and what is raised in the end."""
+"""Retries: which errors, for how long, and the error in the end."""
 
 from __future__ import annotations
 
@@ -6,7 +6,13 @@ import asyncio
 
 import pytest
 
-from rookery.client.connect.retry import ClientRetrier, Deadline, Hopeless, is_stale, may_retry
+from rookery.client.connect.retry import (
+    ClientRetrier,
+    Deadline,
+    PersistentError,
+    is_stale,
+    may_retry,
+)
 from rookery.client.settings import ClientSettings
 from rookery.clock import SystemClock
 from rookery.errors import (
@@ -48,7 +54,7 @@ class Flaky:
         (ApiError(ErrorCode.REQUEST_TIMED_OUT), True),
         (ApiError(ErrorCode.TOPIC_AUTHORIZATION_FAILED), False),
         (ApiError(ErrorCode.MESSAGE_TOO_LARGE), False),
-        (Hopeless(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION), False),
+        (PersistentError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION), False),
         (ProtocolError("nonsense"), False),
         (ConfigError("tls"), False),
         (Corrupt("crc"), False),
@@ -89,9 +95,9 @@ async def test_timeout_carries_the_last_cause() -> None:
 
     with pytest.raises(
         Unavailable, match=r"move it: gave up after 50 ms .*NOT_CONTROLLER"
-    ) as found:
+    ) as timeout:
         await retrier.run("move it", retrier.deadline(50), attempt)
-    assert found.value.__cause__ is last
+    assert timeout.value.__cause__ is last
 
 
 async def test_hanging_attempt_ends_at_the_deadline() -> None:

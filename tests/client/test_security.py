@@ -14,7 +14,7 @@ from rookery.records.recordcodec import Record
 from rookery.security.tls import ClientTls, KeyPair
 from rookery.testing.certificates import Certificates
 from rookery.testing.kafka import KafkaServer
-from rookery.testing.properties import LISTENERS, MECHANISMS, KafkaSettings
+from rookery.testing.properties import LISTENERS, PASSWORD_MECHANISMS, KafkaSettings
 
 RECORD = Record(None, b"x")
 PASSWORD = "alice-secret"  # noqa: S105 (the fixture's)
@@ -40,7 +40,7 @@ async def round_trip(client: Client, topic: str) -> None:
     assert [record.value async for record in client.read(topic, 0)] == [b"hello"]
 
 
-@pytest.mark.parametrize("mechanism", MECHANISMS)
+@pytest.mark.parametrize("mechanism", PASSWORD_MECHANISMS)
 @pytest.mark.parametrize("listener", ["SASL_SSL", "SASL_PLAINTEXT"])
 async def test_every_mechanism_authenticates(
     kafka_secure: KafkaServer, new_name: Callable[[], str], listener: str, mechanism: str
@@ -49,7 +49,7 @@ async def test_every_mechanism_authenticates(
         await round_trip(client, new_name())
 
 
-@pytest.mark.parametrize("mechanism", MECHANISMS)
+@pytest.mark.parametrize("mechanism", PASSWORD_MECHANISMS)
 @pytest.mark.parametrize(("user", "password"), [("alice", "wrong"), ("nobody", PASSWORD)])
 async def test_refused_login_is_reported_immediately(
     kafka_secure: KafkaServer, mechanism: str, user: str, password: str

@@ -48,16 +48,16 @@ async def server(
 
 
 async def _committed(client: Client, place: TopicPartition, count: int) -> list[bytes | None]:
-    """Read until so many are there, since a commit takes a while to show."""
+    """Read until a given number of records are there: a commit takes a while to show."""
     settings = FetchSettings(isolation=Isolation.READ_COMMITTED)
-    found: list[bytes | None] = []
+    values: list[bytes | None] = []
     records = client.read(place.topic, place.partition, follow=True, settings=settings)
     async for record in records:
-        found.append(record.value)
-        if len(found) == count:
+        values.append(record.value)
+        if len(values) == count:
             break
     await records.aclose()
-    return found
+    return values
 
 
 async def test_committed_records_are_read_and_aborted_ones_are_not(
@@ -128,7 +128,7 @@ async def test_a_large_record_has_a_batch_of_its_own(
     written = await writer.write(place, pa.record_batch({"value": values}))
     await writer.commit()
 
-    assert [one.records for one in written] == [1, 1, 2, 1]
+    assert [batch.records for batch in written] == [1, 1, 2, 1]
     assert await _committed(client, place, 5) == values
 
 
@@ -148,7 +148,7 @@ async def test_batches_shrink_to_the_limit_of_the_topic(
     written = await writer.write(place, pa.record_batch({"value": values}))
     await writer.commit()
 
-    assert sum(one.records for one in written) == 500
+    assert sum(batch.records for batch in written) == 500
     assert 6 < len(written) < 40
     assert await _committed(client, place, 500) == values
 

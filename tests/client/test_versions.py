@@ -1,4 +1,4 @@
-"""Which versions are spoken: the highest in common, down to the lowest that can do the work."""
+"""The choice of versions: the highest in common, and at least the lowest that is sufficient."""
 
 from __future__ import annotations
 
@@ -65,8 +65,8 @@ async def test_old_versions_give_the_same_results(
         async with client.producer(ProducerSettings(compression="lz4")) as producer:
             for number in range(100):
                 await producer.send(topic, Record(b"k", b"%d" % number), 2)
-        found = [int(record.value or b"") async for record in client.read(topic, 2)]
-        assert found == list(range(100))
+        values = [int(record.value or b"") async for record in client.read(topic, 2)]
+        assert values == list(range(100))
         assert (await client.offsets.find({place: EARLIEST}))[place].offset == 0
         assert (await client.offsets.find({place: LATEST}))[place].offset == 100
         await client.groups.commit_offsets(group, {place: 42})

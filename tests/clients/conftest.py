@@ -11,13 +11,20 @@ from rookery.testing.broker import BrokerProcess
 from rookery.testing.brokers import Host
 from rookery.testing.java import Java
 from rookery.testing.tools import ToolHost
-from tests.clients.peers import KINDS, address, serve, serve_objects
+from tests.clients.peers import KINDS, FindBroker, address, serve, serve_each, serve_objects
 
 
 @pytest.fixture(scope="module")
 def rookery_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
     with serve(tmp_path_factory.mktemp("rookery") / "data") as broker:
         yield broker
+
+
+@pytest.fixture(scope="module")
+def proxied_brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FindBroker]:
+    """A Rookery for each kind of proxy: tests make the same topics with all of them."""
+    with serve_each(tmp_path_factory) as find:
+        yield find
 
 
 @pytest.fixture(scope="session")

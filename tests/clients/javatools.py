@@ -14,9 +14,9 @@ class Tool:
         self._tools = tools
         self._server = ("--bootstrap-server", bootstrap)
 
-    def __call__(self, name: str, *args: str) -> str:
-        """Return what a tool says."""
-        done = self._tools.tool(name, *self._server, *args)
+    def __call__(self, name: str, *args: str, text: str | None = None) -> str:
+        """Return what a tool says, which may read a text."""
+        done = self._tools.tool(name, *self._server, *args, text=text)
         assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
         return done.stdout
 
@@ -32,7 +32,7 @@ class Tool:
         return [dict(zip(head, row, strict=False)) for row in rows]
 
     def read(self, topic: str, count: int, *args: str) -> list[str]:
-        """Return so many records of a topic, from the beginning or where a group has stopped."""
+        """Return some records of a topic, from the beginning or where a group has stopped."""
         options = ("--topic", topic, "--max-messages", str(count), "--timeout-ms", "30000")
         return self("kafka-console-consumer", *options, "--from-beginning", *args).splitlines()
 

@@ -46,15 +46,15 @@ async def _consume(bootstrap: str, topic: str) -> list[Any]:
     consumer = AIOKafkaConsumer(bootstrap_servers=bootstrap, auto_offset_reset="earliest")
     await consumer.start()
     try:
-        place, found = TopicPartition(topic, 0), list[Any]()
+        place, records = TopicPartition(topic, 0), list[Any]()
         consumer.assign([place])
         await consumer.seek_to_beginning(place)
         end = (await consumer.end_offsets([place]))[place]
-        while len(found) < end:
+        while len(records) < end:
             got = await consumer.getmany(timeout_ms=30_000)
             assert got, "nothing came"
-            found.extend(got[place])
-        return found
+            records.extend(got[place])
+        return records
     finally:
         await consumer.stop()
 
@@ -70,11 +70,11 @@ async def test_produced_records_are_consumed(bootstrap: str, codec: str, idempot
         bootstrap, topic, compression_type=compression, enable_idempotence=idempotence
     )
 
-    found = await _consume(bootstrap, topic)
+    rows = await _consume(bootstrap, topic)
     assert offsets == list(range(COUNT))
-    assert [row.value for row in found] == [b"value %d" % number for number in range(COUNT)]
-    assert [row.timestamp for row in found] == [1_700_000_000_000 + n for n in range(COUNT)]
-    assert [list(row.headers) for row in found[:2]] == [[("number", b"0")], [("number", b"1")]]
+    assert [row.value for row in rows] == [b"value %d" % number for number in range(COUNT)]
+    assert [row.timestamp for row in rows] == [1_700_000_000_000 + n for n in range(COUNT)]
+    assert [list(row.headers) for row in rows[:2]] == [[("number", b"0")], [("number", b"1")]]
 
 
 @pytest.mark.parametrize("bootstrap", BOTH, indirect=True)
@@ -109,9 +109,9 @@ async def test_offsets_are_found_by_time(bootstrap: str) -> None:
     await consumer.start()
     try:
         place = TopicPartition("aiokafka-times", 0)
-        found = (await consumer.offsets_for_times({place: 1_700_000_000_100}))[place]
+        first = (await consumer.offsets_for_times({place: 1_700_000_000_100}))[place]
 
-        assert (found.offset, found.timestamp) == (100, 1_700_000_000_100)
+        assert (first.offset, first.timestamp) == (100, 1_700_000_000_100)
         assert await consumer.beginning_offsets([place]) == {place: 0}
     finally:
         await consumer.stop()

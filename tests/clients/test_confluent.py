@@ -24,6 +24,7 @@ from tests.clients.peers import (
     new_topic,
     stored_codecs,
 )
+from tests.proxies import Proxies
 
 COUNT = 1_000
 SECONDS = 30
@@ -61,20 +62,20 @@ def _consume(bootstrap: str, topic: str, partitions: int, **settings: object) ->
         }
     )
     consumer.assign([TopicPartition(topic, number, 0) for number in range(partitions)])
-    found, left = list[Message](), set(range(partitions))
+    messages, left = list[Message](), set(range(partitions))
     try:
         while left:
             message = consumer.poll(SECONDS)
             assert message is not None, "nothing came"
             error = message.error()
             if error is None:
-                found.append(message)
+                messages.append(message)
             else:
                 assert error.name() == "_PARTITION_EOF", error
                 left.discard(message.partition())
     finally:
         consumer.close()
-    return found
+    return messages
 
 
 def _dotted(settings: dict[str, object]) -> dict[str, object]:
@@ -90,12 +91,12 @@ def test_produced_records_are_consumed(bootstrap: str, codec: str, idempotence: 
         bootstrap, topic, COUNT, compression_type=codec, enable_idempotence=idempotence
     )
 
-    found = _consume(bootstrap, topic, 3)
-    assert len(found) == COUNT
-    assert {_row(message) for message in found} == {_row(message) for message in stored}
-    assert all(message.headers() == [("number", _digits(message))] for message in found)
+    messages = _consume(bootstrap, topic, 3)
+    assert len(messages) == COUNT
+    assert {_row(message) for message in messages} == {_row(message) for message in stored}
+    assert all(message.headers() == [("number", _digits(message))] for message in messages)
     for partition in range(3):
-        numbers = [_number(message) for message in found if message.partition() == partition]
+        numbers = [_number(message) for message in messages if message.partition() == partition]
         assert numbers == sorted(numbers)
 
 
@@ -191,8 +192,8 @@ def test_offsets_are_listed_and_records_deleted(bootstrap: str) -> None:
     specs: Any = OffsetSpec  # its types are incomplete
 
     def offset(spec: OffsetSpec) -> int:
-        (found,) = _done(admin.list_offsets({place: spec}))
-        return int(found.offset)
+        (listed,) = _done(admin.list_offsets({place: spec}))
+        return int(listed.offset)
 
     assert (offset(specs.earliest()), offset(specs.latest())) == (0, 10)
     assert offset(specs.for_timestamp(1_700_000_000_004)) == 4
@@ -203,12 +204,13 @@ def test_offsets_are_listed_and_records_deleted(bootstrap: str) -> None:
 
 
 @pytest.mark.parametrize("bootstrap", BOTH, indirect=True)
-def test_the_cluster_is_described(bootstrap: str) -> None:
+def test_the_cluster_is_described(bootstrap: str, proxies: Proxies) -> None:
     admin = AdminClient({"bootstrap.servers": bootstrap})
 
     cluster = admin.describe_cluster().result(SECONDS)
 
-    assert [f"{node.host}:{node.port}" for node in cluster.nodes] == [bootstrap]
+    addresses = [f"{node.host}:{node.port}" for node in cluster.nodes]
+    assert addresses == proxies.brokers(bootstrap)
     assert cluster.cluster_id
 
 

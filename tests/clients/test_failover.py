@@ -45,14 +45,14 @@ class ConfluentNumbers:
             }
         )
         self._consumer.assign([TopicPartition(topic, 0, 0)])
-        self._found: list[int] = []
+        self._numbers: list[int] = []
         self._stopping = Event()
         self._thread = Thread(target=self._work, daemon=True)
         self._thread.start()
 
     def read(self) -> list[int]:
         """Return what it has got so far."""
-        return list(self._found)
+        return list(self._numbers)
 
     def close(self) -> None:
         """End it."""
@@ -64,7 +64,7 @@ class ConfluentNumbers:
         while not self._stopping.is_set():
             for message in self._consumer.consume(1_000, 0.05):
                 if message.error() is None:
-                    self._found.append(int(message.value() or b""))
+                    self._numbers.append(int(message.value() or b""))
 
 
 class JavaNumbers:
@@ -79,7 +79,7 @@ class JavaNumbers:
         self._process = LoggedProcess(command, log)
 
     def read(self) -> list[int]:
-        """Return what it has printed so far, without what it has to say besides."""
+        """Return what it has printed so far, without its log lines."""
         text, _, _ = self._log.read_text().rpartition("\n")
         return [int(line) for line in text.splitlines() if line.isdigit()]
 
@@ -144,10 +144,10 @@ def ordeal(cluster: BrokerProcess, topic: str, numbers: Numbers) -> None:
     count = writing.finish()
     _wait_for(numbers, count)
 
-    found = numbers.read()
-    wrong = next((at for at, number in enumerate(found) if at != number), None)
-    assert wrong is None, f"at {wrong}: {found[max(0, (wrong or 0) - 3) : (wrong or 0) + 4]}"
-    assert len(found) == count
+    read = numbers.read()
+    wrong = next((at for at, number in enumerate(read) if at != number), None)
+    assert wrong is None, f"at {wrong}: {read[max(0, (wrong or 0) - 3) : (wrong or 0) + 4]}"
+    assert len(read) == count
 
 
 def _wait_for(numbers: Numbers, count: int) -> None:

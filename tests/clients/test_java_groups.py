@@ -93,12 +93,12 @@ def test_consumer_groups_describes_members(
 
     with member(bootstrap, topic, group, protocol):
         (state,) = tool.rows(*describe, "--state")
-        (one,) = tool.rows(*describe, "--members")
+        (group_member,) = tool.rows(*describe, "--members")
         (place,) = tool.rows(*describe)
         listed = tool.rows("kafka-consumer-groups", "--list", "--state", "stable")
 
     assert (state["STATE"], state["#MEMBERS"]) == ("Stable", "1")
-    assert (one["CLIENT-ID"], one["#PARTITIONS"]) == ("reader", "1")
+    assert (group_member["CLIENT-ID"], group_member["#PARTITIONS"]) == ("reader", "1")
     assert (place["TOPIC"], place["PARTITION"], place["CLIENT-ID"]) == (topic, "0", "reader")
     assert {"GROUP": group, "STATE": "Stable"} in listed
 
@@ -189,10 +189,10 @@ def test_verifiable_producer(tool: Tool, bootstrap: str) -> None:
 
     events = _events(tool("kafka-verifiable-producer", "--topic", topic, *most))
 
-    acks = [one for one in events if one["name"] == "producer_send_success"]
+    acks = [event for event in events if event["name"] == "producer_send_success"]
     assert events[-1]["name"] == "tool_data"
     assert (events[-1]["sent"], events[-1]["acked"]) == (COUNT, COUNT)
-    assert {one["value"] for one in acks} == {str(number) for number in range(COUNT)}
+    assert {ack["value"] for ack in acks} == {str(number) for number in range(COUNT)}
     ends = tool("kafka-get-offsets", "--topic", topic).split()
     assert sum(int(line.rpartition(":")[2]) for line in ends) == COUNT
 
@@ -205,10 +205,10 @@ def test_verifiable_consumer(tool: Tool, topic: str, group: str, protocol: str) 
         tool("kafka-verifiable-consumer", "--topic", topic, "--group-id", group, *options)
     )
 
-    records = [one for one in events if one["name"] == "record_data"]
-    commits = [one for one in events if one["name"] == "offsets_committed"]
-    assert [one["value"] for one in records] == [str(number) for number in range(COUNT)]
-    assert all(one["success"] for one in commits)
+    records = [event for event in events if event["name"] == "record_data"]
+    commits = [event for event in events if event["name"] == "offsets_committed"]
+    assert [record["value"] for record in records] == [str(number) for number in range(COUNT)]
+    assert all(commit["success"] for commit in commits)
     assert commits[-1]["offsets"] == [{"topic": topic, "partition": 0, "offset": COUNT}]
     assert offsets(tool, group) == {0: (str(COUNT), "0")}
 
@@ -217,7 +217,7 @@ def test_verifiable_consumer(tool: Tool, topic: str, group: str, protocol: str) 
 def test_java_consumer_joins_a_group_with_a_member_of_the_other_protocol(
     tool: Tool, bootstrap: str, group: str, protocol: str
 ) -> None:
-    [other] = [one for one in PROTOCOLS if one != protocol]
+    [other] = [name for name in PROTOCOLS if name != protocol]
     topic = new_topic(bootstrap, 2)
     producer = Producer({"bootstrap.servers": bootstrap})
     for number in range(2 * COUNT):
@@ -232,10 +232,10 @@ def test_java_consumer_joins_a_group_with_a_member_of_the_other_protocol(
         types = {row["GROUP"]: row["TYPE"] for row in tool.rows("kafka-groups", "--list")}
 
     events = _events(said)
-    records = [one for one in events if one["name"] == "record_data"]
-    assert [one["value"] for one in records] == [str(number) for number in range(COUNT)]
-    assert len({one["partition"] for one in records}) == 1
-    assert all(one["success"] for one in events if one["name"] == "offsets_committed")
+    records = [event for event in events if event["name"] == "record_data"]
+    assert [record["value"] for record in records] == [str(number) for number in range(COUNT)]
+    assert len({record["partition"] for record in records}) == 1
+    assert all(event["success"] for event in events if event["name"] == "offsets_committed")
     assert types[group] == other.title(), "the last one of a protocol takes it along"
 
 

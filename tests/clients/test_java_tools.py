@@ -111,7 +111,11 @@ def test_kafka_log_dirs_tool(tool: Tool, bootstrap: str) -> None:
 
     (line,) = [line for line in said.splitlines() if line.startswith("{")]
     (broker,) = json.loads(line)["brokers"]
-    rows = {row["partition"]: row["size"] for one in broker["logDirs"] for row in one["partitions"]}
+    rows = {
+        row["partition"]: row["size"]
+        for folder in broker["logDirs"]
+        for row in folder["partitions"]
+    }
     assert set(rows) == {f"{topic}-0", f"{topic}-1"}
     assert sum(rows.values()) > 0
 

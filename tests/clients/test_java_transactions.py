@@ -9,6 +9,7 @@ import pytest
 from confluent_kafka import KafkaException, Producer
 
 from rookery.testing.tools import ToolHost
+from rookery.testing.wait import wait_until
 from tests.clients.javatools import Row, Tool
 from tests.clients.peers import BOTH, KINDS, new_topic
 
@@ -59,8 +60,13 @@ def state(tool: Tool, name: str) -> Row:
     return row
 
 
+def wait_for_state(tool: Tool, name: str, expected: str) -> None:
+    """Wait for the markers of a transaction that has ended: leaders write them afterwards."""
+    wait_until(lambda: state(tool, name)["TransactionState"], accepts=expected.__eq__)
+
+
 def end(tool: Tool, topic: str) -> int:
-    """Return the offset behind a topic's only partition."""
+    """Return the end offset of a topic's only partition."""
     return int(tool("kafka-get-offsets", "--topic", topic).rpartition(":")[2])
 
 
@@ -73,7 +79,7 @@ def test_producer_perf_test_in_transactions(tool: Tool, topic: str, name: str) -
 
     assert f"{COUNT} records sent" in said
     assert end(tool, topic) >= COUNT + 2  # a marker for each of the transactions
-    assert state(tool, name)["TransactionState"] == "CompleteCommit"
+    wait_for_state(tool, name, "CompleteCommit")
     assert tool.read(topic, COUNT, *COMMITTED) == [str(number) for number in range(COUNT)]
 
 
@@ -102,7 +108,7 @@ def test_readers_stop_before_an_open_transaction(
     other.flush(30)
 
     partition = ("--topic", topic, "--partition", "0", "--offset", "earliest")
-    seen = tool("kafka-console-consumer", *partition, *COMMITTED, "--timeout-ms", "1500")
+    seen = tool("kafka-console-consumer", *partition, *COMMITTED, "--timeout-ms", "5000")
 
     assert seen.split() == ["before"]
     assert tool.read(topic, 3, *ANYTHING) == ["before", "open", "behind"]
@@ -119,17 +125,17 @@ def test_transactions_tool_describes(tool: Tool, topic: str, name: str, producer
     (listed,) = [
         row for row in tool.rows("kafka-transactions", "list") if row["TransactionalId"] == name
     ]
-    found = state(tool, name)
+    described = state(tool, name)
     place = ("--topic", topic, "--partition", "0")
     (writer,) = tool.rows("kafka-transactions", "describe-producers", *place)
 
-    assert (listed["TransactionState"], found["TransactionState"]) == ("Ongoing", "Ongoing")
-    assert found["TopicPartitions"] == f"{topic}-0"
-    assert found["ProducerId"] == writer["ProducerId"] == listed["ProducerId"]
-    assert found["ProducerEpoch"] == writer["ProducerEpoch"]
-    assert writer["CurrentTransactionStartOffset"] == "2"  # behind a record and a marker
+    assert (listed["TransactionState"], described["TransactionState"]) == ("Ongoing", "Ongoing")
+    assert described["TopicPartitions"] == f"{topic}-0"
+    assert described["ProducerId"] == writer["ProducerId"] == listed["ProducerId"]
+    assert described["ProducerEpoch"] == writer["ProducerEpoch"]
+    assert writer["CurrentTransactionStartOffset"] == "2"  # after a record and a marker
     producer.abort_transaction()
-    assert state(tool, name)["TransactionState"] == "CompleteAbort"
+    wait_for_state(tool, name, "CompleteAbort")
     (writer,) = tool.rows("kafka-transactions", "describe-producers", *place)
     assert writer["CurrentTransactionStartOffset"] == "None"
 

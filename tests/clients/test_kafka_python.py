@@ -56,13 +56,13 @@ def _consume(bootstrap: str, topic: str, version: Version) -> list[Any]:
     place = TopicPartition(topic, 0)
     consumer.assign([place])
     consumer.seek_to_beginning(place)
-    end, found = consumer.end_offsets([place])[place], list[Any]()
-    while len(found) < end:
+    end, records = consumer.end_offsets([place])[place], list[Any]()
+    while len(records) < end:
         got = consumer.poll(timeout_ms=30_000)
         assert got, "nothing came"
-        found.extend(got[place])
+        records.extend(got[place])
     consumer.close()
-    return found
+    return records
 
 
 @pytest.mark.parametrize(("codec", "version"), CASES)
@@ -71,10 +71,10 @@ def test_produced_records_are_consumed(bootstrap: str, codec: str, version: Vers
 
     _produce(bootstrap, topic, codec, version)
 
-    found = _consume(bootstrap, topic, version)
-    assert [row.value for row in found] == [b"value %d" % number for number in range(COUNT)]
-    assert [row.timestamp for row in found] == [1_700_000_000_000 + n for n in range(COUNT)]
-    assert [list(row.headers) for row in found[:2]] == [[("number", b"0")], [("number", b"1")]]
+    rows = _consume(bootstrap, topic, version)
+    assert [row.value for row in rows] == [b"value %d" % number for number in range(COUNT)]
+    assert [row.timestamp for row in rows] == [1_700_000_000_000 + n for n in range(COUNT)]
+    assert [list(row.headers) for row in rows[:2]] == [[("number", b"0")], [("number", b"1")]]
     # A batch that compression would make larger is sent as it is.
     assert codec in stored_codecs(bootstrap, topic) <= {codec, "none"}
 
@@ -85,9 +85,9 @@ def test_offsets_are_found_by_time(bootstrap: str) -> None:
     _produce(bootstrap, topic, "none", None)
     consumer, place = KafkaConsumer(bootstrap_servers=bootstrap), TopicPartition(topic, 0)
 
-    found = consumer.offsets_for_times({place: 1_700_000_000_100})[place]
+    first = consumer.offsets_for_times({place: 1_700_000_000_100})[place]
 
-    assert (found.offset, found.timestamp) == (100, 1_700_000_000_100)
+    assert (first.offset, first.timestamp) == (100, 1_700_000_000_100)
     assert consumer.beginning_offsets([place]) == {place: 0}
     assert consumer.end_offsets([place]) == {place: COUNT}
     consumer.close()

@@ -1,11 +1,10 @@
-"""Clients of others read what lies in segments, on a broker that has nothing in memory."""
+"""Other clients read segments from a broker that has nothing in memory."""
 
 from __future__ import annotations
 
 import shutil
 import subprocess
 from collections.abc import Iterator
-from time import monotonic, sleep
 
 import aiokafka
 import kafka
@@ -15,6 +14,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from rookery.testing.backends import ServerBackend, stored_keys
 from rookery.testing.brokers import BRISK, Host
 from rookery.testing.java import Java
+from rookery.testing.wait import wait_until
 from tests.clients.peers import new_topic
 from tests.kafkapython import KafkaConsumer
 
@@ -36,10 +36,7 @@ def written(
         for value in VALUES:
             producer.produce(topic, value, partition=0)
         assert producer.flush(SECONDS) == 0
-        deadline = monotonic() + SECONDS
-        while not stored_keys(store, f"/{topic}/0/segment-"):
-            assert monotonic() < deadline, "no segment was made"
-            sleep(0.1)
+        wait_until(lambda: stored_keys(store, f"/{topic}/0/segment-"), "segments", pause=0.1)
         broker.kill()
         broker.start()
         yield broker.bootstrap, topic
@@ -50,11 +47,11 @@ def test_librdkafka_reads_segments(written: tuple[str, str]) -> None:
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "g"})
     try:
         consumer.assign([TopicPartition(topic, 0, 0)])
-        found = [message.value() for message in consumer.consume(COUNT, SECONDS)]
+        values = [message.value() for message in consumer.consume(COUNT, SECONDS)]
     finally:
         consumer.close()
 
-    assert found == VALUES
+    assert values == VALUES
 
 
 def test_kafka_python_reads_segments(written: tuple[str, str]) -> None:
@@ -65,11 +62,11 @@ def test_kafka_python_reads_segments(written: tuple[str, str]) -> None:
     try:
         consumer.assign([kafka.TopicPartition(topic, 0)])
         consumer.seek_to_beginning()
-        found = [next(consumer).value for _ in range(COUNT)]
+        values = [next(consumer).value for _ in range(COUNT)]
     finally:
         consumer.close()
 
-    assert found == VALUES
+    assert values == VALUES
 
 
 async def test_aiokafka_reads_segments(written: tuple[str, str]) -> None:
@@ -80,11 +77,11 @@ async def test_aiokafka_reads_segments(written: tuple[str, str]) -> None:
         place = aiokafka.TopicPartition(topic, 0)
         consumer.assign([place])
         await consumer.seek_to_beginning(place)
-        found = [(await consumer.getone()).value for _ in range(COUNT)]
+        values = [(await consumer.getone()).value for _ in range(COUNT)]
     finally:
         await consumer.stop()
 
-    assert found == VALUES
+    assert values == VALUES
 
 
 def test_kcat_reads_segments(written: tuple[str, str]) -> None:

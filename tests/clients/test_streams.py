@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
 from threading import Event, Thread
-from time import monotonic, sleep
 
 import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
@@ -20,6 +19,7 @@ from rookery.testing.broker import BrokerProcess
 from rookery.testing.java import Java
 from rookery.testing.probe import brokers_seen
 from rookery.testing.process import LoggedProcess
+from rookery.testing.wait import wait_until
 from tests.clients.peers import new_topic
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(180)]
@@ -29,7 +29,7 @@ WORKERS = 3
 PARTITIONS = 3
 PATIENCE = 60.0
 STEP = 300
-"""So many more counts are committed between one fault and the next."""
+"""The number of counts that are committed between two faults."""
 LOOK_SECONDS = 0.02
 QUIET = {"log_level": 0, "reconnect.backoff.ms": 10, "reconnect.backoff.max.ms": 100}
 
@@ -147,41 +147,42 @@ class Counts:
         self.wait_until(self.has_open_transaction)
 
     def has_open_transaction(self) -> bool:
-        """Tell whether something is written that is not committed."""
+        """Return whether something is written that is not committed."""
         return self._end(self._anything) > self._end(self._committed)
 
     def wait_until(self, holds: Callable[[], bool]) -> None:
         """Return when something holds; fail with what Java said if it takes too long."""
-        deadline = monotonic() + PATIENCE
-        while not holds():
-            assert monotonic() < deadline, self._count.last_words()
-            sleep(LOOK_SECONDS)
+        try:
+            wait_until(holds, seconds=PATIENCE, pause=LOOK_SECONDS)
+        except TimeoutError as error:
+            raise TimeoutError(self._count.last_words()) from error
 
     def read(self) -> dict[str, list[int]]:
         """Return the committed counts of each word in the order in which they were written."""
-        found, ends = defaultdict[str, list[int]](list), 0
+        counts, ends = defaultdict[str, list[int]](list), 0
         consumer = _consumer(self._count, "read_committed")
         consumer.assign(self._count.places())
         while ends < PARTITIONS:
             (message,) = consumer.consume(1, PATIENCE)
             error = message.error()
             if error is None:
-                found[(message.key() or b"").decode()].append(int(message.value() or b""))
+                counts[(message.key() or b"").decode()].append(int(message.value() or b""))
             elif error.code() == KafkaError._PARTITION_EOF:
                 ends += 1
         consumer.close()
-        return found
+        return counts
 
     def _end(self, consumer: Consumer) -> int:
-        deadline = monotonic() + PATIENCE
-        while True:
+        def ends() -> list[int] | None:
             try:
-                return sum(
+                return [
                     consumer.get_watermark_offsets(place, PATIENCE)[1]
                     for place in self._count.places()
-                )
+                ]
             except KafkaException:  # the broker that was asked has just been killed
-                assert monotonic() < deadline, self._count.last_words()
+                return None
+
+        return sum(wait_until(ends, seconds=PATIENCE) or ())
 
 
 def _consumer(count: WordCount, isolation: str) -> Consumer:
@@ -210,9 +211,9 @@ def check(app: LoggedProcess, lines: Lines, counts: Counts) -> None:
     counts.wait_until(lambda: sum(map(len, counts.read().values())) >= words.total())
     app.stop(PATIENCE)
 
-    found = counts.read()
-    assert set(found) == set(words)
-    assert {word: misfits for word in words if (misfits := astray(found[word], words[word]))} == {}
+    read = counts.read()
+    assert set(read) == set(words)
+    assert {word: misfits for word in words if (misfits := astray(read[word], words[word]))} == {}
 
 
 def astray(counts: list[int], times: int) -> list[int]:
@@ -226,7 +227,7 @@ def kill_amid_transaction(app: LoggedProcess, counts: Counts) -> None:
     """Kill it when it has written something that it has not committed yet."""
     while True:
         counts.wait_for_open_transaction()
-        os.kill(app.pid, signal.SIGSTOP)  # what was true before may not be any more
+        os.kill(app.pid, signal.SIGSTOP)  # an earlier state may be outdated
         if counts.has_open_transaction():
             break
         os.kill(app.pid, signal.SIGCONT)
@@ -250,7 +251,7 @@ def test_streams_counts_words_exactly_once_when_the_application_is_killed(
         counts.wait_for_more()
         kill_amid_transaction(app, counts)
     # On another host it has its place in the group at once, while its last transaction is still
-    # open: that one must be over before anything behind it is read. The state comes back from
+    # open: that one must be over before anything after it is read. The state comes back from
     # the changelog.
     with count.running(static, state="other") as app:
         counts.wait_for_more()

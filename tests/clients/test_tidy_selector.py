@@ -27,7 +27,9 @@ def _leaks(
             net.close()
             del net
             gc.collect()
-    return [str(one.message) for one in caught if issubclass(one.category, ResourceWarning)]
+    return [
+        str(warning.message) for warning in caught if issubclass(warning.category, ResourceWarning)
+    ]
 
 
 def test_socket_of_a_cancelled_connection_is_closed() -> None:

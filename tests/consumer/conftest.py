@@ -1,4 +1,4 @@
-"""A real Kafka whose topics are exactly as a test wants them."""
+"""A real Kafka with topics in the exact form that a test needs."""
 
 from __future__ import annotations
 

@@ -85,15 +85,15 @@ def ordeal(
     say(f"{killed} of {kills} were killed before they had come to the end")
     end = LoggedProcess(command, log).ended(_WITHIN)
     assert end == 0, f"the last reader ended with {end}:\n{log.read_text()[-3000:]}"
-    found = plain([batch for batch, _, _ in frames(path)])
+    written = plain([batch for batch, _, _ in frames(path)])
     if group is None:
-        assert found.equals(expected), "what was written is not the log in order"
+        assert written.equals(expected), "the output is not the log in order"
         return 0
-    return _check_twice(found, expected, kills)
+    return _check_twice(written, expected, kills)
 
 
 def copying(logs: Logs, topic: str, folder: Path, kills: int, seed: int) -> int:
-    """Kill copiers and compare what they have copied; return how many rows are there twice."""
+    """Kill copiers and compare what they have copied; return how many rows occur twice."""
     sink = logs.create("copies", 1)
     expected = ordered(dump(logs.bootstrap, [topic]))
     chance = random.Random(seed)
@@ -120,7 +120,7 @@ def copying(logs: Logs, topic: str, folder: Path, kills: int, seed: int) -> int:
 
 
 def _kill_behind(process: LoggedProcess, path: Path, mark: int) -> int:
-    """Kill a reader as soon as its file is so long, wherever it is then; return how it ended."""
+    """Kill a reader as soon as its file has a given length; return how it ended."""
     deadline = monotonic() + _WITHIN
     while not path.exists() or path.stat().st_size < mark:
         status = process.ended()
@@ -131,10 +131,10 @@ def _kill_behind(process: LoggedProcess, path: Path, mark: int) -> int:
     return process.kill()
 
 
-def _check_twice(found: pa.Table, expected: pa.Table, kills: int) -> int:
+def _check_twice(written: pa.Table, expected: pa.Table, kills: int) -> int:
     """See that no row is missing, and that only whole tails between commit and kill are double."""
     places: dict[tuple[int, int], int] = {}
-    for place in _places(found):
+    for place in _places(written):
         places[place] = places.get(place, 0) + 1
     assert places.keys() == set(_places(expected)), "rows are missing"
     twice = sum(places.values()) - len(places)

@@ -2,7 +2,7 @@
 
     python -m tests.consumer.million --rows 1000000 --partitions 512 --timings 50
 
-Three real Kafkas, each behind a proxy that delays every answer by chance. All readings must be
+Three real Kafkas, each through a proxy that delays every answer by chance. All readings must be
 equal byte for byte, and equal to a plain dump of the log that DuckDB has sorted.
 """
 
@@ -44,12 +44,14 @@ def _compare(args: argparse.Namespace, logs: Logs) -> int:
     wanted = digest(expected)
     say(f"{expected.num_rows:,} rows dumped and sorted: {wanted}")
     wrong = 0
-    for one in readings(logs.bootstrap, [topic], range(args.timings), args.memory << 20):
-        is_equal = one.digest == wanted and one.table.equals(expected)
+    for reading in readings(logs.bootstrap, [topic], range(args.timings), args.memory << 20):
+        is_equal = reading.digest == wanted and reading.table.equals(expected)
         wrong += not is_equal
-        rate = one.table.num_rows / one.seconds
+        rate = reading.table.num_rows / reading.seconds
         verdict = "equal" if is_equal else "DIFFERENT"
-        say(f"timing {one.seed}: {verdict}, {rate:,.0f} rows/s, {one.cpu_seconds:.1f} CPU s")
+        say(
+            f"timing {reading.seed}: {verdict}, {rate:,.0f} rows/s, {reading.cpu_seconds:.1f} CPU s"
+        )
     say(f"{args.timings - wrong} of {args.timings} readings are equal to the sorted dump")
     return 1 if wrong else 0
 

@@ -1,4 +1,4 @@
-"""The order of rows as the definition says it, one row after the other: slow, and plain to see."""
+"""The order of rows by its definition, row by row: a slow oracle."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ class Placed(NamedTuple):
 
 def placed(rows: list[Row], lateness: int, max_time: int = 1 << 60) -> list[Placed]:
     """Return the keys of one partition's rows."""
-    found, clock = [], NO_TIME
+    placements, clock = [], NO_TIME
     for row in rows:
         if row.time is None or row.time > max_time:
             late = 0 if row.time is None else max_time - row.time
-            found.append(Placed(clock, row.partition, row.offset, late, clock))
+            placements.append(Placed(clock, row.partition, row.offset, late, clock))
             continue
         key = max(clock - lateness, row.time)
-        found.append(Placed(key, row.partition, row.offset, key - row.time, clock))
+        placements.append(Placed(key, row.partition, row.offset, key - row.time, clock))
         clock = max(clock, row.time)
-    return found
+    return placements
 
 
 def in_order(partitions: list[list[Row]], lateness: int, max_time: int = 1 << 60) -> list[Placed]:
     """Return all rows as they must come out."""
-    return sorted(one for rows in partitions for one in placed(rows, lateness, max_time))
+    return sorted(row for rows in partitions for row in placed(rows, lateness, max_time))

@@ -67,10 +67,10 @@ def main() -> int:
     args = parser.parse_args()
     say(f"seed {args.seed}, on {args.on}")
     with _cluster(args.on) as bootstrap, Logs(bootstrap) as logs:
-        found = storm(logs, args.rows, args.seconds, args.every, args.seed, args.protocol)
+        outcome = storm(logs, args.rows, args.seconds, args.every, args.seed, args.protocol)
     say(
-        f"{found.rows:,} rows, {found.lives} members, {found.stays} stays: none lost, "
-        f"{found.twice:,} processed twice, each between a commit and the end of a stay"
+        f"{outcome.rows:,} rows, {outcome.lives} members, {outcome.stays} stays: none lost, "
+        f"{outcome.twice:,} processed twice, each between a commit and the end of a stay"
     )
     return 0
 
@@ -113,18 +113,18 @@ def storm(
             _sit_or_leave(seats, gone, chance, sit)
             producer.over.wait(every * (number + 1) - producer.since())
         producer.join()
-        for at, one in enumerate(seats):
-            seats[at] = one or sit()
-        members = [*gone, *(one for one in seats if one is not None)]
+        for at, seat in enumerate(seats):
+            seats[at] = seat or sit()
+        members = [*gone, *(seat for seat in seats if seat is not None)]
         deadline = monotonic() + _WITHIN
         while ledger.missing(ends) or watch.committed() < per_partition * PARTITIONS:
             assert monotonic() < deadline, (ledger.missing(ends), watch.offsets)
             _raise_faults(members)
             watch.over.wait(_LOOK)
-        for one in members:
-            one.leave()
-        for one in members:
-            one.join()
+        for member in members:
+            member.leave()
+        for member in members:
+            member.join()
     _raise_faults(members)
     assert not watch.faults, watch.faults
     faults = ledger.faults(PARTITIONS)
@@ -137,23 +137,23 @@ def _sit_or_leave(
     seats: list[Member | None], gone: list[Member], chance: random.Random, sit: Callable[[], Member]
 ) -> None:
     at = chance.randrange(len(seats))
-    one = seats[at]
-    if one is None:
+    seat = seats[at]
+    if seat is None:
         seats[at] = sit()
     elif sum(other is not None for other in seats) > 1:
-        one.leave()
-        gone.append(one)
+        seat.leave()
+        gone.append(seat)
         seats[at] = None
 
 
 def _raise_faults(members: Sequence[Member]) -> None:
-    for one in members:
-        if one.fault is not None:
-            raise one.fault
+    for member in members:
+        if member.fault is not None:
+            raise member.fault
 
 
 class Member(threading.Thread):
-    """Reads as a member of the group, and commits every batch, until it is told to leave."""
+    """Reads as a member of the group, and commits every batch, until it must leave."""
 
     def __init__(self, logs: Logs, topic: str, group: str, ledger: Ledger, protocol: Any) -> None:
         super().__init__(daemon=True)
@@ -164,7 +164,7 @@ class Member(threading.Thread):
         self._current: dict[int, Stay] = {}
         self._known: dict[tuple[int, int], Stay] = {}
         self.fault: BaseException | None = None
-        """Why it ended before it was told to."""
+        """The reason for an early end."""
         self._stream = rookery.follow(
             logs.bootstrap,
             topic,
@@ -191,7 +191,7 @@ class Member(threading.Thread):
                     self._read()
                 for stay in self._current.values():
                     self._end(stay)
-        except BaseException as error:  # noqa: BLE001 (told by `fault`)
+        except BaseException as error:  # noqa: BLE001 (reported by `fault`)
             self.fault = error
 
     def _on_assigned(self, places: Sequence[TopicPartition]) -> None:
@@ -211,7 +211,7 @@ class Member(threading.Thread):
         batch = self._stream.poll(_POLL_MS)
         if batch is None:
             return
-        numbers = {place.partition: one for place, one in batch.checkpoint.stays.items()}
+        numbers = {place.partition: number for place, number in batch.checkpoint.stays.items()}
         partitions, offsets = (np.asarray(batch[name]) for name in ("partition", "offset"))
         seen: list[tuple[Stay, int]] = []
         for partition in np.unique(partitions).tolist():
@@ -225,7 +225,7 @@ class Member(threading.Thread):
             self._leaving.wait(self._chance.uniform(0, _SLOW_SECONDS))
         batch.commit()
         for stay, end in seen:
-            # What was taken meanwhile may have been left out.
+            # Partitions that were taken meanwhile may be missing.
             if stay.ended is None:
                 stay.committed = end
 
@@ -237,11 +237,11 @@ class Member(threading.Thread):
 def _runs(offsets: np.ndarray[Any, np.dtype[np.int64]]) -> list[range]:
     """Return offsets as ranges without holes."""
     cuts = np.flatnonzero(np.diff(offsets) != 1) + 1
-    return [range(int(one[0]), int(one[-1]) + 1) for one in np.split(offsets, cuts)]
+    return [range(int(run[0]), int(run[-1]) + 1) for run in np.split(offsets, cuts)]
 
 
 class Producer(threading.Thread):
-    """Writes so many rows to each partition, evenly over a time."""
+    """Writes a given number of rows to each partition, evenly over a time."""
 
     def __init__(self, logs: Logs, topic: str, per_partition: int, seconds: float) -> None:
         super().__init__(daemon=True)
@@ -288,7 +288,7 @@ class Watch(threading.Thread):
         self.faults: list[str] = []
         """Where they went back."""
         self.over = threading.Event()
-        """Set when it shall end."""
+        """Set when it must end."""
 
     def __enter__(self) -> Watch:
         self.start()
@@ -309,12 +309,12 @@ class Watch(threading.Thread):
     async def _look(self) -> None:
         async with Client(self._servers) as client:
             while not self.over.is_set():
-                found = await client.groups.committed_offsets(self._group)
-                for place, one in found.items():
+                commits = await client.groups.committed_offsets(self._group)
+                for place, commit in commits.items():
                     before = self.offsets.get(place, 0)
-                    if one.offset < before:
-                        self.faults.append(f"{place.text}: {before} and then {one.offset}")
-                    self.offsets[place] = one.offset
+                    if commit.offset < before:
+                        self.faults.append(f"{place.text}: {before} and then {commit.offset}")
+                    self.offsets[place] = commit.offset
                 await asyncio.sleep(_LOOK)
 
 

@@ -1,4 +1,4 @@
-"""A stream's memory, shared out."""
+"""The division of a stream's memory."""
 
 from __future__ import annotations
 

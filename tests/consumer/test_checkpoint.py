@@ -1,4 +1,4 @@
-"""Where a stream stands, and going on from there."""
+"""The position of a stream, and resuming from it."""
 
 from __future__ import annotations
 
@@ -43,12 +43,12 @@ def test_stream_resumes_after_every_batch(topics: Logs, lateness_ms: int) -> Non
     lateness = timedelta(milliseconds=lateness_ms)
     with rookery.read(topics.bootstrap, topic, batch_rows=17, lateness=lateness) as stream:
         batches = [(seen(batch), batch.checkpoint.to_json()) for batch in stream]
-    whole = [row for found, _ in batches for row in found]
+    whole = [row for read, _ in batches for row in read]
     assert len(whole) == 180
 
     done: Seen = []
-    for found, text in batches:
-        done += found
+    for read, text in batches:
+        done += read
         start = Checkpoint.from_json(text)
         with rookery.read(topics.bootstrap, topic, start=start, lateness=lateness) as stream:
             rest = [row for batch in stream for row in seen(batch)]
@@ -57,8 +57,8 @@ def test_stream_resumes_after_every_batch(topics: Logs, lateness_ms: int) -> Non
 
 def test_stream_resumes_after_every_row(topics: Logs) -> None:
     topic = topics.create("hops", 2)
-    topics.write(topic, 0, rows([NOON + one for one in (5000, 1000, 3000, 2000, 4000)]))
-    topics.write(topic, 1, rows([NOON + one for one in (0, 2500, 6000)]), size=1)
+    topics.write(topic, 0, rows([NOON + ms for ms in (5000, 1000, 3000, 2000, 4000)]))
+    topics.write(topic, 1, rows([NOON + ms for ms in (0, 2500, 6000)]), size=1)
     for lateness in (timedelta(0), timedelta(seconds=5)):
         whole = seen(rookery.read(topics.bootstrap, topic, lateness=lateness).to_table())
         hopped: Seen = []
@@ -125,14 +125,14 @@ def test_commits_store_offsets_and_clocks_for_the_group(topics: Logs) -> None:
 
     with rookery.read(topics.bootstrap, topic, batch_rows=50) as stream:
         whole = [row for batch in stream for row in seen(batch)]
-    found: Seen = []
-    while len(found) < len(whole):
+    committed: Seen = []
+    while len(committed) < len(whole):
         with read() as stream:
             batch = next(stream)
-            found += seen(batch)
+            committed += seen(batch)
             batch.commit()
 
-    assert found == whole
+    assert committed == whole
     with pytest.raises(StopIteration):
         next(read())
 
@@ -161,7 +161,7 @@ def test_commit_without_a_group_is_refused(topics: Logs) -> None:
 
 def test_start_deleted_by_retention_is_an_error(topics: Logs) -> None:
     topic = topics.create("passed", 1)
-    topics.write(topic, 0, rows([NOON + one for one in range(100)]), size=10)
+    topics.write(topic, 0, rows([NOON + ms for ms in range(100)]), size=10)
     _delete_records(topics, topic, 40)
 
     start = rookery.Offsets({(topic, 0): 5})

@@ -23,10 +23,10 @@ def chunk_rows(sizes: list[int], most_bytes: int, most_rows: int = ANY_ROWS) -> 
         data += batch
         offset += size
     wanted = ChunkRequest(PLACE, 0, ENDLESS, most_bytes, most_rows)
-    found = list(cut(memoryview(data), headers, [], wanted))
-    assert [one.begin for one in found[1:]] == [one.end for one in found[:-1]]
-    assert found[-1].end == offset
-    return [one.rows for one in found]
+    pieces = list(cut(memoryview(data), headers, [], wanted))
+    assert [piece.begin for piece in pieces[1:]] == [piece.end for piece in pieces[:-1]]
+    assert pieces[-1].end == offset
+    return [piece.rows for piece in pieces]
 
 
 def test_chunks_are_as_large_as_allowed() -> None:

@@ -1,4 +1,4 @@
-"""Classic groups: ours beside members of other makes, and brokers that know no others."""
+"""Classic groups: our members with other clients, and brokers without the newer protocol."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import json
 import threading
 from contextlib import suppress
 from pathlib import Path
-from time import monotonic
 from typing import Any
 
 import pytest
@@ -20,6 +19,7 @@ from rookery.testing.kafka import KafkaServer
 from rookery.testing.kafkalogs import NOON, Logs, rows
 from rookery.testing.process import LoggedProcess
 from rookery.testing.properties import KafkaSettings
+from rookery.testing.wait import wait_until
 from tests.consumer.test_groups import committed, member, owned, until
 
 WITHIN = 120.0
@@ -89,7 +89,7 @@ class JavaMember:
 
     @property
     def seen(self) -> list[tuple[int, int]]:
-        return [(one["partition"], one["offset"]) for one in self._events("record_data")]
+        return [(event["partition"], event["offset"]) for event in self._events("record_data")]
 
     def leave(self) -> None:
         assert self._process.stop(WITHIN) in {0, 143}, self._log.read_text()[-3000:]
@@ -157,11 +157,6 @@ def test_group_can_have_members_of_another_client(
     assert rest == {(p, o) for p in range(PARTITIONS) for o in range(11)}
 
 
-def read_until(stream: rookery.OrderedStream, deadline: float) -> None:
-    while monotonic() < deadline:
-        stream.poll(1000)
-
-
 def wait(done: Any) -> None:
     until([], done)
 
@@ -176,7 +171,7 @@ def test_members_with_another_assignor_are_reported(topics: Logs) -> None:
             member(topics, topic, topic, group_protocol="classic") as ours,
             pytest.raises(ConfigError, match="cooperative-sticky"),
         ):
-            read_until(ours, monotonic() + WITHIN)
+            wait_until(lambda: ours.poll(1000), "an error", accepts=lambda _: False, seconds=WITHIN)
     finally:
         other.leave()
 

@@ -43,8 +43,8 @@ def test_values_are_decoded_as_text_json_and_by_functions(topics: Logs) -> None:
 
     def lengths(column: pa.Array[Any]) -> pa.Array[Any]:
         compute: Any = pa.compute
-        found: pa.Array[Any] = compute.binary_length(column)
-        return found
+        sizes: pa.Array[Any] = compute.binary_length(column)
+        return sizes
 
     text = rookery.read(topics.bootstrap, topic, value="utf8", key="utf8").to_table()
     fields = rookery.read(topics.bootstrap, topic, value=JSON).to_table()
@@ -57,15 +57,18 @@ def test_values_are_decoded_as_text_json_and_by_functions(topics: Logs) -> None:
 
 
 def test_topics_can_have_their_own_decoders(topics: Logs) -> None:
-    one, two = sent(topics, "own-a", b'{"n": 1}'), sent(topics, "own-b", b"text")
+    first, second = sent(topics, "own-a", b'{"n": 1}'), sent(topics, "own-b", b"text")
 
     table = rookery.read(
-        topics.bootstrap, [one, two], value={one: JSON, two: "utf8"}, columns=["value", "raw_value"]
+        topics.bootstrap,
+        [first, second],
+        value={first: JSON, second: "utf8"},
+        columns=["value", "raw_value"],
     ).to_table()
 
     assert table["value"].to_pylist() == [
-        {one: {"n": 1, "at": None}, two: None},
-        {one: None, two: "text"},
+        {first: {"n": 1, "at": None}, second: None},
+        {first: None, second: "text"},
     ]
     assert table["raw_value"].to_pylist() == [b'{"n": 1}', b"text"]
 
@@ -109,9 +112,9 @@ def test_the_time_of_a_row_can_be_in_its_value(topics: Logs) -> None:
         start=datetime.fromtimestamp(0.003, UTC),
     ).to_table()
 
-    assert [one["n"] for one in listed(table, "value")] == [3, 5, 1, 9, None]
-    assert [one.total_seconds() for one in listed(table, "lateness")] == [0, 0, 4, 0, 0]
-    assert [one["n"] for one in listed(started, "value")] == [3, 5, 9, None]
+    assert [value["n"] for value in listed(table, "value")] == [3, 5, 1, 9, None]
+    assert [lateness.total_seconds() for lateness in listed(table, "lateness")] == [0, 0, 4, 0, 0]
+    assert [value["n"] for value in listed(started, "value")] == [3, 5, 9, None]
 
 
 def test_the_time_of_a_row_can_be_in_a_header(topics: Logs) -> None:

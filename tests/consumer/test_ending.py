@@ -1,4 +1,4 @@
-"""The ways out of a stream: all close its sockets, commit nothing and lose nothing."""
+"""All ways to end a stream close its sockets, commit nothing and lose nothing."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ def deaf() -> Iterator[str]:
 
 def sockets() -> set[str]:
     """Return the sockets that this process has."""
-    found = set()
-    for one in Path("/proc/self/fd").iterdir():
+    names = set()
+    for entry in Path("/proc/self/fd").iterdir():
         with suppress(FileNotFoundError):  # it was that of the folder
-            found.add(str(one.readlink()))
-    return {name for name in found if name.startswith("socket:")}
+            names.add(str(entry.readlink()))
+    return {name for name in names if name.startswith("socket:")}
 
 
 def committed(bootstrap: str, group: str) -> dict[Any, Any]:
@@ -124,7 +124,7 @@ async def test_a_cancelled_wait_loses_no_batch(topics: Logs) -> None:
                 async with asyncio.timeout(patience):
                     batch = await anext(stream, None)
             except TimeoutError:
-                # What was made meanwhile, nobody has seen yet.
+                # No client has seen the topics made meanwhile.
                 assert stream.checkpoint.rows == len(seen)
                 patience = patience * 1.5 + 0.0001
                 continue

@@ -1,4 +1,4 @@
-"""What the feed asks for stays within the memory, however many brokers there are to be asked."""
+"""The feed's requests stay within the memory, regardless of the number of brokers."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Giants:
             )
         ]
         return answers + [
-            PartitionAnswer(one.place, one.offset, high_watermark=100) for one in others
+            PartitionAnswer(want.place, want.offset, high_watermark=100) for want in others
         ]
 
 
@@ -77,7 +77,7 @@ def stand(count: int, *, needed: Sequence[int]) -> tuple[Shelves, list[Shelf]]:
     """Return empty shelves for partitions, some of which the merge waits for."""
     shelves = Shelves(budget.of_rows(MEMORY))
     many = [Shelf(TopicPartition("giants", n), n, 0, 0) for n in range(count)]
-    shelves.by_place.update({one.place: one for one in many})
+    shelves.by_place.update({shelf.place: shelf for shelf in many})
     shelves.need([many[number] for number in needed])
     return shelves, many
 
@@ -88,7 +88,7 @@ async def test_giant_batches_of_many_brokers_take_the_memory_and_one_batch_each(
     async with fed(Giants(3), shelves):
         pass
 
-    # Nobody knows of the first of each broker before it comes.
+    # The first of each broker is unexpected.
     assert shelves.memory < shelves.peak <= shelves.memory + 3 * (GIANT + MIB)
 
 

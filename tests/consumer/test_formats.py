@@ -56,7 +56,7 @@ def avro_value(schema_id: int, schema: Any, **fields: Any) -> bytes:
 
 
 def avro(server: RegistryServer) -> Sample:
-    """Two versions of a schema, of which readers see the later one; and one nobody knows."""
+    """Two versions of a schema, of which readers see the later one; and an unknown one."""
     old = server.register(SUBJECT, json.dumps(OLD))
     new = server.register(SUBJECT, json.dumps(NEW))
     noon = datetime.fromtimestamp(NOON / 1000, UTC)
@@ -73,7 +73,7 @@ def avro(server: RegistryServer) -> Sample:
 
 
 def protobuf(server: RegistryServer) -> Sample:
-    """Messages behind the index of their type in the file; and one that breaks off."""
+    """Messages after the index of their type in the file, and a truncated one."""
     schema_id = registered(server, file())
     values = [
         framed(schema_id, b"\x02\x02", Order(id=1, name="a")),
@@ -107,8 +107,8 @@ def function(_: RegistryServer) -> Sample:
 
     def parsed(column: Column) -> Column:
         compute: Any = pa.compute
-        found: Column = compute.cast(column.cast(pa.string()), pa.int64())
-        return found
+        numbers: Column = compute.cast(column.cast(pa.string()), pa.int64())
+        return numbers
 
     return Sample(parsed, [b"1", b"2", None, b"four", b"5"], [1, 2, None, None, 5], "four")
 
@@ -122,7 +122,7 @@ def server() -> Iterator[RegistryServer]:
         yield made
 
 
-@pytest.fixture(params=SAMPLES, ids=lambda one: one.__name__)
+@pytest.fixture(params=SAMPLES, ids=lambda kind: kind.__name__)
 def sample(request: pytest.FixtureRequest, server: RegistryServer) -> Sample:
     made: Sample = request.param(server)
     return made
@@ -136,7 +136,7 @@ def sent(topics: Logs, values: list[bytes | None], times: list[int] | None = Non
         moments = (times or list(range(len(values))))[partition::PARTITIONS]
         columns: dict[str, Column] = {
             "value": pa.array(some, pa.binary()),
-            "timestamp": pa.array([NOON + one for one in moments], pa.timestamp("ms", "UTC")),
+            "timestamp": pa.array([NOON + moment for moment in moments], pa.timestamp("ms", "UTC")),
         }
         topics.append(topic, {partition: packed(pa.record_batch(columns))})
     return topic
@@ -145,7 +145,7 @@ def sent(topics: Logs, values: list[bytes | None], times: list[int] | None = Non
 def plain(column: Any) -> list[Any]:
     """Return rows; of messages only what the samples set."""
     rows = column.to_pylist()
-    if pa.types.is_struct(column.type) and "name" in [one.name for one in column.type]:
+    if pa.types.is_struct(column.type) and "name" in [field.name for field in column.type]:
         return [None if row is None else (row["id"], row["name"]) for row in rows]
     return list(rows)
 

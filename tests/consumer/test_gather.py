@@ -1,4 +1,4 @@
-"""Strings that lie anywhere, copied by the compiled kernel and by its twin."""
+"""Strings at arbitrary addresses, copied by the compiled kernel and by its twin."""
 
 from __future__ import annotations
 
@@ -71,14 +71,14 @@ def test_both_kernels_arrange_rows_into_columns(kernel: ModuleType) -> None:
     kinds = "qqqiqiqi"
     columns = [np.empty(2, kind) for kind in kinds]
 
-    kernel.unpack(lines(table)[[2, 1]].data, [one.data for one in columns])
+    kernel.unpack(lines(table)[[2, 1]].data, [column.data for column in columns])
 
-    assert [one.tolist() for one in columns] == table[[2, 1]].T.tolist()
+    assert [column.tolist() for column in columns] == table[[2, 1]].T.tolist()
     with pytest.raises(ValueError, match="7 columns, not 8"):
-        kernel.unpack(lines(table).data, [one.data for one in columns[:7]])
+        kernel.unpack(lines(table).data, [column.data for column in columns[:7]])
     wrong = [np.empty(2 if number == 3 else 3, kind) for number, kind in enumerate(kinds)]
     with pytest.raises(ValueError, match="column 3 has not the room for 3 rows"):
-        kernel.unpack(lines(table).data, [one.data for one in wrong])
+        kernel.unpack(lines(table).data, [column.data for column in wrong])
 
 
 def test_both_kernels_locate_records_as_the_decoder_does() -> None:
@@ -90,13 +90,13 @@ def test_both_kernels_locate_records_as_the_decoder_does() -> None:
     for kernel in (_gather, _gather_twin):
         table = np.full((4, 8), -9, np.int64)
         assert kernel.locate(data, 1, 4, 7, table.data) == 3
-        found = table[:3]
-        assert found[:, OFFSET].tolist() == [1, 2, 3]
-        assert found[:, TIME].tolist() == [-(1 << 62), NOON + 2, NOON + 1]
-        assert found[:, PARTITION].tolist() == [7, 7, 7]
-        assert binary(strings(found, VALUE)).to_pylist() == [b"value 1", b"value 2", b"value 3"]
+        located = table[:3]
+        assert located[:, OFFSET].tolist() == [1, 2, 3]
+        assert located[:, TIME].tolist() == [-(1 << 62), NOON + 2, NOON + 1]
+        assert located[:, PARTITION].tolist() == [7, 7, 7]
+        assert binary(strings(located, VALUE)).to_pylist() == [b"value 1", b"value 2", b"value 3"]
         assert table[3].tolist() == [-9] * 8
-        assert kernel.locate(data, 1, 4, 7, found[:2].data) == -1
+        assert kernel.locate(data, 1, 4, 7, located[:2].data) == -1
         with pytest.raises(ValueError, match="72 bytes are no whole rows"):
             kernel.locate(data, 1, 4, 7, bytearray(72))
 
@@ -107,10 +107,10 @@ def test_both_kernels_agree_on_damaged_batches(cuts: list[tuple[int, int]]) -> N
     data = bytearray(packed(rows([NOON, NOON + 1, NOON + 2], b"value %d")))
     for at, byte in cuts:
         data[at % len(data)] = byte
-    found: list[tuple[int, Table]] = []
+    outcomes: list[tuple[int, Table]] = []
     for kernel in (_gather, _gather_twin):
         table = np.zeros((3, 8), np.int64)
         count = kernel.locate(data, 0, 1 << 62, 0, table.data)
-        found.append((count, table[: max(count, 0)]))
-    assert found[0][0] == found[1][0]
-    assert found[0][1].tolist() == found[1][1].tolist()
+        outcomes.append((count, table[: max(count, 0)]))
+    assert outcomes[0][0] == outcomes[1][0]
+    assert outcomes[0][1].tolist() == outcomes[1][1].tolist()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from datetime import timedelta
-from time import monotonic, sleep
+from time import monotonic
 from typing import Any
 
 import pyarrow as pa
@@ -21,6 +21,7 @@ from rookery.errors import ApiError, ErrorCode
 from rookery.model.partition import TopicPartition
 from rookery.testing.kafka import KafkaServer
 from rookery.testing.kafkalogs import NOON, Logs, rows
+from rookery.testing.wait import wait_until
 
 WITHIN = 120.0
 QUICK = timedelta(milliseconds=100)
@@ -40,20 +41,22 @@ def owned(stream: rookery.OrderedStream) -> set[int]:
 
 def until(streams: list[rookery.OrderedStream], done: Any) -> list[tuple[int, int]]:
     """Read from all streams, committing each batch, until `done` says so."""
-    found: list[tuple[Any, Any]] = []
-    give_up = monotonic() + WITHIN
-    while not done():
-        assert monotonic() < give_up, [owned(one) for one in streams]
-        sleep(0.0 if streams else 0.01)
+    pairs_read: list[tuple[Any, Any]] = []
+
+    def is_done() -> bool:
+        if done():
+            return True
         for stream in streams:
             batch = stream.poll(50)
             if batch is not None:
-                pairs = zip(
-                    batch["partition"].to_pylist(), batch["offset"].to_pylist(), strict=True
+                pairs_read.extend(
+                    zip(batch["partition"].to_pylist(), batch["offset"].to_pylist(), strict=True)
                 )
-                found += list(pairs)
                 batch.commit()
-    return found
+        return False
+
+    wait_until(is_done, seconds=WITHIN, pause=0.0 if streams else 0.01)
+    return pairs_read
 
 
 def test_partitions_move_between_members(topics: Logs) -> None:
@@ -145,9 +148,9 @@ def test_added_partition_is_read_from_its_start(topics: Logs, protocol: Any) -> 
             future.result(60)
         topics._find_leaders(topic, 2)
         topics.write(topic, 1, rows([NOON, NOON + 1]))
-        found = until([stream], lambda: committed(topics, topic).get(1) == 2)
+        read = until([stream], lambda: committed(topics, topic).get(1) == 2)
 
-    assert found == [(1, 0), (1, 1)]
+    assert read == [(1, 0), (1, 1)]
 
 
 def moved(topics: Logs, topic: str, group: str, first: rookery.OrderedStream) -> int:
@@ -165,8 +168,8 @@ def committed(topics: Logs, group: str) -> dict[int, int]:
 
     async def ask() -> dict[int, int]:
         async with Client(topics.bootstrap) as client:
-            found = await client.groups.committed_offsets(group)
-        return {place.partition: one.offset for place, one in found.items()}
+            offsets = await client.groups.committed_offsets(group)
+        return {place.partition: offset.offset for place, offset in offsets.items()}
 
     return asyncio.run(ask())
 
@@ -214,7 +217,7 @@ def test_processed_rows_can_be_committed_when_partitions_are_revoked(topics: Log
             rest = until([second], lambda: second.is_live)
 
     assert told == [("given", [0, 1]), ("taken", [partition])]
-    # Four rows of each were processed, and come to nobody else.
+    # Four rows of each were processed, and go to no other member.
     assert rest == [(partition, offset) for offset in range(4, 10)]
 
 
@@ -290,7 +293,7 @@ async def _outcome(client: Client, sink: str, group: str) -> tuple[int, dict[Top
     stream = rookery.read(client.settings.bootstrap, sink)
     copied = (await asyncio.to_thread(stream.to_table)).num_rows
     committed = await client.groups.committed_offsets(group, stable=True)
-    return copied, {place: one.offset for place, one in committed.items()}
+    return copied, {place: offset.offset for place, offset in committed.items()}
 
 
 def _stop_unless(is_committed: bool) -> None:

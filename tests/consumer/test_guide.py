@@ -1,4 +1,4 @@
-"""Every piece of code in the guide, and the examples, do what they say on a real Kafka."""
+"""All code of the guide and the examples work on a real Kafka."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Live partitions at their end: how long they hold back others, on a clock that stands still."""
+"""Live partitions at their end: how long they delay others, with a clock that stands still."""
 
 from __future__ import annotations
 
@@ -72,14 +72,14 @@ async def reading(source: Brokers, settings: StreamSettings) -> AsyncIterator[St
 
 def partitions(engine: StreamEngine) -> list[Any]:
     """Return the partitions of all rows that may go now."""
-    found: list[Any] = []
+    numbers: list[Any] = []
     for _ in range(10):
         engine.make(0)
         batch, engine.made = engine.made, None
         if batch is None:
             break
-        found += batch.data.column("partition").to_pylist()
-    return found
+        numbers += batch.data.column("partition").to_pylist()
+    return numbers
 
 
 @pytest.mark.parametrize("high_watermark", [1, OPEN_TRANSACTION_END])

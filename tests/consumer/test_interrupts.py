@@ -1,4 +1,4 @@
-"""Interrupts come between any two lines of a reader: nothing hangs, and nothing is lost."""
+"""Interrupts between any two lines of a reader: nothing hangs, and nothing is lost."""
 
 import json
 import os
@@ -88,7 +88,7 @@ print(json.dumps({"count": count}))
 
 
 def run(program: str, *args: str) -> dict[str, object]:
-    # With pipes, a nagger that was left would keep the test waiting until it finds nobody any more.
+    # With pipes, a leftover nagger would keep the test waiting until its target is gone.
     done = subprocess.run(
         [sys.executable, "-c", program, NAGGING, *args],
         capture_output=True,
@@ -98,19 +98,19 @@ def run(program: str, *args: str) -> dict[str, object]:
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    found = json.loads(done.stdout)
-    assert isinstance(found, dict)
-    return found
+    report = json.loads(done.stdout)
+    assert isinstance(report, dict)
+    return report
 
 
 def test_interrupted_stream_closes(topics: Logs) -> None:
     topic = topics.create("nagged", 2)
     topics.write(topic, 0, rows([NOON]))
 
-    found = run(WAITING, topics.bootstrap, topic)
+    report = run(WAITING, topics.bootstrap, topic)
 
-    assert isinstance(found["count"], int)
-    assert found["count"] > 20
+    assert isinstance(report["count"], int)
+    assert report["count"] > 20
 
 
 def test_interrupted_reader_sees_every_row_once(topics: Logs) -> None:
@@ -119,8 +119,8 @@ def test_interrupted_reader_sees_every_row_once(topics: Logs) -> None:
         times = [NOON + 2 * n + partition for n in range(ROWS // 2)]
         topics.write(topic, partition, rows(times), size=50)
 
-    found = run(READING, topics.bootstrap, topic)
+    report = run(READING, topics.bootstrap, topic)
 
-    assert found["seen"] == [[n, partition] for n in range(ROWS // 2) for partition in range(2)]
-    assert isinstance(found["count"], int)
-    assert found["count"] > 20
+    assert report["seen"] == [[n, partition] for n in range(ROWS // 2) for partition in range(2)]
+    assert isinstance(report["count"], int)
+    assert report["count"] > 20

@@ -10,30 +10,34 @@ import subprocess
 import sys
 import threading
 from datetime import timedelta
-from time import monotonic, sleep
+from time import sleep
 
 import pytest
 from confluent_kafka.admin import AdminClient, NewPartitions
 
 import rookery
+from rookery.client.settings import ClientSettings
 from rookery.consumer.faults import TopicGone
 from rookery.consumer.output.batch import Batch
 from rookery.testing.kafkalogs import NOON, Logs, rows
+from rookery.testing.wait import wait_until
 
 WITHIN_MS = 60_000
 QUICK = timedelta(milliseconds=100)
 
 
 def polled(stream: rookery.OrderedStream, count: int) -> list[Batch]:
-    """Read batches until there are so many rows."""
-    found: list[Batch] = []
-    until = monotonic() + WITHIN_MS / 1000
-    while sum(batch.num_rows for batch in found) < count:
-        assert monotonic() < until, f"only {found} came"
+    """Read batches until there are a given number of rows."""
+    batches: list[Batch] = []
+
+    def read() -> int:
         batch = stream.poll(1000)
         if batch is not None:
-            found.append(batch)
-    return found
+            batches.append(batch)
+        return sum(batch.num_rows for batch in batches)
+
+    wait_until(read, "rows", accepts=lambda rows: rows >= count, pause=0)
+    return batches
 
 
 def test_silent_partition_is_awaited_and_then_skipped(topics: Logs) -> None:
@@ -49,7 +53,7 @@ def test_silent_partition_is_awaited_and_then_skipped(topics: Logs) -> None:
         late = polled(stream, 2)
         states = stream.partitions()
 
-    columns = [(one["partition"], one["lateness"]) for one in late[0].to_pylist()]
+    columns = [(row["partition"], row["lateness"]) for row in late[0].to_pylist()]
     assert columns[0] == (2, timedelta(seconds=3))
     assert states["late"].to_pylist() == [0, 0, 1]
 
@@ -65,7 +69,7 @@ def test_replay_becomes_live(topics: Logs) -> None:
         topics.write(topic, 0, rows([NOON + 4]))
         second = polled(stream, 1)
 
-    offsets = [one["offset"] for batch in first for one in batch.to_pylist()]
+    offsets = [row["offset"] for batch in first for row in batch.to_pylist()]
     assert offsets == [0, 0, 1, 1]
     assert second[0].to_pylist()[0]["offset"] == 2
 
@@ -80,12 +84,12 @@ def test_stalled_reader_makes_no_partition_idle(topics: Logs) -> None:
         topics.bootstrap, topic, start="earliest", max_idle=QUICK, memory=300_000, batch_rows=100
     ) as stream:
         first = polled(stream, 1)
-        sleep(10 * QUICK.total_seconds())  # whoever processes rows takes its time
+        sleep(10 * QUICK.total_seconds())  # processing takes time
         rest = polled(stream, 2 * count - sum(batch.num_rows for batch in first))
 
-    found = [row for batch in first + rest for row in batch.to_pylist()]
-    assert [row["offset"] for row in found] == [n // 2 for n in range(2 * count)]
-    assert not any(row["lateness"] for row in found)
+    listed = [row for batch in first + rest for row in batch.to_pylist()]
+    assert [row["offset"] for row in listed] == [n // 2 for n in range(2 * count)]
+    assert not any(row["lateness"] for row in listed)
 
 
 async def test_both_event_loops_give_the_same_rows(topics: Logs) -> None:
@@ -121,14 +125,9 @@ def test_new_partition_is_read_from_its_start(topics: Logs) -> None:
         topics.write(topic, 1, rows([NOON + 4, NOON + 20]))
         joined = polled(stream, 2)
 
-    found = [one for batch in joined for one in batch.to_pylist()]
-    assert [(one["partition"], one["offset"]) for one in found] == [(1, 0), (1, 1)]
-    assert found[0]["lateness"] == timedelta(milliseconds=6)
-
-
-def _poll_until(stream: rookery.OrderedStream, moment: float) -> None:
-    while monotonic() < moment:
-        stream.poll(1000)
+    read = [row for batch in joined for row in batch.to_pylist()]
+    assert [(row["partition"], row["offset"]) for row in read] == [(1, 0), (1, 1)]
+    assert read[0]["lateness"] == timedelta(milliseconds=6)
 
 
 def test_a_deleted_topic_ends_the_stream_after_its_rows(topics: Logs) -> None:
@@ -136,12 +135,12 @@ def test_a_deleted_topic_ends_the_stream_after_its_rows(topics: Logs) -> None:
     topics.write(topic, 0, rows([NOON]))
     admin = AdminClient({"bootstrap.servers": topics.bootstrap})
 
-    with rookery.follow(topics.bootstrap, topic, start="earliest") as stream:
+    hasty = ClientSettings(bootstrap=topics.bootstrap, unknown_topic_ms=300)
+    with rookery.follow(hasty, topic, start="earliest") as stream:
         polled(stream, 1)
         admin.delete_topics([topic])[topic].result(60)
-        until = monotonic() + WITHIN_MS / 1000
         with pytest.raises(TopicGone) as caught:
-            _poll_until(stream, until)
+            wait_until(lambda: stream.poll(1000), "the end", accepts=lambda _: False)
 
     assert (caught.value.topic, caught.value.partition, caught.value.offset) == (topic, 0, 1)
 
@@ -165,7 +164,11 @@ def test_unreferenced_stream_is_closed(topics: Logs) -> None:
     topic = topics.create("garbage", 1)
     others = set(threading.enumerate())
     stream = rookery.follow(topics.bootstrap, topic).open()
-    [own] = [one for one in set(threading.enumerate()) - others if one.name == "rookery-consumer"]
+    [own] = [
+        thread
+        for thread in set(threading.enumerate()) - others
+        if thread.name == "rookery-consumer"
+    ]
 
     del stream
     gc.collect()

@@ -1,4 +1,4 @@
-"""What a stream holds at most, and what becomes of the rest; on a real Kafka."""
+"""The memory limit of a stream, and rows beyond it; on a real Kafka."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ KIB = 1024
 
 
 def ahead(topics: Logs, stem: str) -> str:
-    """Make a topic whose first partition lies behind the others in time, which are large."""
+    """Make a topic whose first partition is later than the others in time, which are large."""
     topic = topics.create(stem, 3)
     for partition, start in ((0, 0), (1, 500_000), (2, 600_000)):
         moments = [NOON + start + n for n in range(1500)]
@@ -28,9 +28,9 @@ def ahead(topics: Logs, stem: str) -> str:
 def read(topics: Logs, topic: str, **options: Any) -> tuple[list[tuple[int, int]], Any]:
     """Return the places of all rows in order, and the shelves that held them."""
     with rookery.read(topics.bootstrap, topic, **options) as stream:
-        found = stream.to_table()
+        table = stream.to_table()
         shelves = stream._get().shelves
-        places = zip(found["partition"].to_pylist(), found["offset"].to_pylist(), strict=True)
+        places = zip(table["partition"].to_pylist(), table["offset"].to_pylist(), strict=True)
         return [(int(p or 0), int(o or 0)) for p, o in places], shelves
 
 
@@ -40,9 +40,9 @@ WHOLE = [(partition, offset) for partition in range(3) for offset in range(1500)
 def test_small_memory_gives_the_same_rows(topics: Logs) -> None:
     topic = ahead(topics, "little")
 
-    found, shelves = read(topics, topic, memory=400 * KIB)
+    read_rows, shelves = read(topics, topic, memory=400 * KIB)
 
-    assert found == WHOLE
+    assert read_rows == WHOLE
     assert shelves.peak <= 400 * KIB + 200 * KIB  # and one batch
     assert shelves.held == 0
 
@@ -71,10 +71,10 @@ def test_spilled_chunk_is_restored_unchanged(tmp_path: Path) -> None:
 
     stored = [files.put(chunk) for chunk in chunks]
 
-    assert [one is not None and one.data == b"" for one in stored] == [True] * 4
+    assert [chunk is not None and chunk.data == b"" for chunk in stored] == [True] * 4
     assert files.put(chunks[0]) is not None
     assert files.put(chunks[0]) is None  # there is no room for more
-    assert [files.take(one) for one in stored if one is not None] == chunks
+    assert [files.take(chunk) for chunk in stored if chunk is not None] == chunks
     assert files.written == 100
     files.close()
 

@@ -20,23 +20,23 @@ PARTITIONS = st.lists(st.lists(TIMES, max_size=12), min_size=1, max_size=5)
 
 
 def numbers(values: list[int | None]) -> Numbers:
-    return np.array([NO_TIME if one is None else one for one in values], np.int64)
+    return np.array([NO_TIME if value is None else value for value in values], np.int64)
 
 
 def rows_of(round_: MergeRound[tuple[int, Numbers]] | None) -> list[tuple[int, int, int]]:
     """Return key, partition and offset of the rows of a round, in order."""
     if round_ is None:
         return []
-    found = []
+    released = []
     for piece in round_.pieces:
         partition, offsets = piece.run.block
         rows = range(piece.begin, piece.end)
         taken = rows if piece.run.rows is None else piece.run.rows[piece.begin : piece.end]
-        found += [
+        released += [
             (int(key), partition, int(offsets[row]))
             for key, row in zip(piece.keys, taken, strict=True)
         ]
-    return found if round_.order is None else [found[one] for one in round_.order.tolist()]
+    return released if round_.order is None else [released[at] for at in round_.order.tolist()]
 
 
 class Driver:
@@ -70,7 +70,7 @@ class Driver:
 
 def expected(partitions: list[list[int | None]], lateness_ms: int) -> list[tuple[int, int, int]]:
     rows = [[Row(p, o, time) for o, time in enumerate(many)] for p, many in enumerate(partitions)]
-    return [(one.key, one.partition, one.offset) for one in in_order(rows, lateness_ms)]
+    return [(row.key, row.partition, row.offset) for row in in_order(rows, lateness_ms)]
 
 
 @settings(max_examples=300, deadline=None)
@@ -146,8 +146,8 @@ def test_rows_before_the_checkpoint_are_omitted() -> None:
     merge.set_done(index, is_done=True)
     left = rows_of(merge.release())
 
-    every = [(one.key, 0, one.offset) for one in in_order([_rows(whole)], 3)]
-    assert left == [one for one in every if one[2] not in {1, 3, 4}]
+    every = [(row.key, 0, row.offset) for row in in_order([_rows(whole)], 3)]
+    assert left == [row for row in every if row[2] not in {1, 3, 4}]
 
 
 def _rows(times: list[int | None]) -> list[Row]:
@@ -168,13 +168,13 @@ def test_other_orders_keep_the_offsets_of_each_partition(order: str) -> None:
         merge.set_done(index, is_done=True)
     rest = rows_of(merge.release())
 
-    found = [(partition, offset) for _, partition, offset in early + rest]
+    places = [(partition, offset) for _, partition, offset in early + rest]
     if order == "partition":
         assert early == []
-        assert found == [(p, o) for p in range(2) for o in range(3)]
+        assert places == [(p, o) for p in range(2) for o in range(3)]
     else:
         assert len(early) == 3
-        assert sorted(found) == [(p, o) for p in range(2) for o in range(3)]
+        assert sorted(places) == [(p, o) for p in range(2) for o in range(3)]
 
 
 @settings(deadline=None)
@@ -190,10 +190,10 @@ def test_keys_of_rows_do_not_depend_on_where_blocks_are_cut(
 
     keys = np.concatenate([first.keys, second.keys])
     before = np.concatenate([first.before, second.before])
-    assert keys.tolist() == [one.key for one in wanted]
-    assert before.tolist() == [one.before for one in wanted]
+    assert keys.tolist() == [row.key for row in wanted]
+    assert before.tolist() == [row.before for row in wanted]
     late = lateness(keys, numbers(times), max_time)
-    assert late.tolist() == [one.lateness for one in wanted]
+    assert late.tolist() == [row.lateness for row in wanted]
 
 
 def test_without_partitions_nothing_is_blocked() -> None:

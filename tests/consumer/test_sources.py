@@ -35,7 +35,7 @@ def test_objects_are_read_without_a_broker(cluster: Cluster) -> None:
     moment = datetime.fromtimestamp((BASE + 500) / 1000, UTC)
     part = rookery.read(cluster.store, "t", start=moment).to_table()
 
-    moments: list[datetime] = [one for one in table["timestamp"].to_pylist() if one is not None]
+    moments: list[datetime] = [time for time in table["timestamp"].to_pylist() if time is not None]
     assert moments == sorted(moments)
     assert table.num_rows == 2000
     assert table["value"].to_pylist()[:4] == [b"0", b"0", b"1", b"1"]

@@ -13,7 +13,7 @@ NAMES = st.lists(st.sampled_from(["m1", "m2", "m3", "m4", "m5"]), min_size=1, un
 
 
 def settled(counts: dict[str, int], members: dict[str, MemberClaim]) -> dict[str, MemberClaim]:
-    """Let members join again, having done as they were told, until nothing moves."""
+    """Let members join again, after applying their assignments, until nothing moves."""
     for generation in range(10):
         given_now = assign(counts, members)
         told = {
@@ -38,13 +38,13 @@ def test_all_partitions_are_assigned_once(
     topics = st.frozensets(st.sampled_from("abcd"), min_size=1)
     members = {name: MemberClaim(data.draw(topics)) for name in names}
 
-    found = settled(counts, members)
+    claims = settled(counts, members)
 
     wanted = {topic for claim in members.values() for topic in claim.topics}
-    assert owned(found) == sorted(
+    assert owned(claims) == sorted(
         Place(topic, n) for topic, count in counts.items() if topic in wanted for n in range(count)
     )
-    for claim in found.values():
+    for claim in claims.values():
         assert {place.topic for place in claim.owned} <= claim.topics
 
 
@@ -62,11 +62,11 @@ def test_membership_change_moves_as_few_partitions_as_possible(
 
     sizes = sorted(len(claim.owned) for claim in second.values())
     assert sizes[-1] - sizes[0] <= 1
-    # Nobody is given what another still has.
+    # No member gets a partition that another still has.
     for name, places in step.items():
         others = {p for other, claim in joining.items() if other != name for p in claim.owned}
         assert not (places - joining[name].owned) & others
-    # Who stays gives up only what is above an equal share.
+    # A member that stays gives up only partitions above an equal share.
     share = sum(counts.values()) // len(after)
     for name in set(before) & set(after):
         kept = len(first[name].owned & second[name].owned)
@@ -78,7 +78,7 @@ def test_later_of_two_claims_takes_precedence() -> None:
     late, early = MemberClaim(both, frozenset({place}), 7), MemberClaim(both, frozenset({place}), 5)
 
     assert assign({"a": 1}, {"x": early, "y": late}) == {"x": set(), "y": {place}}
-    # Of two that are alike neither counts: both may keep it for a moment, and one shall have it.
+    # Of two that are alike neither counts: both may keep it for a moment, and one must get it.
     assert assign({"a": 1}, {"x": late, "y": late}) == {"x": {place}, "y": set()}
 
 

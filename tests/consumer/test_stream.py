@@ -1,4 +1,4 @@
-"""What comes out of a stream, on a real Kafka."""
+"""The rows and batches of a stream, on a real Kafka."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 
 import rookery
+from rookery.client.settings import ClientSettings
 from rookery.consumer.faults import LateRow, MissingTimestamp, Misuse
 from rookery.consumer.positions import Offsets
 from rookery.errors import ApiError, ConfigError
@@ -27,7 +28,7 @@ def filled(topics: Logs, stem: str, *partitions: list[int]) -> str:
     topic = topics.create(stem, len(partitions))
     for number, times in enumerate(partitions):
         if times:
-            topics.write(topic, number, rows([NOON + one for one in times]))
+            topics.write(topic, number, rows([NOON + time for time in times]))
     return topic
 
 
@@ -40,7 +41,7 @@ def places(table: pa.Table) -> list[tuple[int, int]]:
 
 
 def times(table: pa.Table) -> list[int]:
-    return [int(one.timestamp() * 1000) - NOON for one in listed(table, "timestamp")]
+    return [int(moment.timestamp() * 1000) - NOON for moment in listed(table, "timestamp")]
 
 
 def test_rows_of_all_partitions_are_ordered_by_time(topics: Logs) -> None:
@@ -58,14 +59,15 @@ def test_rows_of_all_partitions_are_ordered_by_time(topics: Logs) -> None:
 
 
 def test_the_topic_named_first_comes_first_among_equal_times(topics: Logs) -> None:
-    one, two = filled(topics, "ties-b", [1, 2]), filled(topics, "ties-a", [1, 2])
+    first, second = filled(topics, "ties-b", [1, 2]), filled(topics, "ties-a", [1, 2])
 
-    given = rookery.read(topics.bootstrap, [one, two]).to_table()["topic"].to_pylist()
-    mapped = rookery.read(topics.bootstrap, {one: "earliest", two: "earliest"}).to_table()
-    pattern = rookery.read(topics.bootstrap, re.compile(f"{one}|{two}")).to_table()
+    given = rookery.read(topics.bootstrap, [first, second]).to_table()["topic"].to_pylist()
+    mapped = rookery.read(topics.bootstrap, {first: "earliest", second: "earliest"}).to_table()
+    pattern = rookery.read(topics.bootstrap, re.compile(f"{first}|{second}")).to_table()
 
-    assert given == [one, two, one, two]
-    assert mapped["topic"].to_pylist() == pattern["topic"].to_pylist() == [two, one, two, one]
+    assert given == [first, second, first, second]
+    assert mapped["topic"].to_pylist() == [second, first, second, first]
+    assert pattern["topic"].to_pylist() == [second, first, second, first]
 
 
 def test_rows_out_of_time_order_keep_offset_order_and_are_flagged(topics: Logs) -> None:
@@ -75,7 +77,7 @@ def test_rows_out_of_time_order_keep_offset_order_and_are_flagged(topics: Logs) 
     sorted_ = rookery.read(topics.bootstrap, topic, lateness=timedelta(seconds=5)).to_table()
 
     assert places(flagged) == [(1, 0), (1, 1), (0, 0), (0, 1), (0, 2), (0, 3), (0, 4), (1, 2)]
-    late = [one // timedelta(milliseconds=1) for one in listed(flagged, "lateness")]
+    late = [lateness // timedelta(milliseconds=1) for lateness in listed(flagged, "lateness")]
     assert late == [0, 0, 0, 4000, 2000, 3000, 1000, 0]
     assert times(sorted_) == [1, 2, 1000, 2000, 3000, 4000, 5000, 6000]
     assert not any(sorted_["lateness"].to_pylist())
@@ -96,8 +98,11 @@ def test_late_rows_can_be_dropped_put_aside_or_raised(topics: Logs) -> None:
 
     assert times(dropped) == [5, 6, 7]
     assert "lateness" not in dropped.schema.names
-    assert [one for batch in batches for one in times(pa.table(batch))] == [5, 6, 7]
-    assert [one for batch in batches if batch.late for one in times(pa.table(batch.late))] == [1, 2]
+    assert [time for batch in batches for time in times(pa.table(batch))] == [5, 6, 7]
+    assert [time for batch in batches if batch.late for time in times(pa.table(batch.late))] == [
+        1,
+        2,
+    ]
     assert counted == [2]
     assert before.num_rows == 1
     assert (caught.value.partition, caught.value.offset, caught.value.lateness_ms) == (0, 1, 4)
@@ -130,7 +135,7 @@ def test_timestamp_far_in_the_future_does_not_make_later_rows_late(topics: Logs)
 
     table = rookery.read(topics.bootstrap, topic).to_table()
 
-    late = [one // timedelta(milliseconds=1) for one in listed(table, "lateness")]
+    late = [lateness // timedelta(milliseconds=1) for lateness in listed(table, "lateness")]
     assert late[0] == late[2] == 0
     assert late[1] < 0
 
@@ -143,7 +148,7 @@ def test_nulls_empty_values_headers_and_types_are_kept(topics: Logs) -> None:
         "value": pa.array([b"", None], pa.binary()),
         "timestamp": pa.array([NOON, NOON], pa.timestamp("ms", "UTC")),
         "headers": pa.array(
-            [[{"key": key, "value": value} for key, value in one] for one in headers],
+            [[{"key": key, "value": value} for key, value in header] for header in headers],
             pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())])),
         ),
     }
@@ -170,11 +175,11 @@ def test_bytes_have_the_requested_type(topics: Logs, kind: pa.DataType) -> None:
     with rookery.read(
         topics.bootstrap, topic, columns=("key", "value", "raw_value"), binary=str(kind)
     ) as stream:
-        found = stream.to_table()
+        typed = stream.to_table()
 
-    assert found.schema.types == [kind, kind, kind]
-    assert listed(found, "value") == listed(found, "raw_value") == values
-    assert listed(found, "key") == [None] * 4
+    assert typed.schema.types == [kind, kind, kind]
+    assert listed(typed, "value") == listed(typed, "raw_value") == values
+    assert listed(typed, "key") == [None] * 4
     with pytest.raises(ConfigError, match="binary='bytes': choose from"):
         rookery.read(topics.bootstrap, topic, binary="bytes")
 
@@ -266,9 +271,9 @@ async def test_a_stream_can_be_read_on_an_event_loop(topics: Logs) -> None:
     topic = filled(topics, "async", [0, 2], [1, 3])
 
     async with rookery.read(topics.bootstrap, topic, batch_rows=1) as stream:
-        found = [batch.num_rows async for batch in stream]
+        counts = [batch.num_rows async for batch in stream]
 
-    assert found == [1, 1, 1, 1]
+    assert counts == [1, 1, 1, 1]
 
 
 def test_poll_returns_at_its_timeout(topics: Logs) -> None:
@@ -310,8 +315,9 @@ def test_invalid_options_are_refused(topics: Logs) -> None:
         rookery.read(topics.bootstrap, [topic, topic])
     with pytest.raises(ConfigError, match="name one"):
         rookery.read(topics.bootstrap, [])
+    hasty = ClientSettings(bootstrap=topics.bootstrap, unknown_topic_ms=300)
     with pytest.raises(ApiError, match="does not exist"):
-        rookery.read(topics.bootstrap, "no-such-topic").open()
+        rookery.read(hasty, "no-such-topic").open()
 
 
 def test_a_stream_has_one_reader_and_one_process(topics: Logs) -> None:
@@ -344,8 +350,8 @@ def test_progress_reaches_the_end(topics: Logs, capsys: pytest.CaptureFixture[st
     with rookery.read(topics.bootstrap, topic, batch_rows=50, progress=True) as stream:
         seen = [stream.progress() for _ in stream]
 
-    assert [one.rows for one in seen] == [50, 100, 150, 200]
-    assert [one.fraction for one in seen] == [0.25, 0.5, 0.75, 1.0]
+    assert [progress.rows for progress in seen] == [50, 100, 150, 200]
+    assert [progress.fraction for progress in seen] == [0.25, 0.5, 0.75, 1.0]
     assert seen[-1].frontier_ms == NOON + 99
     assert "100.0%" in capsys.readouterr().err
 

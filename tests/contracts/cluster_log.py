@@ -1,4 +1,4 @@
-"""What every cluster log must do; a backend's tests subclass it and say how a log is opened."""
+"""The contract of every cluster log; the tests of a backend subclass it and open its log."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ Opener = Callable[[], ClusterLog]
 
 async def read_all(log: ClusterLog, after: int = 0, max_bytes: int = 4096) -> list[LogEntry]:
     """Read to the log's end in small steps."""
-    found: list[LogEntry] = []
+    entries_read: list[LogEntry] = []
     while entries := await log.read(after, max_bytes):
-        found += entries
+        entries_read += entries
         after = entries[-1].number
-    return found
+    return entries_read
 
 
 async def append_many(log: ClusterLog, name: str, count: int) -> dict[int, bytes]:
@@ -110,12 +110,12 @@ class ClusterLogContract:
         writer, reader = opened(), opened()
 
         async def follow() -> list[LogEntry]:
-            found: list[LogEntry] = []
-            while len(found) < 300:
-                after = found[-1].number if found else 0
+            entries: list[LogEntry] = []
+            while len(entries) < 300:
+                after = entries[-1].number if entries else 0
                 await reader.wait(after)
-                found += await reader.read(after, 1)
-            return found
+                entries += await reader.read(after, 1)
+            return entries
 
         follower = asyncio.create_task(follow())
         acked = await append_many(writer, "a", 300)

@@ -1,4 +1,4 @@
-"""What every store must do; a backend's tests subclass it and say how a store is opened."""
+"""The contract of every store; the tests of a backend subclass it and open its store."""
 
 from __future__ import annotations
 
@@ -146,9 +146,9 @@ class StoreContract:
     async def test_a_version_can_be_replaced(self, store: Store) -> None:
         assert await store.read_version("floor") is None
         await store.create("floor", [b"1"])
-        found = await store.read_version("floor")
-        assert found is not None
-        data, version = found
+        current = await store.read_version("floor")
+        assert current is not None
+        data, version = current
         assert data == b"1"
         second = await store.replace("floor", b"22", version)
         assert second != version

@@ -1,4 +1,4 @@
-"""Blows to brokers on several hosts, and the look at what they leave behind."""
+"""Faults of brokers on several hosts, and checks of the data that remains."""
 
 from __future__ import annotations
 
@@ -69,16 +69,16 @@ def fsck(hosts: Hosts) -> dict[str, Any]:
     done = subprocess.run(command, capture_output=True, timeout=600, check=False)
     if done.returncode not in {0, 1} or not done.stdout:
         raise AssertionError(f"fsck ended with {done.returncode}: {done.stderr.decode()[-2000:]}")
-    found: dict[str, Any] = json.loads(done.stdout)
-    return found
+    report: dict[str, Any] = json.loads(done.stdout)
+    return report
 
 
 def wait_until_clean(hosts: Hosts, report: Callable[[str], None] = print) -> None:
-    """See that nothing is wrong, and that what nobody needs is gone within the grace."""
+    """See that nothing is wrong, and that unneeded objects are gone within the grace."""
     began = monotonic()
     while True:
         faults = fsck(hosts)["faults"]
-        lasting = [one for one in faults if not _is_leftover(one)]
+        lasting = [fault for fault in faults if not _is_leftover(fault)]
         assert not lasting, lasting[:5]
         if not faults:
             report(f"fsck is clean after {monotonic() - began:.1f} s")
@@ -89,5 +89,5 @@ def wait_until_clean(hosts: Hosts, report: Callable[[str], None] = print) -> Non
 
 
 def _is_leftover(fault: dict[str, Any]) -> bool:
-    """Tell what a killed process has left, which has to go, from damage, which must not be."""
+    """Return whether it is the remains of a killed process; anything else is damage."""
     return bool(fault["kind"] == "orphaned" or fault["key"].startswith(PROBES))

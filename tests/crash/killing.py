@@ -1,4 +1,4 @@
-"""Kill brokers at random moments under load, and look after each whether all promises hold.
+"""Kills brokers at random moments under load, and checks all promises after each kill.
 
 To extend it: write another `Blow`, and give it to `ordeal`.
 """
@@ -56,7 +56,7 @@ def kill_one(broker: BrokerProcess, chance: random.Random) -> str:
 
 
 def blows(workers: int) -> Sequence[Blow[BrokerProcess]]:
-    """Return the ways to kill a broker of so many processes, the frequent ones often."""
+    """Return the ways to kill a broker of several processes, the frequent ones often."""
     return (kill_all,) if workers == 1 else (kill_one, kill_one, kill_all)
 
 
@@ -67,7 +67,7 @@ def ordeal(
     seed: int,
     report: Callable[[str], None] = print,
 ) -> int:
-    """Strike a started target so many times; return how many records were acknowledged."""
+    """Strike a started target several times; return how many records were acknowledged."""
     chance, pause = random.Random(seed), Event()
     report(f"seed {seed}, {kills} kills")
     create_topic(target.bootstrap)

@@ -1,4 +1,4 @@
-"""A client that writes without a pause, and knows what it was promised.
+"""A client that writes without a pause, and records the acknowledgements that it got.
 
 Every partition gets the numbers 0, 1, 2 …, each in a value that can be computed from it. So what is
 read back says by itself whether something was lost, doubled, reordered or changed.
@@ -79,7 +79,7 @@ class Load:
     def acked(self) -> list[dict[int, int]]:
         """Return the offset of every number that was acknowledged, by partition."""
         with self._lock:
-            return [dict(one) for one in self._acked]
+            return [dict(offsets) for offsets in self._acked]
 
     def count(self) -> int:
         """Return how many were acknowledged."""
@@ -87,14 +87,14 @@ class Load:
             return sum(map(len, self._acked))
 
     def wait_for(self, more: int) -> None:
-        """Wait until so many more records are acknowledged in every partition."""
-        goals = [len(one) + more for one in self._acked]
+        """Wait until a given number of further records are acknowledged in every partition."""
+        goals = [len(offsets) + more for offsets in self._acked]
         deadline = monotonic() + _PATIENCE
-        while any(len(one) < goal for one, goal in zip(self._acked, goals, strict=True)):
+        while any(len(offsets) < goal for offsets, goal in zip(self._acked, goals, strict=True)):
             self._progress.clear()
             self._progress.wait(0.05)
             if self.failures or monotonic() > deadline:
-                counts = [len(one) for one in self._acked]
+                counts = [len(offsets) for offsets in self._acked]
                 raise TimeoutError(f"the load is stuck at {counts}: {self.failures[:3]}")
 
     def finish(self) -> None:
@@ -154,21 +154,23 @@ def read_all(
         **_QUIET,
     }
     known = known or [[] for _ in range(partitions)]
-    found = [one[: max(0, len(one) - _READ_AGAIN)] for one in known]
+    numbers = [read_before[: max(0, len(read_before) - _READ_AGAIN)] for read_before in known]
     consumer = Consumer(options)
     try:
         ends = [_end(consumer, TopicPartition(topic, at)) for at in range(partitions)]
-        consumer.assign([TopicPartition(topic, at, len(one)) for at, one in enumerate(found)])
-        _read_to(ends, consumer, found)
+        consumer.assign(
+            [TopicPartition(topic, at, len(values)) for at, values in enumerate(numbers)]
+        )
+        _read_to(ends, consumer, numbers)
     finally:
         consumer.close()
-    return found
+    return numbers
 
 
 def _end(consumer: Consumer, place: TopicPartition) -> int:
     """Ask where a partition ends.
 
-    An empty fetch does not tell: who answers it may be a moment behind who has acknowledged.
+    An empty fetch proves nothing: the broker that answers may lag the one that acknowledged.
     """
     deadline = monotonic() + 2 * _PATIENCE
     while True:
@@ -181,16 +183,16 @@ def _end(consumer: Consumer, place: TopicPartition) -> int:
             return end
 
 
-def _read_to(ends: list[int], consumer: Consumer, found: list[list[int]]) -> None:
+def _read_to(ends: list[int], consumer: Consumer, numbers: list[list[int]]) -> None:
     deadline = monotonic() + 2 * _PATIENCE
-    while left := [at for at, end in enumerate(ends) if len(found[at]) < end]:
+    while left := [at for at, end in enumerate(ends) if len(numbers[at]) < end]:
         if monotonic() > deadline:
             raise TimeoutError(f"could not read partitions {left} to their ends")
         for message in consumer.consume(1_000, 0.2):
             partition = message.partition() or 0
             error = message.error()
             if error is None:
-                found[partition].append(_checked(message, len(found[partition])))
+                numbers[partition].append(_checked(message, len(numbers[partition])))
             elif not _is_passing(error):
                 raise KafkaException(error)
 
@@ -199,7 +201,7 @@ def _is_passing(error: KafkaError) -> bool:
     return error.retriable() or error.code() in _PASSING
 
 
-# What a client that begins while the brokers come back may be told meanwhile.
+# Errors that a client may get while the brokers come back.
 _PASSING: Final = frozenset(
     (
         KafkaError._ALL_BROKERS_DOWN,

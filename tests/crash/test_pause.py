@@ -1,4 +1,4 @@
-"""A process that sleeps past its lease and wakes: it counts no longer, and harms nothing."""
+"""A process that pauses beyond its lease and resumes is fenced, and does no harm."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def _pause(pid: int, chance: random.Random, others: list[int]) -> bool:
     """Let a process sleep until the others have given it up; say whether they have.
 
     They cannot while it sleeps within a commit: then it holds the lock that all of a host share,
-    nobody can write, and nothing can go wrong.
+    no process can write, and nothing can go wrong.
     """
     sleep(chance.random() * 0.3)  # the random moment
     os.kill(pid, signal.SIGSTOP)
@@ -58,7 +58,7 @@ def _pause(pid: int, chance: random.Random, others: list[int]) -> bool:
 
 
 def _comes(ports: list[int], count: int, within: float) -> bool:
-    """Wait until so many brokers are seen on all ports; say whether it came so."""
+    """Wait until a given number of brokers are seen on all ports; return whether it happened."""
     deadline = monotonic() + within
     while any(len(brokers_seen(port)) != count for port in ports):
         if monotonic() > deadline:

@@ -1,4 +1,4 @@
-"""What the tests of decoders share: columns, and a clean look at results."""
+"""The common part of decoder tests: columns, and readable results."""
 
 from __future__ import annotations
 
@@ -22,22 +22,22 @@ def opened(name: str, **settings: Any) -> Decoder:
 
 def decoded(decoder: Decoder, values: Sequence[bytes | None]) -> DecodeResult:
     """Decode, and check what every decoder promises."""
-    found = decoder.decode(column(*values))
-    assert found.values.type == decoder.type
-    assert len(found.values) == len(values)
-    found.values.validate(full=True)
-    rows = [bad.row for bad in found.bad]
+    result = decoder.decode(column(*values))
+    assert result.values.type == decoder.type
+    assert len(result.values) == len(values)
+    result.values.validate(full=True)
+    rows = [bad.row for bad in result.bad]
     assert rows == sorted(set(rows))
-    for bad in found.bad:
-        assert not found.values[bad.row].is_valid
+    for bad in result.bad:
+        assert not result.values[bad.row].is_valid
         assert 0 < len(bad.reason) <= 300
         assert values[bad.row] is not None
-    assert all(not found.values[at].is_valid for at, value in enumerate(values) if value is None)
-    return found
+    assert all(not result.values[at].is_valid for at, value in enumerate(values) if value is None)
+    return result
 
 
-def reasons(found: DecodeResult) -> dict[int, str]:
-    return {bad.row: bad.reason for bad in found.bad}
+def reasons(result: DecodeResult) -> dict[int, str]:
+    return {bad.row: bad.reason for bad in result.bad}
 
 
 def mutated(data: bytes, chance: random.Random) -> bytes:
@@ -53,7 +53,7 @@ def mutated(data: bytes, chance: random.Random) -> bytes:
             case 2 if at < len(damaged):
                 damaged[at] ^= 1 << chance.randrange(8)
             case 3:
-                # The longest numbers: lengths that nobody can mean.
+                # The longest numbers: impossible lengths.
                 damaged[at:at] = b"\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01"
             case _:
                 del damaged[at:]

@@ -1,4 +1,4 @@
-"""Avro by the compiled kernel and by fastavro, which stands in for it; damaged bytes."""
+"""Avro by the compiled kernel and by its fallback fastavro; damaged bytes."""
 
 from __future__ import annotations
 
@@ -32,26 +32,30 @@ def record(*fields: tuple[Any, ...], name: str = "R") -> dict[str, Any]:
         "type": "record",
         "name": name,
         "fields": [
-            {"name": one[0], "type": one[1], **({"default": one[2]} if len(one) > 2 else {})}
-            for one in fields
+            {
+                "name": field[0],
+                "type": field[1],
+                **({"default": field[2]} if len(field) > 2 else {}),
+            }
+            for field in fields
         ],
     }
 
 
 def written(schema: Any, *values: Any) -> list[bytes]:
-    found = []
+    encoded = []
     for value in values:
         out = io.BytesIO()
         fastavro.schemaless_writer(out, fastavro.parse_schema(schema), value)
-        found.append(out.getvalue())
-    return found
+        encoded.append(out.getvalue())
+    return encoded
 
 
 def by_kernel(writer: Any, reader: Any, values: list[bytes]) -> DecodeResult:
     types = avroschema.parse(json.dumps(writer)), avroschema.parse(json.dumps(reader))
-    found = KernelTranslation(plan(*types), _avro.Program).run(column(*values))
-    found.values.validate(full=True)
-    return found
+    result = KernelTranslation(plan(*types), _avro.Program).run(column(*values))
+    result.values.validate(full=True)
+    return result
 
 
 def by_fastavro(writer: Any, reader: Any, values: list[bytes]) -> DecodeResult:
@@ -65,9 +69,9 @@ def both(writer: Any, reader: Any, values: list[bytes]) -> DecodeResult:
     damaged = reasons(compiled)
     assert reasons(other).keys() <= damaged.keys()
     whole = pa.array([row for row in range(len(values)) if row not in damaged], pa.int64())
-    one, two = compiled.values.take(whole), other.values.take(whole)
-    assert one.type == two.type
-    assert one.equals(two) or str(one) == str(two)
+    left, right = compiled.values.take(whole), other.values.take(whole)
+    assert left.type == right.type
+    assert left.equals(right) or str(left) == str(right)
     return compiled
 
 
@@ -118,10 +122,10 @@ VALUES = st.fixed_dictionaries(
 @given(st.lists(VALUES, max_size=6))
 @settings(max_examples=60, deadline=None)
 def test_round_trip_from_fastavro(values: list[dict[str, Any]]) -> None:
-    found = both(WIDE, WIDE, written(WIDE, *values))
-    assert found.bad == ()
+    result = both(WIDE, WIDE, written(WIDE, *values))
+    assert result.bad == ()
     wanted = [{**value, "m": list(value["m"].items())} for value in values]
-    assert found.values.to_pylist() == wanted
+    assert result.values.to_pylist() == wanted
 
 
 @given(st.lists(VALUES, min_size=1, max_size=3), st.randoms(use_true_random=False))
@@ -130,14 +134,14 @@ def test_damaged_values_never_raise_and_do_not_affect_others(
     values: list[dict[str, Any]], chance: random.Random
 ) -> None:
     good = written(WIDE, *values)
-    rows = [data for one in good for data in (one, mutated(one, chance), one)]
-    found = both(WIDE, WIDE, rows)
-    for at, one in enumerate(good):
-        before, after = found.values[3 * at], found.values[3 * at + 2]
+    rows = [data for whole in good for data in (whole, mutated(whole, chance), whole)]
+    result = both(WIDE, WIDE, rows)
+    for at, whole in enumerate(good):
+        before, after = result.values[3 * at], result.values[3 * at + 2]
         assert before.is_valid
         assert before.equals(after)
-        assert 3 * at not in reasons(found)
-        assert one == rows[3 * at]
+        assert 3 * at not in reasons(result)
+        assert whole == rows[3 * at]
 
 
 @pytest.mark.parametrize(
@@ -168,8 +172,8 @@ def test_damaged_values_never_raise_and_do_not_affect_others(
 )  # fmt: skip
 def test_invalid_values_have_reasons(schema: Any, data: bytes, reason: str) -> None:
     whole = record(("v", schema))
-    found = by_kernel(whole, whole, [data])
-    assert reason in found.bad[0].reason
+    result = by_kernel(whole, whole, [data])
+    assert reason in result.bad[0].reason
 
 
 @pytest.mark.parametrize(
@@ -191,9 +195,9 @@ def test_invalid_values_have_reasons_without_the_kernel(
     schema: Any, data: bytes, reason: str
 ) -> None:
     whole = record(("v", schema))
-    found = by_fastavro(whole, whole, [data])
-    assert found.values.to_pylist() == [None]
-    assert reason in found.bad[0].reason
+    result = by_fastavro(whole, whole, [data])
+    assert result.values.to_pylist() == [None]
+    assert reason in result.bad[0].reason
 
 
 def test_skipped_nested_type_is_not_expanded_exponentially() -> None:
@@ -208,8 +212,8 @@ def test_skipped_nested_type_is_not_expanded_exponentially() -> None:
 def test_fastavro_replaces_a_missing_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(avrocolumns, "_module", avrofallback)
     schema = avroschema.parse(json.dumps(record(("v", "int"))))
-    found = open_translation(schema, schema).run(column(b"\x0e"))
-    assert found.values.to_pylist() == [{"v": 7}]
+    result = open_translation(schema, schema).run(column(b"\x0e"))
+    assert result.values.to_pylist() == [{"v": 7}]
 
 
 def test_missing_kernel_and_fastavro_is_a_config_error(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -248,9 +252,9 @@ def test_long_decimals_and_nanoseconds_are_decoded() -> None:
     )  # fmt: skip
     whole = -(10**38) + 1
     data = whole.to_bytes(20, "big", signed=True) + zigzag(1_234_567_891)
-    found = both(schema, schema, [data]).values
-    assert found[0]["d"].as_py() == Decimal(f"{whole // 10**4 + 1}.9999")
-    assert found[0]["t"].value == 1_234_567_891
+    values = both(schema, schema, [data]).values
+    assert values[0]["d"].as_py() == Decimal(f"{whole // 10**4 + 1}.9999")
+    assert values[0]["t"].value == 1_234_567_891
 
 
 # ---- resolution
@@ -274,13 +278,13 @@ def test_fields_are_reordered_removed_and_defaulted() -> None:
     )
     reader["fields"].append({"name": "renamed", "type": "long", "aliases": ["old"]})
     data = written(writer, {"gone": {"a": {"q": "z"}, "b": None}, "old": 3, "kept": "k"})
-    found = both(writer, reader, data)
+    result = both(writer, reader, data)
     wanted: Any = fastavro.schemaless_reader(
         io.BytesIO(data[0]), fastavro.parse_schema(writer), fastavro.parse_schema(reader)
     )
     wanted["when"] = datetime.fromtimestamp(1, UTC)
     wanted["raw"] = b"\xff"
-    assert found.values.to_pylist() == [{**wanted, "nested": {"x": 7, "y": "why"}}]
+    assert result.values.to_pylist() == [{**wanted, "nested": {"x": 7, "y": "why"}}]
 
 
 @pytest.mark.parametrize(
@@ -303,21 +307,21 @@ def test_fields_are_reordered_removed_and_defaulted() -> None:
 )  # fmt: skip
 def test_types_are_promoted(writer: Any, reader: Any, value: Any, wanted: Any) -> None:
     theirs, ours = record(("v", writer)), record(("v", reader))
-    found = both(theirs, ours, written(theirs, {"v": value}))
-    assert found.bad == ()
-    assert found.values.to_pylist() == [{"v": wanted}]
+    result = both(theirs, ours, written(theirs, {"v": value}))
+    assert result.bad == ()
+    assert result.values.to_pylist() == [{"v": wanted}]
 
 
 def test_times_are_converted_to_the_unit_of_the_reader() -> None:
     units = {"millis": 1_000_000, "micros": 1000, "nanos": 1}
-    for theirs, one in units.items():
+    for theirs, unit in units.items():
         for ours in units:
             writer = record(("v", {"type": "long", "logicalType": f"timestamp-{theirs}"}))
             reader = record(("v", {"type": "long", "logicalType": f"timestamp-{ours}"}))
-            found = both(writer, reader, [zigzag(-3_000_001 // one)]).values
-            nanos = found[0]["v"].cast(pa.timestamp("ns", "UTC")).cast(pa.int64()).as_py()
-            step = max(one, 1 if ours == "nanos" else 1000)
-            assert nanos == -3_000_001 // one * one // step * step
+            values = both(writer, reader, [zigzag(-3_000_001 // unit)]).values
+            nanos = values[0]["v"].cast(pa.timestamp("ns", "UTC")).cast(pa.int64()).as_py()
+            step = max(unit, 1 if ours == "nanos" else 1000)
+            assert nanos == -3_000_001 // unit * unit // step * step
 
 
 def test_enums_are_resolved_by_symbol_with_a_default() -> None:
@@ -333,18 +337,18 @@ def test_enums_are_resolved_by_symbol_with_a_default() -> None:
 
 def test_incompatible_branches_are_bad_rows() -> None:
     writer, reader = record(("v", ["string", "int"])), record(("v", "int"))
-    found = both(writer, reader, written(writer, {"v": "s"}, {"v": 3}))
-    assert reasons(found) == {0: "not Avro: the writer's schema does not fit the reader's"}
+    result = both(writer, reader, written(writer, {"v": "s"}, {"v": 3}))
+    assert reasons(result) == {0: "not Avro: the writer's schema does not fit the reader's"}
     missing = record(("v", "int"), ("w", "int"))
-    found = both(record(("v", "int")), missing, written(record(("v", "int")), {"v": 1}))
-    assert "does not fit" in found.bad[0].reason
+    result = both(record(("v", "int")), missing, written(record(("v", "int")), {"v": 1}))
+    assert "does not fit" in result.bad[0].reason
 
 
 LINKED = record(("x", "int"), ("next", ["null", "R"]))
 
 
 def test_recursive_types_are_refused_as_columns_but_can_be_skipped() -> None:
-    with pytest.raises(ConfigError, match="'R' holds itself"):
+    with pytest.raises(ConfigError, match="'R' contains itself"):
         opened("avro", schema=json.dumps(LINKED))
     data = written(LINKED, {"x": 1, "next": {"x": 2, "next": None}})
     assert by_kernel(LINKED, record(("x", "int")), data).values.to_pylist() == [{"x": 1}]
@@ -373,8 +377,8 @@ def test_nulls_and_slices_are_decoded() -> None:
     schema = record(("v", "int"), ("s", "string"))
     data = written(schema, *({"v": at, "s": str(at)} for at in range(4)))
     decoder = opened("avro", schema=json.dumps(schema))
-    found = decoded(decoder, [data[0], None, b"\xff", data[3]])
-    assert [row and row["v"] for row in found.values.to_pylist()] == [0, None, None, 3]
+    result = decoded(decoder, [data[0], None, b"\xff", data[3]])
+    assert [row and row["v"] for row in result.values.to_pylist()] == [0, None, None, 3]
     part = decoder.decode(column(*data).slice(1, 2))
     assert [row["s"] for row in to_list(part.values)] == ["1", "2"]
     assert decoder.decode(column()).values.to_pylist() == []

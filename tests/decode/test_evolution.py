@@ -1,4 +1,4 @@
-"""Schemas that grow, and those that may not."""
+"""Schemas that change in allowed ways and in others."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ from rookery.errors import Conflict
     ],
 )  # fmt: skip
 def test_compatible_schemas_are_merged(old: str, new: str, wanted: str, changes: list[str]) -> None:
-    found = merge(ddl.parse(old), ddl.parse(new))
-    assert found.schema == ddl.parse(wanted)
-    assert list(found.changes) == changes
-    assert merge(found.schema, ddl.parse(new)).changes == ()
+    merged = merge(ddl.parse(old), ddl.parse(new))
+    assert merged.schema == ddl.parse(wanted)
+    assert list(merged.changes) == changes
+    assert merge(merged.schema, ddl.parse(new)).changes == ()
 
 
 @pytest.mark.parametrize(
@@ -67,6 +67,6 @@ def test_null_types_and_nullability_are_merged() -> None:
     ]
     after: list[pa.Field[Any]] = [pa.field("a", pa.int32()), pa.field("n", pa.string())]
     old, new = pa.schema(before), pa.schema(after)
-    found = merge(old, new)
-    assert found.schema == new
-    assert list(found.changes) == ["allow null in a", "widen n: null to string"]
+    merged = merge(old, new)
+    assert merged.schema == new
+    assert list(merged.changes) == ["allow null in a", "widen n: null to string"]

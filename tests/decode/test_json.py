@@ -1,4 +1,4 @@
-"""JSON to structs: what fits, what does not and why, and that neighbours do not matter."""
+"""JSON to structs: values that fit, reasons of those that do not, and rows that are unaffected."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from tests.decode.samples import decoded, mutated, opened, reasons
 DDL = "id long, name string, price double, small int, ok boolean, tags array<string>, at timestamp"
 
 
-def one(schema: str, data: bytes) -> Any:
-    found = decoded(opened("json", schema=schema), [data])
-    return found.bad[0].reason if found.bad else found.values[0].as_py()
+def decoded_row(schema: str, data: bytes) -> Any:
+    result = decoded(opened("json", schema=schema), [data])
+    return result.bad[0].reason if result.bad else result.values[0].as_py()
 
 
 @pytest.mark.parametrize(
@@ -52,9 +52,9 @@ def one(schema: str, data: bytes) -> Any:
     ],
 )  # fmt: skip
 def test_valid_values_are_decoded(schema: str, text: str, wanted: Any) -> None:
-    assert one(schema, text.encode()) == {"a": wanted}
+    assert decoded_row(schema, text.encode()) == {"a": wanted}
     # Space around it sends the row another way, which must lead to the same.
-    assert one(schema, f" {text}\n".encode()) == {"a": wanted}
+    assert decoded_row(schema, f" {text}\n".encode()) == {"a": wanted}
 
 
 @pytest.mark.parametrize(
@@ -96,7 +96,7 @@ def test_valid_values_are_decoded(schema: str, text: str, wanted: Any) -> None:
     ],
 )  # fmt: skip
 def test_mismatching_value_is_bad_with_its_location(schema: str, data: bytes, reason: str) -> None:
-    assert reason in one(schema, data)
+    assert reason in decoded_row(schema, data)
 
 
 ROW = st.fixed_dictionaries(
@@ -131,8 +131,8 @@ def fits(row: dict[str, Any]) -> bool:
 @settings(deadline=None)
 def test_values_equal_those_of_the_python_parser(rows: list[dict[str, Any]]) -> None:
     values = [json.dumps(row, default=datetime.isoformat).encode() for row in rows]
-    found = decoded(opened("json", schema=DDL), values)
-    assert [at not in reasons(found) for at in range(len(rows))] == [fits(row) for row in rows]
+    result = decoded(opened("json", schema=DDL), values)
+    assert [at not in reasons(result) for at in range(len(rows))] == [fits(row) for row in rows]
     for at, row in enumerate(rows):
         if fits(row):
             wanted = {field.name: row.get(field.name) for field in ddl.parse(DDL)}
@@ -140,7 +140,7 @@ def test_values_equal_those_of_the_python_parser(rows: list[dict[str, Any]]) -> 
                 wanted["at"] = wanted["at"].replace(tzinfo=UTC)
             if wanted["price"] is not None:
                 wanted["price"] = float(wanted["price"])  # a double holds no more digits
-            assert found.values[at].as_py() == wanted
+            assert result.values[at].as_py() == wanted
 
 
 SHARDS = st.lists(
@@ -157,18 +157,18 @@ SHARDS = st.lists(
 @settings(deadline=None)
 def test_neighbouring_rows_do_not_affect_a_value(values: list[bytes]) -> None:
     decoder = opened("json", schema="a double, b string")
-    found = decoded(decoder, values)
+    result = decoded(decoder, values)
     for at, value in enumerate(values):
         alone = decoded(decoder, [value])
-        assert str(alone.values[0].as_py()) == str(found.values[at].as_py())
-        assert (at in reasons(found)) == bool(alone.bad)
+        assert str(alone.values[0].as_py()) == str(result.values[at].as_py())
+        assert (at in reasons(result)) == bool(alone.bad)
 
 
 def test_rows_that_are_valid_only_when_joined_do_not_shift_others() -> None:
     values = [b'{"a":"}', b'{"}', b'{"a":1}{"a":2}', b'{"a":', b"3}", b'{"a":4}']
-    found = decoded(opened("json", schema="a long"), values)
-    assert sorted(reasons(found)) == [0, 1, 2, 3, 4]
-    assert found.values[5].as_py() == {"a": 4}
+    result = decoded(opened("json", schema="a long"), values)
+    assert sorted(reasons(result)) == [0, 1, 2, 3, 4]
+    assert result.values[5].as_py() == {"a": 4}
 
 
 def test_invalid_row_does_not_affect_others() -> None:
@@ -178,16 +178,16 @@ def test_invalid_row_does_not_affect_others() -> None:
     for at, data in bad.items():
         values[at] = data
     values[100] = None
-    found = decoded(opened("json", schema=DDL), values)
-    assert sorted(reasons(found)) == sorted(bad)
+    result = decoded(opened("json", schema=DDL), values)
+    assert sorted(reasons(result)) == sorted(bad)
     ids = [None if at in bad or at == 100 else at for at in range(5000)]
-    assert [row and row["id"] for row in found.values.to_pylist()] == ids
+    assert [row and row["id"] for row in result.values.to_pylist()] == ids
 
 
 def test_many_invalid_rows_are_found_in_linear_time() -> None:
     values = [b'{"a": 1}' if at % 2 else b'{"a": {]}' for at in range(4000)]
-    found = decoded(opened("json", schema="a long"), values)
-    assert sorted(reasons(found)) == list(range(0, 4000, 2))
+    result = decoded(opened("json", schema="a long"), values)
+    assert sorted(reasons(result)) == list(range(0, 4000, 2))
 
 
 def test_damaged_rows_never_raise() -> None:

@@ -45,7 +45,7 @@ TYPES: dict[str, Any] = {
 
 
 def file(name: str = "orders.proto", *, more: bool = False) -> descriptor_pb2.FileDescriptorProto:
-    """Describe shop.Order, behind another message, with one nested in it."""
+    """Describe shop.Order, after another message, with one nested in it."""
     made = descriptor_pb2.FileDescriptorProto(name=name, package="shop", syntax="proto3")
     made.dependency.extend(
         ["google/protobuf/timestamp.proto", "google/protobuf/wrappers.proto",
@@ -109,15 +109,15 @@ def decoder() -> Any:
 @given(st.lists(VALUES, max_size=5))
 @settings(max_examples=50, deadline=None)
 def test_values_equal_those_of_googles_package(values: list[dict[str, Any]]) -> None:
-    found = decoded(decoder(), [Order(**value).SerializeToString() for value in values])
-    assert found.bad == ()
+    result = decoded(decoder(), [Order(**value).SerializeToString() for value in values])
+    assert result.bad == ()
     empty = dict.fromkeys(("at", "maybe", "took", "line"))
     numbers = {"id": 0, "price": 0.0, "small": 0, "count": 0, "kind": 0}
     zero: dict[str, Any] = {**numbers, "name": "", "data": b"", "ok": False, "tags": [], **empty}
     wanted = [{**zero, **value} for value in values]
-    for one in wanted:
-        one["kind"] = ("NEW", "PAID")[one["kind"]]
-    assert found.values.to_pylist() == wanted
+    for row in wanted:
+        row["kind"] = ("NEW", "PAID")[row["kind"]]
+    assert result.values.to_pylist() == wanted
 
 
 def test_well_known_types_and_nested_messages() -> None:
@@ -134,14 +134,14 @@ def test_damaged_messages_never_raise_and_readable_ones_equal_googles() -> None:
     chance = random.Random(3)
     whole = Order(id=5, name="näme", tags=["a", "b"], line={"sku": "x"}).SerializeToString()
     values = [mutated(whole, chance) for _ in range(1500)] + [whole]
-    found = decoded(decoder(), values)
-    assert len(found.bad) > 500
+    result = decoded(decoder(), values)
+    assert len(result.bad) > 500
     read = 0
     for at, value in enumerate(values):
         with contextlib.suppress(DecodeError):
             order = Order.FromString(value)
             read += 1
-            row = found.values[at].as_py()
+            row = result.values[at].as_py()
             assert (row["id"], row["name"], row["tags"]) == (order.id, order.name, order.tags)
     assert read > 100
 
@@ -149,10 +149,10 @@ def test_damaged_messages_never_raise_and_readable_ones_equal_googles() -> None:
 def test_one_invalid_row_among_many_is_reported() -> None:
     values = [Order(id=at).SerializeToString() for at in range(1000)]
     values[333] = b"\xff"
-    found = decoded(decoder(), values)
-    assert list(reasons(found)) == [333]
-    assert "not a shop.Order" in reasons(found)[333]
-    assert [row["id"] for row in found.values.to_pylist() if row] == [
+    result = decoded(decoder(), values)
+    assert list(reasons(result)) == [333]
+    assert "not a shop.Order" in reasons(result)[333]
+    assert [row["id"] for row in result.values.to_pylist() if row] == [
         at for at in range(1000) if at != 333
     ]
 
@@ -206,27 +206,27 @@ def test_message_types_are_selected_by_their_indexes(server: RegistryServer) -> 
         framed(old, b"", other()),
         None,
     ]
-    found = decoded(made, values)
-    assert [row and (row["id"], row["extra"]) for row in found.values.to_pylist()] == [
+    result = decoded(made, values)
+    assert [row and (row["id"], row["extra"]) for row in result.values.to_pylist()] == [
         (1, ""), (2, "e"), None, None, None, None, None,
     ]  # fmt: skip
-    assert [(bad.row, bad.schema_id) for bad in found.bad] == [
+    assert [(bad.row, bad.schema_id) for bad in result.bad] == [
         (2, old),
         (3, old),
         (4, 99),
         (5, old),
     ]
-    assert "another message than shop.Order" in reasons(found)[2]
+    assert "another message than shop.Order" in reasons(result)[2]
 
 
 def test_first_message_type_has_a_short_index(server: RegistryServer) -> None:
     schema_id = registered(server, file())
     other = message_class(file(), "shop.Other")
     made = opened("protobuf", registry=SchemaRegistry(server.url), subject="orders-value")
-    found = decoded(
+    result = decoded(
         made, [framed(schema_id, b"\x00", other(x=4)), framed(schema_id, b"\x02\x00", other(x=5))]
     )
-    assert found.values.to_pylist() == [{"x": 4}, {"x": 5}]
+    assert result.values.to_pylist() == [{"x": 4}, {"x": 5}]
 
 
 def test_imports_come_from_references(server: RegistryServer) -> None:
@@ -275,13 +275,13 @@ def test_field_of_another_type_is_converted_losslessly_or_refused(
     registered(server, single(reader))
     made = opened("protobuf", registry=SchemaRegistry(server.url), subject="orders-value")
     thing = message_class(single(writer), "shop.Thing")(x=value)
-    found = decoded(made, [framed(written, b"\x00", thing)])
+    result = decoded(made, [framed(written, b"\x00", thing)])
 
     if read is not None:
-        assert found.values.to_pylist() == [{"x": read}]
-        assert found.bad == ()
+        assert result.values.to_pylist() == [{"x": read}]
+        assert result.bad == ()
     else:
-        [bad] = found.bad
+        [bad] = result.bad
         assert "cannot be used: field 'x' is" in bad.reason
         assert bad.schema_id == written
 

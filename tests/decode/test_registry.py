@@ -134,8 +134,8 @@ def test_references_are_followed(server: RegistryServer) -> None:
     used = [{"name": "x.Inner", "subject": "inner", "version": 1}]
     schema_id = server.register("outer", json.dumps(outer), "AVRO", used)
     decoder = opened("avro", registry=client(server), subject="outer")
-    found = decoded(decoder, [struct.pack(">bI", 0, schema_id) + b"\x06"])
-    assert found.values.to_pylist() == [{"i": {"v": 3}}]
+    result = decoded(decoder, [struct.pack(">bI", 0, schema_id) + b"\x06"])
+    assert result.values.to_pylist() == [{"i": {"v": 3}}]
 
 
 def test_circular_references_are_refused(server: RegistryServer) -> None:
@@ -159,9 +159,9 @@ def test_rows_are_grouped_by_schema_and_keep_their_order(server: RegistryServer)
             None,
             framed(second, SECOND, {"id": at + 2, "note": str(at)}),
         ]
-    found = decoded(decoder, values)
-    assert found.bad == ()
-    rows = to_list(found.values)
+    result = decoded(decoder, values)
+    assert result.bad == ()
+    rows = to_list(result.values)
     assert [row and row["id"] for row in rows] == [None if at % 3 == 1 else at for at in range(300)]
     assert rows[2]["note"] == "0"
     assert len([path for path in server.requests if "ids" in path]) == 2
@@ -175,18 +175,18 @@ def test_bad_frames_and_unknown_ids_are_bad_rows(server: RegistryServer) -> None
     values = [b"", b"\0\0", b"\1" + bytes(9), struct.pack(">bI", 0, 77) + b"x",
               struct.pack(">bI", 0, other), struct.pack(">bI", 0, broken),
               struct.pack(">bI", 0, first) + b"\xff", framed(first, FIRST, {"id": 5})]  # fmt: skip
-    found = decoded(decoder, values)
-    assert [(bad.row, bad.schema_id) for bad in found.bad] == [
+    result = decoded(decoder, values)
+    assert [(bad.row, bad.schema_id) for bad in result.bad] == [
         (0, None), (1, None), (2, None), (3, 77), (4, other), (5, broken), (6, first),
     ]  # fmt: skip
-    assert "no schema id: the value begins with nothing" in reasons(found)[0]
-    assert "the registry has no schema 77" in reasons(found)[3]
-    assert "is PROTOBUF, not AVRO" in reasons(found)[4]
-    assert found.values[7].as_py() == {"id": 5}
+    assert "no schema id: the value begins with nothing" in reasons(result)[0]
+    assert "the registry has no schema 77" in reasons(result)[3]
+    assert "is PROTOBUF, not AVRO" in reasons(result)[4]
+    assert result.values[7].as_py() == {"id": 5}
 
 
 def test_a_password_in_the_address_is_used_and_never_shown() -> None:
-    with RegistryServer(username="me", password="p@ss word") as server:  # noqa: S106 (nobody's)
+    with RegistryServer(username="me", password="p@ss word") as server:  # noqa: S106 (a test's)
         schema_id = server.register("s", json.dumps(FIRST))
         url = server.url.replace("://", "://me:p%40ss%20word@")
         settings = RegistrySettings(url, attempts=1)
@@ -211,18 +211,18 @@ def test_random_bytes_do_not_request_unlimited_ids(server: RegistryServer) -> No
     decoder = opened("avro", registry=client(server), subject="s")
     noise = [struct.pack(">bI", 0, 1000 + at) for at in range(500)]
     good = [framed(first, FIRST, {"id": at}) for at in range(5)]
-    found = decoded(decoder, [*noise, *good])
-    assert len(found.bad) == 500
-    assert found.values.drop_null().to_pylist() == [{"id": at} for at in range(5)]
+    result = decoded(decoder, [*noise, *good])
+    assert len(result.bad) == 500
+    assert result.values.drop_null().to_pylist() == [{"id": at} for at in range(5)]
     assert len(server.requests) < 50
-    assert "too many unknown ids" in reasons(found)[499]
+    assert "too many unknown ids" in reasons(result)[499]
 
 
 def test_framed_json_is_decoded(server: RegistryServer) -> None:
     decoder = opened("json", schema="id long", registry=client(server))
-    found = decoded(decoder, [b'\0\0\0\0\x07{"id": 3}', b'{"id": 3}', b"\0\0\0\0\x07{"])
-    assert found.values[0].as_py() == {"id": 3}
-    assert [(bad.row, bad.schema_id) for bad in found.bad] == [(1, None), (2, 7)]
+    result = decoded(decoder, [b'\0\0\0\0\x07{"id": 3}', b'{"id": 3}', b"\0\0\0\0\x07{"])
+    assert result.values[0].as_py() == {"id": 3}
+    assert [(bad.row, bad.schema_id) for bad in result.bad] == [(1, None), (2, 7)]
 
 
 def test_missing_subject_is_a_config_error(server: RegistryServer) -> None:
@@ -256,5 +256,5 @@ def test_values_of_the_confluent_serializer_are_decoded(server: RegistryServer) 
     assert done.returncode == 0, done.stderr
     values = [bytes.fromhex(line) for line in done.stdout.split()]
     decoder = opened("avro", registry=client(server), subject="orders-value")
-    found = decoded(decoder, values)
-    assert found.values.to_pylist() == [{"id": 1, "note": None}, {"id": 2**40, "note": "n"}]
+    result = decoded(decoder, values)
+    assert result.values.to_pylist() == [{"id": 1, "note": None}, {"id": 2**40, "note": "n"}]

@@ -55,13 +55,13 @@ def test_raw_keeps_bytes_and_nulls() -> None:
 def test_invalid_utf8_is_a_bad_row() -> None:
     values: list[bytes | None] = [f"é{at}".encode() for at in range(1000)]
     values[3], values[4], values[700] = b"\xff", None, b"ab\xc3"
-    found = decoded(opened("utf8"), values)
-    assert reasons(found) == {
+    result = decoded(opened("utf8"), values)
+    assert reasons(result) == {
         3: "not UTF-8: invalid start byte at byte 0",
         700: "not UTF-8: unexpected end of data at byte 2",
     }
     wanted = [None if at in {3, 4, 700} else f"é{at}" for at in range(1000)]
-    assert found.values.to_pylist() == wanted
+    assert result.values.to_pylist() == wanted
 
 
 def test_slices_and_other_binary_types_are_read_as_well() -> None:
@@ -85,10 +85,10 @@ def shout(values: pa.Array[Any]) -> pa.Array[Any]:
 def test_function_is_called_per_batch_and_its_failures_are_bad_rows() -> None:
     values: list[bytes | None] = [b"a", None, b"bad", b"\xff", b"c"] * 50
     for function in (shout, f"{__name__}:shout"):
-        found = decoded(opened("python", function=function), values)
-        assert found.values.to_pylist() == ["A", None, None, None, "C"] * 50
-        assert reasons(found)[2] == "ValueError: no shouting"
-        assert "UnicodeDecodeError" in reasons(found)[3]
+        result = decoded(opened("python", function=function), values)
+        assert result.values.to_pylist() == ["A", None, None, None, "C"] * 50
+        assert reasons(result)[2] == "ValueError: no shouting"
+        assert "UnicodeDecodeError" in reasons(result)[3]
 
 
 @pytest.mark.parametrize(
@@ -119,9 +119,9 @@ def streamed(**columns: list[Any]) -> bytes:
 def test_arrow_streams_of_one_row_are_decoded() -> None:
     decoder = opened("arrow", schema="id int, name string, more double")
     values = [streamed(id=[1], name=["a"]), streamed(id=[1, 2]), b"", streamed(id=["x"]), None]
-    found = decoded(decoder, values)
-    assert found.values[0].as_py() == {"id": 1, "name": "a", "more": None}
-    assert set(reasons(found)) == {1, 2, 3}
+    result = decoded(decoder, values)
+    assert result.values[0].as_py() == {"id": 1, "name": "a", "more": None}
+    assert set(reasons(result)) == {1, 2, 3}
 
 
 def test_damaged_arrow_streams_never_raise() -> None:

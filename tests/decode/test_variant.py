@@ -1,4 +1,4 @@
-"""JSON of any shape: what is taken, why not, and the same bytes as Spark makes of it."""
+"""JSON of any shape: accepted values, reasons of others, and the same bytes as from Spark."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def drawn(draw: random.Random, depth: int = 0) -> Any:
             round(draw.uniform(-1e6, 1e6), 4), "aé☃𝄞"[: draw.randrange(5)] * draw.randrange(30),
         ][kind]  # fmt: skip
     inner = [drawn(draw, depth + 1) for _ in range(draw.randrange(6))]
-    return inner if kind == 6 else {draw.choice("abcé☃") * 3 + str(at): one for at, one in
+    return inner if kind == 6 else {draw.choice("abcé☃") * 3 + str(at): member for at, member in
                                     enumerate(inner)}  # fmt: skip
 
 
@@ -42,11 +42,11 @@ def opened_variant(**settings: Any) -> Any:
 
 
 def test_any_json_is_stored_as_a_variant() -> None:
-    found = decoded(opened_variant(), [*TEXTS, None])
+    result = decoded(opened_variant(), [*TEXTS, None])
 
-    assert found.bad == ()
-    assert found.values.type == variant.TEXT
-    assert to_list(found.values) == [*(text.decode() for text in TEXTS), None]
+    assert result.bad == ()
+    assert result.values.type == variant.TEXT
+    assert to_list(result.values) == [*(text.decode() for text in TEXTS), None]
 
 
 @pytest.mark.parametrize(
@@ -67,11 +67,11 @@ def test_any_json_is_stored_as_a_variant() -> None:
     ],
 )
 def test_invalid_json_has_a_reason(value: bytes, why: str) -> None:
-    found = decoded(opened_variant(), [b"1", value, b"2"])
+    result = decoded(opened_variant(), [b"1", value, b"2"])
 
-    assert to_list(found.values) == ["1", None, "2"]
-    assert list(reasons(found)) == [1]
-    assert why in reasons(found)[1]
+    assert to_list(result.values) == ["1", None, "2"]
+    assert list(reasons(result)) == [1]
+    assert why in reasons(result)[1]
 
 
 @pytest.mark.parametrize("text", TEXTS)
@@ -86,8 +86,8 @@ def test_bytes_equal_those_of_spark_for_generated_values() -> None:
 
 
 def check_same(text: str) -> None:
-    found, wanted = variant.encoded(text), VariantVal.parseJson(text)
-    assert found == {"value": wanted.value, "metadata": wanted.metadata}
+    encoded, wanted = variant.encoded(text), VariantVal.parseJson(text)
+    assert encoded == {"value": wanted.value, "metadata": wanted.metadata}
 
 
 def test_variant_column_is_written_in_the_form_of_spark() -> None:
@@ -101,7 +101,7 @@ def test_variant_column_is_written_in_the_form_of_spark() -> None:
 
 def test_framed_values_are_decoded() -> None:
     made = opened_variant(registry="http://localhost:1")
-    found = decoded(made, [b"\0\0\0\0\x07[1]", b"[1]"])
+    result = decoded(made, [b"\0\0\0\0\x07[1]", b"[1]"])
 
-    assert to_list(found.values) == ["[1]", None]
-    assert "no schema id" in reasons(found)[1]
+    assert to_list(result.values) == ["[1]", None]
+    assert "no schema id" in reasons(result)[1]

@@ -10,6 +10,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import pyarrow as pa
+import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
@@ -23,7 +24,9 @@ from rookery.direct.place import ClusterAddress
 from rookery.log.read.rangeplan import Gap, OffsetRange, PlannedRange, ReadPlanner
 from rookery.log.settings import CompactionSettings, RewriteSettings
 from rookery.records.reading import ReadSettings
-from rookery.testing.served import ServedBroker
+from rookery.store.backends.file import FileStore
+from rookery.store.port import StoredObject
+from rookery.testing.servedbroker import ServedBroker
 from rookery.testing.wait import wait_until
 
 SMALL = RewriteSettings(
@@ -134,7 +137,7 @@ def send(
     each: int = 100,
     settings: Mapping[str, str] = MappingProxyType({}),
 ) -> None:
-    """Send rows in order, so many to a batch."""
+    """Send rows in order, in batches of a given size."""
     producer = Producer(
         {
             "bootstrap.servers": broker.bootstrap,
@@ -211,9 +214,9 @@ def wanted(
 def planned(log: BlockingLog, *topics: str, **ends: Any) -> list[PlannedRange]:
     """Plan topics; all that is wanted must be there."""
     planner = ReadPlanner(log.log, is_committed=ends.get("is_committed", True))
-    found = log.run(planner.plan(wanted(log, *topics, **ends)))
+    ranges = log.run(planner.plan(wanted(log, *topics, **ends)))
     assert not planner.gaps
-    return found
+    return ranges
 
 
 def read(
@@ -247,3 +250,39 @@ def seen(batches: Iterator[pa.RecordBatch]) -> list[Seen]:
 
 
 COMPACT = {"compaction": CompactionSettings(min_bytes=1)}
+
+
+class FolderReads:
+    """Reads of the objects of one folder, and listings; metrics count those of all folders."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.sizes: list[tuple[str, int]] = []
+        self.listed: list[str] = []
+
+    def of_segments(self) -> list[int]:
+        """Return the size of each read of a segment."""
+        return [size for key, size in self.sizes if key.endswith(".kfs")]
+
+
+@contextmanager
+def recorded_reads(cluster: Cluster) -> Iterator[FolderReads]:
+    """Record what is read from the store of a cluster."""
+    reads = FolderReads(cluster.folder.parent / "store")
+    read_file, list_files = FileStore._read, FileStore._list
+
+    def read(store: FileStore, key: str, start: int, size: int | None) -> bytes:
+        data = read_file(store, key, start, size)
+        if store._folder == reads.folder:
+            reads.sizes.append((key, len(data)))
+        return data
+
+    def list_keys(store: FileStore, prefix: str) -> list[StoredObject]:
+        if store._folder == reads.folder:
+            reads.listed.append(prefix)
+        return list_files(store, prefix)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(FileStore, "_read", read)
+        patch.setattr(FileStore, "_list", list_keys)
+        yield reads

@@ -1,4 +1,4 @@
-"""A process that writes one batch to a sink, and kills itself at a step if it is told to.
+"""A process that writes one batch to a sink, and kills itself at a given step.
 
 python -m tests.direct.sinkchild <store> <step> <batch id>
 """
@@ -53,7 +53,7 @@ def arm(log: DirectLog, step: str) -> None:
         if is_commit:
             seen.append("commit")
             if step == "committed":
-                die()  # the event is in the log, and nobody heard the answer
+                die()  # the event is in the log, and the answer is lost
         return outcomes
 
     log.store.create = creating  # type: ignore[method-assign]
@@ -67,7 +67,7 @@ async def main(store: str, step: str, batch_id: int) -> bool:
         arm(log, step)
         sent = [rows(1000, batch_id * ROWS + start) for start in range(0, ROWS, 1000)]
         objects = await stage(log, *sent, batch=batch, object_bytes=64 * 1024)
-        done = await commit(log, batch, [one.object_id for one in objects])
+        done = await commit(log, batch, [staged.object_id for staged in objects])
         return done.is_repeated
 
 

@@ -43,7 +43,7 @@ class Read(NamedTuple):
 
 
 async def make_cluster(folder: Path) -> ClusterAddress:
-    """Make a cluster whose store and log lie in a folder."""
+    """Make a cluster whose store and log are in a folder."""
     (folder / "store").mkdir(parents=True)
     return await make_cluster_at(ClusterAddress(store=f"file://{folder / 'store'}"))
 
@@ -88,8 +88,8 @@ async def stage(
     """Stage rows as one writer."""
     staging = RowStager(log, batch, PackSettings(**{"topic": "t"} | packing))
     await staging.start()
-    for one in batches:
-        await staging.add(one)
+    for batch_rows in batches:
+        await staging.add(batch_rows)
     return await staging.finish()
 
 
@@ -98,17 +98,17 @@ async def write(
 ) -> Commit:
     """Stage rows and commit them."""
     objects = await stage(log, *batches, batch=batch, **packing)
-    return await commit(log, batch, [one.object_id for one in objects])
+    return await commit(log, batch, [staged.object_id for staged in objects])
 
 
 async def read_partition(log: DirectLog, partition: int, topic: str = "t") -> list[Read]:
     """Read one partition, row by row."""
     state = await log.barrier()
-    found = state.topics.by_name[topic].partitions[partition]
+    stored = state.topics.by_name[topic].partitions[partition]
     reading = ReadSettings(columns=("key", "value", "timestamp"))
     records: list[Read] = []
-    for index in range(len(found.base_offsets)):
-        row = found.row(index)
+    for index in range(len(stored.base_offsets)):
+        row = stored.row(index)
         data = await log.read(row.object_id, row.position, row.size)
         offset = row.base_offset
         for batch in decode([PartitionBatches(topic, partition, bytes(data))], reading):
@@ -118,7 +118,7 @@ async def read_partition(log: DirectLog, partition: int, topic: str = "t") -> li
                 records.append(Read(offset, key, value, time or 0))
                 offset += 1
         assert offset == row.end_offset
-    assert [one.offset for one in records] == list(range(len(records)))
+    assert [record.offset for record in records] == list(range(len(records)))
     return records
 
 
@@ -130,8 +130,8 @@ async def read_topic(log: DirectLog, topic: str = "t") -> list[list[Read]]:
 
 
 async def values_of(log: DirectLog, topic: str = "t") -> list[bytes]:
-    """Return the values of a topic, sorted: what is there once, and what twice."""
-    return sorted(one.value or b"" for part in await read_topic(log, topic) for one in part)
+    """Return the values of a topic, sorted: each as often as it occurs."""
+    return sorted(record.value or b"" for part in await read_topic(log, topic) for record in part)
 
 
 async def faults(place: ClusterAddress) -> list[LogFault]:

@@ -1,4 +1,4 @@
-"""Commits: all or nothing, once, and known again after a loss."""
+"""Commits: all or nothing, once, and recognised after a lost answer."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ async def log(place: ClusterAddress) -> AsyncIterator[DirectLog]:
 
 
 async def ids(log: DirectLog, *batches: Any, batch: SinkBatch = BATCH) -> list[int]:
-    return [one.object_id for one in await stage(log, *batches, batch=batch)]
+    return [staged.object_id for staged in await stage(log, *batches, batch=batch)]
 
 
 async def test_repeated_batch_is_reported_and_its_objects_are_condemned(
@@ -100,9 +100,9 @@ async def test_source_offsets_are_stored_with_the_batch(log: DirectLog) -> None:
     await commit(log, BATCH, await ids(log, rows(1)), source_offsets='{"t": 5}')
     later = SinkBatch("sink", "query", 7)
     await commit(log, later, [], source_offsets='{"t": 9}')
-    found = await last_commit(log, "sink")
-    assert found is not None
-    assert found[:3] == ("query", 7, '{"t": 9}')
+    last = await last_commit(log, "sink")
+    assert last is not None
+    assert last[:3] == ("query", 7, '{"t": 9}')
     assert await forget(log, "sink")
     assert not await forget(log, "sink")
     assert await last_commit(log, "sink") is None
@@ -148,7 +148,7 @@ async def test_objects_of_several_writers_are_committed_in_the_given_order(
     early = await ids(log, rows(1000))
     await commit(log, BATCH, [*early, *late])
     for part in await read_topic(log):
-        numbers = [int((one.value or b"")[1:]) for one in part]
+        numbers = [int((record.value or b"")[1:]) for record in part]
         assert numbers == sorted(numbers)
     assert len(await values_of(log)) == 2000
 
@@ -185,7 +185,7 @@ async def test_expired_writer_joins_again(log: DirectLog, place: ClusterAddress)
     assert not await faults(place)
 
 
-# What is left behind goes.
+# Leftovers are removed.
 
 
 async def sweep(log: DirectLog) -> None:
@@ -195,9 +195,9 @@ async def sweep(log: DirectLog) -> None:
     bins = ObjectBin(None, log.store, lambda: log.state, log.namespace)
     sweeper = Sweeper(log.replica, bins, clock, delay_ms=10, orphans_ms=10)
     await log.barrier()
-    for one, last in dict(log.state.brokers.sequences).items():
-        if one != log.incarnation:
-            await log.propose([BrokerExpired(incarnation=one, last_sequence=last)])
+    for incarnation, last in dict(log.state.brokers.sequences).items():
+        if incarnation != log.incarnation:
+            await log.propose([BrokerExpired(incarnation=incarnation, last_sequence=last)])
     for _ in range(4):
         clock.advance(100)
         await sweeper.sweep(await snapshots.save(log.store, log.state))
@@ -272,15 +272,15 @@ async def test_lost_cluster_log_is_recovered_with_offsets_and_sinks(
         await ids(log, rows(10), batch=never)
         before = await read_topic(log)
     made = await lose_and_rebuild(place)
-    # What was staged and not committed is named, and not appended: the stream writes it again.
+    # Staged, uncommitted parts are reported and not appended: the stream writes them again.
     name = "batch 2 of query 'query' into sink 'sink'"
-    assert [(one.records, one.staged_for) for one in made.unplaced] == [(10, name)]
+    assert [(unplaced.records, unplaced.staged_for) for unplaced in made.unplaced] == [(10, name)]
     assert any(name in line for line in as_text(made, [], is_dry=False))
     async with DirectLog.open(place) as log:
         assert await read_topic(log) == before
-        found = await last_commit(log, "sink")
-        assert found is not None
-        assert found[:3] == ("query", 1, "far")
+        last = await last_commit(log, "sink")
+        assert last is not None
+        assert last[:3] == ("query", 1, "far")
         # It goes on where it was, and does not write twice.
         assert (await commit(log, later, [])).is_repeated
         await write(log, rows(5, 600), batch=never)

@@ -1,4 +1,4 @@
-"""Sinks beside running brokers: what they commit is served at once, and producers go on."""
+"""Sinks with running brokers: commits are served at once, and producers are not disturbed."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
 from rookery.cluster.state.sinks import SinkBatch
 from rookery.direct.commit import Commit, commit
 from rookery.direct.log import DirectLog
-from rookery.testing.served import ServedBroker
+from rookery.testing.servedbroker import ServedBroker
 from tests.direct.logs import Cluster, Sent, create, read_all, send
 from tests.direct.sinking import faults, rows, stage, write
 
@@ -34,14 +34,14 @@ def consume(
     try:
         places = [TopicPartition("t", index, OFFSET_BEGINNING) for index in range(partitions)]
         consumer.assign(places)
-        found: list[tuple[int, int, bytes]] = []
-        while len(found) < count:
+        received: list[tuple[int, int, bytes]] = []
+        while len(received) < count:
             message = consumer.poll(60)
-            assert message is not None, f"only {len(found)} of {count} came"
+            assert message is not None, f"only {len(received)} of {count} came"
             assert message.error() is None
             place = message.partition() or 0, message.offset() or 0
-            found.append((*place, message.value() or b""))
-        return found
+            received.append((*place, message.value() or b""))
+        return received
     finally:
         consumer.close()
 
@@ -70,9 +70,9 @@ def test_waiting_consumer_gets_a_commit_immediately(
                     assert done.ranges[0][2:4] == (1, 101)
 
             asyncio.run(commit_rows())
-            found = reading.result(50)
-        assert [value for _, _, value in found] == [b"first", *(b"v%d" % n for n in range(100))]
-        assert [offset for _, offset, _ in found] == list(range(101))
+            received = reading.result(50)
+        assert [value for _, _, value in received] == [b"first", *(b"v%d" % n for n in range(100))]
+        assert [offset for _, offset, _ in received] == list(range(101))
     assert not asyncio.run(faults(cluster.place)) or is_local
 
 
@@ -94,18 +94,18 @@ def test_producers_and_sinks_share_partitions(tmp_path: Path) -> None:
             sent.append(round_ * 50)
 
         with ThreadPoolExecutor() as pool:
-            producing = [pool.submit(produce, one, name) for name, one in
+            producing = [pool.submit(produce, producer, name) for name, producer in
                          enumerate((broker, other))]  # fmt: skip
             for number in range(5):
                 asyncio.run(wrote(cluster, SinkBatch("sink", "q", number), rows(400, number * 400)))
             stop.set()
-            for one in producing:
-                one.result(60)
+            for future in producing:
+                future.result(60)
         total = sum(sent) + 2000
-        found = consume(other.bootstrap, total, 2)
-    assert len({value for _, _, value in found}) == total
+        received = consume(other.bootstrap, total, 2)
+    assert len({value for _, _, value in received}) == total
     for partition in range(2):
-        mine = [(offset, value) for part, offset, value in found if part == partition]
+        mine = [(offset, value) for part, offset, value in received if part == partition]
         assert [offset for offset, _ in mine] == list(range(len(mine)))
         sunk = [int(value[1:]) for _, value in mine if value.startswith(b"v")]
         assert sunk == sorted(sunk)
@@ -116,7 +116,9 @@ def test_producers_and_sinks_share_partitions(tmp_path: Path) -> None:
             assert at == list(range(at[0], at[0] + len(at)))
     assert not asyncio.run(faults(cluster.place))
     # And without any broker.
-    assert sorted(one.value or b"" for one in read_all(cluster)) == sorted(v for _, _, v in found)
+    assert sorted(record.value or b"" for record in read_all(cluster)) == sorted(
+        v for _, _, v in received
+    )
 
 
 def test_committed_objects_are_rewritten(tmp_path: Path) -> None:
@@ -139,7 +141,7 @@ def test_broker_started_later_knows_staged_objects(tmp_path: Path) -> None:
 
     async def stage_rows() -> list[int]:
         async with DirectLog.open(cluster.place) as log:
-            return [one.object_id for one in await stage(log, rows(100), batch=batch)]
+            return [staged.object_id for staged in await stage(log, rows(100), batch=batch)]
 
     objects = asyncio.run(stage_rows())
     # Its caretaker sweeps, merges and takes snapshots all the while.

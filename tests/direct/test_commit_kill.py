@@ -1,4 +1,4 @@
-"""kill -9 of a writer at every step: it is run again, and every row is there once."""
+"""kill -9 of a writer at every step: it is run again, and every row exists once."""
 
 from __future__ import annotations
 
@@ -40,11 +40,15 @@ async def test_killed_writer_is_repeated_and_every_row_is_stored_once(
     async with DirectLog.open(place) as log:
         assert await values_of(log) == expected
         for part in await read_topic(log):
-            numbers = [int((one.value or b"")[1:]) for one in part]
+            numbers = [int((record.value or b"")[1:]) for record in part]
             assert numbers == sorted(numbers)
         # Nothing else is left once the caretaker has been there.
         await sweep(log)
-        named = {one for part in log.state.topics.by_name["t"].partitions for one in part.objects}
+        named = {
+            object_id
+            for part in log.state.topics.by_name["t"].partitions
+            for object_id in part.objects
+        }
         assert await stored(log) == named
         assert await values_of(log) == expected
     assert not await faults(place)

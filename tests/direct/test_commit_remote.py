@@ -1,4 +1,4 @@
-"""Sinks over S3 and etcd, as on many hosts: nothing of them lies in a folder."""
+"""Sinks over S3 and etcd, without any shared folder."""
 
 from __future__ import annotations
 
@@ -39,20 +39,20 @@ async def test_writers_on_several_hosts_are_committed_together(place: ClusterAdd
             async with DirectLog.open(place) as log:
                 sent = [rows(500, number * 2000 + start) for start in range(0, 2000, 500)]
                 made = await stage(log, *sent, object_bytes=64 * 1024, compression="lz4")
-                return [one.object_id for one in made]
+                return [staged.object_id for staged in made]
 
         tasks = await asyncio.gather(*map(task, range(3)))
         assert await values_of(driver) == []
-        objects = [one for some in tasks for one in some]
+        objects = [object_id for some in tasks for object_id in some]
         done = await commit(driver, BATCH, objects, source_offsets="there")
         assert done.records == 6000
         assert (await commit(driver, BATCH, objects)).is_repeated
         for part in await read_topic(driver):
-            numbers = [int((one.value or b"")[1:]) for one in part]
+            numbers = [int((record.value or b"")[1:]) for record in part]
             assert numbers == sorted(numbers)
     async with DirectLog.open(place) as log:
         assert await values_of(log) == sorted(b"v%d" % number for number in range(6000))
-        found = await last_commit(log, "sink")
-        assert found is not None
-        assert SinkBatch("sink", *found[:2]) == BATCH
+        last = await last_commit(log, "sink")
+        assert last is not None
+        assert SinkBatch("sink", *last[:2]) == BATCH
     assert not await faults(place)

@@ -89,7 +89,7 @@ def test_recreated_cluster_is_detected_and_not_written(tmp_path: Path, sent: int
     kept.close()
     assert objects_in(folder) == before
 
-    # Who asks for the log again gets the new one.
+    # The next request for the log gets the new one.
     again = shared(cluster.place)
     assert again is not kept
     assert again.log.state.topics.by_name["t"].partitions[0].next_offset == sent

@@ -1,4 +1,4 @@
-"""Pins keep compaction off, and published offsets are shown by Kafka's tools."""
+"""Pins prevent compaction, and Kafka's tools show published offsets."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from confluent_kafka.admin import AdminClient
 from rookery.clock import SystemClock, Time
 from rookery.cluster.events.brokerevents import SettingChange
 from rookery.cluster.events.topicevents import TopicCreated
-from rookery.direct.grouped import publish_offsets
+from rookery.direct.groupoffsets import publish_offsets
 from rookery.direct.pins import Pins
 from rookery.errors import ApiError
 from rookery.testing.wait import wait_until
@@ -158,8 +158,8 @@ def test_published_offsets_are_those_of_a_group(tmp_path: Path) -> None:
         admin = AdminClient({"bootstrap.servers": broker.bootstrap})
         asked = ConsumerGroupTopicPartitions("spark")
         [future] = admin.list_consumer_group_offsets([asked]).values()
-        [found] = future.result(30).topic_partitions
-        assert (found.topic, found.partition, found.offset) == ("t", 0, 7)
+        [commit] = future.result(30).topic_partitions
+        assert (commit.topic, commit.partition, commit.offset) == ("t", 0, 7)
         [described] = admin.describe_consumer_groups(["spark"]).values()
         assert described.result(30).state.name == "EMPTY"
 

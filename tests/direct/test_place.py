@@ -1,4 +1,4 @@
-"""Places: by their own names, and by a name in the configuration."""
+"""Cluster addresses: by URLs, and by a name in the configuration."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rookery.direct.place import ClusterAddress, check_host, host_mark
 from rookery.errors import ConfigError
 from rookery.log.origin import LogLocation
 
-SECRET = "s3://bucket/logs?secret_access_key=geheim"  # noqa: S105 (nobody's)
+SECRET = "s3://bucket/logs?secret_access_key=geheim"  # noqa: S105 (a test's)
 
 
 @pytest.fixture

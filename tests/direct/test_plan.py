@@ -30,15 +30,15 @@ def tasks(cluster: Cluster, cutting: TaskSize) -> list[list[PlannedRange]]:
 
 @pytest.mark.parametrize("count", [1, 2, 5, 40])
 def test_tasks_contain_all_records_once_and_in_order(cluster: Cluster, count: int) -> None:
-    found = tasks(cluster, TaskSize(cores=1, min_tasks=count))
-    assert [row for task in found for row in read(cluster.place, task)] == read_all(cluster)
-    ranges = [one for task in found for one in task]
+    chosen = tasks(cluster, TaskSize(cores=1, min_tasks=count))
+    assert [row for task in chosen for row in read(cluster.place, task)] == read_all(cluster)
+    ranges = [part for task in chosen for part in task]
     assert all(
-        one.end == other.begin
-        for one, other in pairwise(ranges)
-        if one.partition == other.partition
+        part.end == other.begin
+        for part, other in pairwise(ranges)
+        if part.partition == other.partition
     )
-    assert len(found) >= min(count, 20)
+    assert len(chosen) >= min(count, 20)
 
 
 def test_small_partitions_share_a_task(cluster: Cluster) -> None:
@@ -46,11 +46,11 @@ def test_small_partitions_share_a_task(cluster: Cluster) -> None:
 
 
 def test_records_per_task_are_bounded(cluster: Cluster) -> None:
-    found = tasks(cluster, TaskSize(max_records=700))
-    counts = [sum(one.end - one.begin for one in task) for task in found]
+    chosen = tasks(cluster, TaskSize(max_records=700))
+    counts = [sum(part.end - part.begin for part in task) for task in chosen]
     assert max(counts) <= 700
     assert sum(counts) == 6_000
-    assert sorted(row for task in found for row in read(cluster.place, task)) == sorted(
+    assert sorted(row for task in chosen for row in read(cluster.place, task)) == sorted(
         read_all(cluster)
     )
 
@@ -58,7 +58,7 @@ def test_records_per_task_are_bounded(cluster: Cluster) -> None:
 def test_planned_range_is_independent_of_other_partitions(cluster: Cluster, tmp_path: Path) -> None:
     with cluster.log as log:
         ranges = planned(log)
-    assert [one.partition for one in ranges] == [0, 1, 2]
+    assert [part.partition for part in ranges] == [0, 1, 2]
     assert read(cluster.place, ranges[1:2]) == [
         row for row in read_all(cluster) if row.partition == 1
     ]

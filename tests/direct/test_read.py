@@ -12,13 +12,11 @@ from confluent_kafka.admin import AdminClient
 
 from rookery.direct.offsets import LATEST, DirectSubscription, Position
 from rookery.errors import Corrupt
-from rookery.log.read.files import MissingJournal
+from rookery.log.read.files import MissingObject
 from rookery.log.read.rangeplan import Gap, PlannedRange, ReadPlanner, TaskSize
 from rookery.log.settings import RewriteSettings
 from rookery.records import columns
 from rookery.records.twins import columnstwin
-from rookery.store.meter import READ_BYTES
-from rookery.store.wrappers import counts
 from rookery.testing.wait import wait_until
 from tests.direct.logs import (
     BASE,
@@ -32,6 +30,7 @@ from tests.direct.logs import (
     planned,
     read,
     read_all,
+    recorded_reads,
     send,
     send_aborted,
     send_by_turns,
@@ -68,8 +67,8 @@ def test_merged_objects_give_the_same_records(cluster: Cluster) -> None:
         before = read_all(cluster)
     whole = {"upkeep_interval_ms": 50, "rewrite": _without_segments()}
     with cluster.broker(**whole) as broker:
-        wait_until(lambda: all(any(one.kinds) for one in partitions_of(broker, "t")))
-        assert all(one.kinds[0] == 2 for one in partitions_of(broker, "t"))
+        wait_until(lambda: all(any(partition.kinds) for partition in partitions_of(broker, "t")))
+        assert all(partition.kinds[0] == 2 for partition in partitions_of(broker, "t"))
     assert len(before) == len(rows)
     assert read_all(cluster) == before
 
@@ -156,10 +155,10 @@ def test_compacted_offsets_are_not_reported_as_gaps(cluster: Cluster) -> None:
         send(broker, "t", rows)
     with cluster.rewriting(**COMPACT) as broker:
         wait_until(lambda: partitions_of(broker, "t")[0].cleaned_to > 900)
-    found = read_all(cluster)
-    assert len(found) < 200
-    assert [row for row in expected(rows) if row in found] == found
-    assert {row.key: row for row in found} == {row.key: row for row in expected(rows)}
+    records = read_all(cluster)
+    assert len(records) < 200
+    assert [row for row in expected(rows) if row in records] == records
+    assert {row.key: row for row in records} == {row.key: row for row in expected(rows)}
 
 
 def test_records_deleted_by_retention_are_reported_as_a_gap(cluster: Cluster) -> None:
@@ -183,7 +182,7 @@ def test_deleted_objects_are_planned_again(cluster: Cluster) -> None:
         send(broker, "t", rows)
     with cluster.log as log:
         old = planned(log)
-    objects = {row.object_id for one in old for row in one.rows if row.object_id > 0}
+    objects = {row.object_id for part in old for row in part.rows if row.object_id > 0}
     assert objects
     with cluster.rewriting(delete_delay_ms=0, snapshot_entries=1) as broker:
         known = broker.broker.replica.state.objects
@@ -197,7 +196,7 @@ def test_trimmed_entries_are_planned_again(cluster: Cluster) -> None:
         send(broker, "t", rows)
     with cluster.log as log:
         old = planned(log)
-    payloads = {row.object_id for one in old for row in one.rows if row.object_id < 0}
+    payloads = {row.object_id for part in old for row in part.rows if row.object_id < 0}
     assert payloads
     cluster.trim(-min(payloads))
     assert read(cluster.place, old) == expected(rows)
@@ -208,7 +207,7 @@ def test_plan_from_an_old_state_is_made_again(cluster: Cluster) -> None:
     with cluster.broker() as broker:
         send(broker, "t", rows)
     with cluster.log as log:
-        payloads = {row.object_id for one in planned(log) for row in one.rows}
+        payloads = {row.object_id for part in planned(log) for row in part.rows}
         cluster.trim(-min(payloads))
         start = Position(time_ms=BASE + 1_500)
 
@@ -216,7 +215,7 @@ def test_plan_from_an_old_state_is_made_again(cluster: Cluster) -> None:
             subjects = DirectSubscription(topics=("t",)).find(log.log.state)
             return await start.resolve(log.log, subjects, is_committed=True)
 
-        with pytest.raises(MissingJournal, match="was trimmed"):
+        with pytest.raises(MissingObject, match="was trimmed"):
             log.run(resolve())
         assert [*log.run(log.log.plan(resolve)).values()] == [1_500]
 
@@ -225,7 +224,7 @@ def test_damage_is_refused(cluster: Cluster) -> None:
     with cluster.broker(inline_bytes=0) as broker:
         send(broker, "t", values(200))
     [path, *_] = sorted((cluster.folder.parent / "store").rglob("objects/**/*"))
-    files = [one for one in path.parent.rglob("*") if one.is_file()] if path.is_dir() else [path]
+    files = [file for file in path.parent.rglob("*") if file.is_file()] if path.is_dir() else [path]
     for file in files:
         data = bytearray(file.read_bytes())
         data[-20] ^= 1
@@ -260,17 +259,14 @@ def test_planning_lists_nothing_and_takes_few_requests(cluster: Cluster) -> None
     with cluster.broker(inline_bytes=0) as broker:
         send(broker, "t", rows, each=1_000)
     cluster.rewrite()
-    listed = counts()["list"]
-    with cluster.log as log:
+    with recorded_reads(cluster) as reads, cluster.log as log:
         ranges = planned(log)
-        size = sum(one.size for one in ranges)
-        made, taken = counts()["read"], READ_BYTES.value
+        assert reads.of_segments() == []
         assert read(cluster.place, ranges) == expected(rows)
-        requests, got = counts()["read"] - made, READ_BYTES.value - taken
-        assert counts()["list"] == listed
-    segments = sum(len(one.rows) for one in ranges)
-    assert requests == segments
-    assert size * 0.9 < got <= size
+    assert reads.listed == []
+    size = sum(part.size for part in ranges)
+    assert len(reads.of_segments()) == sum(len(part.rows) for part in ranges), reads.sizes
+    assert size * 0.9 < sum(reads.of_segments()) <= size
 
 
 def test_time_slice_reads_few_bytes(cluster: Cluster) -> None:
@@ -279,13 +275,13 @@ def test_time_slice_reads_few_bytes(cluster: Cluster) -> None:
         send(broker, "t", rows)
     cluster.rewrite()
     with cluster.log as log:
-        full = sum(one.size for one in planned(log))
-        taken = READ_BYTES.value
+        full = sum(part.size for part in planned(log))
         ends = {"start": Position(time_ms=BASE + 10_000), "end": Position(time_ms=BASE + 10_200)}
-        ranges = planned(log, **ends)
-        found = read(cluster.place, ranges)
-    assert found == expected(rows)[10_000:10_200]
-    assert READ_BYTES.value - taken <= 0.05 * full
+        with recorded_reads(cluster) as reads:
+            ranges = planned(log, **ends)
+            records = read(cluster.place, ranges)
+    assert records == expected(rows)[10_000:10_200]
+    assert sum(size for _, size in reads.sizes) <= 0.05 * full
 
 
 def test_python_twin_reads_the_same(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -303,9 +299,9 @@ def test_planned_range_can_be_pickled(cluster: Cluster) -> None:
     with cluster.broker() as broker:
         send(broker, "t", values(50))
     with cluster.log as log:
-        [one] = planned(log)
-    copy: PlannedRange = pickle.loads(pickle.dumps(one))
-    assert copy == one
+        [part] = planned(log)
+    copy: PlannedRange = pickle.loads(pickle.dumps(part))
+    assert copy == part
 
 
 def test_read_ends_at_the_requested_offset(cluster: Cluster) -> None:

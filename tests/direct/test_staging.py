@@ -55,7 +55,7 @@ async def test_rows_are_partitioned_like_java_and_keep_their_order(
     done = await write(log, *sent, object_bytes=64 * 1024, batch_bytes=2048, uploads=3)
     assert done.records == 35_000
     for partition, records in enumerate(await read_topic(log)):
-        numbers = [int((one.value or b"")[1:]) for one in records]
+        numbers = [int((record.value or b"")[1:]) for record in records]
         expected = [n for n in range(35_000) if partition_of(b"k%d" % (n % 100), 4) == partition]
         assert numbers == expected
     assert not await faults(place)
@@ -68,7 +68,7 @@ async def test_staged_rows_are_invisible_before_the_commit(
     objects = await stage(log, rows(10))
     assert await values_of(log) == []
     assert not await faults(place)
-    await commit(log, BATCH, [one.object_id for one in objects])
+    await commit(log, BATCH, [staged.object_id for staged in objects])
     assert len(await values_of(log)) == 10
 
 
@@ -92,7 +92,9 @@ async def test_column_can_name_the_partition(log: DirectLog) -> None:
     sent = rows(300, partition=pa.array(named, pa.int32()))
     await write(log, sent.slice(0, 150), sent.slice(150))
     for partition in range(4):
-        numbers = [int((one.value or b"")[1:]) for one in await read_partition(log, partition)]
+        numbers = [
+            int((record.value or b"")[1:]) for record in await read_partition(log, partition)
+        ]
         chosen = [
             n for n in range(300)
             if (named[n] if named[n] is not None else partition_of(b"k%d" % (n % 100), 4))
@@ -113,7 +115,7 @@ async def test_rows_without_keys_stick_to_a_partition_and_rotate(log: DirectLog)
     await make_topic(log)
     big = [b"%06d" % number + bytes(1000) for number in range(2000)]
     await write(log, rows(2000, key=pa.nulls(2000, pa.binary()), value=big), object_bytes=1 << 20)
-    parts = [[(one.value or b"")[:6] for one in part] for part in await read_topic(log)]
+    parts = [[(record.value or b"")[:6] for record in part] for part in await read_topic(log)]
     assert all(300 < len(part) < 700 for part in parts)
     assert all(part == sorted(part) for part in parts)
     # A few stay together.
@@ -128,7 +130,9 @@ async def test_rows_with_and_without_keys_can_be_mixed(log: DirectLog) -> None:
     keys = [b"k%d" % number if number % 2 else None for number in range(1000)]
     await write(log, rows(1000, key=keys))
     for partition, records in enumerate(await read_topic(log)):
-        assert all(partition_of(one.key, 4) == partition for one in records if one.key is not None)
+        assert all(
+            partition_of(record.key, 4) == partition for record in records if record.key is not None
+        )
     assert len(await values_of(log)) == 1000
 
 
@@ -139,7 +143,7 @@ async def test_rows_go_to_the_topics_they_name(log: DirectLog) -> None:
     await write(log, rows(99, topic=names), topic="")
     assert len(await values_of(log, "a")) == 66
     for partition, records in enumerate(await read_topic(log, "b")):
-        assert all(partition_of(one.key or b"", 3) == partition for one in records)
+        assert all(partition_of(record.key or b"", 3) == partition for record in records)
     # The option has the last word, as in Spark's own sink.
     await write(log, rows(9, topic=["b"] * 9), topic="a", batch=SinkBatch("other", "query", 0))
     assert len(await values_of(log, "a")) == 75
@@ -168,7 +172,7 @@ async def test_rows_are_compressed_with_the_chosen_codec(
     done = await write(log, rows(5000), compression=codec)
     assert done.records == 5000
     data = await read_partition(log, 0)
-    assert [one.value for one in data] == [b"v%d" % number for number in range(5000)]
+    assert [record.value for record in data] == [b"v%d" % number for number in range(5000)]
     size = sum(log.state.topics.by_name["t"].partitions[0].sizes)
     assert (size < plain.size * 0.9) == (codec != "none")
     assert not await faults(place)
@@ -243,7 +247,7 @@ async def test_record_larger_than_a_batch_has_its_own_batch(
     await make_topic(log, partitions=1, **configs)
     values = [b"a", b"b" * size, b"c", b"d"]
     await write(log, rows(4, value=values), compression=codec)
-    assert [one.value for one in await read_partition(log, 0)] == values
+    assert [record.value for record in await read_partition(log, 0)] == values
     assert not await faults(place)
 
 
@@ -298,7 +302,7 @@ async def test_text_and_headers_are_accepted(log: DirectLog) -> None:
     )
     await write(log, pa.record_batch({"key": ["ä", "b"], "value": ["ö", None], "headers": headers}))
     records = await read_partition(log, 0)
-    assert [one[1:3] for one in records] == [("ä".encode(), "ö".encode()), (b"b", None)]
+    assert [record[1:3] for record in records] == [("ä".encode(), "ö".encode()), (b"b", None)]
 
 
 async def test_many_partitions_of_an_object_are_staged_in_parts(
@@ -311,7 +315,7 @@ async def test_many_partitions_of_an_object_are_staged_in_parts(
     assert log.state.sinks.staged[told.object_id].staged == 3
     done = await commit(log, BATCH, [told.object_id])
     assert done.records == 9000
-    assert [one.value for one in await read_partition(log, 4499)] == [b"v4499", b"v8999"]
+    assert [record.value for record in await read_partition(log, 4499)] == [b"v4499", b"v8999"]
     assert not await faults(place)
 
 
@@ -319,8 +323,8 @@ async def test_large_batch_of_rows_is_split(log: DirectLog) -> None:
     await make_topic(log, partitions=1)
     told = await stage(log, rows(3000, value=[bytes(100)] * 3000), object_bytes=64 * 1024)
     assert len(told) > 4
-    assert all(one.size < 128 * 1024 for one in told)
-    assert sum(one.rows for one in told) == 3000
+    assert all(batch.size < 128 * 1024 for batch in told)
+    assert sum(batch.rows for batch in told) == 3000
 
 
 async def test_aborted_objects_are_condemned(log: DirectLog, place: ClusterAddress) -> None:

@@ -1,4 +1,4 @@
-"""One request at a time to a broker process, and what it says of its health."""
+"""Single requests to a broker process, its health, and its metrics."""
 
 from __future__ import annotations
 
@@ -67,5 +67,17 @@ def problems(broker: BrokerProcess) -> dict[str, str]:
     finally:
         connection.close()
     assert told["ok"] is (answer.status == 200)
-    found: dict[str, str] = told.get("problems", {})
-    return found
+    problems: dict[str, str] = told.get("problems", {})
+    return problems
+
+
+def metrics(broker: BrokerProcess) -> dict[str, float]:
+    """Return the broker's metrics, by their names with labels."""
+    connection = HTTPConnection(broker.http[0], timeout=_PATIENCE)
+    try:
+        connection.request("GET", "/metrics")
+        text = connection.getresponse().read().decode()
+    finally:
+        connection.close()
+    samples = [line.rpartition(" ") for line in text.splitlines() if not line.startswith("#")]
+    return {name: float(value) for name, _, value in samples if name}

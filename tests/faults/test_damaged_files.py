@@ -1,4 +1,4 @@
-"""Journal files that were damaged while nobody looked: an error, never wrong bytes."""
+"""Journal files that were damaged unnoticed: an error, never wrong bytes."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from tests.crash.load import Load, check, read_all
 from tests.faults.preload import FailingBroker, compiled
 from tests.faults.probe import LARGE, fetch, problems, produce
 
-# The problem that the broker tells of, for each of the calls that fail.
+# The problem that the broker reports, for each of the calls that fail.
 FAULTS = {
     "write-journal": "disk",
     "sync-journal": "disk",
@@ -44,7 +44,7 @@ def test_disk_error_loses_no_acknowledged_record(broker: FailingBroker, fault: s
     with Load(broker.bootstrap, TOPIC, PARTITIONS, seed=2) as load:
         load.wait_for(20)
         with broker.failing(fault):
-            wait_until(lambda: FAULTS[fault] in problems(broker), "it tells of its disk")
+            wait_until(lambda: FAULTS[fault] in problems(broker), "it reports its disk")
             acked = load.acked()
             check(NOTHING, read_all(broker.bootstrap, TOPIC, PARTITIONS), acked)
         load.wait_for(20)
@@ -63,7 +63,7 @@ def test_broker_killed_during_disk_errors_loses_nothing(broker: FailingBroker, f
     with Load(broker.bootstrap, TOPIC, PARTITIONS, seed=3) as load:
         load.wait_for(20)
         with broker.failing(fault):
-            wait_until(lambda: FAULTS[fault] in problems(broker), "it tells of its disk")
+            wait_until(lambda: FAULTS[fault] in problems(broker), "it reports its disk")
             broker.kill()
         acked = load.acked()
         broker.start()

@@ -1,4 +1,4 @@
-"""A disk that fills up under load: writes are refused, reads go on, and space heals it."""
+"""A disk that fills up under load: writes are refused, reads continue, and free space ends it."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 
 @pytest.fixture
 def broker(small_disk: Path) -> Iterator[BrokerProcess]:
-    """A broker on it; what it prints lies elsewhere."""
+    """A broker on it; its output is elsewhere."""
     with BrokerProcess(small_disk) as process:
         create_topic(process.bootstrap)
         create_topic(process.bootstrap, PROBE)
@@ -99,7 +99,7 @@ def test_a_producer_is_answered_when_the_cluster_log_is_full(
     with filled(small_disk):
         acked, code = 1, ErrorCode.NONE
         while not code:
-            # The timeout in the request is short: so long a producer is left without an answer.
+            # The timeout in the request is short: a producer waits that long for an answer.
             answer = produce(broker.port, PROBE, bytes(RIDING), timeout_ms=1_000, within=10)
             code = answer.error_code
             acked += not code
@@ -122,5 +122,5 @@ def test_broker_becomes_ready_again_without_large_writes(
         assert refused.error_code is ErrorCode.KAFKA_STORAGE_ERROR
         assert set(problems(broker)) == {"disk"}
 
-    # Who keeps clients away until it is ready would otherwise wait for ever.
+    # A load balancer that waits for readiness would otherwise wait for ever.
     wait_until(lambda: not problems(broker), "it is ready again")

@@ -1,4 +1,4 @@
-"""kill -9 while rules change: after the start they are those before or after a change, whole."""
+"""kill -9 while rules change: after the start, each change is there as a whole or not at all."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 
 from rookery.errors import ErrorCode, ProtocolError
 from rookery.testing.broker import BrokerProcess
-from rookery.testing.served import ask
+from rookery.testing.servedbroker import ask
 from rookery.testing.wait import wait_until
 from rookery.wire.messages.create_acls import CREATE_ACLS, AclCreation, CreateAclsRequest
 from rookery.wire.messages.delete_acls import DELETE_ACLS, DeleteAclsFilter, DeleteAclsRequest
@@ -73,7 +73,7 @@ class RuleChanger:
         self._acknowledge([result.error_code for result in results])
 
     def _remove(self, users: list[str]) -> None:
-        self.wanted = frozenset(one for one in self.acknowledged if one[0] not in users)
+        self.wanted = frozenset(rule for rule in self.acknowledged if rule[0] not in users)
         filters = [
             DeleteAclsFilter(
                 resource_type_filter=ANY, resource_name_filter=None, pattern_type_filter=ANY,
@@ -96,10 +96,10 @@ def rules_in_force(bootstrap: str) -> RuleNames:
         resource_type_filter=ANY, resource_name_filter=None, pattern_type_filter=ANY,
         principal_filter=None, host_filter=None, operation=ANY, permission_type=ANY,
     )  # fmt: skip
-    found = ask(bootstrap, DESCRIBE_ACLS, 3, request)
+    described = ask(bootstrap, DESCRIBE_ACLS, 3, request)
     return frozenset(
         (rule.principal, resource.resource_name)
-        for resource in found.resources
+        for resource in described.resources
         for rule in resource.acls
     )
 

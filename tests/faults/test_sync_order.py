@@ -1,4 +1,4 @@
-"""Sync before answer, for the whole way of a produce, as the kernel saw it."""
+"""Sync before answer, for a whole produce, according to a trace of the system calls."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ def trace_of(broker: TracedBroker, value: bytes) -> list[Event]:
     """Produce, and return the calls up to the answer, which is the last."""
     answer = produce(broker.port, TOPIC, value, correlation=int.from_bytes(CORRELATION, "big"))
     assert answer.error_code is ErrorCode.NONE
-    found: list[Event] = []
+    trace: list[Event] = []
 
     def is_traced() -> bool:
-        found[:] = events(broker.trace.read_text().splitlines())
-        return any(is_answer(event) for event in found)
+        trace[:] = events(broker.trace.read_text().splitlines())
+        return any(is_answer(event) for event in trace)
 
     wait_until(is_traced, "the answer is in the trace")
-    return found[: next(at for at, event in enumerate(found) if is_answer(event)) + 1]
+    return trace[: next(at for at, event in enumerate(trace) if is_answer(event)) + 1]
 
 
 def is_answer(event: Event) -> bool:
@@ -42,22 +42,22 @@ def is_answer(event: Event) -> bool:
     )
 
 
-def last_write(found: list[Event], name: str, mark: str = "") -> int:
+def last_write(trace: list[Event], name: str, mark: str = "") -> int:
     """Return where the last write to a file returned (with a mark in it, if one is given)."""
     places = [
         at
-        for at, event in enumerate(found)
+        for at, event in enumerate(trace)
         if event.is_done and event.name not in SYNCS and name in event.path and mark in event.rest
     ]
     assert places, f"nothing was written to {name}"
     return places[-1]
 
 
-def synced(found: list[Event], name: str, after: int) -> int:
+def synced(trace: list[Event], name: str, after: int) -> int:
     """Return where a sync of a file returned that began after a write to it had returned."""
     has_begun = False
-    for at in range(after + 1, len(found)):
-        event = found[at]
+    for at in range(after + 1, len(trace)):
+        event = trace[at]
         if event.name in SYNCS and name in event.path:
             if event.is_done and has_begun:
                 return at
@@ -65,28 +65,28 @@ def synced(found: list[Event], name: str, after: int) -> int:
     raise AssertionError(f"{name} was not synced before the answer")
 
 
-def check_small(found: list[Event]) -> None:
-    """The record lies in the cluster log alone."""
-    marked = last_write(found, "cluster.sqlite-wal", MARK.decode())
-    written = last_write(found, "cluster.sqlite-wal")
+def check_small(trace: list[Event]) -> None:
+    """The record is in the cluster log alone."""
+    marked = last_write(trace, "cluster.sqlite-wal", MARK.decode())
+    written = last_write(trace, "cluster.sqlite-wal")
     assert written >= marked
-    synced(found, "cluster.sqlite-wal", written)
+    synced(trace, "cluster.sqlite-wal", written)
 
 
-def check_large(found: list[Event]) -> None:
-    """The record lies in the journal, and the cluster log knows of it after that."""
-    record = last_write(found, "/journal/", MARK.decode())
-    durable = synced(found, "/journal/", record)
+def check_large(trace: list[Event]) -> None:
+    """The record is in the journal before the cluster log names it."""
+    record = last_write(trace, "/journal/", MARK.decode())
+    durable = synced(trace, "/journal/", record)
     commit = [
         at
-        for at, event in enumerate(found)
+        for at, event in enumerate(trace)
         if at > record and not event.is_done and event.path.endswith("cluster.sqlite-wal")
     ]
     assert commit, "nothing was committed after the record was written"
     assert durable < commit[0], "it was committed before it was durable"
-    named = [event for event in found if event.is_done and event.path.endswith("/journal")]
+    named = [event for event in trace if event.is_done and event.path.endswith("/journal")]
     assert any(event.name == "fsync" for event in named), "the new file's name was not synced"
-    synced(found, "cluster.sqlite-wal", last_write(found, "cluster.sqlite-wal"))
+    synced(trace, "cluster.sqlite-wal", last_write(trace, "cluster.sqlite-wal"))
 
 
 CHECKS = {"small": (MARK, check_small), "large": (MARK + bytes(LARGE), check_large)}

@@ -1,4 +1,4 @@
-"""What a broker did, as the kernel saw it: writes, syncs and answers, in order."""
+"""The system calls of a broker: writes, syncs and answers, in order."""
 
 from __future__ import annotations
 

@@ -102,7 +102,7 @@ def times(sections: list[bytes], *, version: int = 1) -> bytes:
 
 
 class ReadBatch(NamedTuple):
-    """What the independent reader tells of a batch."""
+    """The fields of a batch by the independent reader."""
 
     base: int
     last: int
@@ -114,7 +114,7 @@ class ReadBatch(NamedTuple):
 
 
 class ReadSegment(NamedTuple):
-    """What the independent reader tells of a segment."""
+    """The fields of a segment by the independent reader."""
 
     base: int
     last: int

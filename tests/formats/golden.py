@@ -1,4 +1,4 @@
-"""One small segment with the files beside it, built by hand: five records, then gaps, then one."""
+"""A small segment with its `.index` and `.times`, built by hand: five records, gaps, one record."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ POSITIONS: Final = [
     32 + len(BATCHES[0]) + len(BATCHES[1]),
 ]
 SEGMENT: Final = byhand.segment(1000, 1012, 6, 1_767_225_600_000, BATCHES)
-# After three messages: the second batch ends with the fifth, so the third one has the entry.
+# Every three messages: the second batch ends with the fifth message, so the third has an entry.
 INDEX: Final = byhand.index(3, [(1000, POSITIONS[0]), (1009, POSITIONS[2])])
 
 ORIGIN: Final = SegmentOrigin("default", "birds", bytes(range(16)), 2, 7, 9)
@@ -51,5 +51,5 @@ SECTIONS: Final = [
 TIMES: Final = byhand.times(SECTIONS)
 
 DENSE: Final = byhand.segment(1000, 1005, 6, 5, [*BATCHES[:2], byhand.batch(1005, [b"jay"], 7000)])
-"""A segment without gaps, as one that knows no compaction writes it; no times file."""
+"""A segment without gaps and without `.times`, as by a writer that does not compact."""
 DENSE_INDEX: Final = byhand.index(100, [(1000, POSITIONS[0]), (1005, POSITIONS[2])])

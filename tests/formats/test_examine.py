@@ -1,3 +1,5 @@
+"""The examination of segment files reports every fault."""
+
 from __future__ import annotations
 
 import pytest
@@ -10,11 +12,11 @@ FILES = (golden.SEGMENT, golden.INDEX, golden.TIMES)
 
 
 def test_intact_files_have_no_faults() -> None:
-    found = examine(*FILES)
+    examination = examine(*FILES)
 
-    assert found.faults == []
-    assert [one.header.position for one in found.batches] == golden.POSITIONS
-    assert all(one.is_sound for one in found.batches)
+    assert examination.faults == []
+    assert [batch.header.position for batch in examination.batches] == golden.POSITIONS
+    assert all(batch.is_sound for batch in examination.batches)
     assert examine(golden.DENSE, golden.DENSE_INDEX).faults == []
     assert examine(golden.SEGMENT).faults == []
 
@@ -44,40 +46,40 @@ def test_damage_in_several_batches_is_named_for_each() -> None:
     for position in golden.POSITIONS:
         damaged[position + 65] ^= 1
 
-    found = examine(damaged)
+    examination = examine(damaged)
 
-    places = [fault.position for fault in found.faults]
+    places = [fault.position for fault in examination.faults]
     assert places == [*golden.POSITIONS, len(golden.SEGMENT) - 16]
-    assert [one.is_sound for one in found.batches] == [False] * 3
+    assert [batch.is_sound for batch in examination.batches] == [False] * 3
 
 
 def test_without_index_and_times_the_walk_ends_at_a_broken_batch() -> None:
     damaged = bytearray(golden.SEGMENT)
     damaged[golden.POSITIONS[1] + 16] = 9
 
-    found = examine(damaged)
+    examination = examine(damaged)
 
-    assert len(found.batches) == 1
-    assert found.faults[0].position == golden.POSITIONS[1]
+    assert len(examination.batches) == 1
+    assert examination.faults[0].position == golden.POSITIONS[1]
 
 
 def test_with_an_index_the_walk_continues_after_a_broken_batch() -> None:
     damaged = bytearray(golden.SEGMENT)
     damaged[golden.POSITIONS[1] + 16] = 9
 
-    found = examine(damaged, golden.INDEX)
+    examination = examine(damaged, golden.INDEX)
 
-    assert [one.header.base_offset for one in found.batches] == [1000, 1009]
+    assert [batch.header.base_offset for batch in examination.batches] == [1000, 1009]
 
 
 def test_batches_out_of_order_and_wrong_entries_are_named() -> None:
     batches = [byhand.batch(9, [b"x"], 1), byhand.batch(4, [b"y"], 1), byhand.batch(3, [b"z"], 1)]
     segment = byhand.segment(0, 8, 3, 1, batches)
 
-    found = examine(segment, byhand.index(1, [(9, 32), (10, 33)]))
+    examination = examine(segment, byhand.index(1, [(9, 32), (10, 33)]))
 
     third = 32 + len(batches[0]) + len(batches[1])
-    assert [(fault.ending, fault.position) for fault in found.faults] == [
+    assert [(fault.ending, fault.position) for fault in examination.faults] == [
         (".kfs", 32),
         (".kfs", third),
         (".index", 28),
@@ -85,9 +87,9 @@ def test_batches_out_of_order_and_wrong_entries_are_named() -> None:
 
 
 def test_files_of_different_segments_are_distinguished() -> None:
-    found = examine(golden.DENSE, golden.DENSE_INDEX, golden.TIMES)
+    examination = examine(golden.DENSE, golden.DENSE_INDEX, golden.TIMES)
 
-    assert {fault.ending for fault in found.faults} == {".kfs", ".index"}
+    assert {fault.ending for fault in examination.faults} == {".kfs", ".index"}
 
 
 def test_empty_segment_is_valid() -> None:

@@ -1,3 +1,5 @@
+"""The format of `.index` files."""
+
 from __future__ import annotations
 
 import pytest
@@ -5,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rookery.errors import Corrupt
-from rookery.formats.index import Index, IndexBuilder, IndexEntry, parse_index
+from rookery.formats.segment import Index, IndexBuilder, IndexEntry, parse_index
 from rookery.records.batches import BatchHeader, parse
 from tests.formats import byhand, golden
 

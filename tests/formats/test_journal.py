@@ -1,3 +1,5 @@
+"""The header of journal files."""
+
 from __future__ import annotations
 
 import pytest

@@ -1,3 +1,5 @@
+"""Names of journals, and object ids."""
+
 from __future__ import annotations
 
 import pytest
@@ -34,9 +36,9 @@ def test_object_ids_and_names_round_trip(incarnation: int, number: int) -> None:
 
 
 @given(st.tuples(INCARNATIONS, NUMBERS), st.tuples(INCARNATIONS, NUMBERS))
-def test_ids_and_names_sort_by_creation(one: tuple[int, int], other: tuple[int, int]) -> None:
-    first, second = object_id(*one), object_id(*other)
-    assert (one < other) == (first < second) == (journal_name(first) < journal_name(second))
+def test_ids_and_names_sort_by_creation(left: tuple[int, int], right: tuple[int, int]) -> None:
+    first, second = object_id(*left), object_id(*right)
+    assert (left < right) == (first < second) == (journal_name(first) < journal_name(second))
 
 
 @pytest.mark.parametrize(
@@ -83,9 +85,9 @@ def test_any_text_is_parsed_or_refused(text: str) -> None:
 
 
 @given(st.integers(0, SNAPSHOT_LIMIT - 1), st.integers(0, SNAPSHOT_LIMIT - 1))
-def test_snapshot_keys_round_trip_and_sort(one: int, other: int) -> None:
-    assert parse_snapshot_key(snapshot_key(one)) == one
-    assert (one < other) == (snapshot_key(one) < snapshot_key(other))
+def test_snapshot_keys_round_trip_and_sort(left: int, right: int) -> None:
+    assert parse_snapshot_key(snapshot_key(left)) == left
+    assert (left < right) == (snapshot_key(left) < snapshot_key(right))
 
 
 @pytest.mark.parametrize("number", [-1, SNAPSHOT_LIMIT])

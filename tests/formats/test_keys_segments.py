@@ -1,3 +1,5 @@
+"""Keys of segments in a store."""
+
 from __future__ import annotations
 
 import pytest
@@ -45,10 +47,10 @@ def test_segment_keys_round_trip_and_fit_every_store(
 ) -> None:
     key = segment_key(namespace, topic, partition, base, generation)
 
-    found = SegmentKey(namespace, topic, partition, base, generation, ".kfs")
-    assert parse_segment_key(key) == found
-    assert parse_segment_key(index_key(key)) == found._replace(ending=".index")
-    assert parse_segment_key(times_key(key)) == found._replace(ending=".times")
+    parsed = SegmentKey(namespace, topic, partition, base, generation, ".kfs")
+    assert parse_segment_key(key) == parsed
+    assert parse_segment_key(index_key(key)) == parsed._replace(ending=".index")
+    assert parse_segment_key(times_key(key)) == parsed._replace(ending=".times")
     check_key(key)
     assert key.startswith(partition_prefix(namespace, topic, partition))
 

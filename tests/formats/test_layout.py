@@ -1,3 +1,5 @@
+"""Finding the blocks of a segment by offset and by time."""
+
 from __future__ import annotations
 
 import pytest
@@ -5,9 +7,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rookery.errors import Corrupt
-from rookery.formats.index import Index, parse_index
 from rookery.formats.layout import BlockSpan, SegmentBlock, SegmentLayout
-from rookery.formats.segment import SegmentFooter, SegmentHeader, parse_footer, parse_header
+from rookery.formats.segment import (
+    Index,
+    SegmentFooter,
+    SegmentHeader,
+    parse_footer,
+    parse_header,
+    parse_index,
+)
 from rookery.formats.segmentwriter import SegmentWriter
 from rookery.formats.times import parse_times
 from rookery.records.batches import BatchHeader
@@ -38,10 +46,10 @@ def _read(
 def _open(
     layout: SegmentLayout, span: BlockSpan, data: bytes | bytearray, *, is_thorough: bool = False
 ) -> list[BatchHeader]:
-    found = rewrite(data, layout.expect(span, is_thorough=is_thorough))
-    if found.damage is not None:
-        raise corrupt(found.damage, layout.name)
-    return found.headers
+    scanned = rewrite(data, layout.expect(span, is_thorough=is_thorough))
+    if scanned.damage is not None:
+        raise corrupt(scanned.damage, layout.name)
+    return scanned.headers
 
 
 @pytest.mark.parametrize(
@@ -54,7 +62,7 @@ def test_an_offset_is_found_in_its_block(offset: int, bases: list[int]) -> None:
 
     headers = _read(layout, golden.SEGMENT, layout.find(offset, 1))
 
-    assert [one.base_offset for one in headers] == bases
+    assert [header.base_offset for header in headers] == bases
 
 
 def test_further_blocks_are_included_if_they_fit() -> None:
@@ -74,9 +82,9 @@ def test_further_blocks_are_included_if_they_fit() -> None:
     ("time", "first"), [(-1, 0), (4000, 0), (6002, 0), (6003, None), (10**15, None)]
 )
 def test_time_is_found_in_the_first_block_that_reaches_it(time: int, first: int | None) -> None:
-    found = _timed().find_time(time, 1)
+    span = _timed().find_time(time, 1)
 
-    assert (None if found is None else found.first) == first
+    assert (None if span is None else span.first) == first
 
 
 def test_times_are_searched_by_the_maximum_of_each_block() -> None:
@@ -86,11 +94,11 @@ def test_times_are_searched_by_the_maximum_of_each_block() -> None:
     files = writer.finish(golden.ORIGIN, 3, 1)
     layout = SegmentLayout.from_times(parse_times(files.times), "a.kfs")
 
-    found = [layout.find_time(time, 1) for time in (50, 51, 70)]
+    spans = [layout.find_time(time, 1) for time in (50, 51, 70)]
     behind = [layout.find_time(time, 1, start=1) for time in (20, 50, 71)]
 
-    assert [one and one.first for one in found] == [0, 2, 2]
-    assert [one and one.first for one in behind] == [1, 2, None]
+    assert [span and span.first for span in spans] == [0, 2, 2]
+    assert [span and span.first for span in behind] == [1, 2, None]
 
 
 def test_without_a_times_file_any_block_may_hold_any_time() -> None:
@@ -130,12 +138,12 @@ def test_damaged_index_never_skips_a_record(mask: int) -> None:
         damaged[at] ^= mask
         try:
             layout = _indexed(index=bytes(damaged))
-            found = [_read(layout, golden.DENSE, layout.find(n, 1)) for n in range(1000, 1006)]
+            read = [_read(layout, golden.DENSE, layout.find(n, 1)) for n in range(1000, 1006)]
         except Corrupt:
             continue
         assert 10 <= at < 14, "only the interval, which nothing depends on, may go unseen"
-        for offset, headers in zip(range(1000, 1006), found, strict=True):
-            assert any(one.base_offset <= offset <= one.last_offset for one in headers)
+        for offset, headers in zip(range(1000, 1006), read, strict=True):
+            assert any(header.base_offset <= offset <= header.last_offset for header in headers)
 
 
 def test_with_gaps_each_block_must_start_at_its_index_entry() -> None:
@@ -221,7 +229,7 @@ def test_every_record_is_reachable_from_every_offset(
     last = writer.next_offset + 2
     files = writer.finish(golden.ORIGIN, last, 1)
     data = b"".join(files.parts)
-    bases = [one.base for one in byhand.read_segment(data).batches]
+    bases = [batch.base for batch in byhand.read_segment(data).batches]
     timed = SegmentLayout.from_times(parse_times(files.times), "a.kfs")
 
     for layout in (timed, _indexed(data, files.index)):
@@ -230,12 +238,12 @@ def test_every_record_is_reachable_from_every_offset(
             seen, at = [], offset
             while at <= last:
                 span = layout.find(at, max_bytes)
-                seen += [one.base_offset for one in _read(layout, data, span)]
+                seen += [header.base_offset for header in _read(layout, data, span)]
                 assert span is not None
                 at = layout.next_offset(span)
             assert first is None or first in seen
             assert seen == bases[len(bases) - len(seen) :]
-        assert [one.base_offset for one in layout.open_whole(data).batches] == bases
+        assert [batch.base_offset for batch in layout.open_whole(data).batches] == bases
 
 
 def test_layout_from_an_index_has_no_times() -> None:
@@ -255,6 +263,6 @@ def test_batch_damaged_before_it_was_written_is_found_by_a_full_check() -> None:
     span = layout.find(0, len(bad))
     assert span is not None
 
-    assert [one.base_offset for one in _open(layout, span, bad)] == [0]
+    assert [header.base_offset for header in _open(layout, span, bad)] == [0]
     with pytest.raises(Corrupt, match="CRC"):
         _open(layout, span, bad, is_thorough=True)

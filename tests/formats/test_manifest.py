@@ -1,4 +1,4 @@
-"""The head of a shared object: it comes back whole, or not at all."""
+"""The head of a shared object is read completely or not at all."""
 
 from __future__ import annotations
 
@@ -47,8 +47,8 @@ def manifest() -> Manifest:
 
 def test_manifest_round_trips_and_states_where_batches_start() -> None:
     head = write_head(manifest())
-    found, position = read_head(head + b"batches")
-    assert found == manifest()
+    parsed, position = read_head(head + b"batches")
+    assert parsed == manifest()
     assert position == len(head) == manifest_length(head[:HEAD_BYTES])
 
 

@@ -1,4 +1,4 @@
-"""Numbers out of pushed metrics; what is no such message is Corrupt and nothing else."""
+"""Numbers from pushed metrics; other bytes raise Corrupt and nothing else."""
 
 from __future__ import annotations
 
@@ -76,8 +76,8 @@ def test_attributes_of_other_types_become_text() -> None:
         + attribute("half", fixed(4, "<d", 0.5))
         + attribute("list", message(5, b""))
     )
-    [found] = read_points(data(metric("m", 5, point)))
-    assert dict(found.attributes) == {"yes": "true", "less": "-5", "half": "0.5", "list": ""}
+    [parsed] = read_points(data(metric("m", 5, point)))
+    assert dict(parsed.attributes) == {"yes": "true", "less": "-5", "half": "0.5", "list": ""}
 
 
 def test_any_damage_is_reported_as_corrupt() -> None:
@@ -86,9 +86,9 @@ def test_any_damage_is_reported_as_corrupt() -> None:
         for flipped in (0x00, 0x80, 0xFF):
             damaged = bytearray(SAMPLE)
             damaged[size] ^= flipped
-            for one in (damaged, damaged[:size]):
+            for broken in (damaged, damaged[:size]):
                 try:
-                    list(read_points(one))
+                    list(read_points(broken))
                 except Corrupt:
                     refused += 1
     assert refused > len(SAMPLE)

@@ -1,3 +1,5 @@
+"""The format of `.kfs` files."""
+
 from __future__ import annotations
 
 import pytest
@@ -31,7 +33,7 @@ def test_the_golden_segment_is_read() -> None:
 
     assert segment.header == SegmentHeader(1000, 6, 1_767_225_600_000)
     assert segment.footer.last_offset == 1012
-    assert [(one.base_offset, one.last_offset) for one in segment.batches] == [
+    assert [(batch.base_offset, batch.last_offset) for batch in segment.batches] == [
         (1000, 1001),
         (1002, 1004),
         (1009, 1010),

@@ -1,3 +1,5 @@
+"""The segment writer: the bytes of its files, and its limits."""
+
 from __future__ import annotations
 
 import struct
@@ -60,8 +62,8 @@ def test_stamped_batch_is_accepted_without_copying_its_payload() -> None:
     files = _finish(writer, 9)
 
     assert any(isinstance(part, memoryview) and part.obj is batch for part in files.parts)
-    (one,) = byhand.read_segment(b"".join(files.parts)).batches
-    assert (one.base, one.epoch) == (7, 3)
+    (stamped,) = byhand.read_segment(b"".join(files.parts)).batches
+    assert (stamped.base, stamped.epoch) == (7, 3)
 
 
 def test_small_pieces_are_joined() -> None:
@@ -108,8 +110,8 @@ def test_only_transactions_and_epochs_of_the_segment_are_kept() -> None:
     files = writer.finish(golden.ORIGIN, 109, 1, aborted=aborted, epochs=epochs)
 
     times = parse_times(files.times)
-    assert [one.producer_id for one in times.aborted] == [3, 1, 4]
-    assert [one.epoch for one in times.epochs] == [2, 3]
+    assert [abort.producer_id for abort in times.aborted] == [3, 1, 4]
+    assert [epoch.epoch for epoch in times.epochs] == [2, 3]
 
 
 def test_epoch_at_the_start_of_a_segment_is_kept() -> None:
@@ -126,7 +128,7 @@ def test_damaged_batch_is_refused(at: int) -> None:
     damaged[at] ^= 0x01
     writer = SegmentWriter(0)
     if at < 8 or 12 <= at < 16:
-        # Offset and leader epoch are given by whoever writes, just before.
+        # Offset and leader epoch are set by the writer, just before.
         assert writer.add(damaged) == parse(damaged)
     else:
         with pytest.raises(Corrupt):
@@ -233,11 +235,11 @@ def test_written_segment_is_read_by_an_independent_reader(
     data = b"".join(files.parts)
     read = byhand.read_segment(data)
     assert len(data) == files.size
-    assert [one.data for one in read.batches] == drawn
+    assert [batch.data for batch in read.batches] == drawn
     assert (read.base, read.last) == (base, last)
-    assert read.messages == sum(len(one.values) for one in sketches)
+    assert read.messages == sum(len(sketch.values) for sketch in sketches)
     _, entries = byhand.read_index(files.index)
-    bases = {one.position: one.base for one in read.batches}
+    bases = {batch.position: batch.base for batch in read.batches}
     assert all(bases[position] == offset for offset, position in entries)
     assert [position for _, position in entries[:1]] == [32] * bool(drawn)
     _assert_blocks(read, byhand.read_times(files.times)[3], data)
@@ -247,9 +249,9 @@ def _assert_blocks(read: byhand.ReadSegment, section: bytes, data: bytes) -> Non
     rows = [struct.unpack(">qiqI", section[at : at + 24]) for at in range(0, len(section), 24)]
     ends = [row[1] for row in rows[1:]] + [len(data) - 16]
     for (_, start, time, crc), end in zip(rows, ends, strict=False):
-        inside = [one for one in read.batches if start <= one.position < end]
+        inside = [batch for batch in read.batches if start <= batch.position < end]
         assert crc == byhand.crc32c(data[start:end])
-        assert time == max(one.max_time for one in inside)
+        assert time == max(batch.max_time for batch in inside)
 
 
 @given(SKETCHES)
@@ -261,9 +263,9 @@ def test_index_entries_respect_the_interval(sketches: list[_Sketch]) -> None:
 
     _, entries = byhand.read_index(_finish(writer, writer.next_offset).index)
 
-    found = {position for _, position in entries}
+    positions = {position for _, position in entries}
     since = 0
     for batch, position in zip(drawn, accumulate(map(len, drawn), initial=32), strict=False):
-        since = 0 if position in found else since
+        since = 0 if position in positions else since
         assert since < 3
         since += parse(batch).record_count

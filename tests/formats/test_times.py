@@ -1,3 +1,5 @@
+"""The format of `.times` files."""
+
 from __future__ import annotations
 
 import struct
@@ -57,7 +59,7 @@ def test_contents_under_a_valid_checksum_are_accepted_or_corrupt() -> None:
             changed[at] ^= 0x80
             sections = [*golden.SECTIONS[:number], changed, *golden.SECTIONS[number + 1 :]]
             try:
-                parse_times(byhand.times([bytes(one) for one in sections]))
+                parse_times(byhand.times([bytes(part) for part in sections]))
             except Corrupt:
                 refused += 1
     assert refused
@@ -98,7 +100,7 @@ def test_transactions_and_epochs_are_optional() -> None:
         (byhand.times(golden.SECTIONS[1:]), r"no section 1 \(origin\)"),
         (byhand.times([*golden.SECTIONS[:1], *golden.SECTIONS[2:]]), "no section 2"),
         (byhand.times(golden.SECTIONS[:2]), "no section 3"),
-        (byhand.times([*golden.SECTIONS, golden.SECTIONS[0]]), "section 1 is there twice"),
+        (byhand.times([*golden.SECTIONS, golden.SECTIONS[0]]), "section 1 occurs twice"),
         (byhand.times([*golden.SECTIONS, struct.pack(">HHI", 9, 0, 1)]), "cannot be 1 bytes long"),
         (byhand.times([*golden.SECTIONS, struct.pack(">HHI", 9, 1, 0)]), "cannot be 0 bytes long"),
         (byhand.times([*golden.SECTIONS, b"\0"]), "is cut off"),
@@ -214,6 +216,6 @@ def test_a_copied_or_renamed_file_is_recognised() -> None:
 def test_sections_are_read_back(sections: dict[int, bytes]) -> None:
     data = pack_sections(b"12345678", 3, sections)
 
-    found = parse_sections(data, b"12345678", 3, frozenset(range(100)), "x")
+    parsed = parse_sections(data, b"12345678", 3, frozenset(range(100)), "x")
 
-    assert found == {kind: one for kind, one in sections.items() if kind < 100}
+    assert parsed == {kind: contents for kind, contents in sections.items() if kind < 100}

@@ -225,4 +225,6 @@ if __name__ == "__main__":
         sys.exit(f"{file} exists: a level's log is recorded once")
     made = record(FEATURE_LEVEL)
     blobs = (made.snapshot, made.last, *made.entries)
-    file.write_bytes(gzip.compress(b"".join(_SIZE.pack(len(one)) + one for one in blobs), mtime=0))
+    file.write_bytes(
+        gzip.compress(b"".join(_SIZE.pack(len(blob)) + blob for blob in blobs), mtime=0)
+    )

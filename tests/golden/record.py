@@ -1,4 +1,4 @@
-"""Record frames.json anew: `python -m tests.golden.record`.
+"""Records frames.json again: `python -m tests.golden.record`.
 
 Starts a real Kafka whose advertised addresses are those of a relay, lets Kafka's own tools,
 librdkafka (confluent-kafka), kafka-python and aiokafka do what clients do, and keeps a few of the
@@ -6,7 +6,7 @@ frames of each API, version and side. It takes some minutes and is no part of th
 only read the file. kafka-python is asked to treat the broker as an older one again and again, so
 that older versions come to be spoken too.
 
-A step that fails is told and passed over: what must be in the file, tests/wire/test_golden.py
+A step that fails is reported and skipped: what must be in the file, tests/wire/test_golden.py
 says.
 """
 
@@ -102,7 +102,7 @@ def attempt(name: str, step: Callable[[], object]) -> None:
         _LOG.warning("%s failed: %s: %s", name, type(error).__name__, error)
 
 
-# Kafka's own tools, and what they are told besides the address.
+# Kafka's own tools, and their arguments besides the address.
 TOPIC_TOOLS = f"""
     kafka-topics --create --topic {TOPIC} --partitions 2 --config retention.ms=86400000
     kafka-topics --create --topic {SOURCE} --partitions 1
@@ -123,7 +123,7 @@ TOPIC_TOOLS = f"""
         --transactional-id perf --transaction-duration-ms 100
 """
 # The classic group comes a second time, from the committed offset, whose leader epoch it asks
-# after, and stays so long that its heart beats.
+# after, and stays until it has sent heartbeats.
 GROUP_TOOLS = f"""
     kafka-console-consumer --topic {TOPIC} --group java-classic --from-beginning --max-messages \
         10 --command-property isolation.level=read_committed
@@ -629,7 +629,7 @@ async def work(place: Place, recorder: Recorder, server: KafkaServer) -> None:
 
 
 async def main() -> None:
-    """Start Kafka behind the relay, record, write the file."""
+    """Start Kafka and the relay, record, write the file."""
     ports = {PLAINTEXT: free_port(), SASL: free_port()}
     ends = (f"{listener}://{HOST}:{port}" for listener, port in ports.items())
     settings = KafkaSettings(

@@ -1,4 +1,4 @@
-"""A relay between Kafka's clients and a broker that keeps what both say.
+"""A relay between Kafka's clients and a broker that records both directions.
 
 A frame is a length of four bytes and then that many bytes. The relay splits with its own few
 lines, on purpose not with the code that the recorded frames will be used to test.
@@ -113,7 +113,7 @@ End = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
 class _Connection:
-    """One client's connection and the broker's behind it."""
+    """One client's connection and the broker's for it."""
 
     def __init__(self, recorder: Recorder) -> None:
         self._recorder = recorder

@@ -33,12 +33,12 @@ def run_job(arguments: list[str]) -> dict[str, Any]:
     lines = [json.loads(line) for line in out.splitlines()]
     assert process.returncode == 0, lines
     assert lines[-1]["event"] in {"report", "plan"}
-    found: dict[str, Any] = lines[-1]
-    return found
+    report: dict[str, Any] = lines[-1]
+    return report
 
 
 def kill_after_progress(arguments: list[str], steps: int) -> None:
-    """Run a job, and kill all of it when it has told of so many steps."""
+    """Run a job, and kill all of it when it has reported a given number of steps."""
     process = _start(arguments)
     assert process.stdout is not None
     try:

@@ -1,4 +1,4 @@
-"""Compaction and merges while producers write, or killed: nothing is lost, doubled or moved."""
+"""Compaction and merges during writes and kills: nothing is lost, repeated or moved."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _WITH_CARETAKER = ("--upkeep-interval-ms", "20")
 
 
 class _Producing:
-    """Writes until it is told to stop, and remembers what was stored where."""
+    """Writes until it must stop, and remembers the offset of each record."""
 
     def __init__(self, bootstrap: str, topic: str) -> None:
         self._bootstrap = bootstrap
@@ -61,7 +61,7 @@ class _Producing:
         self._thread.start()
 
     def wait_for(self, records: int) -> None:
-        """Wait until so many are stored."""
+        """Wait until a given number are stored."""
         pause = threading.Event()
         while len(self.stored) < records and self._thread.is_alive():
             pause.wait(0.05)
@@ -104,14 +104,14 @@ def test_compact_runs_beside_producers(spark: SparkSession, tmp_path: Path) -> N
         final = jobs.compact(spark, place, ["t"])
         assert final.is_right, final.problems
 
-        found = contents(place, "t")
+        records = contents(place, "t")
         expected: dict[bytes, tuple[int, int, bytes]] = {}
         for (partition, offset), (key, value) in sorted(producing.stored.items()):
             expected[key] = partition, offset, value
-        assert last_by_key(found) == expected
-        assert len(found) < len(producing.stored) // 4
+        assert last_by_key(records) == expected
+        assert len(records) < len(producing.stored) // 4
         stored = {(*at, *what) for at, what in producing.stored.items()}
-        assert set(found) <= stored
+        assert set(records) <= stored
         host.stop()
         check_clean(place)
 

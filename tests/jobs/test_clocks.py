@@ -1,4 +1,4 @@
-"""Jobs delete nothing by a clock that is wrong (correctness 28)."""
+"""A job whose host has a wrong clock deletes nothing."""
 
 from __future__ import annotations
 
@@ -61,9 +61,9 @@ async def beat(replica: Replica) -> None:
         await asyncio.sleep(0.02)
 
 
-async def ask(place: ClusterAddress) -> int:
+async def ask(place: ClusterAddress, silence_ms: int = _SILENCE_MS) -> int:
     async with DirectLog.open(place, "tests") as log:
-        return await trusted_now(log, _SILENCE_MS)
+        return await trusted_now(log, silence_ms)
 
 
 @pytest.mark.parametrize("ahead_ms", [0, 9_000, -9_000])
@@ -92,7 +92,8 @@ async def test_old_timestamps_of_dead_brokers_are_ignored(place: ClusterAddress)
     before = SystemClock().now_ms()
     async with broker(place, -8 * _DAY_MS):
         pass
-    assert await ask(place) >= before
+    # It is waited for in vain.
+    assert await ask(place, silence_ms=300) >= before
 
 
 async def test_idle_log_without_brokers_is_accepted(place: ClusterAddress) -> None:

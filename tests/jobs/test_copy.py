@@ -101,13 +101,13 @@ def test_topic_is_copied_into_kafka(
     assert first.before == first.after
     expected = contents(place, "t")
     for partition in range(2):
-        found = asyncio.run(_read(kafka.bootstrap, f"{prefix}t", partition))
+        records = asyncio.run(_read(kafka.bootstrap, f"{prefix}t", partition))
         mine = [(key, value) for index, _, key, value in expected if index == partition]
-        assert [(record.key, record.value) for record in found] == mine
+        assert [(record.key, record.value) for record in records] == mine
         runs = asyncio.run(_map(kafka.bootstrap, f"rookery-copy-{is_exact}-t", partition))
         where = {run.source + n: run.offset + n for run in runs for n in range(run.records)}
         assert [where[offset] for index, offset, _, _ in expected if index == partition] == [
-            record.offset for record in found
+            record.offset for record in records
         ]
 
 
@@ -123,8 +123,8 @@ def test_open_transaction_of_a_killed_copy_is_never_visible(
     report = jobs.copy_to_kafka(spark, place, settings, copying)
 
     assert report.is_right, report.problems
-    found = asyncio.run(_read(kafka.bootstrap, "killed.t", 0))
-    assert [record.value for record in found] == [value for *_, value in contents(place, "t")]
+    records = asyncio.run(_read(kafka.bootstrap, "killed.t", 0))
+    assert [record.value for record in records] == [value for *_, value in contents(place, "t")]
 
 
 async def _leave_open(bootstrap: str) -> None:
@@ -140,7 +140,7 @@ async def _leave_open(bootstrap: str) -> None:
 
 async def _read(bootstrap: str, topic: str, partition: int) -> list[Record]:
     async with Client(bootstrap) as client:
-        return [one async for one in client.read(topic, partition, settings=_COMMITTED)]
+        return [record async for record in client.read(topic, partition, settings=_COMMITTED)]
 
 
 async def _map(bootstrap: str, topic: str, partition: int) -> list:  # type: ignore[type-arg] # runs

@@ -1,4 +1,4 @@
-"""Import of Parquet and JSON: every row once, also when it is killed and begun again."""
+"""Import of Parquet and JSON: every row once, even after a kill and a restart."""
 
 from __future__ import annotations
 
@@ -43,9 +43,9 @@ def test_json_lines_become_values_in_order(
     assert report.is_right, report.problems
     assert report.slices > 1
     assert report.before == report.after
-    found = contents(place, "events")
-    assert [value.decode() for _, _, _, value in found if value] == lines
-    assert {key for _, _, key, _ in found} == {b"u%d" % n for n in range(7)}
+    rows = contents(place, "events")
+    assert [value.decode() for _, _, _, value in rows if value] == lines
+    assert {key for _, _, key, _ in rows} == {b"u%d" % n for n in range(7)}
     check_clean(place)
 
     (tmp_path / "part-3.json").write_text('{"user": "new"}\n')
@@ -118,10 +118,16 @@ def test_imported_timestamps_match_the_proof(
         assert report.is_right, report.problems
         assert report.before == report.after
 
-    found = [one.timestamp for one in with_log(place, lambda log: read_partition(log, 0))]
+    timestamps = [
+        record.timestamp for record in with_log(place, lambda log: read_partition(log, 0))
+    ]
     if kind == "CreateTime":
-        assert [found[0], found[2], found[6]] == [1_700_000_000_123, 1_700_000_001_000, 1000]
-        assert all(time >= began for time in (found[1], found[4], found[5]))
+        assert [timestamps[0], timestamps[2], timestamps[6]] == [
+            1_700_000_000_123,
+            1_700_000_001_000,
+            1000,
+        ]
+        assert all(time >= began for time in (timestamps[1], timestamps[4], timestamps[5]))
 
 
 def test_columns_of_only_some_files_are_kept(

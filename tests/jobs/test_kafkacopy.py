@@ -1,4 +1,4 @@
-"""Copies into a Kafka: large records, many gaps, small budgets, settings, and whose copy it is."""
+"""Copies into a Kafka: large records, many gaps, small budgets, settings, and their owner."""
 
 from __future__ import annotations
 
@@ -89,9 +89,9 @@ def test_many_gaps_are_recorded_in_several_records(kafka: KafkaServer) -> None:
             await writer.begin([place])
             await writer.write(place, noted)
             await writer.commit()
-            while not (found := await read_map(client, place)):
+            while not (runs := await read_map(client, place)):
                 pass  # a commit takes a while to show
-            return found
+            return runs
 
     assert all(len(value or b"") < 250_000 for value in noted.column("value").to_pylist())
     assert len(set(noted.column("key").to_pylist())) == noted.num_rows
@@ -213,8 +213,8 @@ def test_copy_has_the_configs_of_its_topic(
 
     async def configs() -> dict[str, str | None]:
         async with Client(kafka.bootstrap) as client:
-            found = await client.admin.configs.describe(ResourceType.TOPIC, "own.set")
-            return {one.name: one.value for one in found.values() if one.source == 1}
+            entries = await client.admin.configs.describe(ResourceType.TOPIC, "own.set")
+            return {entry.name: entry.value for entry in entries.values() if entry.source == 1}
 
     assert report.is_right, report.problems
     assert asyncio.run(configs()) == {
@@ -231,13 +231,13 @@ def test_job_name_is_bound_to_its_target(
 ) -> None:
     create(place, "n", 1)
     fill(place, "n", [rows(100)])
-    one, other = CopyRequest(("n",), "one.", "same"), CopyRequest(("n",), "other.", "same")
+    first, other = CopyRequest(("n",), "one.", "same"), CopyRequest(("n",), "other.", "same")
 
-    jobs.copy_to_kafka(spark, place, _settings(kafka), one)
+    jobs.copy_to_kafka(spark, place, _settings(kafka), first)
     for run in (JobRun(dry_run=True), JobRun()):
         with pytest.raises(Conflict, match=r"copies to one.n, not to other.n: choose another name"):
             jobs.copy_to_kafka(spark, place, _settings(kafka), other, run)
-    again = jobs.copy_to_kafka(spark, place, _settings(kafka), one)
+    again = jobs.copy_to_kafka(spark, place, _settings(kafka), first)
 
     assert again.facts["rows"] == 0
     assert len(_values(kafka, "one.n")) == 100

@@ -18,7 +18,7 @@ from rookery.direct.layout import PackSettings
 from rookery.direct.log import DirectLog
 from rookery.direct.place import ClusterAddress
 from rookery.errors import ConfigError
-from rookery.jobs import Into, JobRun
+from rookery.jobs import FillTarget, JobRun
 from tests.direct.sinking import read_topic, rows
 from tests.jobs.world import Rows, check_clean, contents, create, fill, state_of, with_log
 
@@ -34,7 +34,7 @@ def test_repartition_keeps_every_key_in_order(
     create(place, "t", 3, retention_ms="-1")
     fill(place, "t", [rows(300, start) for start in range(0, 9_000, 300)])
     fill(place, "t", [pa.record_batch({"value": [b"none %d" % n for n in range(50)]})])
-    into = Into("wide", 7, str(tmp_path / "map"), _PACKING, slice_bytes=60_000)
+    into = FillTarget("wide", 7, str(tmp_path / "map"), _PACKING, slice_bytes=60_000)
 
     dry = jobs.repartition(spark, place, "t", into, JobRun(dry_run=True))
     assert state_of(place, lambda state: "wide" not in state.topics.by_name)
@@ -59,7 +59,7 @@ def test_repartition_continues_with_records_written_since(
 ) -> None:
     create(place, "t", 2)
     fill(place, "t", [rows(200, start) for start in range(0, 2_000, 200)])
-    into = Into("u", 3, str(tmp_path / "map"), _PACKING, slice_bytes=20_000)
+    into = FillTarget("u", 3, str(tmp_path / "map"), _PACKING, slice_bytes=20_000)
     budget = jobs.repartition(spark, place, "t", into, JobRun(dry_run=True)).plan.bytes // 2
 
     first = jobs.repartition(spark, place, "t", into, JobRun(max_bytes=budget))
@@ -87,11 +87,11 @@ def test_repartition_refuses_targets_with_records(
     fill(place, "full", [rows(10)])
 
     with pytest.raises(ConfigError, match="records of its own"):
-        jobs.repartition(spark, place, "t", Into("full", 2))
+        jobs.repartition(spark, place, "t", FillTarget("full", 2))
     with pytest.raises(ConfigError, match="5 partitions instead of 4"):
-        jobs.repartition(spark, place, "t", Into("other", 4))
+        jobs.repartition(spark, place, "t", FillTarget("other", 4))
     with pytest.raises(ConfigError, match="no topic none"):
-        jobs.repartition(spark, place, "none", Into("x", 4))
+        jobs.repartition(spark, place, "none", FillTarget("x", 4))
 
 
 def test_replay_order_equals_that_of_the_consumer(
@@ -107,9 +107,9 @@ def test_replay_order_equals_that_of_the_consumer(
                 1_700_000_000_000 + start * 10 + time % 4_000 // 10 * 10
                 for time in times[start : start + 500]
             ]
-            stamps = pa.array([one + shift for one in some], pa.timestamp("ms", "UTC"))
+            stamps = pa.array([stamp + shift for stamp in some], pa.timestamp("ms", "UTC"))
             fill(place, topic, [rows(500, start, timestamp=stamps)])
-    into = Into("all", 1, str(tmp_path / "map"), _PACKING, slice_bytes=40_000)
+    into = FillTarget("all", 1, str(tmp_path / "map"), _PACKING, slice_bytes=40_000)
     size = jobs.replay(spark, place, ["b", "a"], into, JobRun(dry_run=True)).plan.bytes
 
     first = jobs.replay(spark, place, ["b", "a"], into, JobRun(max_bytes=size // 2))
@@ -121,8 +121,8 @@ def test_replay_order_equals_that_of_the_consumer(
     assert first.slices > 0
     assert second.slices > 0
     assert first.facts["rows"] + second.facts["rows"] == 8_000  # type: ignore[operator]
-    found = [(key, value) for _, _, key, value in contents(place, "all")]
-    assert found == expected(place, ["b", "a"])
+    pairs = [(key, value) for _, _, key, value in contents(place, "all")]
+    assert pairs == expected(place, ["b", "a"])
     assert jobs.replay(spark, place, ["b", "a"], into).slices == 0
     maps = pa.concat_tables(
         [pq.read_table(path) for path in sorted((tmp_path / "map").glob("*.parquet"))]
@@ -136,20 +136,20 @@ def test_concurrent_runs_of_a_job_do_not_write_twice(
 ) -> None:
     create(place, "t", 1)
     fill(place, "t", [rows(500)])
-    jobs.repartition(spark, place, "t", Into("u", 2))
+    jobs.repartition(spark, place, "t", FillTarget("u", 2))
 
     # As if the job knew nothing of the run before: the topic is not empty, so it says so.
     with_log(place, lambda log: forget(log, "job:repartition:t:u"))
 
     with pytest.raises(ConfigError, match="records of its own"):
-        jobs.repartition(spark, place, "t", Into("u", 2))
+        jobs.repartition(spark, place, "t", FillTarget("u", 2))
     assert len(contents(place, "u")) == 500
 
 
-def _by_key(found: Rows) -> dict[object, object]:
+def _by_key(records: Rows) -> dict[object, object]:
     """Return the values of each key in their order; those without a key in any order."""
     values: dict[object, list[bytes | None]] = {}
-    for _, _, key, value in found:
+    for _, _, key, value in records:
         values.setdefault(key, []).append(value)
     keyless = Counter(values.pop(None, []))
     return {**values, None: keyless}
@@ -183,17 +183,17 @@ def expected(place: ClusterAddress, topics: list[str]) -> list[tuple[bytes | Non
         for partition, offset, time, key, value in asyncio.run(_timed(place, topic)):
             clocks[partition] = max(clocks.get(partition, -1), time)
             keyed.append((clocks[partition], number, partition, offset, key, value))
-    kept = [one for one in keyed if len(one[5] or b"") < 6]  # not those that came too late
-    return [(key, value) for *_, key, value in sorted(kept, key=lambda one: one[:4])]
+    kept = [row for row in keyed if len(row[5] or b"") < 6]  # not those that came too late
+    return [(key, value) for *_, key, value in sorted(kept, key=lambda row: row[:4])]
 
 
 async def _timed(
     place: ClusterAddress, topic: str
 ) -> list[tuple[int, int, int, bytes | None, bytes | None]]:
     async with DirectLog.open(place, "tests") as log:
-        found = await read_topic(log, topic)
+        partitions = await read_topic(log, topic)
     return [
-        (index, one.offset, one.timestamp, one.key, one.value)
-        for index, many in enumerate(found)
-        for one in many
+        (index, record.offset, record.timestamp, record.key, record.value)
+        for index, many in enumerate(partitions)
+        for record in many
     ]

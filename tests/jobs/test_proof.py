@@ -1,4 +1,4 @@
-"""The sum over the last record of every key: right, and by as little reading as possible."""
+"""The checksum over the last record of every key: correct, with few reads."""
 
 from __future__ import annotations
 
@@ -57,8 +57,8 @@ def expected(rows: list[tuple[int, bytes | None, bytes | None]]) -> Proof:
     last = {key: row for row in rows if (key := row[1]) is not None}
     alive = [row for row in last.values() if row[2] is not None]
     kept = alive + [row for row in rows if row[1] is None]
-    found = prove([batch(kept)])
-    return Proof(found.rows, found.checksum, exact_keys=len(alive))
+    proof = prove([batch(kept)])
+    return Proof(proof.rows, proof.checksum, exact_keys=len(alive))
 
 
 @pytest.mark.parametrize("max_bytes", [1 << 28, 100_000, 20_000])

@@ -1,4 +1,4 @@
-"""What others do to the log while a job is at work is no fault of the job's, and is told."""
+"""Concurrent changes of the log are not failures of a job, and it reports them."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def _delete_all(place: ClusterAddress) -> None:
 def _interrupt(
     monkeypatch: pytest.MonkeyPatch, module: Any, name: str, others: Callable[[], None]
 ) -> None:
-    """Have others be at work behind the job, before it proves what it has done."""
+    """Let others change the log after the job, before it proves its result."""
     work = getattr(module, name)
 
     async def interrupted(log: DirectLog, task: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Topics that are deleted and created again between two runs of a job: never taken for the old."""
+"""Topics that are deleted and created again between two runs of a job are new topics."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from rookery.direct.layout import PackSettings
 from rookery.direct.log import DirectLog
 from rookery.direct.place import ClusterAddress
 from rookery.errors import ConfigError, Conflict
-from rookery.jobs import CopyRequest, FileImport, ImportFiles, Into, JobReport
+from rookery.jobs import CopyRequest, FileImport, FillTarget, ImportFiles, JobReport
 from rookery.testing.kafka import KafkaServer
 from tests.direct.sinking import make_cluster, rows
 from tests.jobs.test_copy import _map, _read
@@ -61,8 +61,8 @@ def replace(place: ClusterAddress, topic: str, partitions: int) -> None:
 def grow(place: ClusterAddress, topic: str, partitions: int) -> None:
     async def work(log: DirectLog) -> None:
         state = await log.barrier()
-        found = state.topics.by_name[topic]
-        await log.propose([PartitionsAdded(topic_id=found.id, partitions=partitions)])
+        stored = state.topics.by_name[topic]
+        await log.propose([PartitionsAdded(topic_id=stored.id, partitions=partitions)])
 
     with_log(place, work)
 
@@ -75,8 +75,10 @@ def _jobs(
     spark: SparkSession, place: ClusterAddress, target: ClusterAddress
 ) -> dict[str, Callable[[], JobReport]]:
     return {
-        "u": lambda: jobs.repartition(spark, place, "t", Into("u", 3, "", _PACKING)),
-        "in-order": lambda: jobs.replay(spark, place, ["t"], Into("in-order", 1, "", _PACKING)),
+        "u": lambda: jobs.repartition(spark, place, "t", FillTarget("u", 3, "", _PACKING)),
+        "in-order": lambda: jobs.replay(
+            spark, place, ["t"], FillTarget("in-order", 1, "", _PACKING)
+        ),
         "copied.t": lambda: jobs.copy(spark, place, target, CopyRequest(("t",), "copied.")),
     }
 
@@ -96,7 +98,7 @@ def test_recreated_source_is_refused(
     for run in todo.values():
         with pytest.raises(Conflict, match="topic t was deleted and created again"):
             run()
-    fresh = jobs.repartition(spark, place, "t", Into("v", 3, "", _PACKING))
+    fresh = jobs.repartition(spark, place, "t", FillTarget("v", 3, "", _PACKING))
     assert fresh.facts["rows"] == 500
 
 
@@ -159,13 +161,13 @@ def test_map_of_an_earlier_target_is_not_extended(
 ) -> None:
     create(place, "t", 2)
     fill(place, "t", [rows(200)])
-    old = Into("u", 3, str(tmp_path / "map"), _PACKING)
+    old = FillTarget("u", 3, str(tmp_path / "map"), _PACKING)
     jobs.repartition(spark, place, "t", old)
     delete(place, "u")
 
     with pytest.raises(ConfigError, match="name another folder"):
         jobs.repartition(spark, place, "t", old)
-    new = Into("u", 3, str(tmp_path / "map-2"), _PACKING)
+    new = FillTarget("u", 3, str(tmp_path / "map-2"), _PACKING)
     assert jobs.repartition(spark, place, "t", new).facts["rows"] == 200
     check_map(tmp_path / "map-2", {"t": contents(place, "t")}, {"u": contents(place, "u")})
 
@@ -187,10 +189,10 @@ def test_copies_in_kafka_record_their_topic_ids(
             there = contents(place, topic)
             for partition in {index for index, *_ in there}:
                 mine = [(key, value) for index, _, key, value in there if index == partition]
-                found = asyncio.run(_read(kafka.bootstrap, f"known.{topic}", partition))
-                assert [(one.key, one.value) for one in found] == mine
+                records = asyncio.run(_read(kafka.bootstrap, f"known.{topic}", partition))
+                assert [(record.key, record.value) for record in records] == mine
                 runs = asyncio.run(_map(kafka.bootstrap, f"rookery-copy-known-{topic}", partition))
-                assert sum(one.records for one in runs) == len(mine)
+                assert sum(run.records for run in runs) == len(mine)
 
     assert run().facts["rows"] == 400
     # The second topic's partitions are not taken for those that the first has got.

@@ -15,7 +15,7 @@ from rookery.direct.layout import PackSettings
 from rookery.direct.log import DirectLog
 from rookery.direct.place import ClusterAddress
 from rookery.errors import Conflict
-from rookery.jobs import Into, JobReport, JobRun
+from rookery.jobs import FillTarget, JobReport, JobRun
 from rookery.jobs.progress import Ledger
 from rookery.jobs.report import JobStep
 from tests.direct.sinking import rows
@@ -53,7 +53,7 @@ def test_replay_loses_nothing_if_its_source_is_compacted_between_runs(
     some = [(10, b"a"), (100, b"b"), (50, b"c"), (110, b"b"), (120, b"d")]
     batches = [_timed([time], at, key=[key]) for at, (time, key) in enumerate(some)]
     fill(place, "t", batches)
-    into = Into("in-order", 1, "", _PACKING, slice_bytes=1)
+    into = FillTarget("in-order", 1, "", _PACKING, slice_bytes=1)
 
     with pytest.raises(_KilledError):
         jobs.replay(spark, place, ["t"], into, JobRun(progress=_kill))
@@ -76,19 +76,19 @@ def test_a_position_without_offsets_is_refused(spark: SparkSession, place: Clust
 
     with_log(place, note)
     with pytest.raises(Conflict, match="begun by an earlier version"):
-        jobs.replay(spark, place, ["t"], Into("in-order"))
+        jobs.replay(spark, place, ["t"], FillTarget("in-order"))
 
 
 def _check_in_small_slices(
     report: JobReport, place: ClusterAddress, folder: Path, most: int
 ) -> None:
     assert report.is_right, report.problems
-    found = [(key, value) for _, _, key, value in contents(place, "all")]
-    assert found == expected(place, ["t"])
+    pairs = [(key, value) for _, _, key, value in contents(place, "all")]
+    assert pairs == expected(place, ["t"])
     maps = [pq.read_table(path) for path in sorted(folder.glob("*.parquet"))]
     assert len(maps) == report.slices > 4
     assert max(table.num_rows for table in maps) <= most
-    assert pa.concat_tables(maps).column("offset").to_pylist() == list(range(len(found)))
+    assert pa.concat_tables(maps).column("offset").to_pylist() == list(range(len(pairs)))
     check_clean(place)
 
 
@@ -99,7 +99,7 @@ def test_rows_after_a_timestamp_far_ahead_are_sliced_by_offset(
     fill(place, "t", [_timed([0, 50_000_000], 9_000)])
     batches = [_timed(range(start, start + 200), start) for start in range(0, 4_000, 200)]
     fill(place, "t", batches)
-    into = Into("all", 1, str(tmp_path / "map"), _PACKING, slice_bytes=12_000)
+    into = FillTarget("all", 1, str(tmp_path / "map"), _PACKING, slice_bytes=12_000)
 
     with pytest.raises(_KilledError):
         jobs.replay(spark, place, ["t"], into, JobRun(progress=_kill))
@@ -121,14 +121,14 @@ def test_many_records_of_one_timestamp_are_sliced_by_offset(
     times = state_of(
         place,
         lambda state: {
-            one.row(at).max_timestamp
-            for one in state.topics.by_name["t"].partitions
-            for at in range(len(one.base_offsets))
+            partition.row(at).max_timestamp
+            for partition in state.topics.by_name["t"].partitions
+            for at in range(len(partition.base_offsets))
         },
     )
     assert len(times) == 1
 
-    into = Into("all", 1, str(tmp_path / "map"), _PACKING)
+    into = FillTarget("all", 1, str(tmp_path / "map"), _PACKING)
     report = jobs.replay(spark, place, ["t"], into)
 
     _check_in_small_slices(report, place, tmp_path / "map", 500)

@@ -1,4 +1,4 @@
-"""What `rookery job` reads and prints."""
+"""The input and output of `rookery job`."""
 
 from __future__ import annotations
 
@@ -119,11 +119,11 @@ def test_errors_of_tasks_survive_pickling(error: Error, kind: type[Error]) -> No
     def fail(_: int) -> int:
         raise error
 
-    found = outcome(fail, 0)
+    result = outcome(fail, 0)
 
-    assert isinstance(found, TaskFailure)
-    assert type(found.error) is kind
-    assert str(found.error) == str(error)
+    assert isinstance(result, TaskFailure)
+    assert type(result.error) is kind
+    assert str(result.error) == str(error)
 
 
 def _rows(order: list[int], **changes: object) -> pa.RecordBatch:

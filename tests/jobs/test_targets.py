@@ -1,4 +1,4 @@
-"""What jobs write to: nobody takes it away or writes beside them without their notice."""
+"""Targets of jobs: a job notices if they are removed or written by another process."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from rookery.direct.layout import PackSettings
 from rookery.direct.log import DirectLog
 from rookery.direct.place import ClusterAddress
 from rookery.errors import ConfigError, Conflict, Unavailable
-from rookery.jobs import CopyRequest, FileImport, ImportFiles, Into, JobReport, JobRun
+from rookery.jobs import CopyRequest, FileImport, FillTarget, ImportFiles, JobReport, JobRun
 from rookery.jobs.move.topics import make_topic
 from rookery.jobs.progress import Ledger
 from rookery.jobs.report import JobStep
@@ -36,7 +36,7 @@ _PACKING = PackSettings(object_bytes=64 * 1024, batch_bytes=4096)
 
 
 def _once(work: Callable[[], None]) -> JobRun:
-    """Return a run that does something behind its first slice."""
+    """Return a run that does something after its first slice."""
     told: list[JobStep] = []
 
     def progress(step: JobStep) -> None:
@@ -52,8 +52,8 @@ def _filled(place: ClusterAddress, topic: str = "t", partitions: int = 2) -> Non
     fill(place, topic, [rows(200, start) for start in range(0, 2_000, 200)])
 
 
-def _into(topic: str) -> Into:
-    return Into(topic, 3, "", _PACKING, 20_000)
+def _into(topic: str) -> FillTarget:
+    return FillTarget(topic, 3, "", _PACKING, 20_000)
 
 
 def test_target_replaced_during_a_run_is_detected(
@@ -102,7 +102,7 @@ def test_foreign_write_to_the_target_between_slices_is_detected(
     spark: SparkSession, place: ClusterAddress, tmp_path: Path
 ) -> None:
     _filled(place)
-    into = Into("u", 3, str(tmp_path / "map"), _PACKING, 20_000)
+    into = FillTarget("u", 3, str(tmp_path / "map"), _PACKING, 20_000)
     foreign = pa.record_batch({"key": [b"k"], "value": [b"foreign"]})
 
     def run(how: JobRun | None = None) -> JobReport:
@@ -158,7 +158,7 @@ def test_job_with_an_incomplete_map_is_refused(
     _filled(place)
 
     def run(folder: str, how: JobRun | None = None) -> JobReport:
-        into = Into("u", 3, str(tmp_path / folder), _PACKING, 10_000)
+        into = FillTarget("u", 3, str(tmp_path / folder), _PACKING, 10_000)
         return jobs.repartition(spark, place, "t", into, how)
 
     half = run("map", JobRun(dry_run=True)).plan.bytes // 2
@@ -204,9 +204,9 @@ def test_positions_of_many_partitions_are_kept(place: ClusterAddress, partitions
         done = await ledger.commit(0, position)
         return done, (await ledger.read()).position
 
-    done, found = with_log(place, work)
+    done, read = with_log(place, work)
     assert not done.is_repeated
-    assert found == position
+    assert read == position
 
 
 def test_too_many_partitions_are_refused_before_anything_is_written(
@@ -216,7 +216,7 @@ def test_too_many_partitions_are_refused_before_anything_is_written(
     monkeypatch.setattr("rookery.jobs.progress.MAX_SOURCE_OFFSETS", 1_000)
 
     with pytest.raises(ConfigError, match="take fewer topics, or topics with fewer partitions"):
-        jobs.repartition(spark, place, "t", Into("u", 900, "", _PACKING))
+        jobs.repartition(spark, place, "t", FillTarget("u", 900, "", _PACKING))
 
     assert state_of(place, lambda state: not state.sinks.staged)
     assert sinkrules.MAX_SOURCE_OFFSETS > 1_000
@@ -244,6 +244,9 @@ def test_invalid_numbers_are_refused_by_name(
 
 
 def test_slice_bytes_must_be_positive() -> None:
-    for make in (lambda: Into("u", slice_bytes=0), lambda: CopyRequest(("t",), slice_bytes=-1)):
+    for make in (
+        lambda: FillTarget("u", slice_bytes=0),
+        lambda: CopyRequest(("t",), slice_bytes=-1),
+    ):
         with pytest.raises(ConfigError, match="slice_bytes"):
             make()

@@ -34,6 +34,12 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
+@pytest.fixture(scope="session")
+def spark(shared_spark: SparkSession) -> SparkSession:
+    """Run with every change."""
+    return shared_spark
+
+
 def test_scrub_reads_everything_and_resumes(spark: SparkSession, place: ClusterAddress) -> None:
     create(place, "t")
     fill(place, "t", [rows(5_000, start) for start in range(0, 50_000, 5_000)])
@@ -102,7 +108,7 @@ def test_findings_of_a_killed_scrub_are_reported_by_the_next_run(
     [problem] = second.problems
     assert path.name in problem
     assert second.facts["faults"] == 1
-    # It was told, and is not there any more.
+    # It was reported, and is no longer there.
     assert jobs.scrub(spark, place, restart=True).is_right
 
 
@@ -219,7 +225,7 @@ def test_merge_within_a_budget_ends_after_some_runs(
 
     assert first.is_right, first.problems
     assert 0 < first.done_bytes <= parts[0].bytes
-    assert first.plan.left_bytes == sum(one.bytes for one in parts[1:])
+    assert first.plan.left_bytes == sum(part.bytes for part in parts[1:])
     assert second.is_right, second.problems
     assert contents(place, "t") == before
     check_clean(place)
@@ -237,7 +243,7 @@ def test_expire_removes_records_beyond_the_retention_size(
     report = jobs.expire(spark, place)
 
     starts = state_of(
-        place, lambda state: {one.name: one.partitions[0].log_start for one in state.topics}
+        place, lambda state: {topic.name: topic.partitions[0].log_start for topic in state.topics}
     )
     assert report.is_right
     assert report.done_bytes == dry.plan.bytes > 0
@@ -297,5 +303,5 @@ def test_expire_reports_concurrent_changes(
 def _objects(place: ClusterAddress) -> dict[Path, bytes]:
     """Return the objects that hold batches, by their files."""
     folder = Path(place.store.removeprefix("file://"))
-    names = {Path(object_key(one)).name for one in objects_of(place, "t")}
+    names = {Path(object_key(object_id)).name for object_id in objects_of(place, "t")}
     return {path: path.read_bytes() for path in folder.rglob("*") if path.name in names}

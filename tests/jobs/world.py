@@ -1,4 +1,4 @@
-"""What tests of jobs share: topics with contents, and what is in them."""
+"""The common part of job tests: topics with contents, and readers of them."""
 
 from __future__ import annotations
 
@@ -61,10 +61,10 @@ def contents(place: ClusterAddress, topic: str) -> Rows:
     """Return the records of a topic, in the order of partitions and offsets."""
 
     async def plan(log: DirectLog) -> list[OffsetRange]:
-        found = log.state.topics.by_name[topic]
+        stored = log.state.topics.by_name[topic]
         return [
-            OffsetRange(found.id, one.index, one.log_start, one.next_offset)
-            for one in found.partitions
+            OffsetRange(stored.id, partition.index, partition.log_start, partition.next_offset)
+            for partition in stored.partitions
         ]
 
     async def planned(log: DirectLog) -> list:  # type: ignore[type-arg] # of one expression
@@ -79,8 +79,10 @@ def contents(place: ClusterAddress, topic: str) -> Rows:
         reader.close()
     return [
         row
-        for one in tables
-        for row in zip(one["partition"], one["offset"], one["key"], one["value"], strict=True)
+        for table in tables
+        for row in zip(
+            table["partition"], table["offset"], table["key"], table["value"], strict=True
+        )
     ]
 
 
@@ -90,13 +92,13 @@ def _no_gaps(gaps: object) -> None:
 
 def last_by_key(rows: Rows) -> dict[bytes, tuple[int, int, bytes]]:
     """Return the last record of each key that is not deleted: partition, offset and value."""
-    found: dict[bytes, tuple[int, int, bytes | None]] = {}
+    latest: dict[bytes, tuple[int, int, bytes | None]] = {}
     for partition, offset, key, value in rows:
         assert key is not None
-        found[key] = partition, offset, value
+        latest[key] = partition, offset, value
     return {
         key: (partition, offset, value)
-        for key, (partition, offset, value) in found.items()
+        for key, (partition, offset, value) in latest.items()
         if value is not None
     }
 
@@ -111,16 +113,18 @@ def state_of(place: ClusterAddress, look: Callable[[State], T]) -> T:
 
 
 def objects_of(place: ClusterAddress, topic: str) -> set[int]:
-    """Return the objects that a topic's rows lie in."""
+    """Return the objects of a topic's rows."""
     return state_of(
         place,
         lambda state: {
-            one for partition in state.topics.by_name[topic].partitions for one in partition.objects
+            object_id
+            for partition in state.topics.by_name[topic].partitions
+            for object_id in partition.objects
         },
     )
 
 
 def check_clean(place: ClusterAddress) -> None:
     """Check the whole log."""
-    found: list[LogFault] = asyncio.run(faults(place))
-    assert not found
+    problems: list[LogFault] = asyncio.run(faults(place))
+    assert not problems

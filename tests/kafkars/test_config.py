@@ -1,4 +1,4 @@
-"""librdkafka's words, and those that are not taken."""
+"""librdkafka's keys: those that are translated, and those that are refused."""
 
 from __future__ import annotations
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Callable, Iterator
-from time import monotonic
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -15,17 +15,21 @@ from confluent_kafka.admin import AdminClient
 
 from rookery import kafkars
 from rookery.client import Client
+from rookery.client.librdkafka import client_settings
+from rookery.client.settings import ClientSettings
 from rookery.errors import ApiError, ConfigError, ErrorCode
 from rookery.kafkars import (
     MESSAGE_SCHEMA,
     PARTITION_STATE_SCHEMA,
     ConsumerManager,
     SourceTopic,
+    manager,
 )
 from rookery.model.partition import TopicPartition as Place
 from rookery.testing.kafka import KafkaServer
 from rookery.testing.kafkalogs import NOON, Logs, rows
 from rookery.testing.kafkaproxy import KafkaProxy
+from rookery.testing.wait import wait_until
 from tests.consumer.hard.transactions import transact
 
 WITHIN = 90.0
@@ -49,11 +53,14 @@ def topic(logs: Logs) -> str:
 
 def drain(manager: ConsumerManager, timeout_ms: int = 100) -> pa.Table:
     """Poll until it is live."""
-    deadline = monotonic() + WITHIN
     batches = []
-    while not manager.is_live():
-        assert monotonic() < deadline, manager.partitions()
-        batches.append(manager.poll(timeout_ms))
+
+    def is_live() -> bool:
+        if not manager.is_live():
+            batches.append(manager.poll(timeout_ms))
+        return manager.is_live()
+
+    wait_until(is_live, seconds=WITHIN, pause=0)
     return pa.Table.from_batches(batches, MESSAGE_SCHEMA)
 
 
@@ -97,9 +104,13 @@ def test_names_and_positions_equal_those_of_kafkarrow() -> None:
         assert public <= set(dir(getattr(kafkars, name)))
     ours = list(inspect.signature(ConsumerManager).parameters.values())
     theirs = list(inspect.signature(kafkarrow.ConsumerManager).parameters.values())
-    assert [one.name for one in ours[: len(theirs)]] == [one.name for one in theirs]
+    assert [parameter.name for parameter in ours[: len(theirs)]] == [
+        parameter.name for parameter in theirs
+    ]
     assert ours[2].default is theirs[2].default is None
-    assert all(one.kind is inspect.Parameter.KEYWORD_ONLY for one in ours[len(theirs) :])
+    assert all(
+        parameter.kind is inspect.Parameter.KEYWORD_ONLY for parameter in ours[len(theirs) :]
+    )
 
 
 @pytest.mark.parametrize(
@@ -147,10 +158,12 @@ def test_cutoff_makes_the_manager_live_earlier_and_changes_no_row(logs: Logs, to
     ) as manager:
         first = drain(manager)
         rest: list[pa.RecordBatch] = []
-        deadline = monotonic() + WITHIN
-        while first.num_rows + sum(batch.num_rows for batch in rest) < 6000:
-            assert monotonic() < deadline
+
+        def count() -> int:
             rest.append(manager.poll(100))
+            return first.num_rows + sum(batch.num_rows for batch in rest)
+
+        wait_until(count, "rows", accepts=lambda rows: rows >= 6000, seconds=WITHIN, pause=0)
 
     table = pa.Table.from_batches([*first.to_batches(), *rest])
     times = times_of(table)
@@ -186,13 +199,15 @@ def test_later_rows_are_returned(logs: Logs, topic: str) -> None:
         assert manager.is_live()
         logs.write(topic, 0, rows([NOON + 9000]))
         logs.write(topic, 1, rows([NOON + 8000]))
-        found: list[Any] = []
-        deadline = monotonic() + WITHIN
-        while len(found) < 2:
-            assert monotonic() < deadline
-            found += manager.poll(100).column("partition").to_pylist()
+        partitions: list[Any] = []
 
-    assert sorted(found) == [0, 1]
+        def poll() -> list[Any]:
+            partitions.extend(manager.poll(100).column("partition").to_pylist())
+            return partitions
+
+        wait_until(poll, "rows", accepts=lambda rows: len(rows) >= 2, seconds=WITHIN, pause=0)
+
+    assert sorted(partitions) == [0, 1]
 
 
 def _commit(bootstrap: str, group: str, topic: str, offset: int) -> None:
@@ -206,9 +221,9 @@ def _commit(bootstrap: str, group: str, topic: str, offset: int) -> None:
 def _committed(bootstrap: str, group: str, topic: str) -> list[int]:
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": group})
     places = [TopicPartition(topic, number) for number in range(2)]
-    found = [one.offset for one in consumer.committed(places, 60)]
+    offsets = [place.offset for place in consumer.committed(places, 60)]
     consumer.close()
-    return found
+    return offsets
 
 
 def test_reading_starts_at_the_commit_or_at_the_beginning(logs: Logs, topic: str) -> None:
@@ -255,7 +270,11 @@ def test_every_start_position_is_supported(logs: Logs, topic: str, source: Any, 
         assert manager.is_live()
 
 
-def test_unknown_topic_is_refused(logs: Logs) -> None:
+def test_unknown_topic_is_refused(logs: Logs, monkeypatch: pytest.MonkeyPatch) -> None:
+    def hasty(config: Mapping[str, object]) -> ClientSettings:
+        return replace(client_settings(config), unknown_topic_ms=300)
+
+    monkeypatch.setattr(manager, "client_settings", hasty)
     with pytest.raises(ApiError) as caught:
         ConsumerManager(
             {"bootstrap.servers": logs.bootstrap}, [SourceTopic.from_earliest("no-such-topic")]
@@ -311,17 +330,17 @@ def test_state_of_partitions_is_reported(logs: Logs, topic: str) -> None:
     with ConsumerManager({"bootstrap.servers": logs.bootstrap}, sources, 100) as manager:
         assert manager.low_water_mark() is None
         first = manager.poll(60_000)
-        one, two = manager.partitions()
+        lower, upper = manager.partitions()
         mark = manager.low_water_mark()
 
         assert first.num_rows <= 100
-        assert (one.topic, one.partition, two.partition) == (topic, 0, 1)
-        assert (one.replay_start_offset, one.replay_end_offset) == (500, 3000)
-        assert one.released_offset + two.released_offset == 1000 + first.num_rows
-        assert one.consumed_offset >= one.released_offset
-        assert not one.is_live
+        assert (lower.topic, lower.partition, upper.partition) == (topic, 0, 1)
+        assert (lower.replay_start_offset, lower.replay_end_offset) == (500, 3000)
+        assert lower.released_offset + upper.released_offset == 1000 + first.num_rows
+        assert lower.consumed_offset >= lower.released_offset
+        assert not lower.is_live
         assert mark is not None
         assert mark >= NOON + 1000
         assert manager.get_priming_watermark() == mark
-        assert manager.held_message_count() == one.held + two.held
-        assert manager.paused_partition_count() == one.is_paused + two.is_paused
+        assert manager.held_message_count() == lower.held + upper.held
+        assert manager.paused_partition_count() == lower.is_paused + upper.is_paused

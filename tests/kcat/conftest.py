@@ -11,7 +11,7 @@ import pytest
 from rookery.testing.backends import ServerBackend
 from rookery.testing.broker import BrokerProcess
 from rookery.testing.brokers import Host
-from tests.clients.peers import BOTH, address, serve, serve_objects
+from tests.clients.peers import BOTH, FindBroker, address, serve, serve_each, serve_objects
 
 Kcat = Callable[..., bytes]
 
@@ -20,6 +20,13 @@ Kcat = Callable[..., bytes]
 def rookery_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
     with serve(tmp_path_factory.mktemp("rookery") / "data") as broker:
         yield broker
+
+
+@pytest.fixture(scope="session")
+def proxied_brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FindBroker]:
+    """A Rookery for each kind of proxy: tests make the same topics with all of them."""
+    with serve_each(tmp_path_factory) as find:
+        yield find
 
 
 @pytest.fixture(scope="session")

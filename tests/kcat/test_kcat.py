@@ -1,4 +1,4 @@
-"""kcat, a stock client in C, produces, reads and looks around."""
+"""kcat, a stock client in C, produces, consumes and lists metadata."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ import pytest
 from rookery.client.client import Client
 from tests.clients.peers import CODECS, new_topic, stored_codecs
 from tests.kcat.conftest import Kcat
+from tests.proxies import Proxies
 
 COUNT = 10_000
 
 
-def test_lists_brokers_topics_and_partitions(bootstrap: str, kcat: Kcat) -> None:
+def test_lists_brokers_topics_and_partitions(bootstrap: str, kcat: Kcat, proxies: Proxies) -> None:
     topic = new_topic(bootstrap, partitions=3)
 
     seen = json.loads(kcat("-L", "-J"))
 
-    host_port = {broker["name"] for broker in seen["brokers"]}
     rows = {row["topic"]: row for row in seen["topics"]}
-    assert host_port == {bootstrap}
+    assert [broker["name"] for broker in seen["brokers"]] == proxies.brokers(bootstrap)
     assert [part["partition"] for part in rows[topic]["partitions"]] == [0, 1, 2]
     leaders = {part["leader"] for part in rows[topic]["partitions"]}
     assert leaders == {broker["id"] for broker in seen["brokers"]}
@@ -76,7 +76,7 @@ def test_offsets_are_found_by_time(bootstrap: str, kcat: Kcat, time: int, offset
 
     answer = kcat("-Q", "-t", f"{topic}:0:{time}").decode().split()
 
-    # After the last record librdkafka tells of the end, which it calls -1.
+    # After the last record librdkafka reports the end, which it calls -1.
     assert answer[:3] == [topic, "[0]", "offset"]
     assert int(answer[3]) in ({offset, -1} if time == 3_001 else {offset})
 

@@ -88,9 +88,9 @@ def main() -> None:
         assert snapshot is not None
         live = snapshot.files
         assert sum(file.rows for file in live) == blocks * _ROWS
-        counted = spark.read.parquet(*(str(Path(folder) / "table" / one.path) for one in live))
-        found = {row["at"]: row["count"] for row in counted.groupBy("at").count().collect()}
-        assert found == {0: blocks * _ROWS // 2, 1: blocks * _ROWS // 2}, found
+        counted = spark.read.parquet(*(str(Path(folder) / "table" / file.path) for file in live))
+        counts = {row["at"]: row["count"] for row in counted.groupBy("at").count().collect()}
+        assert counts == {0: blocks * _ROWS // 2, 1: blocks * _ROWS // 2}, counts
         told["driver_peak_rss_mb"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1000
         print(json.dumps(told))  # noqa: T201 (what it is run for)
         spark.stop()

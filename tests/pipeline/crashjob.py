@@ -1,4 +1,4 @@
-"""A driver that ends itself, without a word, before a step: `crashjob FOLDER STEP [upsert]`.
+"""A driver that exits without a message before a step: `crashjob FOLDER STEP [upsert]`.
 
 It reads two partitions of 200 records each, 20 of each a batch, from where the manifests say. With
 `upsert` rows replace others of their key; then it may also end in the middle of such tasks.
@@ -89,10 +89,10 @@ def main(folder: Path, last_step: str, mode: str = "append") -> None:
             os.kill(os.getpid(), signal.SIGKILL)
 
     def run_tasks(tasks: Sequence[Any]) -> list[Any]:
-        found = here(tasks[:1])
+        results = here(tasks[:1])
         if len(tasks) > 1:
             hook(type(tasks[0]).__name__)  # when some of them are done
-        return found + here(tasks[1:])
+        return results + here(tasks[1:])
 
     engine.run_tasks = run_tasks
     engine.recover()

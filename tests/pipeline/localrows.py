@@ -1,4 +1,4 @@
-"""Batches without Spark: a task is run here over rows that lie in memory, and told back.
+"""Batches without Spark: a task runs in this process over rows in memory.
 
 It stands where a DataFrame does, so that the engine can be killed hundreds of times.
 """
@@ -36,7 +36,7 @@ class LocalRows:
 def raw(
     values: Iterable[bytes | None], *, partition: int = 0, begin: int = 0, topic: str = "birds"
 ) -> pa.RecordBatch:
-    """Return records of one partition, one behind the other."""
+    """Return consecutive records of one partition."""
     rows = [
         {
             "key": b"k%d" % (begin + number),

@@ -49,7 +49,7 @@ async def _write(bootstrap: str, topic: str, messages: list[Message], partitions
             if error.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
                 raise
         async with client.producer() as producer:
-            for number, one in enumerate(messages):
-                partition = number % partitions if one.partition is None else one.partition
-                record = Record(one.key, one.value, one.headers, one.timestamp)
+            for number, message in enumerate(messages):
+                partition = number % partitions if message.partition is None else message.partition
+                record = Record(message.key, message.value, message.headers, message.timestamp)
                 await producer.send(topic, record, partition)

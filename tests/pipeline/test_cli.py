@@ -1,4 +1,4 @@
-"""`rookery pipeline`: killed in the middle, run again, and asked for everything else."""
+"""`rookery pipeline`: a killed run, its repetition, and all other commands."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from rookery.cli.main import main
-from rookery.cli.pipelines import ended_by_signals
+from rookery.cli.pipelines import end_on_signals
 from rookery.pipeline.declaration.load import load
 from rookery.pipeline.run import BatchPace
 from rookery.testing.wait import wait_until
@@ -98,8 +98,8 @@ def test_killed_run_continues(log: Log, tmp_path: Path, capsys: Any) -> None:
     assert answer["gold"] == ["total"]
 
     pipeline = load(path)
-    found = Counter((row[3], row[4], _digest(row[1])) for row in rows_of(pipeline.sinks[0]))
-    assert found == Counter((n % 2, n // 2, _digest(value)) for n, value in enumerate(values))
+    written = Counter((row[3], row[4], _digest(row[1])) for row in rows_of(pipeline.sinks[0]))
+    assert written == Counter((n % 2, n // 2, _digest(value)) for n, value in enumerate(values))
     good = sorted(int(str(row[0])) for row in rows_of(pipeline.sinks[1]))
     assert good == [n for n in range(RECORDS) if n not in (13, 77)]
     assert len(rows_of(pipeline.sinks[2])) == 2
@@ -131,7 +131,7 @@ def test_terminated_run_ends_after_its_batch(log: Log, tmp_path: Path) -> None:
 
 def test_second_interrupt_ends_the_run_immediately() -> None:
     pace, before = BatchPace(), signal.getsignal(signal.SIGINT)
-    with ended_by_signals(pace):
+    with end_on_signals(pace):
         os.kill(os.getpid(), signal.SIGINT)
         assert pace.end.wait(30)
         with pytest.raises(KeyboardInterrupt):

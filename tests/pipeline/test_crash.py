@@ -1,4 +1,4 @@
-"""A driver that is killed before any of its steps, then run again: nothing is lost or doubled."""
+"""A driver that is killed before any of its steps and run again loses and repeats nothing."""
 
 from __future__ import annotations
 
@@ -55,8 +55,8 @@ def test_driver_can_die_before_every_step(tmp_path: Path) -> None:
 
     sent = [(p, o, value(p, o)) for p in (0, 1) for o in range(RECORDS)]
     bronze = rows_of(SimpleNamespace(format="parquet", location=tmp_path / "bronze", name=""))
-    found = Counter((row[2], row[3], row[4], digest(row[1])) for row in bronze)
-    assert found == Counter(("birds", p, o, digest(data)) for p, o, data in sent)
+    written = Counter((row[2], row[3], row[4], digest(row[1])) for row in bronze)
+    assert written == Counter(("birds", p, o, digest(data)) for p, o, data in sent)
     good = Counter((p, o) for p, o, data in sent if data.startswith(b'{"'))
     for kind, place in SILVER.items():
         name = "silver" if kind == "duckdb" else ""
@@ -70,7 +70,7 @@ def test_driver_can_die_before_every_step(tmp_path: Path) -> None:
     )
 
 
-UPSERT_STEPS = ["_Split", "_Rewrite", STEPS[4], "_Latest", "done"]
+UPSERT_STEPS = ["_Split", "_Rewrite", STEPS[4], "_LatestRows", "done"]
 
 
 @pytest.mark.usefixtures("own_victim")

@@ -19,7 +19,7 @@ from rookery.pipeline.declaration.spec import Pipeline
 from rookery.pipeline.manifests import Manifests
 from rookery.pipeline.metrics import BatchMetrics, MetricsFile, read_metrics
 from rookery.pipeline.report import render_report, summarize_batches
-from rookery.pipeline.reprocess.rebuilt import staging_state
+from rookery.pipeline.reprocess.rebuildstate import staging_state
 from rookery.pipeline.upkeep import keep_up
 from rookery.tables.open import open_table
 from rookery.tables.port import BatchName
@@ -127,23 +127,23 @@ def test_batch_completed_by_recovery_is_reported_once(tmp_path: Path) -> None:
         engine.run(rows(0, 5))
 
     def recovered(clock: SystemClock) -> list[BatchMetrics]:
-        manifests, found = Manifests(pipeline.state), MetricsFile(path)
+        manifests, metrics_file = Manifests(pipeline.state), MetricsFile(path)
         origin = manifests.origin()
         assert origin is not None
         BatchEngine(
-            BatchPlan.of(pipeline), "birds", manifests, origin, clock, told=found.write
+            BatchPlan.of(pipeline), "birds", manifests, origin, clock, on_batch=metrics_file.write
         ).recover()
         return list(read_metrics(path))
 
-    one = recovered(Later())[0]
-    assert (one.batch, one.is_recovered) == (0, True)
-    assert one.rows == {"bronze": 5, "duplicates": 0, "silver": 5, "late": 0, "dead-letters": 0}
-    assert one.bytes_in > 0
-    assert one.freshness_p50_ms is not None
-    assert [name.split()[:2] for name in one.phases_ms] == [
+    batch = recovered(Later())[0]
+    assert (batch.batch, batch.is_recovered) == (0, True)
+    assert batch.rows == {"bronze": 5, "duplicates": 0, "silver": 5, "late": 0, "dead-letters": 0}
+    assert batch.bytes_in > 0
+    assert batch.freshness_p50_ms is not None
+    assert [name.split()[:2] for name in batch.phases_ms] == [
         ["commit", "bronze"], ["commit", "silver"], ["commit", "dead-letters"],
     ]  # fmt: skip
-    assert sum(map(len, one.files.values())) == 2
+    assert sum(map(len, batch.files.values())) == 2
     # All tables have it, and so has the file of figures.
     for finished in (Path(pipeline.state) / "finished").glob("*.json"):
         finished.unlink()
@@ -154,7 +154,7 @@ def test_batch_completed_by_recovery_is_reported_once(tmp_path: Path) -> None:
         finished.unlink()
     # It was committed by then: its age is not that of a run weeks after.
     assert last is not None
-    assert [found.at_ms for found in recovered(Later(10**9))] == [last.at]
+    assert [metrics.at_ms for metrics in recovered(Later(10**9))] == [last.at]
     assert summarize_batches(list(read_metrics(path)))["batches"] == 1
 
 
@@ -191,8 +191,8 @@ def test_columns_declared_later_are_added(tmp_path: Path) -> None:
     wider = declared(tmp_path, "id long, name string")
     engine_of(wider).run(rows(2, 1))
 
-    found = rows_of(wider.sinks[1])
-    assert [(row[0], row[-1]) for row in found] == [(0, None), (1, None), (2, "bird 2")]
+    read = rows_of(wider.sinks[1])
+    assert [(row[0], row[-1]) for row in read] == [(0, None), (1, None), (2, "bird 2")]
 
 
 @pytest.mark.parametrize("kind", ["parquet", "iceberg", "delta", "duckdb"])
@@ -279,7 +279,7 @@ def test_staged_rebuild_survives_maintenance(tmp_path: Path, kind: str) -> None:
 
     key = sink_key(pipeline.sinks[3])
     staged = [manifest.sinks[key] for manifest in manifests.all()]
-    files = [file for one in staged for file in one.files]
+    files = [file for files_of in staged for file in files_of.files]
     name = BatchName(pipeline.name, engine.origin.query, 1)
     open_table(pipeline.sinks[3].table()).replace(name, files, staged[0].arrow_schema())
     assert ids(pipeline, 3) == list(range(4))
@@ -327,18 +327,18 @@ def test_figures_are_stored_as_json_lines_and_plotted(tmp_path: Path) -> None:
     with path.open("a") as cut:
         cut.write('{"pipeline": "bi')
 
-    found = list(read_metrics(path))
+    batches = list(read_metrics(path))
     text = path.with_suffix(".prom").read_text()
-    page = render_report("birds <&>", found)
+    page = render_report("birds <&>", batches)
 
-    assert [one.batch for one in found] == [0, 1, 2]
-    assert summarize_batches(found)["rows"] == {
+    assert [batch.batch for batch in batches] == [0, 1, 2]
+    assert summarize_batches(batches)["rows"] == {
         "bronze": 30, "duplicates": 0, "silver": 30, "late": 0, "dead-letters": 0,
     }  # fmt: skip
     assert 'rookery_pipeline_rows_total{pipeline="birds",layer="silver"} 30\n' in text
     assert 'rookery_pipeline_lag{pipeline="birds",partition="birds-0"} 0\n' in text
     assert 'rookery_pipeline_alerts{pipeline="birds"} 1\n' in text
-    assert summarize_batches(found)["alerts"] == ["type <changed>"]
+    assert summarize_batches(batches)["alerts"] == ["type <changed>"]
     assert "type &lt;changed&gt;" in page
     assert page.count("<svg") == 4
     assert "birds &lt;&amp;&gt;" in page
@@ -358,12 +358,12 @@ def test_prometheus_file_has_exact_numbers(tmp_path: Path) -> None:
     MetricsFile(tmp_path / "metrics.jsonl").write(metrics)
 
     text = (tmp_path / "metrics.prom").read_text()
-    found = {
+    samples = {
         sample.name.removeprefix("rookery_pipeline_") + sample.labels.get("table", ""): sample.value
         for family in text_string_to_metric_families(text)
         for sample in family.samples
     }
-    assert found == {
+    assert samples == {
         "alerts": 0, "batches_total": 1, "bytes_total": 9_876_543_210, "last_batch": 1_234_567,
         "last_commit_seconds": 1_794_882_061.605, "watermark_seconds": 1_794_881_461.604,
         "rows_total": 12_345_678_901,
@@ -379,9 +379,9 @@ def test_figures_file_is_bounded(tmp_path: Path) -> None:
     for number in range(100):
         file.write(BatchMetrics("birds", number, number))
 
-    found = [one.batch for one in read_metrics(tmp_path / "metrics.jsonl")]
-    assert found == list(range(found[0], 100))
-    assert 8 < len(found) < 40
+    batches = [metric.batch for metric in read_metrics(tmp_path / "metrics.jsonl")]
+    assert batches == list(range(batches[0], 100))
+    assert 8 < len(batches) < 40
 
 
 def test_report_without_figures_is_rendered() -> None:

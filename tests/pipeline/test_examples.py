@@ -1,4 +1,4 @@
-"""The examples run, and give what they say."""
+"""The examples run and give the documented results."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def sighting(bird: str, minute: int, **more: object) -> Message:
 
 def test_examples_run(spark: SparkSession, log: Log, tmp_path: Path) -> None:
     seen = [("rook", 1), ("rook", 2), ("jay", 12), ("rook", 13), ("owl", 58)]
-    log.write("sightings", [sighting(*one) for one in seen])
+    log.write("sightings", [sighting(*sight) for sight in seen])
     log.write("rings", [sighting("rook", 30, ring="R1"), sighting("jay", 120, ring="J1")])
     # What comes long after lets windows end.
     log.write("sightings", [sighting("wren", 300), Message(b"{broken")])

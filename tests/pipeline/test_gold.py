@@ -1,4 +1,4 @@
-"""Gold is made again if silver or its SQL changed, and only then."""
+"""Gold is computed again only if silver or its SQL has changed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Schemas of a registry that change while a pipeline runs: what fits goes on, the rest is dead."""
+"""Schemas of a registry that change during a pipeline: rows that do not fit are dead letters."""
 
 from __future__ import annotations
 
@@ -85,9 +85,9 @@ class Run:
         self.engine.plan = BatchPlan.of(self.pipeline, self.engine.plan)
         begin = self.engine.ends()["birds"]["0"]
         rows: Any = LocalRows([raw(values, begin=begin)])
-        found = self.engine.run(rows)
-        assert found is not None
-        return found
+        metrics = self.engine.run(rows)
+        assert metrics is not None
+        return metrics
 
     @property
     def silver(self) -> list[tuple[object, ...]]:

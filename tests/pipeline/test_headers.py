@@ -1,4 +1,4 @@
-"""Headers on their way through Spark: there where a record has some, and null where it has none."""
+"""Headers through Spark: present if a record has some, else null."""
 
 from __future__ import annotations
 
@@ -39,11 +39,13 @@ def test_empty_header_lists_are_removed(span: tuple[int, int]) -> None:
     columns: dict[str, Any] = {"number": pa.array(range(5)), "headers": pa.array(LISTS, kind)}
     batch = pa.record_batch(columns).slice(span[0], span[1] - span[0])
 
-    found = emptied(batch)
+    result = emptied(batch)
 
-    assert found.schema == batch.schema
-    assert found.column("headers").to_pylist() == [one or None for one in LISTS[slice(*span)]]
-    assert found.column("number") == batch.column("number")
+    assert result.schema == batch.schema
+    assert result.column("headers").to_pylist() == [
+        headers or None for headers in LISTS[slice(*span)]
+    ]
+    assert result.column("number") == batch.column("number")
 
 
 def test_headers_sent_to_python_are_never_null(spark: SparkSession) -> None:
@@ -51,9 +53,9 @@ def test_headers_sent_to_python_are_never_null(spark: SparkSession) -> None:
     some = "array(named_struct('key', 'a', 'value', cast('1' as binary)))"
     rows = spark.range(4).selectExpr(f"if(id = 2, {some}, cast(null as {kind})) AS headers")
 
-    found = [row.headers for row in filled(rows).collect()]
+    headers = [row.headers for row in filled(rows).collect()]
 
-    assert [len(one) for one in found] == [0, 0, 1, 0]
+    assert [len(entries) for entries in headers] == [0, 0, 1, 0]
 
 
 def test_bronze_contains_the_record_headers(spark: SparkSession, tmp_path: Path) -> None:
@@ -68,8 +70,8 @@ def test_bronze_contains_the_record_headers(spark: SparkSession, tmp_path: Path)
     run_pipeline(spark, pipeline, BatchPace(is_available_now=True))
 
     rows = pa.Table.from_batches(open_table(pipeline.sinks[0].table()).read()).to_pylist()
-    found = {row["value"]: row["headers"] for row in rows}
-    assert found == {b"with": [{"key": "a", "value": b"1"}], b"without": None}
+    headers_of = {row["value"]: row["headers"] for row in rows}
+    assert headers_of == {b"with": [{"key": "a", "value": b"1"}], b"without": None}
 
 
 async def _write(bootstrap: str) -> None:

@@ -154,11 +154,11 @@ def test_change_events_keep_a_table_equal_to_its_source(
         data = json.dumps({"op": op, "before": before, "after": after}).encode()
         return Message(data, partition=0)
 
-    one, two = {"id": 1, "name": "a"}, {"id": 2, "name": "b"}
-    log.write("birds", [change("c", None, one), change("c", None, two)])
+    first, second = {"id": 1, "name": "a"}, {"id": 2, "name": "b"}
+    log.write("birds", [change("c", None, first), change("c", None, second)])
     run_pipeline(spark, pipeline, NOW)
     renamed = {"id": 1, "name": "A"}
-    log.write("birds", [change("u", one, renamed), change("d", two, None), Message(None)])
+    log.write("birds", [change("u", first, renamed), change("d", second, None), Message(None)])
     run_pipeline(spark, pipeline, NOW)
 
     assert [row[:2] for row in rows(pipeline, "silver")] == [(1, "A")]

@@ -1,4 +1,4 @@
-"""`pipeline.toml`: what it may say, and how it is told that it may not."""
+"""`pipeline.toml`: what it may contain, and how errors are reported."""
 
 from __future__ import annotations
 

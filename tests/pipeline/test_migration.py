@@ -1,4 +1,4 @@
-"""Tables that an earlier release has written are migrated, and the pipeline goes on."""
+"""Tables of an earlier release are migrated, and the pipeline continues."""
 
 from __future__ import annotations
 
@@ -17,29 +17,32 @@ from rookery.pipeline.declaration.columns import COORDINATES, RAW, WATERMARK
 from rookery.pipeline.declaration.spec import Pipeline
 from rookery.pipeline.manifests import Manifests, StagedFiles
 from rookery.pipeline.reprocess.migration import migrations, rename_former
-from rookery.tables import reserved
+from rookery.tables import reservednames
 from rookery.tables.open import open_table
 from rookery.tables.port import BatchName, DataFile, Upsert
 from tests.pipeline.test_engine import declared, engine_of, rows
 from tests.tables.independent import rows_of
 
 FORMER = pa.schema(
-    [pa.field("id", pa.int64()), *(one.with_name(names.former(one.name)) for one in COORDINATES)]
+    [
+        pa.field("id", pa.int64()),
+        *(column.with_name(names.former(column.name)) for column in COORDINATES),
+    ]
 )
 
 
 def test_column_names_are_not_reserved_by_any_engine() -> None:
     assert set(names.OWN) == {*COORDINATES.names, WATERMARK.name, names.KEY, names.DELETED}
     for name in (*names.OWN, *RAW.names):
-        assert name not in reserved.ICEBERG | reserved.DELTA | reserved.OTHERS
+        assert name not in reservednames.ICEBERG | reservednames.DELTA | reservednames.OTHERS
         assert not name.startswith(("_", "$", "metadata$"))
 
 
 def test_columns_are_ours_only_if_rows_have_them() -> None:
-    all_of_them = [names.former(one) for one in names.OWN]
+    all_of_them = [names.former(own) for own in names.OWN]
 
     assert names.renames(["id", *FORMER.names], ["id", *COORDINATES.names]) == {
-        names.former(one): one for one in COORDINATES.names
+        names.former(name): name for name in COORDINATES.names
     }
     assert "_key" not in names.renames(all_of_them, COORDINATES.names)
     assert "_key" in names.renames(all_of_them, [*COORDINATES.names, names.KEY])
@@ -66,11 +69,12 @@ def staged_before(
 ) -> list[DataFile]:
     name = BatchName(pipeline.name, engine.origin.query, batch)
     schema = former_schema(pipeline)
-    found = pa.RecordBatch.from_pylist(
-        [{"id": one, "_topic": "birds", "_partition": 0, "_offset": one} for one in ids], schema
+    batch_rows = pa.RecordBatch.from_pylist(
+        [{"id": number, "_topic": "birds", "_partition": 0, "_offset": number} for number in ids],
+        schema,
     )
     table = open_table(pipeline.sinks[3].table())
-    return table.stage(name, [found], schema, "before")
+    return table.stage(name, [batch_rows], schema, "before")
 
 
 def former_schema(pipeline: Pipeline) -> pa.Schema:
@@ -82,10 +86,10 @@ def offsets(pipeline: Pipeline) -> list[tuple[int, int, int]]:
     spec = pipeline.sinks[3].table()
     mine = [row for part in open_table(spec).read() for row in part.to_pylist()]
     assert not any(name.startswith("_") for row in mine for name in row)
-    found = sorted((row["id"], row[names.PARTITION], row[names.OFFSET]) for row in mine)
+    ours = sorted((row["id"], row[names.PARTITION], row[names.OFFSET]) for row in mine)
     others = [(row[0], row[2], row[3]) for row in rows_of(spec)]
-    assert others == found
-    return found
+    assert others == ours
+    return ours
 
 
 def migrated(pipeline: Pipeline, engine: BatchEngine) -> None:
@@ -105,11 +109,11 @@ def test_migrated_table_continues(tmp_path: Path, kind: str, mode: str) -> None:
             engine_of(pipeline)
         migrated(pipeline, before)
     engine = engine_of(pipeline)
-    assert offsets(pipeline) == [(one, 0, one) for one in range(3)]
+    assert offsets(pipeline) == [(n, 0, n) for n in range(3)]
     engine.run(rows(2, 3))
 
     more = [(2, 0, 2)] if mode == "append" else []
-    assert offsets(pipeline) == sorted([*((one, 0, one) for one in range(5)), *more])
+    assert offsets(pipeline) == sorted([*((n, 0, n) for n in range(5)), *more])
     assert not list(migrations(pipeline, engine.plan.sinks))
 
 
@@ -130,7 +134,7 @@ def test_batch_staged_before_a_migration_is_committed(tmp_path: Path, kind: str)
     rewrite_manifest(pipeline, staged_before(pipeline, engine, 0, range(2, 5)))
     engine_of(pipeline)
 
-    assert offsets(pipeline) == [(one, 0, one) for one in range(5)]
+    assert offsets(pipeline) == [(n, 0, n) for n in range(5)]
 
 
 def rewrite_manifest(pipeline: Pipeline, files: list[DataFile]) -> None:
@@ -159,7 +163,7 @@ def test_iceberg_columns_keep_their_ids(tmp_path: Path) -> None:
     wider = declared(tmp_path, "id long, name string", **sink_of("iceberg"))
     engine_of(wider).run(rows(3, 1))
     # The names of old files are still known after the schema has grown.
-    assert offsets(wider) == [(one, 0, one) for one in range(4)]
+    assert offsets(wider) == [(n, 0, n) for n in range(4)]
 
 
 @pytest.mark.parametrize("kind", ["iceberg", "duckdb", "parquet", "delta"])
@@ -173,7 +177,7 @@ def test_gold_of_all_columns_is_renamed(tmp_path: Path, kind: str) -> None:
         rename_former(table, engine.plan.sinks[3])
     rename_former(open_table(pipeline.sinks[1].table()), engine.plan.sinks[1])
 
-    assert offsets(pipeline) == [(one, 0, one) for one in range(3)]
+    assert offsets(pipeline) == [(n, 0, n) for n in range(3)]
 
 
 def test_migrate_command_migrates_all_tables(
@@ -186,7 +190,7 @@ def test_migrate_command_migrates_all_tables(
     assert "_offset is rookery_offset" in capsys.readouterr().out
     assert main(["pipeline", "migrate", str(tmp_path / "birds.toml")]) == 0
     assert "0 tables migrated" in capsys.readouterr().out
-    assert offsets(pipeline) == [(one, 0, one) for one in range(3)]
+    assert offsets(pipeline) == [(n, 0, n) for n in range(3)]
 
 
 def test_column_name_of_an_earlier_release_is_explained(tmp_path: Path) -> None:

@@ -15,9 +15,12 @@ from rookery.log.origin import LogLocation
 from rookery.pipeline.batch.engine import BatchEngine, BatchPlan
 from rookery.pipeline.declaration.load import load
 from rookery.pipeline.manifests import Manifests, PipelineOrigin
+from rookery.pipeline.metrics import MetricsFile, read_metrics
+from rookery.pipeline.report import render_report, summarize_batches
 from rookery.tables.folder import TableFolder
 from rookery.tables.open import open_table
 from rookery.tables.port import TableSpec
+from tests.pipeline.test_engine import DECLARED, engine_of, rows
 
 SECRET = "geh3im"  # noqa: S105 (it is to be found nowhere)
 # Nothing listens there, and one attempt is enough.
@@ -74,6 +77,41 @@ def test_secrets_are_not_shown_by_repr(tmp_path: Path) -> None:
         assert SECRET not in f"{thing!r} {thing}", type(thing)
     assert "secret_access_key=***" in repr(pipeline)
     assert sink.location == _SILVER  # it is there, for the code that opens it
+
+
+def test_secrets_are_not_written_to_state_figures_and_report(tmp_path: Path) -> None:
+    text = (
+        DECLARED.replace("{schema}", "id long")
+        .replace("{rest}", "")
+        .replace('data = "nowhere"', f'store = "{_STORE}"\ncluster = "{_ETCD}"')
+    )
+    text += f'''
+[[sinks]]
+layer = "silver"
+format = "iceberg"
+location = "other"
+options = {{ token = "{SECRET}" }}
+'''
+    path = tmp_path / "birds.toml"
+    path.write_text(text)
+    engine = engine_of(load(path))
+    path.unlink()
+    metrics = engine.run(rows(0, 3))
+    assert metrics is not None
+    with pytest.raises(Error) as failed:
+        BlockingLog(ClusterAddress(store=_STORE, cluster=_ETCD))
+    metrics.alerts = [str(failed.value)]
+    file = MetricsFile(tmp_path / "metrics.jsonl")
+    file.write(metrics)
+    batches = list(read_metrics(tmp_path / "metrics.jsonl"))
+
+    shown = render_report("birds", batches) + repr(summarize_batches(batches))
+
+    assert "127.0.0.1:9" in shown
+    assert SECRET not in shown
+    files = [file for file in tmp_path.rglob("*") if file.is_file()]
+    assert {"metrics.jsonl", "metrics.prom"} <= {file.name for file in files}
+    assert [file for file in files if SECRET.encode() in file.read_bytes()] == []
 
 
 @pytest.mark.parametrize(

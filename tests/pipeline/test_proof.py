@@ -1,4 +1,4 @@
-"""What a run would refuse is refused before it: tables that exist, types, gold's SQL."""
+"""Faults that would stop a run are found before it: existing tables, types, SQL of gold."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
+from rookery.cli.main import main
 from rookery.errors import ConfigError
 from rookery.pipeline.batch.engine import BatchPlan
 from rookery.pipeline.declaration.spec import Pipeline
@@ -35,6 +36,21 @@ def test_type_that_contradicts_a_table_is_refused(tmp_path: Path, kind: str) -> 
     with pytest.raises(ConfigError, match=r"'id' is int32 .* string.* another location"):
         prove(declared(tmp_path, "id string", more=more))
     prove(declared(tmp_path, "id int, name string", more=more))
+
+
+@pytest.mark.parametrize("command", ["plan", "run"])
+def test_commands_refuse_what_the_proof_refuses(
+    tmp_path: Path, command: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    engine = engine_of(declared(tmp_path, "id int"))
+    engine.run(rows(0, 2))
+    engine.finish()
+    declared(tmp_path, "id string")
+
+    # There is no log at its source, and no Spark: the tables are looked at first.
+    assert main(["pipeline", command, str(tmp_path / "birds.toml")]) == 2
+
+    assert "'id' is int32" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("kind", FORMATS)
@@ -68,9 +84,9 @@ def test_columns_to_be_renamed_are_reported(tmp_path: Path) -> None:
     pipeline = declared(tmp_path, **sink_of("iceberg"))
     written_before(pipeline, engine_of(pipeline), -1, range(3))
 
-    found = prove_tables(BatchPlan.of(pipeline))
+    migrations = prove_tables(BatchPlan.of(pipeline))
 
-    assert [dict(one.columns)["_offset"] for one in found] == ["rookery_offset"]
+    assert [dict(migration.columns)["_offset"] for migration in migrations] == ["rookery_offset"]
     assert "_offset" in (open_table(pipeline.sinks[3].table()).schema() or pa.schema([])).names
     (tmp_path / "delta").mkdir()
     pipeline = declared(tmp_path / "delta", **sink_of("delta"))
@@ -103,5 +119,5 @@ def test_gold_sql_is_checked_and_explained(spark: SparkSession, tmp_path: Path) 
 
     refused("SELECT 'a' AS n FROM silver", "'n' is int64 and would become string")
     engine = engine_of(gold("SELECT count(*) AS n, raise_error('oops') AS last FROM silver"))
-    with pytest.raises(ConfigError, match=r"gold 'total'.*mend the SQL"):
+    with pytest.raises(ConfigError, match=r"gold 'total'.*correct the SQL"):
         make_gold(spark, engine)

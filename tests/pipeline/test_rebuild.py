@@ -1,4 +1,4 @@
-"""Silver once more: what a rebuild takes in, and what may follow it, precede it or interrupt it."""
+"""Rebuilds of silver: their records, and commands before, after and between them."""
 
 from __future__ import annotations
 
@@ -11,12 +11,11 @@ from rookery.errors import ConfigError, Conflict
 from rookery.pipeline.batch.engine import BatchPlan
 from rookery.pipeline.declaration.load import load
 from rookery.pipeline.declaration.spec import Pipeline
-from rookery.pipeline.metrics import BatchMetrics
+from rookery.pipeline.metrics import BatchMetrics, OnBatch
 from rookery.pipeline.proof import prove_tables
 from rookery.pipeline.reprocess.backfill import backfill
 from rookery.pipeline.reprocess.rebuild import rebuild
 from rookery.pipeline.reprocess.replay import replay_dead_letters
-from rookery.pipeline.reprocess.slices import Told
 from rookery.pipeline.run import run_pipeline
 from rookery.pipeline.upkeep import keep_up
 from tests.pipeline.logs import Log, Message
@@ -37,7 +36,7 @@ def checked(folder: Path, log: Log, check: str = "true") -> Pipeline:
 
 
 def begun(spark: SparkSession, log: Log, pipeline: Pipeline) -> None:
-    """Let there be 8 records before the origin of a pipeline, and 8 behind it."""
+    """Let there be 8 records before the origin of a pipeline, and 8 after it."""
     log.write("birds", [message(number) for number in range(8)])
     run_pipeline(spark, pipeline, NOW)
     log.write("birds", [message(number) for number in range(8, 16)])
@@ -48,7 +47,7 @@ def ids(pipeline: Pipeline) -> list[object]:
     return [row[0] for row in rows(pipeline, "silver")]
 
 
-def stop_at(batch: int) -> Told:
+def stop_at(batch: int) -> OnBatch:
     def stop(metrics: BatchMetrics) -> None:
         if metrics.batch == batch:
             raise _StoppedError
@@ -86,7 +85,7 @@ def test_dead_letters_fixed_by_a_rebuild_are_not_replayed_and_others_are(
 
     better = checked(tmp_path, log, "id <> 5 AND id <> 13")
     rebuild(spark, better)
-    assert ids(better) == [one for one in range(16) if one not in (5, 13)]
+    assert ids(better) == [number for number in range(16) if number not in (5, 13)]
     assert len(rows(better, "dead-letters")) == dead + 2
     again = replay_dead_letters(spark, better)
     assert (again["silver"], again["dead-letters"]) == (0, 2)
@@ -207,4 +206,4 @@ def test_new_table_is_filled_with_rows_of_another_type(
     log.write("birds", [message(4)])
     run_pipeline(spark, moved, NOW)
 
-    assert [repr(one) for one in ids(moved)] == ["0.0", "1.0", "2.0", "3.0", "4.0"]
+    assert [repr(number) for number in ids(moved)] == ["0.0", "1.0", "2.0", "3.0", "4.0"]

@@ -1,4 +1,4 @@
-"""A topic that is deleted and created again is another one, also for a pipeline that knows it."""
+"""A topic that is deleted and created again is a new topic for a pipeline."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def test_run_continues_with_other_topics_if_allowed(
 
     run_pipeline(spark, pipeline, pace, tell)
 
-    assert [one.batch for one in told] == [0, 1]
+    assert [metrics.batch for metrics in told] == [0, 1]
     assert told[1].lag == {"birds-0": 0, "birds-1": 0}
     assert [row[0] for row in table(pipeline, "silver")] == [*range(20), *range(100, 110)]
 
@@ -128,7 +128,9 @@ def test_topic_declared_again_resumes_at_its_offset(
     log.write("fish", birds(110, 10))
     alone = declared(tmp_path, log)
     run_pipeline(spark, alone, NOW)
-    with pytest.raises(Conflict, match=r"topic fish can no longer be read, or are not declared"):
+    with pytest.raises(
+        Conflict, match=r"topic fish can no longer be read, or are no longer declared"
+    ):
         rebuild(spark, alone)
     pipeline = declared(tmp_path, log, BOTH)
     run_pipeline(spark, pipeline, NOW)

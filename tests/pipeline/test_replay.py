@@ -1,4 +1,4 @@
-"""Dead letters once more: which of them, beside what, and after what."""
+"""Replays of dead letters: which ones, with which options, and after which batches."""
 
 from __future__ import annotations
 
@@ -100,9 +100,9 @@ def test_replayed_keys_are_deduplicated(spark: SparkSession, log: Log, tmp_path:
     assert engine.last.batch == 5
     mended = declared(tmp_path, log, schema, DEDUPED.format("true"), source=source)
 
-    found = replay_dead_letters(spark, mended)
+    counts = replay_dead_letters(spark, mended)
 
-    assert (found["silver"], found["duplicates"]) == (10, 50)
+    assert (counts["silver"], counts["duplicates"]) == (10, 50)
     assert ids(mended) == list(range(10))
 
 
@@ -167,9 +167,9 @@ def test_all_dead_letter_tables_are_read(spark: SparkSession, log: Log, tmp_path
     path.write_text(text.replace("{check}", CHECK.format("id <> 13")))
     pipeline = load(path)
 
-    found = replay_dead_letters(spark, pipeline)
+    counts = replay_dead_letters(spark, pipeline)
 
-    assert (found["silver"], found["dead-letters"]) == (3, 1)
+    assert (counts["silver"], counts["dead-letters"]) == (3, 1)
     assert ids(pipeline) == [*range(4), *range(10, 13)]
     assert replay_dead_letters(spark, pipeline)["dead-letters"] == 1
 

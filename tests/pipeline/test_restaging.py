@@ -1,4 +1,4 @@
-"""A batch that is written down, whose records for a topic are gone before they were committed."""
+"""A recorded batch whose staged records expired before they were committed."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def test_lost_staged_files_are_staged_again(
         good = asyncio.run(consumed(host.bootstrap, "good"))
         bad = asyncio.run(consumed(host.bootstrap, "bad"))
         host.stop()
-    # Who deletes a topic deletes what was in it; what was not in it yet comes all the same.
+    # Deleting a topic deletes its records; records written later arrive all the same.
     first = 20 if lose is _delete else 0
     numbers = sorted(json.loads(record.value or b"")["id"] for record in good)
     assert numbers == list(range(first, 60))

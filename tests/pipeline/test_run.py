@@ -1,4 +1,4 @@
-"""Topics to tables: all layers, again and again, read by programs that share nothing with us."""
+"""Topics to tables: all layers, repeatedly, read by independent programs."""
 
 from __future__ import annotations
 
@@ -63,6 +63,12 @@ location = "lake/dead"
 NOW = BatchPace(is_available_now=True)
 
 
+@pytest.fixture(scope="session")
+def spark(shared_spark: SparkSession) -> SparkSession:
+    """Run with every change."""
+    return shared_spark
+
+
 def declared(folder: Path, log: Log, text: str = DECLARED) -> Pipeline:
     path = folder / "birds.toml"
     path.write_text(text.replace("{store}", log.store))
@@ -84,9 +90,9 @@ def table(pipeline: Pipeline, layer: str, number: int = 0) -> list[tuple[object,
 async def group_offsets(log: Log, folder: Path) -> dict[tuple[str, int], int]:
     with Host(folder / "asked", store=log.store) as host:
         async with Client(host.bootstrap) as client:
-            found = await client.groups.committed_offsets("birds-pipeline")
+            offsets = await client.groups.committed_offsets("birds-pipeline")
         host.stop()
-    return {(one.topic, one.partition): offset.offset for one, offset in found.items()}
+    return {(place.topic, place.partition): offset.offset for place, offset in offsets.items()}
 
 
 def test_a_topic_becomes_tables_batch_by_batch(
@@ -111,7 +117,7 @@ def test_a_topic_becomes_tables_batch_by_batch(
     assert len(dead) == 2
     assert reasons[0] == "check 'named' is not true"
     assert {row[1] for row in dead} == {bad[0].value, bad[1].value}
-    assert [one.batch for one in told] == [0, 1]
+    assert [metrics.batch for metrics in told] == [0, 1]
     assert told[0].rows["bronze"] == 103
     assert told[0].rows["dead-letters"] == 2
     assert told[1].lag == {"birds-0": 0, "birds-1": 0}
@@ -173,7 +179,7 @@ def test_damage_is_reported_as_corrupt(spark: SparkSession, log: Log, tmp_path: 
     for path in Path(log.store.removeprefix("file://")).rglob("objects/*/*"):
         data = bytearray(path.read_bytes())
         if len(data) < 9000:
-            continue  # it only tells of offsets that came before it
+            continue  # it only reports earlier offsets
         data[-100] ^= 1
         path.chmod(0o644)
         path.write_bytes(data)
@@ -183,4 +189,4 @@ def test_damage_is_reported_as_corrupt(spark: SparkSession, log: Log, tmp_path: 
 
 
 def _has(told: list[BatchMetrics], rows: int, running: Future[BatchEngine]) -> bool:
-    return sum(one.rows["bronze"] for one in told) >= rows or running.done()
+    return sum(metrics.rows["bronze"] for metrics in told) >= rows or running.done()

@@ -1,4 +1,4 @@
-"""A pipeline of which nothing is on this host: log, state and tables lie in a real S3."""
+"""A pipeline without local files: log, state and tables are in a real S3."""
 
 from __future__ import annotations
 
@@ -56,8 +56,8 @@ def ids(url: str) -> list[int]:
     """Read a Delta table by its own library."""
     options = {**parse(url).options, "allow_http": "true"}
     table = DeltaTable(name_of(url), storage_options=options)
-    found: list[Any] = table.to_pyarrow_table()["id"].to_pylist()
-    return sorted(found)
+    numbers: list[Any] = table.to_pyarrow_table()["id"].to_pylist()
+    return sorted(numbers)
 
 
 @pytest.mark.timeout(600)

@@ -1,4 +1,4 @@
-"""Declarations by which rows would vanish: tables that are one, and topics that go nowhere."""
+"""Declarations that would lose rows: shared tables, and topics without a sink."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ CLEAN = {"data": "/data"}
 
 
 @pytest.mark.parametrize(
-    ("one", "other", "words"),
+    ("left", "right", "words"),
     [
         (
             ICE,
@@ -74,25 +74,25 @@ CLEAN = {"data": "/data"}
         ),
     ],
 )
-def test_two_sinks_with_one_table_are_refused(one: Sink, other: Sink, words: str) -> None:
+def test_two_sinks_with_one_table_are_refused(left: Sink, right: Sink, words: str) -> None:
     with pytest.raises(ConfigError) as told:
-        pipeline(one, other, DEAD)
-    assert f"sink 1 ({one.layer}) and sink 2 ({other.layer}) share {words}" in str(told.value)
+        pipeline(left, right, DEAD)
+    assert f"sink 1 ({left.layer}) and sink 2 ({right.layer}) share {words}" in str(told.value)
     assert "sqlite" not in str(told.value)
 
 
 def test_symbolic_links_do_not_hide_a_shared_table(tmp_path: Path) -> None:
     (tmp_path / "lake").mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "lake")
-    one = sink("bronze", "parquet", str(tmp_path / "lake"))
+    bronze = sink("bronze", "parquet", str(tmp_path / "lake"))
     gold = Gold(name="total", sql="", location=str(tmp_path / "link"))
 
     with pytest.raises(ConfigError, match=r"sink 1 \(bronze\) and gold 1 \(total\) share the fold"):
-        pipeline(one, sink("silver", "parquet", "/lake/silver"), DEAD, gold=(gold,))
+        pipeline(bronze, sink("silver", "parquet", "/lake/silver"), DEAD, gold=(gold,))
 
 
 @pytest.mark.parametrize(
-    ("one", "other"),
+    ("left", "right"),
     [
         (ICE, sink("silver", "iceberg", "/lake/silver/birds")),
         (
@@ -113,8 +113,8 @@ def test_symbolic_links_do_not_hide_a_shared_table(tmp_path: Path) -> None:
         ),
     ],
 )  # fmt: skip
-def test_tables_with_similar_locations_are_distinct(one: Sink, other: Sink) -> None:
-    assert pipeline(one, other, DEAD).sinks == (one, other, DEAD)
+def test_tables_with_similar_locations_are_distinct(left: Sink, right: Sink) -> None:
+    assert pipeline(left, right, DEAD).sinks == (left, right, DEAD)
 
 
 @pytest.mark.parametrize("layer", ["bronze", "silver", "dead-letters"])

@@ -1,4 +1,4 @@
-"""Upserts on executors: tasks travel, and what they made is committed once by the driver."""
+"""Upserts on executors: their results are committed once by the driver."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ class Where:
 
 
 def test_tasks_run_on_executors_and_results_keep_their_order(spark: SparkSession) -> None:
-    found = on_spark(spark)([Where(number) for number in range(20)])
+    results = on_spark(spark)([Where(number) for number in range(20)])
 
-    assert [number for number, _ in found] == list(range(20))
-    assert os.getpid() not in {pid for _, pid in found}
+    assert [number for number, _ in results] == list(range(20))
+    assert os.getpid() not in {pid for _, pid in results}
     assert on_spark(spark)([Where(1)]) == [(1, os.getpid())]
     assert on_spark(spark)([Where(1, 10), Where(2, 10)])[1] == (2, os.getpid())
 

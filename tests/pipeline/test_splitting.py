@@ -1,4 +1,4 @@
-"""Raw rows to good ones, dead letters and late ones."""
+"""Raw rows are split into good rows, dead letters and late rows."""
 
 from __future__ import annotations
 
@@ -46,14 +46,14 @@ def offsets(rows: pa.RecordBatch, name: str = "rookery_offset") -> list[Any]:
 
 
 def test_every_record_is_in_one_part_except_those_without_a_value() -> None:
-    found = split(pipeline(), [bird(0), b"{", None, b"[1]", bird(4)])
+    parts = split(pipeline(), [bird(0), b"{", None, b"[1]", bird(4)])
 
-    assert offsets(found.good) == [0, 4]
-    assert offsets(found.dead, "offset") == [1, 3]
-    assert found.dead.column("value").to_pylist() == [b"{", b"[1]"]
-    assert found.dead.column("stage").to_pylist() == ["decode", "decode"]
-    assert all(found.dead.column("reason").to_pylist())
-    assert found.late.num_rows == 0
+    assert offsets(parts.good) == [0, 4]
+    assert offsets(parts.dead, "offset") == [1, 3]
+    assert parts.dead.column("value").to_pylist() == [b"{", b"[1]"]
+    assert parts.dead.column("stage").to_pylist() == ["decode", "decode"]
+    assert all(parts.dead.column("reason").to_pylist())
+    assert parts.late.num_rows == 0
 
 
 def test_rows_that_fail_a_check_are_dead_letters_with_its_name() -> None:
@@ -61,10 +61,10 @@ def test_rows_that_fail_a_check_are_dead_letters_with_its_name() -> None:
     names = ["5", "", "x", "6", None]
     values: list[bytes | None] = [json.dumps({"id": 1, "name": name}).encode() for name in names]
 
-    found = split(declared, values)
+    parts = split(declared, values)
 
-    assert offsets(found.good) == [0]
-    assert found.dead.column("reason").to_pylist() == [
+    assert offsets(parts.good) == [0]
+    assert parts.dead.column("reason").to_pylist() == [
         "check 'named' is not true",
         "check 'five' is not true",
         "check 'five' is not true",
@@ -84,12 +84,12 @@ def test_late_rows_are_put_aside_with_the_watermark() -> None:
         json.dumps({"id": number, "seen": _text(ms)}).encode() for number, ms in enumerate(times)
     ]
 
-    found = split(declared, [*values, b'{"id": 3}'], START_MS)
+    parts = split(declared, [*values, b'{"id": 3}'], START_MS)
 
-    assert offsets(found.good) == [0, 2]
-    assert offsets(found.late) == [1]
-    assert found.late.column("rookery_watermark").cast(pa.int64()).to_pylist() == [START_MS * 1000]
-    assert found.dead.column("reason").to_pylist() == ["seen is null"]
+    assert offsets(parts.good) == [0, 2]
+    assert offsets(parts.late) == [1]
+    assert parts.late.column("rookery_watermark").cast(pa.int64()).to_pylist() == [START_MS * 1000]
+    assert parts.dead.column("reason").to_pylist() == ["seen is null"]
 
 
 def _text(ms: int) -> str:
@@ -102,15 +102,15 @@ def change(op: str, before: Any, after: Any) -> bytes:
 
 def test_change_events_become_rows_and_deletions() -> None:
     declared = pipeline(CHANGE, mode="upsert", keys=("id",), debezium=True)
-    one, two = {"id": 1, "name": "a"}, {"id": 1, "name": "b"}
+    before, after = {"id": 1, "name": "a"}, {"id": 1, "name": "b"}
 
-    found = split(
+    parts = split(
         declared,
         [
-            change("c", None, one),
-            change("u", one, two),
+            change("c", None, before),
+            change("u", before, after),
             change("r", None, {"id": 5, "name": "e"}),
-            change("d", two, None),
+            change("d", after, None),
             None,
             change("t", None, None),
             change("d", None, None),
@@ -118,13 +118,13 @@ def test_change_events_become_rows_and_deletions() -> None:
         ],
     )
 
-    assert found.good.select(["id", "name", "rookery_deleted"]).to_pylist() == [
+    assert parts.good.select(["id", "name", "rookery_deleted"]).to_pylist() == [
         {"id": 1, "name": "a", "rookery_deleted": False},
         {"id": 1, "name": "b", "rookery_deleted": False},
         {"id": 5, "name": "e", "rookery_deleted": False},
         {"id": 1, "name": "b", "rookery_deleted": True},
     ]
-    assert found.dead.column("reason").to_pylist() == [
+    assert parts.dead.column("reason").to_pylist() == [
         "op is 't', not c, u, r or d",
         "op is 'd', but before is null",
         "id is null",
@@ -135,9 +135,9 @@ def test_a_null_value_deletes_the_row_of_the_records_key() -> None:
     declared = pipeline("id long", mode="upsert", keys=("rookery_key",))
     declared = replace(declared, topics={"birds": Decode(schema="id long", key="utf8")})
 
-    found = split(declared, [b'{"id": 1}', None])
+    parts = split(declared, [b'{"id": 1}', None])
 
-    assert found.good.select(["rookery_key", "id", "rookery_deleted"]).to_pylist() == [
+    assert parts.good.select(["rookery_key", "id", "rookery_deleted"]).to_pylist() == [
         {"rookery_key": "k0", "id": 1, "rookery_deleted": False},
         {"rookery_key": "k1", "id": None, "rookery_deleted": True},
     ]

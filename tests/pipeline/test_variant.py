@@ -1,4 +1,4 @@
-"""Topics of JSON whose fields nobody knows: Spark's VARIANT in silver, and text elsewhere."""
+"""Topics of JSON with unknown fields: Spark's VARIANT in silver, and text elsewhere."""
 
 from __future__ import annotations
 
@@ -100,9 +100,9 @@ def test_json_of_any_shape_becomes_a_variant(spark: SparkSession, log: Log, tmp_
     assert [row.tag for row in tags] == ["b", None, None]
     texts = [row.text for row in frame.selectExpr("to_json(value) AS text").collect()]
     assert [json.loads(text) for text in texts] == [json.loads(text) for text in GOOD]
-    found = rows_of(pipeline.gold[0].table())
-    assert [row[0] for row in found] == [1, 2, 3]
-    assert "DECIMAL" in str(found[1][1])
+    totals = rows_of(pipeline.gold[0].table())
+    assert [row[0] for row in totals] == [1, 2, 3]
+    assert "DECIMAL" in str(totals[1][1])
 
     # What knows no such type keeps the text.
     for sink in pipeline.sinks[2:5]:

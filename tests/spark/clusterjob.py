@@ -35,15 +35,15 @@ def main(folder: str) -> None:
         folder: for the answer, and for checkpoints: the only one that all hosts share.
     """
     spark = session("cluster")
-    found: dict[str, object] = {"master": master_of(spark), "workers": _workers(spark)}
-    found["refused"] = _refused(spark)
+    answer: dict[str, object] = {"master": master_of(spark), "workers": _workers(spark)}
+    answer["refused"] = _refused(spark)
     _copy_stream(spark, folder)
     _copy_batch(spark)
-    found["pipeline"] = _run_pipeline(spark, folder)
-    found["jobs"] = _run_jobs(spark)
+    answer["pipeline"] = _run_pipeline(spark, folder)
+    answer["jobs"] = _run_jobs(spark)
     for topic in ("birds", "streamed", "batched", "silver", "kept"):
-        found[topic] = _rows(spark, topic)
-    Path(folder, "answer.json").write_text(json.dumps(found))
+        answer[topic] = _rows(spark, topic)
+    Path(folder, "answer.json").write_text(json.dumps(answer))
     spark.stop()
 
 
@@ -87,8 +87,12 @@ def _run_jobs(spark: SparkSession) -> dict[str, dict[str, object]]:
     place = ClusterAddress(cluster=CLUSTER)
     reports = {"compact": compact(spark, place, ["kept"]), "scrub": scrub(spark, place)}
     return {
-        name: {"problems": one.problems, "facts": one.facts, "bytes": one.done_bytes}
-        for name, one in reports.items()
+        name: {
+            "problems": job_report.problems,
+            "facts": job_report.facts,
+            "bytes": job_report.done_bytes,
+        }
+        for name, job_report in reports.items()
     }
 
 
@@ -99,7 +103,7 @@ def _rows(spark: SparkSession, topic: str) -> list[list[object]]:
 
 
 def _refused(spark: SparkSession) -> str:
-    """Return why a checkpoint is refused that nobody declared to be shared."""
+    """Return why a checkpoint is refused that is not declared as shared."""
     try:
         check_checkpoint("/somewhere", master=master_of(spark))
     except ConfigError as error:

@@ -24,7 +24,9 @@ def main(remote: str, data: str, topic: str, folder: str) -> None:
         warnings.simplefilter("always")
         spark = session("client", remote=remote)
     answer = {
-        "warnings": [str(one.message) for one in said if one.category is RuntimeWarning],
+        "warnings": [
+            str(warning.message) for warning in said if warning.category is RuntimeWarning
+        ],
         "time zone": spark.conf.get("spark.sql.session.timeZone"),
         "table": _values(_read(spark, data, topic)),
         "view": _values(_view(spark, data, topic)),
@@ -97,8 +99,8 @@ def _views(spark: SparkSession, data: str) -> dict[str, list[int]]:
 
 
 def _append(spark: SparkSession, data: str) -> None:
-    one = spark.sql("SELECT 'k' AS key, 'v' AS value")
-    one.write.format("rookery").options(data=data, topic="written").mode("append").save()
+    row = spark.sql("SELECT 'k' AS key, 'v' AS value")
+    row.write.format("rookery").options(data=data, topic="written").mode("append").save()
 
 
 def _streamed(spark: SparkSession, data: str, topic: str, folder: str) -> DataFrame:

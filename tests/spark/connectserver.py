@@ -1,4 +1,4 @@
-"""A Connect server of its own port, as an operator starts one."""
+"""A Connect server on its own port, started as an operator would."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _PATIENCE: Final = 300.0
 
 @contextmanager
 def connect_server(folder: Path, settings: Mapping[str, str]) -> Iterator[str]:
-    """Run a server whose log and tables lie in a folder; yield its URL."""
+    """Run a server whose log and tables are in a folder; yield its URL."""
     port = free_port()
     settings = {
         **settings,

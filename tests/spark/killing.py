@@ -2,7 +2,7 @@
 
     python -m tests.spark.killing --kills 50 --into iceberg
 
-After each kill the driver is started again, if it ended. What is there in the end is compared with
+After each kill the driver is started again, if it ended. The final contents are compared with
 what was sent, record by record: (topic, partition, offset, hash of the value). The topics are read
 by librdkafka and the table by pyiceberg, which share no code with the source and the sinks.
 """
@@ -41,7 +41,7 @@ class Role(NamedTuple):
     """A process that is killed."""
 
     mark: str = ""
-    """What is in its command line."""
+    """A part of its command line."""
     seconds: float = 0.0
     """How long it lives, at the least: it is killed at any time in that."""
     point: str = ""
@@ -92,10 +92,10 @@ class Scene(NamedTuple):
 
 
 def run(kills: int, roles: list[str], seed: int, folder: Path, into: str = "topic") -> Counter[str]:
-    """Kill so many times, and compare after each; return how often each was killed.
+    """Kill a given number of times, and compare after each; return how often each was killed.
 
     Raises:
-        AssertionError: a record is missing, is there twice, or is another.
+        AssertionError: a record is missing, occurs twice, or is another.
         TimeoutError: the program does not come to its end.
     """
     killed: Counter[str] = Counter()
@@ -138,7 +138,7 @@ def _after_point(scene: Scene, role: str) -> str:
 
 
 def _strike(driver: Driver, scene: Scene, name: str) -> str:
-    """Kill one process of a role, some time after it was first seen; tell of it."""
+    """Kill one process of a role, some time after it was first seen; report it."""
     role = _ROLES[name]
     find: Callable[[], list[int]] = (
         partial(driver.processes, role.mark) if role.mark else lambda: [scene.broker.pid]
@@ -168,13 +168,13 @@ def _compare(scene: Scene) -> int:
     sent = Counter(_read(scene.broker.bootstrap, "t"))
     if scene.into == "topic":
         # Each record went to the partition it came from, in order: to the very same offset.
-        found = Counter(("t", *row[1:]) for row in _read(scene.broker.bootstrap, "copy"))
+        written = Counter(("t", *row[1:]) for row in _read(scene.broker.bootstrap, "copy"))
     else:
-        found = Counter(_read_table(scene.folder))
-    missing, more = sent - found, found - sent
+        written = Counter(_read_table(scene.folder))
+    missing, more = sent - written, written - sent
     assert not missing, f"{missing.total()} records are missing, such as {min(missing)}"
     assert not more, f"{more.total()} records are there twice, such as {min(more)}"
-    return found.total()
+    return written.total()
 
 
 def _create(bootstrap: str) -> None:
@@ -204,7 +204,7 @@ def _read(bootstrap: str, topic: str) -> Iterator[Row]:
             at = 0
             while at < end:
                 message = consumer.poll(60)
-                assert message is not None, f"nothing comes behind offset {at} of {number}"
+                assert message is not None, f"nothing comes after offset {at} of {number}"
                 assert message.error() is None, message.error()
                 at = (message.offset() or 0) + 1
                 yield topic, number, at - 1, _hash(message.value() or b"")
@@ -225,14 +225,14 @@ def _hash(value: bytes) -> str:
 
 
 def main() -> int:
-    """Kill as often as told."""
+    """Kill a given number of times."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--kills", type=int, default=50)
     parser.add_argument("--into", choices=_JOBS, default="topic")
     parser.add_argument("--roles", nargs="*", choices=_ROLES, default=list(_ROLES))
     parser.add_argument("--seed", type=int, default=random.randrange(1 << 32))
     args = parser.parse_args()
-    roles = [one for one in args.roles if args.into == "topic" or one not in _TOPIC_ONLY]
+    roles = [role for role in args.roles if args.into == "topic" or role not in _TOPIC_ONLY]
     say(f"seed {args.seed}")
     began = monotonic()
     with tempfile.TemporaryDirectory(prefix="rookery-killing-") as name:

@@ -92,8 +92,8 @@ def _copy(spark: SparkSession, store: str, folder: Path) -> int:
 
 def _digest(spark: SparkSession, store: str, topic: str) -> tuple[int, int]:
     rows = spark.read.format("rookery").options(store=store, subscribe=topic).load()
-    [found] = rows.selectExpr("count(*)", "bit_xor(xxhash64(key, value))").collect()
-    return int(found[0]), int(found[1])
+    [sums] = rows.selectExpr("count(*)", "bit_xor(xxhash64(key, value))").collect()
+    return int(sums[0]), int(sums[1])
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Topics for Spark to read: written by a broker that is stopped by then."""
+"""Topics for Spark to read, written by a broker that is stopped before."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from time import monotonic, sleep
 from typing import Final
 
 JVM: Final = "org.apache.spark.deploy.SparkSubmit"
-"""What is in the command line of the driver's Java."""
+"""A part of the command line of the driver's Java."""
 _LOOK_SECONDS: Final = 0.05
 _PATIENCE: Final = 900.0
 

@@ -1,4 +1,4 @@
-"""Many small tasks, for a long time, on workers of the light daemon: do they stay what they were?
+"""Many small tasks for a long time: workers of the light daemon keep their size and number.
 
     python -m tests.spark.soak --tasks 30000 --minutes 20
 
@@ -24,7 +24,7 @@ import pyarrow as pa
 from pyspark.errors import PySparkException
 
 from rookery.spark import session
-from rookery.testing.served import ServedBroker
+from rookery.testing.servedbroker import ServedBroker
 from tests.spark.processes import JVM, family
 from tests.spark.topics import fill_topic
 
@@ -35,7 +35,7 @@ say: Final = partial(print, flush=True)
 _WIDTH: Final = 64
 """Partitions of the topic, and tasks of a job."""
 _FAILS: Final = 25
-"""Every so many-th job has a task that fails."""
+"""The interval of jobs that have a task that fails."""
 _WORKER: Final = "daemon pyspark.worker"  # of both daemons
 _GROWTH: Final = 1.15
 _SLACK_MB: Final = 24
@@ -126,14 +126,14 @@ def _litter(spark: SparkSession, *, is_failing: bool) -> None:
                 ring: list[object] = [bytes(1000)]
                 ring.append(ring)
             if is_failing and 0 in batch.column(0).to_pylist():
-                raise ValueError("as it was told to")
+                raise ValueError("a planned failure")
             yield batch
 
     rows = spark.range(0, _WIDTH, 1, _WIDTH).mapInArrow(work, "id long")
     try:
         rows.count()
     except PySparkException as error:
-        if not is_failing or "as it was told to" not in str(error):
+        if not is_failing or "a planned failure" not in str(error):
             raise
 
 
@@ -158,7 +158,7 @@ def _judge(samples: list[Sample]) -> int:
     early, late = samples[quarter : 2 * quarter], samples[-quarter:]
     is_flat = True
     for name in Sample._fields:
-        before, after = (median(getattr(one, name) for one in some) for some in (early, late))
+        before, after = (median(getattr(sample, name) for sample in some) for some in (early, late))
         bound = before * _GROWTH + (0 if name == "workers" else _SLACK_MB)
         is_flat &= after <= bound
         say(f"{name}: {before:.0f} in the second quarter, {after:.0f} in the last")

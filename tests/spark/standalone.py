@@ -1,4 +1,4 @@
-"""A standalone Spark beside the tests: a master, and workers that have Spark but not rookery.
+"""A standalone Spark cluster: a master, and workers that have Spark but not rookery.
 
 Each worker has a folder of its own and sees of this host's programs only Java, Python and the
 shell's; its Python has no packages.

@@ -1,4 +1,4 @@
-"""Write and read topics with Spark's own Kafka connector, and print what came of it as JSON.
+"""Writes and reads topics with Spark's own Kafka connector, and prints the results as JSON.
 
 Run as a program, since jars can be given to Spark only when it starts.
 """

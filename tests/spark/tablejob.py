@@ -1,7 +1,7 @@
 """A driver that brings a topic into an Iceberg table: `tablejob STORE FOLDER MASTER`.
 
 It ends when it has read all that was there at its start. The folder is for the table, its catalog
-and the pipeline's state, and for orders to kill a process right behind the table's commit.
+and the pipeline's state, and for orders to kill a process right after the table's commit.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def main(store: str, folder: str, master: str) -> None:
     pipeline = Pipeline(name="table", source=source, sinks=(table,), state=f"{folder}/state")
 
     def hook(step: str) -> None:
-        # The table has the batch, and nothing else has been done behind it.
+        # The table has the batch, and nothing else has been done after it.
         if step == "done":
             strike(Path(folder), step)
 

@@ -1,4 +1,4 @@
-"""Packed environments of a user: each is made once, and those that nobody uses go."""
+"""Packed environments of a user: each is made once, and unused ones are removed."""
 
 from __future__ import annotations
 
@@ -128,11 +128,11 @@ def test_one_of_two_processes_packs_and_the_other_waits(tmp_path: Path) -> None:
         told.append(text)
         may_end.touch()
 
-    found = ArchiveCache(tmp_path, tell).get("a", _writer("second"))
+    archive = ArchiveCache(tmp_path, tell).get("a", _writer("second"))
     first.join()
 
     assert first.exitcode == 0
-    assert found.read_text() == "first"
+    assert archive.read_text() == "first"
     assert told == ["another process packs an environment: waiting for it"]
 
 

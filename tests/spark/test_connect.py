@@ -1,4 +1,4 @@
-"""A Connect server: source and sink are found there; `session` says which settings it lacks."""
+"""A Connect server finds source and sink; `session` names the settings that it lacks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What goes into a packed environment, and when that has changed."""
+"""The contents of a packed environment, and how changes of them are detected."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the doctor says of Spark."""
+"""The doctor's report on Spark."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from rookery.cli.sparkcheck import look_at_spark
 
 
 def test_working_installation_has_no_findings() -> None:
-    found = {one.name: one for one in doctor.examine() if one.kind == "spark"}
+    findings = {finding.name: finding for finding in doctor.examine() if finding.kind == "spark"}
 
-    assert found.keys() == {"pyspark", "java", "pyspark_rookery"}
-    assert all(one.is_well for one in found.values()), found
-    assert "listed" in found["pyspark_rookery"].detail
+    assert findings.keys() == {"pyspark", "java", "pyspark_rookery"}
+    assert all(finding.is_well for finding in findings.values()), findings
+    assert "listed" in findings["pyspark_rookery"].detail
 
 
 def test_unsuitable_java_has_a_remedy(tmp_path: Path) -> None:

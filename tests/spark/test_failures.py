@@ -19,9 +19,9 @@ _TRACE = (
 
 @pytest.mark.parametrize("kind", [Error, Conflict, Gone, Corrupt, ConfigError])
 def test_our_error_is_found_at_the_end_of_a_trace(kind: type[Error]) -> None:
-    found = own_error(f"{_TRACE}\nrookery.errors.{kind.__name__}: t-0: what happened\n\n")
-    assert type(found) is kind
-    assert str(found) == "t-0: what happened"
+    own = own_error(f"{_TRACE}\nrookery.errors.{kind.__name__}: t-0: what happened\n\n")
+    assert type(own) is kind
+    assert str(own) == "t-0: what happened"
 
 
 @pytest.mark.parametrize(

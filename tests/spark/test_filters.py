@@ -1,4 +1,4 @@
-"""Filters as bounds: they leave out only what they surely leave out."""
+"""Filters as bounds: they exclude only records that cannot match."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ ALL = OffsetRange(bytes(16), 0, 100, 200)
 
 
 def offsets(*filters: Filter) -> tuple[int, int]:
-    found = FilterBounds.of(filters).within(ALL)
-    return found.begin, found.end
+    range_ = FilterBounds.of(filters).within(ALL)
+    return range_.begin, range_.end
 
 
 def test_filters_bound_the_offsets() -> None:
@@ -61,14 +61,14 @@ def test_latest_record_of_a_key_is_found_before_rows_are_filtered(tmp_path: Path
     given = {"store": cluster.store, "subscribe": "t", "latestPerKey": "true", "pushdown": "true"}
     reader = FilteringReader(ReadOptions.of(given))
     reader.pushFilters([LessThan(("offset",), 45)])
-    found = [
+    offsets_read = [
         row
         for share in reader.partitions()
         for batch in reader.read(share)
         for row in map(int, batch["offset"].to_numpy())
     ]
     # Spark applies the filter to these; without them, rows that are not the last would be left.
-    assert found == list(range(40, 50))
+    assert offsets_read == list(range(40, 50))
 
 
 def test_batch_read_pins_compacted_topics_only(tmp_path: Path) -> None:
@@ -111,6 +111,6 @@ def test_time_bound_saves_bytes_and_loses_nothing(tmp_path: Path) -> None:
         planner = ReadPlanner(log.log)
         every = log.run(planner.plan(wanted(log)))
         late = log.run(planner.plan(wanted(log), BASE + 19_800))
-    assert sum(one.size for one in late) <= 0.05 * sum(one.size for one in every)
-    found = [row for row in read(cluster.place, late) if row.timestamp >= BASE + 19_800]
-    assert len(found) == 200
+    assert sum(range_.size for range_ in late) <= 0.05 * sum(range_.size for range_ in every)
+    rows = [row for row in read(cluster.place, late) if row.timestamp >= BASE + 19_800]
+    assert len(rows) == 200

@@ -34,9 +34,9 @@ def test_json_is_decoded_with_a_ddl_schema(spark: SparkSession) -> None:
     schema = "id long, at timestamp, tags array<string>, more map<string,decimal(5,2)>"
     good = b'{"id": 1, "at": "2026-11-15T10:00:00Z", "tags": ["a"], "more": {"k": 1.5}}'
     frame = spark.createDataFrame([(good,), (b"{",), (None,)], "value binary").coalesce(1)
-    found = frame.select(decode(frame.value, "json", schema=schema).alias("it"))
+    decoded = frame.select(decode(frame.value, "json", schema=schema).alias("it"))
     kinds = {
-        field.name: field.dataType.simpleString() for field in found.select("it.value.*").schema
+        field.name: field.dataType.simpleString() for field in decoded.select("it.value.*").schema
     }
     assert kinds == {
         "id": "bigint",
@@ -44,7 +44,7 @@ def test_json_is_decoded_with_a_ddl_schema(spark: SparkSession) -> None:
         "tags": "array<string>",
         "more": "map<string,decimal(5,2)>",
     }
-    first, second, third = found.collect()
+    first, second, third = decoded.collect()
     assert first.it["_error"] is None
     assert first.it.value.id == 1
     assert str(first.it.value.more["k"]) == "1.50"
@@ -52,7 +52,7 @@ def test_json_is_decoded_with_a_ddl_schema(spark: SparkSession) -> None:
     assert "not JSON" in second.it["_error"]
     assert third.it.value is None
     assert third.it["_error"] is None
-    at = found.where("it.value.at = timestamp'2026-11-15 10:00:00Z'").count()
+    at = decoded.where("it.value.at = timestamp'2026-11-15 10:00:00Z'").count()
     assert at == 1
 
 
@@ -65,9 +65,11 @@ def test_avro_schema_version_is_fixed_at_analysis(spark: SparkSession) -> None:
         schema_id = server.register("s", json.dumps(schema))
         value = struct.pack(">bI", 0, schema_id) + out.getvalue()
         frame = spark.createDataFrame([(value,), (b"\0\0\0\0\x63x",)], "value binary").coalesce(1)
-        found = frame.select(decode("value", "avro", registry=server.url, subject="s").alias("it"))
+        decoded = frame.select(
+            decode("value", "avro", registry=server.url, subject="s").alias("it")
+        )
         server.register("s", json.dumps(wider))
-        first, second = (row.it for row in found.collect())
+        first, second = (row.it for row in decoded.collect())
     assert first.value.id == 7
     assert "no schema 99" in second["_error"]
 
@@ -89,9 +91,9 @@ def test_values_are_decoded_in_a_stream(
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "rows.txt").write_text('{"id": 1}\n{"id": "x"}\n{"id": 3}\n')
     lines = spark.readStream.text(str(tmp_path / "in")).selectExpr("cast(value as binary) value")
-    found = lines.select(decode("value", "json", schema="id long").alias("it"))
+    decoded = lines.select(decode("value", "json", schema="id long").alias("it"))
     query = (
-        found.selectExpr("it.value.id", "it._error as error")
+        decoded.selectExpr("it.value.id", "it._error as error")
         .writeStream.format("memory")
         .queryName("decoded_ids")
         .option("checkpointLocation", str(checkpoint))
@@ -131,16 +133,16 @@ def test_types_unsupported_by_spark_become_similar_ones(
     kind: pa.DataType, value: Any, wanted: Any
 ) -> None:
     values = pa.array([value, None, value], kind)
-    found = as_storable(values, storable(kind))
-    assert found.type == storable(kind)
-    assert found.to_pylist() == [wanted, None, wanted]
+    stored = as_storable(values, storable(kind))
+    assert stored.type == storable(kind)
+    assert stored.to_pylist() == [wanted, None, wanted]
     assert as_storable(values[1:], storable(kind)).to_pylist() == [None, wanted]
 
 
 def test_nanoseconds_in_lists_are_truncated() -> None:
     values = pa.array([[1_001]], pa.list_(pa.timestamp("ns")))
-    found = as_storable(values, storable(values.type))
-    assert to_list(found.cast(pa.list_(pa.int64()))) == [[1]]
+    stored = as_storable(values, storable(values.type))
+    assert to_list(stored.cast(pa.list_(pa.int64()))) == [[1]]
 
 
 def test_lists_and_maps_of_avro_times_are_converted(spark: SparkSession) -> None:
@@ -175,9 +177,9 @@ def test_protobuf_is_decoded_by_its_descriptors(spark: SparkSession) -> None:
 def test_json_of_any_shape_is_a_variant(spark: SparkSession) -> None:
     values = [b'{"a": [1, 2.5]}', b"7", b"{", None, b'{"a": 1, "a": 2}', b"\xff"]
     frame = spark.createDataFrame([(value,) for value in values], "value binary").coalesce(1)
-    found = frame.select(decode("value", "json", schema="variant").alias("it"))
-    assert found.select("it.value").schema["value"].dataType.simpleString() == "variant"
-    rows = found.selectExpr(
+    decoded = frame.select(decode("value", "json", schema="variant").alias("it"))
+    assert decoded.select("it.value").schema["value"].dataType.simpleString() == "variant"
+    rows = decoded.selectExpr(
         "variant_get(it.value, '$.a[1]', 'double') AS a",
         "to_json(it.value) AS text",
         "it._error AS why",

@@ -1,4 +1,4 @@
-"""What is told of records that are gone: into a folder, or into a store that all hosts reach."""
+"""Reports of lost records: into a folder, or into a store that all hosts reach."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ def test_gaps_are_stored_as_objects(monkeypatch: pytest.MonkeyPatch, tmp_path: P
 
     async def stored() -> list[dict[str, object]]:
         store = open_store("memory:gaps-of-a-test")
-        return [json.loads(await store.read(one.key)) for one in await store.list()]
+        return [json.loads(await store.read(file.key)) for file in await store.list()]
 
-    assert [(one["topic"], one["partition"]) for one in asyncio.run(stored())] == [
+    assert [(gap["topic"], gap["partition"]) for gap in asyncio.run(stored())] == [
         (GAP.topic, 3), (GAP.topic, 4),
     ]  # fmt: skip
     assert not list(tmp_path.iterdir())

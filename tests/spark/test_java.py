@@ -1,4 +1,4 @@
-"""Finding Java: named, on the PATH, or as a Python package; else it is said how to get one."""
+"""Finding Java: by name, on the PATH or as a Python package; else the error says how to get it."""
 
 from __future__ import annotations
 
@@ -47,12 +47,12 @@ def test_missing_java_has_no_version(tmp_path: Path) -> None:
 
 
 def test_java_home_takes_precedence(tmp_path: Path) -> None:
-    named, found = _install(tmp_path / "named", "21.0.1"), _install(tmp_path / "found", "17.0.1")
+    named, on_path = _install(tmp_path / "named", "21.0.1"), _install(tmp_path / "found", "17.0.1")
 
-    environ = {"JAVA_HOME": str(named), "PATH": str(found / "bin")}
+    environ = {"JAVA_HOME": str(named), "PATH": str(on_path / "bin")}
 
     assert find_java(environ) == named
-    assert find_java({"PATH": str(found / "bin")}) == found
+    assert find_java({"PATH": str(on_path / "bin")}) == on_path
 
 
 def test_unsuitable_java_home_is_refused(tmp_path: Path) -> None:

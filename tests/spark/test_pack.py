@@ -189,11 +189,11 @@ def test_printed_recipe_makes_the_same_environment(tmp_path: Path) -> None:
     shown = subprocess.run(
         [*line[:at], sys.executable, "-c", told], env=ours, capture_output=True, check=True
     )
-    found = json.loads(shown.stdout)
-    assert {**found, "LC_CTYPE": ""} == {**submission.environ(ours), "LC_CTYPE": ""}
-    assert found["ROOKERY_SPARK_MASTER"] == "spark://h:1"
-    assert found["ROOKERY_CONFIG"] == str(config)
-    assert found["PYTHONPATH"].endswith("/rookery/spark/tuning/early:/mine with space")
+    environ = json.loads(shown.stdout)
+    assert {**environ, "LC_CTYPE": ""} == {**submission.environ(ours), "LC_CTYPE": ""}
+    assert environ["ROOKERY_SPARK_MASTER"] == "spark://h:1"
+    assert environ["ROOKERY_CONFIG"] == str(config)
+    assert environ["PYTHONPATH"].endswith("/rookery/spark/tuning/early:/mine with space")
     plain = Submission(Path("job.py"), Path("a.tar.gz"), "spark://h:1")
     assert plain.environ(ours)["PYTHONPATH"] == ours["PYTHONPATH"]
 

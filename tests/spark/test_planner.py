@@ -56,7 +56,7 @@ def test_every_query_reads_the_records_present_at_its_start(
         spark.sql(_created("plans_table", cluster))
         collected = frame.select("partition", "offset")
         assert frame.count() == len(collected.collect()) == 100
-        payloads = [-one for one in _payloads(cluster)]
+        payloads = [-payload for payload in _payloads(cluster)]
 
         send(broker, "t", values(50, partitions=2))
         assert frame.count() == 150
@@ -79,7 +79,9 @@ def _created(name: str, cluster: Cluster) -> str:
 def _payloads(cluster: Cluster) -> set[int]:
     """Return the entries that carry batches of the topic."""
     with cluster.log as log:
-        return {row.object_id for one in planned(log) for row in one.rows if row.object_id < 0}
+        return {
+            row.object_id for range_ in planned(log) for row in range_.rows if row.object_id < 0
+        }
 
 
 def test_both_sides_of_a_join_read_the_same_offsets(spark: SparkSession, tmp_path: Path) -> None:
@@ -128,13 +130,13 @@ def test_incompatible_spark_is_reported_and_works_without_the_extension(
     spark: SparkSession, cluster: Cluster, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     extensions = [PLAN_PER_QUERY, ROWS_ONCE]
-    for one in extensions:
-        text = f"class {one.name} extends org.apache.spark.Gone {{}}"
-        (tmp_path / f"{one.name}.java").write_text(text)
+    for extension in extensions:
+        text = f"class {extension.name} extends org.apache.spark.Gone {{}}"
+        (tmp_path / f"{extension.name}.java").write_text(text)
     monkeypatch.setattr(planner, "files", lambda _: tmp_path)
     other = spark.newSession()
     with pytest.warns(RuntimeWarning) as warned:
         extend_planner(other, [ROWS_ONCE])
-    for message, one in zip(warned, extensions, strict=True):
-        assert str(message.message).startswith(f"Spark {spark.version} {one.without}: ")
+    for message, added in zip(warned, extensions, strict=True):
+        assert str(message.message).startswith(f"Spark {spark.version} {added.without}: ")
     assert load(other, cluster).count() == ROWS

@@ -27,7 +27,7 @@ ROWS = 3_000
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Cluster:
-    """Return a cluster with segments and, behind them, extents; all brokers are stopped."""
+    """Return a cluster with segments and, after them, extents; all brokers are stopped."""
     cluster = Cluster(tmp_path_factory.mktemp("read"))
     rows = values(ROWS, partitions=3)
     with cluster.broker() as broker:
@@ -54,14 +54,14 @@ def _ms(moment: datetime) -> int:
 
 
 def expected() -> list[tuple[Any, ...]]:
-    found, next_offsets = [], [0, 0, 0]
+    rows, next_offsets = [], [0, 0, 0]
     for number, row in enumerate(values(ROWS, partitions=3)):
         if number == 2_000:
             next_offsets[0] += 2  # the aborted record and its marker
         offset = next_offsets[row.partition]
         next_offsets[row.partition] += 1
-        found.append((row.partition, offset, row.key, row.value, row.timestamp))
-    return sorted(found)
+        rows.append((row.partition, offset, row.key, row.value, row.timestamp))
+    return sorted(rows)
 
 
 def test_schema_equals_that_of_the_kafka_source(spark: SparkSession, cluster: Cluster) -> None:
@@ -99,8 +99,8 @@ def test_topics_are_selected_by_name_pattern_and_partition(
 def test_range_is_bounded_by_offset_and_by_time(spark: SparkSession, cluster: Cluster) -> None:
     begin = json.dumps({"t": {"0": 5, "1": -2, "2": 998}})
     end = json.dumps({"t": {"0": 7, "1": 1, "2": -1}})
-    found = load(spark, cluster, startingOffsets=begin, endingOffsets=end)
-    assert [row[:2] for row in rows_of(found)] == [(0, 5), (0, 6), (1, 0), (2, 998), (2, 999)]
+    rows = load(spark, cluster, startingOffsets=begin, endingOffsets=end)
+    assert [row[:2] for row in rows_of(rows)] == [(0, 5), (0, 6), (1, 0), (2, 998), (2, 999)]
     for starts, ends, why in (
         ({"0": 1_003, "1": 0, "2": 0}, {}, "t-0 starts at 1003, after its end, 1002"),
         ({"0": 8, "1": 0, "2": 0}, {"0": 7, "1": -1, "2": -1}, "t-0 starts at 8, after its end, 7"),
@@ -152,9 +152,12 @@ def test_headers_are_read(spark: SparkSession, tmp_path: Path) -> None:
         producer.produce("t", b"1", headers=[("a", b"x"), ("a", None)])
         producer.produce("t", b"2")
         producer.flush(30)
-    one, two = load(spark, cluster, includeHeaders="true").orderBy("offset").collect()
-    assert [(h.key, h.value and bytes(h.value)) for h in one.headers] == [("a", b"x"), ("a", None)]
-    assert two.headers is None
+    first, second = load(spark, cluster, includeHeaders="true").orderBy("offset").collect()
+    assert [(h.key, h.value and bytes(h.value)) for h in first.headers] == [
+        ("a", b"x"),
+        ("a", None),
+    ]
+    assert second.headers is None
 
 
 def test_topic_without_records_gives_an_empty_frame(spark: SparkSession, tmp_path: Path) -> None:
@@ -221,7 +224,7 @@ def test_sql_tables_are_read_and_inserted_into(spark: SparkSession, tmp_path: Pa
         query = stream.writeStream.format("memory").queryName("rookery_memory")
         query.trigger(availableNow=True).start().awaitTermination()
         assert spark.table("rookery_memory").count() == 2
-        # What is read of the table and written elsewhere goes there, though its columns know it.
+        # Rows read from the table and written elsewhere go there, though their columns name it.
         copied = spark.table("rookery_table").select("key", "value")
         place = {"store": cluster.store, "topic": "copy", "createTopic": "1"}
         copied.write.format("rookery").mode("append").options(**place).save()

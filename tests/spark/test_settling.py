@@ -1,4 +1,4 @@
-"""Workers of Spark's own daemon: what they have loaded is set aside, once."""
+"""Workers of Spark's own daemon: the objects that they have loaded are frozen once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What of the configuration goes to the hosts of a Spark cluster."""
+"""The configuration that is sent to the hosts of a Spark cluster."""
 
 from __future__ import annotations
 

@@ -43,9 +43,9 @@ def test_python_tasks_run_under_the_daemon_of_spark(spark: SparkSession) -> None
         is_plain = socket.socket.__module__ == "socket" and socket.socket.__name__ == "socket"
         yield sys.executable, vars(daemon)["gc"] is gc, is_plain
 
-    found = spark.sparkContext.parallelize(range(4), 4).mapPartitions(look).collect()
+    processes = spark.sparkContext.parallelize(range(4), 4).mapPartitions(look).collect()
 
-    assert set(found) == {(sys.executable, True, True)}
+    assert set(processes) == {(sys.executable, True, True)}
     assert spark.conf.get("spark.python.daemon.module", None) is None
 
 

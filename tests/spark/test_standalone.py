@@ -183,7 +183,7 @@ def config(backend: ServerBackend, tmp_path_factory: pytest.TempPathFactory) -> 
 
 @pytest.fixture(scope="module")
 def lake(backend: ServerBackend, tmp_path_factory: pytest.TempPathFactory) -> str:
-    """Where tables lie: in S3, too."""
+    """Where tables are: in S3, too."""
     return backend.store(tmp_path_factory.mktemp("lake").name)
 
 
@@ -204,8 +204,8 @@ def answer(
     done = _submit(cluster, archive, folder, "--config", str(config))
     words = f"it ended with {done.returncode}\n{done.stdout}{done.stderr}{cluster.words()}"
     assert done.returncode == 0, words
-    found: dict[str, Any] = json.loads((folder / "answer.json").read_text())
-    return found
+    fields: dict[str, Any] = json.loads((folder / "answer.json").read_text())
+    return fields
 
 
 def test_workers_use_the_packed_environment(

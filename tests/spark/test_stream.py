@@ -1,4 +1,4 @@
-"""Topics as streams: every record once, whatever happens between two batches."""
+"""Topics as streams: every record once, regardless of events between two batches."""
 
 from __future__ import annotations
 
@@ -44,26 +44,28 @@ def reader(cluster: Cluster, **options: Any) -> StreamReader:
     return StreamReader(given.with_columns(COLUMNS))
 
 
-def offsets_of(one: StreamReader, start: dict[str, Any], end: dict[str, Any]) -> list[int]:
+def offsets_of(source: StreamReader, start: dict[str, Any], end: dict[str, Any]) -> list[int]:
     """Return the offsets of a batch, of all its tasks."""
     return [
         offset
-        for share in one.partitions(start, end)
-        for batch in one.read(share)
+        for share in source.partitions(start, end)
+        for batch in source.read(share)
         for offset in map(int, batch["offset"].to_numpy())
     ]
 
 
 def test_equal_offsets_have_equal_text() -> None:
-    one, two = b"a" * 16, b"b" * 16
-    offset = StreamOffset({(two, 10): 5, (one, 2): 3, (two, 9): 4}, {(two, 10): 0, (one, 2): 0})
+    first, second = b"a" * 16, b"b" * 16
+    offset = StreamOffset(
+        {(second, 10): 5, (first, 2): 3, (second, 9): 4}, {(second, 10): 0, (first, 2): 0}
+    )
     text = json.dumps(offset.as_json())
     assert json.dumps(StreamOffset.of(json.loads(text)).as_json()) == text
     other = StreamOffset(dict(sorted(offset.next.items())), dict(sorted(offset.origin.items())))
     assert json.dumps(other.as_json()) == text
     assert "version" in text
     assert "cleaned" not in text
-    pinned = replace(offset, cleaned={(two, 10): 5, (two, 9): 0})
+    pinned = replace(offset, cleaned={(second, 10): 5, (second, 9): 0})
     text = json.dumps(pinned.as_json())
     assert StreamOffset.of(json.loads(text)) == pinned
     other = replace(pinned, cleaned=dict(sorted(pinned.cleaned.items())))
@@ -74,21 +76,21 @@ def test_read_limits_are_shared_and_all_records_are_read(cluster: Cluster) -> No
     with cluster.broker() as broker:
         create(broker, "t", 2)
         send(broker, "t", values(90, partitions=2) + values(10))
-    one = reader(cluster, startingOffsets="earliest", maxOffsetsPerTrigger=30)
-    assert one.getDefaultReadLimit() == ReadMaxRows(30)
-    start, sizes = one.initialOffset(), []
+    source = reader(cluster, startingOffsets="earliest", maxOffsetsPerTrigger=30)
+    assert source.getDefaultReadLimit() == ReadMaxRows(30)
+    start, sizes = source.initialOffset(), []
     while True:
-        end = one.latestOffset(start, one.getDefaultReadLimit())
+        end = source.latestOffset(start, source.getDefaultReadLimit())
         if json.dumps(end) == json.dumps(start):
             break
-        sizes.append(len(offsets_of(one, start, end)))
+        sizes.append(len(offsets_of(source, start, end)))
         start = end
     assert sum(sizes) == 100
     assert max(sizes) <= 31
-    beginning = one.initialOffset()
-    everything = one.latestOffset(beginning, ReadAllAvailable())
-    assert len(offsets_of(one, beginning, everything)) == 100
-    one.stop()
+    beginning = source.initialOffset()
+    everything = source.latestOffset(beginning, ReadAllAvailable())
+    assert len(offsets_of(source, beginning, everything)) == 100
+    source.stop()
     bytes_bound = reader(cluster, startingOffsets="earliest", maxBytesPerTrigger=2_000)
     start = bytes_bound.initialOffset()
     end = bytes_bound.latestOffset(start, bytes_bound.getDefaultReadLimit())
@@ -99,38 +101,38 @@ def test_read_limits_are_shared_and_all_records_are_read(cluster: Cluster) -> No
 def test_small_batch_waits_for_more_records(cluster: Cluster) -> None:
     with cluster.broker() as broker:
         send(broker, "t", values(10))
-        one = reader(
+        source = reader(
             cluster, startingOffsets="earliest", minOffsetsPerTrigger=5, maxTriggerDelay="1h"
         )
-        start = one.initialOffset()
-        first = one.latestOffset(start, one.getDefaultReadLimit())
+        start = source.initialOffset()
+        first = source.latestOffset(start, source.getDefaultReadLimit())
         send(broker, "t", values(3))
-        assert one.latestOffset(first, one.getDefaultReadLimit()) == first
+        assert source.latestOffset(first, source.getDefaultReadLimit()) == first
         send(broker, "t", values(3))
-        second = one.latestOffset(first, one.getDefaultReadLimit())
-        assert offsets_of(one, first, second) == list(range(10, 16))
+        second = source.latestOffset(first, source.getDefaultReadLimit())
+        assert offsets_of(source, first, second) == list(range(10, 16))
         send(broker, "t", values(1))
         # A query that is to end cannot wait for what may never come.
-        one.prepareForTriggerAvailableNow()
-        assert one.latestOffset(second, one.getDefaultReadLimit()) != second
-        one.stop()
+        source.prepareForTriggerAvailableNow()
+        assert source.latestOffset(second, source.getDefaultReadLimit()) != second
+        source.stop()
 
 
 def test_repeated_first_batch_starts_at_the_same_offset(cluster: Cluster) -> None:
     with cluster.broker() as broker:
         send(broker, "t", values(5))
-        one = reader(cluster)
-        start = one.initialOffset()
+        source = reader(cluster)
+        start = source.initialOffset()
         send(broker, "t", values(5))
-        end = one.latestOffset(start, ReadAllAvailable())
-        assert offsets_of(one, start, end) == list(range(5, 10))
+        end = source.latestOffset(start, ReadAllAvailable())
+        assert offsets_of(source, start, end) == list(range(5, 10))
         # After a restart Spark asks anew where to begin, and `latest` is later by now.
         again = reader(cluster)
         later = again.initialOffset()
         assert later != start
         assert offsets_of(again, later, end) == list(range(5, 10))
         assert offsets_of(again, again.initialOffset(), end) == list(range(5, 10))
-        one.stop()
+        source.stop()
         again.stop()
 
 
@@ -138,28 +140,28 @@ def test_new_partitions_and_topics_are_read_from_their_start(cluster: Cluster) -
     with cluster.broker() as broker:
         create(broker, "t1")
         send(broker, "t1", values(5))
-        one = reader(cluster, subscribePattern="t.*")
-        start = one.initialOffset()
+        source = reader(cluster, subscribePattern="t.*")
+        start = source.initialOffset()
         admin = AdminClient({"bootstrap.servers": broker.bootstrap})
         admin.create_partitions([NewPartitions("t1", 2)])["t1"].result(30)
         create(broker, "t2")
         send(broker, "t2", values(3))
         send(broker, "t1", [row._replace(partition=1) for row in values(2)])
-        end = one.latestOffset(start, ReadAllAvailable())
-        assert sorted(offsets_of(one, start, end)) == [0, 0, 1, 1, 2]
+        end = source.latestOffset(start, ReadAllAvailable())
+        assert sorted(offsets_of(source, start, end)) == [0, 0, 1, 1, 2]
         # A replay finds the beginnings in the end that was logged.
-        assert sorted(offsets_of(one, one.initialOffset(), end)) == [0, 0, 1, 1, 2]
-        one.stop()
+        assert sorted(offsets_of(source, source.initialOffset(), end)) == [0, 0, 1, 1, 2]
+        source.stop()
 
 
 def test_replayed_batch_is_the_same_after_rewriting(cluster: Cluster) -> None:
     with cluster.broker(inline_bytes=0) as broker:
         send(broker, "t", values(500))
-    one = reader(cluster, startingOffsets="earliest")
-    start = one.initialOffset()
-    end = one.latestOffset(start, ReadAllAvailable())
-    tasks = one.partitions(start, end)
-    one.stop()
+    source = reader(cluster, startingOffsets="earliest")
+    start = source.initialOffset()
+    end = source.latestOffset(start, ReadAllAvailable())
+    tasks = source.partitions(start, end)
+    source.stop()
     cluster.rewrite(delete_delay_ms=0, snapshot_entries=1)
     again = reader(cluster, startingOffsets="earliest")
     assert offsets_of(again, start, end) == list(range(500))
@@ -173,19 +175,19 @@ def test_compaction_waits_for_a_batch_that_may_be_repeated(cluster: Cluster) -> 
     with cluster.broker() as broker:
         create(broker, "t", cleanup_policy="compact", min_cleanable_dirty_ratio="0.01")
         send(broker, "t", values(500))
-    one = reader(cluster, startingOffsets="earliest")
-    start = one.initialOffset()
-    end = one.latestOffset(start, ReadAllAvailable())
-    assert len(offsets_of(one, start, end)) == 500
+    source = reader(cluster, startingOffsets="earliest")
+    start = source.initialOffset()
+    end = source.latestOffset(start, ReadAllAvailable())
+    assert len(offsets_of(source, start, end)) == 500
     with cluster.rewriting(**COMPACT) as broker:
         wait_until(lambda: all(kind & 4 for kind in partitions_of(broker, "t")[0].kinds))
         again = reader(cluster, startingOffsets="earliest")
         assert len(offsets_of(again, start, end)) == 500
         # The batch is over: nothing is read again.
-        assert one.latestOffset(end, ReadAllAvailable()) == end
+        assert source.latestOffset(end, ReadAllAvailable()) == end
         assert again.latestOffset(end, ReadAllAvailable()) == end
         wait_until(lambda: partitions_of(broker, "t")[0].cleaned_to > 400)
-    one.stop()
+    source.stop()
     again.stop()
 
 
@@ -193,12 +195,12 @@ def test_batch_compacted_since_its_plan_is_reported(cluster: Cluster, tmp_path: 
     with cluster.broker(inline_bytes=0) as broker:
         create(broker, "t", cleanup_policy="compact", min_cleanable_dirty_ratio="0.01")
         send(broker, "t", values(500))
-    one = reader(cluster, startingOffsets="earliest", pinFor="1ms")
-    start = one.initialOffset()
-    end = one.latestOffset(start, ReadAllAvailable())
-    tasks = one.partitions(start, end)
-    assert offsets_of(one, start, end) == list(range(500))
-    one.stop()
+    source = reader(cluster, startingOffsets="earliest", pinFor="1ms")
+    start = source.initialOffset()
+    end = source.latestOffset(start, ReadAllAvailable())
+    tasks = source.partitions(start, end)
+    assert offsets_of(source, start, end) == list(range(500))
+    source.stop()
     with cluster.rewriting(delete_delay_ms=0, snapshot_entries=1, **COMPACT) as broker:
         wait_until(lambda: partitions_of(broker, "t")[0].cleaned_to > 400)
         # What the tasks were to read is deleted.
@@ -226,41 +228,41 @@ def test_batch_compacted_since_its_plan_is_reported(cluster: Cluster, tmp_path: 
 
 
 def _rows(tasks: Sequence[Share]) -> list[Row]:
-    return [row for task in tasks for one in task.ranges for row in one.rows]
+    return [row for task in tasks for range_ in task.ranges for row in range_.rows]
 
 
 def test_batch_is_pinned_before_its_end_is_recorded(cluster: Cluster) -> None:
     with cluster.broker() as broker:
         create(broker, "t", cleanup_policy="compact", min_cleanable_dirty_ratio="0.01")
         send(broker, "t", values(500))
-    one = reader(cluster, startingOffsets="earliest")
-    start = one.initialOffset()
-    end = one.latestOffset(start, ReadAllAvailable())
+    source = reader(cluster, startingOffsets="earliest")
+    start = source.initialOffset()
+    end = source.latestOffset(start, ReadAllAvailable())
     with cluster.rewriting(**COMPACT) as broker:
         wait_until(lambda: all(kind & 4 for kind in partitions_of(broker, "t")[0].kinds))
-        assert offsets_of(one, start, end) == list(range(500))
+        assert offsets_of(source, start, end) == list(range(500))
         assert "cleaned" in end
-        # An offset of an old checkpoint tells nothing of it, and is read as it was.
+        # An offset of an old checkpoint does not contain it, and is read as it was.
         old = {name: value for name, value in end.items() if name != "cleaned"}
-        assert offsets_of(one, start, old) == list(range(500))
-        assert one.latestOffset(old, ReadAllAvailable()) == old
-    one.stop()
+        assert offsets_of(source, start, old) == list(range(500))
+        assert source.latestOffset(old, ReadAllAvailable()) == old
+    source.stop()
 
 
 def test_named_group_has_the_offsets_of_committed_batches(cluster: Cluster) -> None:
     with cluster.broker() as broker:
         send(broker, "t", values(10))
-        one = reader(cluster, startingOffsets="earliest", kafka__group__id="g")
-        start = one.initialOffset()
-        end = one.latestOffset(start, ReadAllAvailable())
-        assert one.latestOffset(end, ReadAllAvailable()) == end
+        source = reader(cluster, startingOffsets="earliest", kafka__group__id="g")
+        start = source.initialOffset()
+        end = source.latestOffset(start, ReadAllAvailable())
+        assert source.latestOffset(end, ReadAllAvailable()) == end
         groups = broker.broker.replica.state.groups.by_id
 
         def committed() -> list[int]:
             return [offset.offset for _, _, offset in groups["g"].each_offset()]
 
         wait_until(lambda: "g" in groups and committed() == [10])
-        one.stop()
+        source.stop()
 
 
 def test_deleted_topic_ends_the_query_or_is_skipped(cluster: Cluster) -> None:
@@ -335,7 +337,7 @@ def test_restarted_query_continues(
         def published() -> list[int]:
             asked = ConsumerGroupTopicPartitions("restarted-group")
             [future] = admin.list_consumer_group_offsets([asked]).values()
-            return [one.offset for one in future.result(30).topic_partitions]
+            return [partition.offset for partition in future.result(30).topic_partitions]
 
         wait_until(lambda: published() == [80, 80])
         listener.close()

@@ -1,4 +1,4 @@
-"""DataFrames and streams into topics: once each, whatever is run again."""
+"""DataFrames and streams into topics: every row once, also when a query is repeated."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Site:
         return self.do(lambda log: read_topic(log, topic))
 
     def values(self, topic: str = "t") -> list[bytes]:
-        return sorted(one.value or b"" for part in self.read(topic) for one in part)
+        return sorted(record.value or b"" for part in self.read(topic) for record in part)
 
     def last(self, sink_id: str) -> SinkState | None:
         return self.do(lambda log: last_commit(log, sink_id))
@@ -101,8 +101,8 @@ def finish(query: StreamingQuery) -> None:
 def test_dataframe_is_written_as_records(spark: SparkSession, site: Site) -> None:
     site.write(rows(spark, 0, 20_000), compression="zstd")
     for partition, records in enumerate(site.read()):
-        assert all(partition_of(one.key or b"", 4) == partition for one in records)
-        numbers = [int((one.value or b"")[1:]) for one in records]
+        assert all(partition_of(record.key or b"", 4) == partition for record in records)
+        numbers = [int((record.value or b"")[1:]) for record in records]
         assert numbers == sorted(numbers)  # tasks in their order, rows in theirs
     assert site.values() == expected(20_000)
     site.check()
@@ -132,13 +132,13 @@ def test_repeated_write_is_recognised_by_its_batch_id(spark: SparkSession, site:
     assert site.values() == expected(1000)
     site.write(rows(spark, 1000, 1100), sinkId="nightly", batchId=9, sourceOffsets="here")
     assert site.values() == expected(1100)
-    found = site.last("nightly")
-    assert found is not None
-    assert (found.batch_id, found.source_offsets) == (9, "here")
+    last = site.last("nightly")
+    assert last is not None
+    assert (last.batch_id, last.source_offsets) == (9, "here")
     with pytest.raises(PySparkException, match=r"has batch 9 already, so batch 8 .*takeOver=true"):
         site.write(rows(spark, 0, 10), sinkId="nightly", batchId=8)
     assert site.values() == expected(1100)
-    # Without a name nobody knows it again: the guide says so.
+    # Without a name it cannot be recognised: the guide says so.
     for _ in range(2):
         site.write(rows(spark, 0, 10))
     assert len(site.values()) == 1120
@@ -192,7 +192,7 @@ def test_failed_row_leaves_no_records(spark: SparkSession, site: Site) -> None:
 
 
 def files(spark: SparkSession, folder: Path, count: int) -> DataFrame:
-    """Make a stream of so many batches, one file of 1000 rows each."""
+    """Make a stream of a given number of batches, one file of 1000 rows each."""
     for number in range(count):
         path = folder / f"in/part-{number}"
         if not path.exists():
@@ -225,7 +225,7 @@ def test_stream_writes_each_batch_once(spark: SparkSession, site: Site, tmp_path
     finish(site.stream(source, checkpoint).trigger(availableNow=True).start())
     assert site.values() == expected(4000)
 
-    # Another checkpoint would begin anew, and is told.
+    # Another checkpoint would begin anew, and is refused.
     query = site.stream(source, tmp_path / "fresh").trigger(availableNow=True).start()
     with pytest.raises(PySparkException, match=r"is written by query .* takeOver=true"):
         query.awaitTermination(120)

@@ -21,11 +21,11 @@ def fill_topic(
     """Create a topic with these values, one after the other in turn over the partitions.
 
     Args:
-        bootstrap: of the broker.
+        bootstrap: the address of the broker.
         topic: its name.
         values: one for each record.
         partitions: how many.
-        configs: of the topic.
+        configs: the configs of the topic.
         keys: how many different ones there are; 0: each record has its own.
     """
     new = NewTopic(name=topic, partitions=partitions, configs=configs or {})

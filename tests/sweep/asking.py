@@ -13,7 +13,7 @@ from rookery.broker.call import Route, routes
 from rookery.errors import ErrorCode
 from rookery.testing.messages import random_message
 from rookery.testing.ports import HOST
-from rookery.testing.served import ask
+from rookery.testing.servedbroker import ask
 from rookery.wire.codec import read_response, request_frame
 from rookery.wire.message import Api, Message, PartitionId, TopicId, TopicName
 from rookery.wire.messages.api_versions import API_VERSIONS, ApiVersionsRequest

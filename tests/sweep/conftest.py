@@ -1,4 +1,4 @@
-"""One broker for the whole sweep, and the words that it must not have said at its end."""
+"""One broker for the whole sweep, and the log lines that it must not have at the end."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 from rookery.broker.settings import BrokerSettings
 from rookery.testing.backends import ETCD, ServerBackend
-from rookery.testing.served import ServedBroker
+from rookery.testing.servedbroker import ServedBroker
 
 
 class Errors(logging.Handler):
@@ -40,7 +40,7 @@ def broker(
 
 @pytest.fixture(autouse=True)
 def errors() -> Iterator[list[str]]:
-    """Let nothing be logged as an error: it would be an exception that nobody expected."""
+    """Let nothing be logged as an error: it would be an unexpected exception."""
     handler = Errors()
     logger = logging.getLogger()
     logger.addHandler(handler)

@@ -11,7 +11,7 @@ import pytest
 from rookery.broker.call import Route, routes
 from rookery.errors import ErrorCode
 from rookery.testing.messages import random_message
-from rookery.testing.served import ServedBroker, ask
+from rookery.testing.servedbroker import ServedBroker, ask
 from rookery.wire.catalog import FIRST_OWN_KEY
 from rookery.wire.codec import decode, encode_bytes, read_response
 from rookery.wire.messages.api_versions import API_VERSIONS, ApiVersionsRequest
@@ -81,7 +81,7 @@ def test_any_request_can_be_refused(case: Case) -> None:
 def test_served_apis_are_advertised_in_the_versions_of_kafka(broker: ServedBroker) -> None:
     answer = ask(broker.bootstrap, API_VERSIONS, 0, ApiVersionsRequest())
 
-    told = {one.api_key: (one.min_version, one.max_version) for one in answer.api_keys}
+    told = {key.api_key: (key.min_version, key.max_version) for key in answer.api_keys}
     assert told.keys() == routes().keys()
     assert {key: told[key] for key in told if key < FIRST_OWN_KEY} == {
         key: KAFKA[key] for key in routes() if key < FIRST_OWN_KEY

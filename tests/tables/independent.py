@@ -1,4 +1,4 @@
-"""Reads tables as others do: nothing of Rookery's is used here."""
+"""Reads tables without any code of Rookery."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from pyiceberg.catalog import load_catalog
 def rows_of(spec: Any) -> list[tuple[object, ...]]:
     """Return all rows of a table at a local path, in order."""
     location = Path(spec.location)
-    found = globals()[f"_{spec.format}"](location, spec.name or location.name)
-    return sorted((tuple(row.values()) for row in found.to_pylist()), key=repr_of_first)
+    table = globals()[f"_{spec.format}"](location, spec.name or location.name)
+    return sorted((tuple(row.values()) for row in table.to_pylist()), key=repr_of_first)
 
 
 def repr_of_first(row: tuple[object, ...]) -> tuple[str, ...]:
     """Order rows of any types: numbers by size, others as text."""
-    return tuple(f"{one:020}" if isinstance(one, int) else repr(one) for one in row)
+    return tuple(f"{value:020}" if isinstance(value, int) else repr(value) for value in row)
 
 
 def _iceberg(location: Path, name: str) -> pa.Table:
     uri = f"sqlite:///{location.parent / 'catalog.db'}"
     catalog = load_catalog("rookery", type="sql", uri=uri)
-    found: pa.Table = catalog.load_table(f"default.{name}").scan().to_arrow()
-    return found
+    table: pa.Table = catalog.load_table(f"default.{name}").scan().to_arrow()
+    return table
 
 
 def _delta(location: Path, name: str) -> pa.Table:
@@ -38,8 +38,8 @@ def _delta(location: Path, name: str) -> pa.Table:
 
 def _duckdb(location: Path, name: str) -> pa.Table:
     with duckdb.connect(location, read_only=True) as database:
-        found: pa.Table = database.sql(f'FROM "{name}"').to_arrow_table()
-        return found
+        table: pa.Table = database.sql(f'FROM "{name}"').to_arrow_table()
+        return table
 
 
 def _parquet(location: Path, name: str) -> pa.Table:

@@ -1,4 +1,4 @@
-"""What every table promises, whatever its format; what is stored is read by other programs."""
+"""The contract of all table formats; other programs read the results."""
 
 from __future__ import annotations
 
@@ -231,7 +231,9 @@ def test_large_upserts_are_done_in_parts(spec: TableSpec, table: Table, bucket_b
     if spec.format != "duckdb":
         # What parts exchange is gone; all else is what was staged, and the table.
         names = [path.name for path in files_below(spec)]
-        assert not [one for one in names if "-part-" in one or "-keys-" in one]
+        assert not [
+            file_name for file_name in names if "-part-" in file_name or "-keys-" in file_name
+        ]
 
 
 def test_parts_of_an_upsert_can_run_on_other_hosts(spec: TableSpec, table: Table) -> None:
@@ -240,9 +242,9 @@ def test_parts_of_an_upsert_can_run_on_other_hosts(spec: TableSpec, table: Table
     def run(tasks: Sequence[Any]) -> list[Any]:
         ran.extend(type(task).__name__ for task in tasks)
         # As if they came back from other hosts, where they ended in another order.
-        found = {at: pickle.dumps(pickle.loads(pickle.dumps(tasks[at]))()) for at in
+        results = {at: pickle.dumps(pickle.loads(pickle.dumps(tasks[at]))()) for at in
                  reversed(range(len(tasks)))}  # fmt: skip
-        return [pickle.loads(found[at]) for at in range(len(tasks))]
+        return [pickle.loads(results[at]) for at in range(len(tasks))]
 
     rows: list[Row] = [(at, "x" * 50, False, at) for at in range(200)]
     upsert = Upsert(("id",), ("at",), "_deleted", 400)
@@ -251,7 +253,7 @@ def test_parts_of_an_upsert_can_run_on_other_hosts(spec: TableSpec, table: Table
         assert table.commit(name(number), files, CHANGES, upsert, run)
     assert rows_of(spec) == [(at, "x" * 50, at) for at in range(200)]
     assert "_Split" in ran
-    assert spec.format == "duckdb" or {"_Latest", "_Rewrite"} <= set(ran)
+    assert spec.format == "duckdb" or {"_LatestRows", "_Rewrite"} <= set(ran)
 
 
 def test_widened_keys_still_match_their_rows(spec: TableSpec, table: Table) -> None:

@@ -1,4 +1,4 @@
-"""Delta tables that other engines have given features which cannot be read here."""
+"""Delta tables with features of other engines that cannot be read here."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def map_columns(log: Path) -> None:
         for path in sorted(log.glob("*.json"))
         for line in path.read_text().splitlines()
     ]
-    metadata = next(one["metaData"] for one in reversed(lines) if "metaData" in one)
+    metadata = next(line["metaData"] for line in reversed(lines) if "metaData" in line)
     schema = json.loads(metadata["schemaString"])
     for number, field in enumerate(schema["fields"], 1):
         names = {"delta.columnMapping.id": number, "delta.columnMapping.physicalName": "x"}

@@ -1,4 +1,4 @@
-"""Files below a location, for code that does not await, wherever it is called."""
+"""Files below a location, for code that does not await, on any thread."""
 
 from __future__ import annotations
 

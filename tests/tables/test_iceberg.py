@@ -1,4 +1,4 @@
-"""Iceberg: commits whose answer was lost, and what must not depend on snapshots."""
+"""Iceberg: commits with a lost answer, and results that must not depend on snapshots."""
 
 from __future__ import annotations
 
@@ -63,11 +63,11 @@ def test_last_batch_is_known_after_its_snapshot_expired(tmp_path: Path) -> None:
     table.upkeep(UpkeepPolicy(keep_ms=0, keep_versions=1), LATER)
 
     catalog = load_catalog("rookery", type="sql", uri=f"sqlite:///{tmp_path / 'catalog.db'}")
-    found = catalog.load_table("default.birds")
-    assert len(found.metadata.snapshots) == 1
-    assert found.properties["rookery.commit.birds"] == "a1:5"
+    birds = catalog.load_table("default.birds")
+    assert len(birds.metadata.snapshots) == 1
+    assert birds.properties["rookery.commit.birds"] == "a1:5"
     kept = {path.name for path in (tmp_path / "birds/data").glob("*.parquet")}
-    needed = {task.file.file_path.rpartition("/")[2] for task in found.scan().plan_files()}
+    needed = {task.file.file_path.rpartition("/")[2] for task in birds.scan().plan_files()}
     assert kept == needed
     assert len(list((tmp_path / "birds/metadata").glob("*.avro"))) <= 4
     assert not add(table, 5)
@@ -119,10 +119,10 @@ def test_versions_between_hourly_ones_are_removed_with_their_files(tmp_path: Pat
     assert done.versions_expired in (9, 10)
     assert done.files_deleted >= done.versions_expired
     catalog = load_catalog("rookery", type="sql", uri=f"sqlite:///{tmp_path / 'catalog.db'}")
-    found = catalog.load_table("default.birds")
-    assert len(found.metadata.snapshots) == 12 - done.versions_expired
-    for one in found.metadata.snapshots:
-        assert len(found.scan(snapshot_id=one.snapshot_id).to_arrow()) > 0
+    birds = catalog.load_table("default.birds")
+    assert len(birds.metadata.snapshots) == 12 - done.versions_expired
+    for snapshot in birds.metadata.snapshots:
+        assert len(birds.scan(snapshot_id=snapshot.snapshot_id).to_arrow()) > 0
     assert rows_of(spec) == [(batch,) for batch in range(12)]
 
 
@@ -137,12 +137,12 @@ def test_maintenance_beside_commits_deletes_nothing_twice(
     read_before: list[_Files] = []
 
     def slowly(files: _Files, snapshots: Any) -> set[str]:
-        found = read(files, snapshots)
+        entries = read(files, snapshots)
         if not read_before:
             read_before.append(files)
             for batch in range(30, 55):
                 add(open_table(spec), batch)
-        return found
+        return entries
 
     monkeypatch.setattr(_Files, "of", slowly)
     done = table.upkeep(UpkeepPolicy(keep_ms=0, keep_versions=1, min_files=100), LATER)

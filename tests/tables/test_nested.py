@@ -1,4 +1,4 @@
-"""Columns of lists, maps and structs: every format takes them batch after batch, and they grow."""
+"""Columns of lists, maps and structs: every format accepts them, and they can grow."""
 
 from __future__ import annotations
 
@@ -50,8 +50,8 @@ def add(spec: TableSpec, number: int, row: dict[str, Any], schema: pa.Schema) ->
 
 
 def read(spec: TableSpec) -> list[dict[str, Any]]:
-    found = [row for batch in open_table(spec).read() for row in batch.to_pylist()]
-    return sorted(found, key=lambda row: int(row["id"]))
+    rows = [row for batch in open_table(spec).read() for row in batch.to_pylist()]
+    return sorted(rows, key=lambda row: int(row["id"]))
 
 
 class Growth(NamedTuple):

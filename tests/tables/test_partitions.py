@@ -44,16 +44,16 @@ LATER = Time(SystemClock().now_ms() + 3600 * 1000)
 
 def rows(ids: Sequence[int]) -> pa.RecordBatch:
     """Return rows of several days and places, some of them without one."""
-    found = [
+    values = [
         {
-            "id": one,
-            "seen": None if one % 7 == 6 else START + timedelta(hours=5 * one),
-            "at": {"place": ("nest", "field", None)[one % 3]},
-            "rings": (None, [], [{"code": f"ring {one}"}])[one % 3],
+            "id": number,
+            "seen": None if number % 7 == 6 else START + timedelta(hours=5 * number),
+            "at": {"place": ("nest", "field", None)[number % 3]},
+            "rings": (None, [], [{"code": f"ring {number}"}])[number % 3],
         }
-        for one in ids
+        for number in ids
     ]
-    return pa.RecordBatch.from_pylist(found, SCHEMA)
+    return pa.RecordBatch.from_pylist(values, SCHEMA)
 
 
 class Birds:
@@ -93,22 +93,22 @@ class Birds:
         for task in self.handle().scan().plan_files():
             if task.file.spec_id == self.handle().spec().spec_id:
                 assert len(task.file.partition) == len(self.handle().spec().fields)
-        found: list[Any] = [row[0] for row in rows_of(self.spec)]
+        theirs: list[Any] = [row[0] for row in rows_of(self.spec)]
         mine: list[Any] = [row["id"] for part in self.table.read() for row in part.to_pylist()]
-        assert sorted(mine) == found
-        return found
+        assert sorted(mine) == theirs
+        return theirs
 
     def rows(self) -> list[Any]:
         """Return all rows as we find them, in the order of their ids."""
-        found = [row for part in self.table.read() for row in part.to_pylist()]
-        return sorted(found, key=lambda row: row["id"])
+        read = [row for part in self.table.read() for row in part.to_pylist()]
+        return sorted(read, key=lambda row: row["id"])
 
 
 @pytest.fixture
 def birds(tmp_path: Path) -> Birds:
-    found = Birds(tmp_path)
-    found.add(range(10))
-    return found
+    birds = Birds(tmp_path)
+    birds.add(range(10))
+    return birds
 
 
 def test_files_follow_the_current_partition_spec(birds: Birds) -> None:
@@ -122,10 +122,10 @@ def test_files_follow_the_current_partition_spec(birds: Birds) -> None:
     days = {task.file.partition[0] for task in handle.scan("id >= 10").plan_files()}
     assert None in days
     assert len(days) == 6
-    # What is pruned by partitions is found by rows as well.
+    # A query that prunes partitions finds the same rows.
     noon = "seen >= '2026-11-04T00:00:00+00:00' and seen < '2026-11-05T00:00:00+00:00'"
-    found: list[Any] = handle.scan(noon).to_arrow()["id"].to_pylist()
-    assert sorted(found) == [15, 16, 17, 18, 19]
+    numbers: list[Any] = handle.scan(noon).to_arrow()["id"].to_pylist()
+    assert sorted(numbers) == [15, 16, 17, 18, 19]
     with birds.change_spec() as update:
         update.remove_field("day")
         update.add_field("id", BucketTransform(4), "bucket")

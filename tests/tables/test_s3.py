@@ -45,8 +45,8 @@ def test_tables_are_stored_in_s3(kind: str, tmp_path: Path, seaweed: SeaweedServ
     done = table.upkeep(UpkeepPolicy(keep_ms=0, keep_versions=1), LATER)
     assert done.files_compacted >= 6
     assert done.files_deleted >= 6
-    found = sorted(row["id"] for part in table.read() for row in part.to_pylist())
-    assert found == list(range(12))
+    numbers = sorted(row["id"] for part in table.read() for row in part.to_pylist())
+    assert numbers == list(range(12))
     if kind == "iceberg":
         assert _iceberg(url, catalog) == list(range(12))
     if kind == "delta":

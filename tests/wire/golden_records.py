@@ -17,7 +17,7 @@ _FILE = Path(__file__).parents[1] / "golden" / "records.json"
 
 
 class Golden(NamedTuple):
-    """One record: what Kafka was told to write, and what it wrote."""
+    """One record: the message given to Kafka, and the bytes that it wrote."""
 
     message: type[Message]
     version: int
@@ -26,14 +26,14 @@ class Golden(NamedTuple):
     fields: dict[str, Any]
 
     def build(self) -> Message:
-        """Return the message that Kafka was told to write."""
+        """Return the message given to Kafka."""
         return build(self.message, self.fields)
 
 
 def golden(messages: Iterable[type[Message]]) -> list[Any]:
     """Return every record of these classes as a test parameter; a class without one is an error."""
     classes = {message.__name__: message for message in messages}
-    found = [
+    cases = [
         Golden(
             classes[entry["class"]],
             entry["version"],
@@ -48,12 +48,12 @@ def golden(messages: Iterable[type[Message]]) -> list[Any]:
         f"{message.__name__} v{version}"
         for message in classes.values()
         for version in message.VERSIONS or ()
-        if not any(case.message is message and case.version == version for case in found)
+        if not any(case.message is message and case.version == version for case in cases)
     ]
     assert not missing, f"no golden bytes of {missing}"
     return [
         pytest.param(case, id=f"{case.message.__name__}-{case.version}-{number}")
-        for number, case in enumerate(found)
+        for number, case in enumerate(cases)
     ]
 
 

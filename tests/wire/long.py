@@ -1,4 +1,4 @@
-"""The compiled codec against its twin, for as many cases as you like.
+"""The compiled codec against its twin, for any number of cases.
 
 python -m tests.wire.long --cases 2000000 --seed 1
 """

@@ -1,4 +1,4 @@
-"""Addresses of brokers: found in every answer that clients connect by, and changed in pairs."""
+"""Addresses of brokers: found in every answer that contains them, and changed in pairs."""
 
 from __future__ import annotations
 
@@ -65,9 +65,9 @@ def test_endpoint_can_be_the_message_itself_with_an_unset_id() -> None:
 def test_every_address_belongs_to_an_endpoint_or_a_controller() -> None:
     def addressed(cls: type[Message]) -> bool:
         return any(
-            has_kind(one, Host) and endpoint_fields(one) is None
-            for one in structures(cls)
-            if not any(endpoint_fields(inner) for inner in structures(one))
+            has_kind(structure, Host) and endpoint_fields(structure) is None
+            for structure in structures(cls)
+            if not any(endpoint_fields(inner) for inner in structures(structure))
         )
 
     messages = [cls for api in apis().values() for cls in (api.request, api.response)]

@@ -1,3 +1,5 @@
+"""The frame splitter: any chunks, sizes and invalid lengths."""
+
 from __future__ import annotations
 
 import struct

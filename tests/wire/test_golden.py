@@ -58,8 +58,8 @@ class Golden(NamedTuple):
 
     @property
     def message(self) -> type[Message]:
-        found: type[Message] = getattr(self.api, self.side)
-        return found
+        message: type[Message] = getattr(self.api, self.side)
+        return message
 
     @property
     def start(self) -> int:
@@ -153,9 +153,9 @@ ADVERTISED = {
 
 
 def named(api: str, side: str) -> list[Golden]:
-    found = [golden for golden in FRAMES if golden.api.name == api and golden.side == side]
-    assert found, f"no {side} of {api} in {FILE}"
-    return found
+    matches = [golden for golden in FRAMES if golden.api.name == api and golden.side == side]
+    assert matches, f"no {side} of {api} in {FILE}"
+    return matches
 
 
 def bodies(api: str, side: str) -> list[Any]:
@@ -237,7 +237,7 @@ def test_newest_version_of_every_client_api_was_recorded() -> None:
 def test_api_versions_lists_the_versions_of_kafka_4_3_1() -> None:
     for response in bodies("ApiVersions", "response"):
         assert response.error_code is ErrorCode.NONE
-        told = {one.api_key: (one.min_version, one.max_version) for one in response.api_keys}
+        told = {key.api_key: (key.min_version, key.max_version) for key in response.api_keys}
         assert told == ADVERTISED
 
 
@@ -250,7 +250,9 @@ def test_api_versions_lists_the_features_used_by_clients() -> None:
     newest = [golden.read() for golden in named("ApiVersions", "response") if golden.version >= 3]
     assert newest
     for response in newest:
-        levels = {one.name: one.max_version_level for one in response.finalized_features}
+        levels = {
+            feature.name: feature.max_version_level for feature in response.finalized_features
+        }
         assert (levels["transaction.version"], levels["group.version"]) == (2, 1)
 
 
@@ -294,19 +296,19 @@ def fetched(golden: Golden) -> Iterator[tuple[Buffer, BatchHeader]]:
 
 
 def test_clients_produce_valid_batches() -> None:
-    found = list(produced())
-    assert {header.codec.name for _, header in found} >= {"none", "gzip", "lz4", "zstd"}
-    assert {header.is_transactional for _, header in found} == {True, False}
-    for records, header in found:
+    pairs = list(produced())
+    assert {header.codec.name for _, header in pairs} >= {"none", "gzip", "lz4", "zstd"}
+    assert {header.is_transactional for _, header in pairs} == {True, False}
+    for records, header in pairs:
         assert len(list(read(records, header))) == header.record_count
 
 
 def test_kafka_returns_valid_batches_in_every_version() -> None:
     for version in {golden.version for golden in named("Fetch", "response")}:
         frames = [golden for golden in named("Fetch", "response") if golden.version == version]
-        found = [pair for golden in frames for pair in fetched(golden)]
-        assert found, f"no records in Fetch {version}"
-        for records, header in found:
+        pairs = [pair for golden in frames for pair in fetched(golden)]
+        assert pairs, f"no records in Fetch {version}"
+        for records, header in pairs:
             assert len(list(read(records, header))) == header.record_count
 
 
@@ -345,7 +347,9 @@ def test_new_consumers_subscribe_to_the_topic_and_leave() -> None:
 
 def test_transactions_are_committed_and_aborted() -> None:
     assert {request.committed for request in bodies("EndTxn", "request")} == {True, False}
-    markers = [one for request in bodies("WriteTxnMarkers", "request") for one in request.markers]
+    markers = [
+        marker for request in bodies("WriteTxnMarkers", "request") for marker in request.markers
+    ]
     assert {marker.transaction_result for marker in markers} == {True, False}
     assert all(marker.producer_id >= 0 for marker in markers)
 

@@ -1,4 +1,4 @@
-"""Headers: which version stands before what, and frames as a whole."""
+"""Headers: their versions for each API, and whole frames."""
 
 from __future__ import annotations
 
@@ -86,3 +86,17 @@ def test_a_frame_too_short_for_a_header_is_refused(size: int) -> None:
 def test_a_response_too_short_for_a_header_is_refused() -> None:
     with pytest.raises(ProtocolError, match="its header alone has 4"):
         correlation_id(b"abc")
+
+
+def test_response_header_may_have_tagged_fields() -> None:
+    response = random_message(PRODUCE.response, 9, 8)
+    plain = body_of(response_frame(PRODUCE, 9, 5, response))
+    # One unknown tag of one byte, where the header said that there is none.
+    assert plain[4] == 0
+    assert read_response(PRODUCE, 9, plain[:4] + b"\1\x07\1x" + plain[5:]) == response
+
+
+@pytest.mark.parametrize("size", [0, 3, 4])
+def test_response_shorter_than_its_header_is_refused(size: int) -> None:
+    with pytest.raises(ProtocolError):
+        read_response(PRODUCE, 9, bytes(size))

@@ -56,8 +56,8 @@ class Case(NamedTuple):
 
     @property
     def ours(self) -> type[Message]:
-        found: type[Message] = getattr(self.api, self.side)
-        return found
+        message: type[Message] = getattr(self.api, self.side)
+        return message
 
     def __str__(self) -> str:
         return f"{self.api.name}-{self.version}-{self.side}"

@@ -58,7 +58,7 @@ UNMARKED: Final = {
     "KeyValue.key": "a setting, or a tag that the application chose",
     "ApiVersion.api_key": "an API",
     # Ids that never leave the two that share them.
-    "*.session_id": "a fetch session: whoever answers fetches keeps its own",
+    "*.session_id": "a fetch session: each server of fetches keeps its own",
     "*.generation_id": "a count of rebalances",
     "*.subscription_id": "a hash of what clients are to measure",
     "*.client_instance_id": "drawn for one client's metrics; the same everywhere",
@@ -70,7 +70,7 @@ UNMARKED: Final = {
     "DirectoryResult.id_": "a log directory, between brokers and controllers",
     "EnvelopeRequest.request_principal": "serialised by the broker's own principal builder",
     "EnvelopeRequest.client_host_address": "raw bytes, between brokers and controllers",
-    # Of Streams applications, which read them and nobody else does.
+    # Of Streams applications, and read by them alone.
     "*.process_id": "a process of the application",
     "*.subtopology_id": "a part of the application",
     "Endpoint.host": "an address of the application, not of a broker",

@@ -128,7 +128,7 @@ def test_joined_topics_are_complete_and_in_request_order() -> None:
 
 
 def noting(seen: list[tuple[Any, ...]]) -> Callable[..., bool]:
-    """A predicate that keeps everything and notes what it was asked."""
+    """Return a predicate that keeps everything and notes its arguments."""
 
     def keep(*values: Any) -> bool:
         seen.append(values)
@@ -279,9 +279,9 @@ def test_answers_without_names_are_matched_by_request_position() -> None:
 
 def test_answer_too_short_for_its_half_is_refused() -> None:
     halves = cut(CREATE_ACLS, 3, acls("a", "b", "c"), lambda name: name == "a", TopicName)
-    one = CreateAclsResponse(results=[AclCreationResult(error_code=ErrorCode.NONE)])
+    single = CreateAclsResponse(results=[AclCreationResult(error_code=ErrorCode.NONE)])
     with pytest.raises(ProtocolError, match="1 and 1 results came for 1 and 2 elements"):
-        join(halves, one, one)
+        join(halves, single, single)
 
 
 def metadata(*topics: str, **values: Any) -> MetadataResponse:

@@ -34,7 +34,7 @@ SEEDS: Final = st.integers(min_value=0, max_value=2**32)
 WHOLE: Final = {
     "SyncGroup.assignments": "one generation of a group; the coordinator takes it as a whole",
     "ListTransactions.producer_id_filters": "a filter, not a list of what to answer about",
-    "CreateDelegationToken.renewers": "who may renew the one token",
+    "CreateDelegationToken.renewers": "the principals that may renew the one token",
     "DescribeClientQuotas.components": "the parts of one filter",
     "ConsumerGroupHeartbeat.subscribed_topic_names": "one member's subscription",
     "ConsumerGroupHeartbeat.topic_partitions": "what one member owns",
@@ -162,10 +162,10 @@ def is_distinct(owners: Sequence[Message], steps: Sequence[Level], depth: int) -
         return is_distinct(elements, steps[1:], depth)
     keys = [path_key([element], steps[:1], 1)[0] for element in elements]
     # Elements that share a name or an id are one element to a merge, though other keys differ.
-    each = [key for one in keys for key in one]
+    each = [key for path in keys for key in path]
     if len(set(each)) < len(each) or not all(keys):
         return False
-    return len(steps) == 1 or all(is_distinct([one], steps[1:], depth) for one in elements)
+    return len(steps) == 1 or all(is_distinct([element], steps[1:], depth) for element in elements)
 
 
 def sent(answer: Any, version: int) -> Any:
@@ -190,8 +190,8 @@ def test_halves_add_up_to_the_request(api: Api[Any, Any], version: int, seed: in
         named = [path_key(chain, steps, len(steps)) for chain in leaves(request, steps)]
         wanted = [keep(*chain) for chain in leaves(request, steps)]
         for half, side in ((halves.kept, True), (halves.denied, False)):
-            found = [] if half is None else list(leaves(half, steps))
-            keys = [path_key(chain, steps, len(steps)) for chain in found]
+            chains = [] if half is None else list(leaves(half, steps))
+            keys = [path_key(chain, steps, len(steps)) for chain in chains]
             assert keys == [
                 key for key, is_kept in zip(named, wanted, strict=True) if is_kept is side
             ]
@@ -235,16 +235,16 @@ def test_every_item_gets_one_answer(api: Api[Any, Any], version: int, seed: int)
     assert getattr(answer, "error_code", ErrorCode.NONE) is ErrorCode.NONE
     asked = [items for items in live(api, version) if items.answered and items.has_codes]
     for answered in {items.answered for items in asked}:
-        found = codes(answer, next(items for items in asked if items.answered == answered))
+        answers = codes(answer, next(items for items in asked if items.answered == answered))
         group = [items for items in asked if items.answered == answered]
         wanted = [pair for items in group for pair in expected_codes(request, items, keep)]
         if api.name == "AlterUserScramCredentials":  # one answer for a user, however often named
             wanted = list(dict.fromkeys(wanted))
-        assert Counter(found) == Counter(wanted)
+        assert Counter(answers) == Counter(wanted)
         is_positional = not levels(answered or "")[0].keys
         steps, depth = levels(group[0].asked), depth_of(group[0])
         if is_positional or (len(group) == 1 and is_distinct([request], steps, depth)):
-            assert found == wanted
+            assert answers == wanted
 
 
 @pytest.mark.parametrize(("api", "version"), EVERY_VERSION)
@@ -309,5 +309,5 @@ def has_marks(cls: type[Message]) -> bool:
 
 def test_every_list_of_names_can_be_cut_or_is_excused() -> None:
     declared = {f"{api.name}.{levels(items.asked)[0].name}" for api in APIS for items in api.items}
-    found = {f"{api.name}.{name}" for api, name in marked_lists()}
-    assert found - declared == set(WHOLE)
+    marked = {f"{api.name}.{name}" for api, name in marked_lists()}
+    assert marked - declared == set(WHOLE)

@@ -25,12 +25,12 @@ from rookery.wire.protocols.consumer import (
     write_assignment,
     write_subscription,
 )
-from rookery.wire.protocols.prefixed import newest
 from rookery.wire.protocols.principal import (
     DefaultPrincipalData,
     read_principal,
     write_principal,
 )
+from rookery.wire.protocols.versionedbytes import newest
 from tests.wire.golden_records import Golden, golden
 
 # Each message with kio's name of it.

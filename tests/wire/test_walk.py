@@ -269,8 +269,8 @@ def test_acl_filter_names_a_resource_by_its_type(
         operation=1,
         permission_type=1,
     )
-    found = {known.name for known in KINDS if visit(asked, known)}
-    assert found == (set() if kind is None else {kind_of(kind).name})
+    visited = {known.name for known in KINDS if visit(asked, known)}
+    assert visited == (set() if kind is None else {kind_of(kind).name})
 
 
 def test_coordinator_keys_are_groups_or_transactional_ids() -> None:

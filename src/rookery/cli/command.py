@@ -139,6 +139,6 @@ def _add_parser(
     # The default of a nested command would undo a --json that came before its name.
     default = argparse.SUPPRESS if is_nested else False
     parser.add_argument(
-        "--json", action="store_true", default=default, help="answer in JSON, for scripts"
+        "--json", action="store_true", default=default, help="print the output as JSON"
     )
     return parser

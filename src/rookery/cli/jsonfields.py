@@ -23,22 +23,22 @@ def fields_of(values: Iterable[bytes]) -> pa.Schema | None:
         return None
     try:
         source = cast("Any", pa.BufferReader(b"\n".join(lines)))
-        found = arrow_json.read_json(source).schema
+        schema = arrow_json.read_json(source).schema
     except pa.ArrowException as error:
         raise ConfigError(
             f"--decode json: the values contradict each other ({error}); name the fields that you "
             "want with --schema"
         ) from None
-    return pa.schema([field.with_type(_definite(field.type)) for field in found])
+    return pa.schema([field.with_type(_definite(field.type)) for field in schema])
 
 
 def _as_line(value: bytes) -> bytes | None:
     try:
-        found = json.loads(value)
+        parsed = json.loads(value)
     except ValueError:
         return None
-    # Written anew, since the original may be spread over several lines.
-    return json.dumps(found).encode() if isinstance(found, dict) and found else None
+    # Written again, because the original may be spread over several lines.
+    return json.dumps(parsed).encode() if isinstance(parsed, dict) and parsed else None
 
 
 def _definite(kind: pa.DataType) -> pa.DataType:

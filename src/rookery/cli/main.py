@@ -57,9 +57,9 @@ def make_parser(words: Sequence[str] | None = None) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="rookery",
         description=_SUMMARY,
-        epilog="`rookery COMMAND --help` shows more.",
+        epilog="Run `rookery COMMAND --help` for the help of a command.",
     )
-    parser.add_argument("--version", action="store_true", help="tell the version and exit")
+    parser.add_argument("--version", action="store_true", help="show the version and exit")
     subparsers = parser.add_subparsers(title="commands", dest="command", metavar="COMMAND")
     add_commands(subparsers, commands, words)
     return parser

@@ -34,8 +34,8 @@ async def ends_of(
     client: Client, places: list[TopicPartition], *, committed: bool = False
 ) -> dict[TopicPartition, int]:
     """Return where partitions end at this moment, or where the first open transaction begins."""
-    found = await client.offsets.find(dict.fromkeys(places, LATEST), committed=committed)
-    return {place: row.offset for place, row in found.items()}
+    offsets = await client.offsets.find(dict.fromkeys(places, LATEST), committed=committed)
+    return {place: row.offset for place, row in offsets.items()}
 
 
 async def fetch_all(

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def ended_by_signals(pace: BatchPace) -> Iterator[None]:
+def end_on_signals(pace: BatchPace) -> Iterator[None]:
     """Let an interrupt or SIGTERM end a run after the batch under way; a second one, at once."""
 
     def end() -> None:

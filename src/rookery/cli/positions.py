@@ -1,4 +1,4 @@
-"""Where reading begins: `beginning`, `end`, an offset, a time, or a span back from now."""
+"""The option `--from`: `beginning`, `end`, an offset, a time, or a span back from now."""
 
 from __future__ import annotations
 
@@ -20,22 +20,22 @@ _SPAN_MS: Final = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 async def find_starts(
     client: Client, places: list[TopicPartition], start: str, clock: Clock
 ) -> dict[TopicPartition, int]:
-    """Find the offset of each partition that a text such as `end` or `15m` stands for."""
+    """Return the offset of each partition at a position such as `end` or `15m`."""
     where = parse_position(start, clock)
     if where is None:
         return dict.fromkeys(places, int(start))
-    found = await client.offsets.find(dict.fromkeys(places, where))
-    late = [place for place, row in found.items() if row.offset < 0]
-    # No record is that young: so what comes next is the first.
+    offsets = await client.offsets.find(dict.fromkeys(places, where))
+    late = [place for place, row in offsets.items() if row.offset < 0]
+    # No record is that recent: the next record to be written is the first one to read.
     ends = await ends_of(client, late) if late else {}
-    return {place: ends.get(place, row.offset) for place, row in found.items()}
+    return {place: ends.get(place, row.offset) for place, row in offsets.items()}
 
 
 def parse_position(start: str, clock: Clock) -> int | None:
-    """Turn a text into what offsets are found by: a special place or a time; None for an offset.
+    """Return a position as EARLIEST, LATEST or a timestamp; None if it is an offset.
 
     Raises:
-        ConfigError: it is none of these.
+        ConfigError: it is no position.
     """
     if start in {"beginning", "end"}:
         return EARLIEST if start == "beginning" else LATEST
@@ -51,7 +51,7 @@ def parse_position(start: str, clock: Clock) -> int | None:
             "2026-01-31T12:00:00Z, nor a span such as 15m",
             name="--from",
         ) from None
-    # A time without a zone is the user's own.
+    # A time without a zone is in the user's zone.
     return max(
         0, int((time if time.tzinfo else time.astimezone()).astimezone(UTC).timestamp() * 1000)
     )

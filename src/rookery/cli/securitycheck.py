@@ -16,13 +16,22 @@ from rookery.broker.process.firstuser import security_folder
 from rookery.broker.settings import BrokerSettings
 from rookery.errors import ConfigError
 from rookery.model.address import parse_address
+from rookery.service.listen.exposure import (
+    HttpExposure,
+    ListenerExposure,
+    judge_http,
+    judge_listener,
+)
 from rookery.service.listen.listenersettings import ListenerConfig
 
 _OTHERS: Final = 0o007
 """The bits of a file's mode that concern neither its owner nor its group."""
 _FOLDER_MODE: Final = "700"
 _FILE_MODE: Final = "600"
-_LOG_IN: Final = "use sasl_ssl://, or ssl:// with client_auth = required"
+_LISTENER_REMEDIES: Final = {
+    ListenerExposure.OPEN: "use sasl_ssl://, or ssl:// with client_auth = required",
+    ListenerExposure.READABLE: "use sasl_ssl://",
+}
 
 
 class SecurityFinding(NamedTuple):
@@ -96,18 +105,9 @@ def _listeners(settings: BrokerSettings) -> list[tuple[str, ListenerConfig]]:
 
 
 def _look_at_listener(name: str, config: ListenerConfig) -> SecurityFinding:
-    title, protocol = f"listener {name}", config.protocol
-    place = f"{protocol.name} at {config.address.text}"
-    if not config.has_authentication:
-        if config.address.is_loopback:
-            detail = f"{place}: no authentication; only this host can connect"
-            return SecurityFinding(title, detail)
-        detail = f"{place}: no authentication, and other hosts can connect"
-        return SecurityFinding(title, detail, _LOG_IN)
-    if not protocol.has_tls and not config.address.is_loopback:
-        detail = f"{place}: not encrypted, and other hosts can connect"
-        return SecurityFinding(title, detail, "use sasl_ssl://")
-    return SecurityFinding(title, f"{place}: clients must log in")
+    exposure = judge_listener(config)
+    detail = f"{config.protocol.name} at {config.address.text}: {exposure.value}"
+    return SecurityFinding(f"listener {name}", detail, _LISTENER_REMEDIES.get(exposure, ""))
 
 
 def _look_at_authorizer(settings: BrokerSettings, *, is_reachable: bool) -> SecurityFinding:
@@ -127,16 +127,14 @@ def _look_at_authorizer(settings: BrokerSettings, *, is_reachable: bool) -> Secu
 
 
 def _look_at_http(settings: BrokerSettings) -> SecurityFinding:
-    if not settings.http_listen:
-        return SecurityFinding("http", "off")
+    exposure = judge_http(settings.http_listen, settings.http_token_file)
+    if exposure is HttpExposure.OFF:
+        return SecurityFinding("http", exposure.value)
     listen = parse_address(settings.http_listen, "http_listen", lowest_port=0)
-    place = f"metrics and health at {listen.text}"
-    if settings.http_token_file:
-        return SecurityFinding("http", f"{place}: requests need a token")
-    if listen.is_loopback:
-        return SecurityFinding("http", f"{place}: no token; only this host can connect")
-    detail = f"{place}: no token, and other hosts can connect"
-    return SecurityFinding("http", detail, "set http_token_file, or listen on 127.0.0.1")
+    detail = f"metrics and health at {listen.text}: {exposure.value}"
+    is_open = exposure is HttpExposure.OPEN
+    remedy = "set http_token_file, or listen on 127.0.0.1" if is_open else ""
+    return SecurityFinding("http", detail, remedy)
 
 
 def _look_at_folders(settings: BrokerSettings) -> Iterator[SecurityFinding]:

@@ -1,4 +1,4 @@
-"""A command's life with a client."""
+"""Runs the work of a command with a client, and says what to check if no broker answers."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ T = TypeVar("T")
 
 
 def run_client(command: str, address: ClusterOptions, work: Callable[[Client], Awaitable[T]]) -> T:
-    """Run something with a client for the cluster at an address.
+    """Run some work with a client that is connected to the cluster, and close the client.
 
     Raises:
-        Unavailable: with what to look at, beside what went wrong.
+        Unavailable: no broker can be reached; the text says what to check.
     """
     settings = address.client_settings(command)
 
@@ -45,7 +45,7 @@ def first_of(group: BaseExceptionGroup[BaseException]) -> BaseException:
 
 
 async def is_done(work: Awaitable[object], passed_over: ErrorCode | None) -> bool:
-    """Do something and return whether it was done; an error with that code is passed over."""
+    """Return whether some work succeeded; False if it failed with the code that is passed over."""
     try:
         await work
     except ApiError as error:
@@ -60,11 +60,11 @@ async def delete_each(
     delete: Callable[[str], Awaitable[object]],
     passed_over: ErrorCode | None,
 ) -> dict[str, bool]:
-    """Delete one after the other; return of each whether it was there."""
+    """Delete items one after the other; return for each whether it existed."""
     return {name: await is_done(delete(name), passed_over) for name in dict.fromkeys(names)}
 
 
 async def ensure_topic(client: Client, name: str, partitions: int) -> None:
-    """Create a topic if it is not there."""
+    """Create a topic unless it exists."""
     topic = NewTopic(name=name, partitions=partitions)
     await is_done(client.admin.create_topics([topic]), ErrorCode.TOPIC_ALREADY_EXISTS)

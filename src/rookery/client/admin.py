@@ -10,7 +10,7 @@ from rookery.client.configs import Configs
 from rookery.client.connect.cluster import TopicView
 from rookery.client.connect.connections import Link
 from rookery.client.connect.metadata import PartitionLeader
-from rookery.client.connect.retry import Hopeless
+from rookery.client.connect.retry import PersistentError
 from rookery.client.connect.router import Router, by_topic
 from rookery.errors import ApiError, ErrorCode, Unavailable
 from rookery.model.node import Node
@@ -316,7 +316,7 @@ def _check(code: ErrorCode, what: str, message: str | None) -> None:
 def _check_there(code: ErrorCode, what: str, message: str | None) -> None:
     """Check a code, but do not wait for a missing topic to appear."""
     if code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-        raise Hopeless(code, f"{what}: there is no such topic")
+        raise PersistentError(code, f"{what}: there is no such topic")
     _check(code, what, message)
 
 

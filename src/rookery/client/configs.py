@@ -8,7 +8,7 @@ from enum import IntEnum
 from typing import Final, TypeVar
 
 from rookery.client.connect.connections import Link
-from rookery.client.connect.retry import Hopeless
+from rookery.client.connect.retry import PersistentError
 from rookery.client.connect.router import Router
 from rookery.errors import ApiError, ErrorCode
 from rookery.wire.messages.describe_configs import (
@@ -160,7 +160,7 @@ def _broker_id(name: str) -> int:
 
 def _check(code: ErrorCode, what: str, message: str | None) -> None:
     if code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-        raise Hopeless(code, f"{what}: there is no such topic")
+        raise PersistentError(code, f"{what}: there is no such topic")
     if code is not ErrorCode.NONE:
         raise ApiError(code, f"{what}: {message or code.sentence}")
 

@@ -233,11 +233,11 @@ def _producers(topic: str, row: PartitionResponse) -> tuple[ProducerDescription,
         return ApiError(row.error_code, f"producers of {topic}-{row.partition_index}: {message}")
     return tuple(
         ProducerDescription(
-            producer_id=one.producer_id,
-            producer_epoch=one.producer_epoch,
-            last_sequence=one.last_sequence,
-            last_timestamp=one.last_timestamp,
-            open_from=_known(one.current_txn_start_offset),
+            producer_id=producer.producer_id,
+            producer_epoch=producer.producer_epoch,
+            last_sequence=producer.last_sequence,
+            last_timestamp=producer.last_timestamp,
+            open_from=_known(producer.current_txn_start_offset),
         )
-        for one in row.active_producers
+        for producer in row.active_producers
     )

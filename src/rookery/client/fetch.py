@@ -102,8 +102,8 @@ class FetchResult:
     @property
     def next_offset(self) -> int:
         """The next offset to read, from batch headers; the code that reads them verifies them."""
-        found = batches.outline(self.data)
-        return max(self.position, found[-1].last_offset + 1) if found else self.position
+        headers = batches.outline(self.data)
+        return max(self.position, headers[-1].last_offset + 1) if headers else self.position
 
 
 class AbortedProducers:
@@ -256,7 +256,7 @@ class Fetcher:
         for row in group:
             data = answers.get(row.place)
             if data is None:
-                silent = Unavailable(f"broker {link.name} told nothing of {row.place.text}")
+                silent = Unavailable(f"broker {link.name} returned nothing for {row.place.text}")
                 results.append(_Problem(row.place, silent))
             else:
                 results.append(self._result(link, row.place, positions[row.place], data))

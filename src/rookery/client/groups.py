@@ -182,8 +182,8 @@ class GroupAdmin:
                 *(self._list_on(node, request_ms) for node in view.nodes.values())
             )
             # A group that moves in the meantime may be listed twice.
-            found = {row.group_id: row for answer in answers for row in answer}
-            return [found[name] for name in sorted(found)]
+            listings = {row.group_id: row for answer in answers for row in answer}
+            return [listings[name] for name in sorted(listings)]
 
         return await self._router.retrier.run("list groups", deadline, attempt)
 
@@ -196,9 +196,9 @@ class GroupAdmin:
 
         async def ask(link: Link, request_ms: int) -> GroupDescription:
             if link.versions.offers(CONSUMER_GROUP_DESCRIBE):
-                found = await _describe_consumer(link, group, request_ms)
-                if found is not None:
-                    return found
+                description = await _describe_consumer(link, group, request_ms)
+                if description is not None:
+                    return description
             return await _describe_classic(link, group, request_ms)
 
         return await self._ask(f"describe group {group!r}", group, ask, timeout_ms)
@@ -292,16 +292,16 @@ def _committed(
         row = next((row for row in answer.groups if row.group_id == group), None)
         topics, code = (row.topics, row.error_code) if row else ([], ErrorCode.NONE)
     _check(code, f"fetch offsets of group {group!r}", link)
-    found: dict[TopicPartition, CommittedOffset] = {}
+    offsets: dict[TopicPartition, CommittedOffset] = {}
     for topic in topics:
         for part in topic.partitions:
             place = TopicPartition(topic.name, part.partition_index)
             _check(part.error_code, f"offset of {place.text} for group {group!r}", link)
             if part.committed_offset >= 0:
-                found[place] = CommittedOffset(
+                offsets[place] = CommittedOffset(
                     part.committed_offset, part.metadata or "", part.committed_leader_epoch
                 )
-    return found
+    return offsets
 
 
 async def _describe_consumer(link: Link, group: str, timeout_ms: int) -> GroupDescription | None:

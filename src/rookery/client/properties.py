@@ -77,9 +77,10 @@ def read_client_properties(path: str | Path) -> ClientProperties:
         ConfigError: the file cannot be read, or a setting cannot be used; the text names it.
     """
     try:
-        text = Path(path).read_text("utf-8")
+        # As Java does; it writes other characters as in \u017e.
+        text = Path(path).read_text("iso-8859-1")
         return parse_client_properties(parse_properties(text, str(path)))
-    except (OSError, UnicodeDecodeError) as error:
+    except OSError as error:
         raise ConfigError(f"cannot be read: {error}", name=str(path)) from error
     except Error as error:
         raise ConfigError(str(error), name=str(path)) from error

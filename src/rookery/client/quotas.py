@@ -56,7 +56,7 @@ class QuotaAdmin:
             ]
 
         return sorted(
-            await self._ask("describe quotas", ask, timeout_ms), key=lambda one: str(one.entity)
+            await self._ask("describe quotas", ask, timeout_ms), key=lambda row: str(row.entity)
         )
 
     async def alter(

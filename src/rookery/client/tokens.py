@@ -97,7 +97,8 @@ class TokenAdmin:
             owner_principal_type=named.kind if named else None,
             owner_principal_name=named.name if named else None,
             renewers=[
-                CreatableRenewers(principal_type=one.kind, principal_name=one.name) for one in able
+                CreatableRenewers(principal_type=renewer.kind, principal_name=renewer.name)
+                for renewer in able
             ],
             max_lifetime_ms=max_lifetime_ms,
         )
@@ -118,8 +119,8 @@ class TokenAdmin:
         named = None
         if owners is not None:
             named = [
-                DescribeDelegationTokenOwner(principal_type=one.kind, principal_name=one.name)
-                for one in map(Principal.parse, owners)
+                DescribeDelegationTokenOwner(principal_type=owner.kind, principal_name=owner.name)
+                for owner in map(Principal.parse, owners)
             ]
 
         async def ask(link: Link, request_ms: int) -> list[DelegationToken]:
@@ -127,7 +128,7 @@ class TokenAdmin:
             request = DescribeDelegationTokenRequest(owners=named)
             answer = await link.call(DESCRIBE_DELEGATION_TOKEN, version, request, request_ms)
             _check(answer.error_code, "describe delegation tokens")
-            return [_token(one, _renewers(one)) for one in answer.tokens]
+            return [_token(token, _renewers(token)) for token in answer.tokens]
 
         tokens = await self._ask("describe delegation tokens", ask, timeout_ms)
         return sorted(tokens, key=lambda token: (token.owner, token.issued_ms, token.token_id))
@@ -194,7 +195,7 @@ def _token(answer: Any, renewers: tuple[str, ...]) -> DelegationToken:
 
 
 def _renewers(token: DescribedDelegationToken) -> tuple[str, ...]:
-    return tuple(f"{one.principal_type}:{one.principal_name}" for one in token.renewers)
+    return tuple(f"{renewer.principal_type}:{renewer.principal_name}" for renewer in token.renewers)
 
 
 def _check(code: ErrorCode, what: str) -> None:

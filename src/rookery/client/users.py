@@ -150,7 +150,9 @@ def _description(row: DescribeUserScramCredentialsResult) -> UserDescription:
         UserCredential(ScramMechanism(info.mechanism), info.iterations)
         for info in row.credential_infos
     ]
-    return UserDescription(row.user, tuple(sorted(credentials, key=lambda one: one.mechanism)))
+    return UserDescription(
+        row.user, tuple(sorted(credentials, key=lambda credential: credential.mechanism))
+    )
 
 
 def _check(code: ErrorCode, what: str, message: str | None) -> None:

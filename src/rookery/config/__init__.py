@@ -8,4 +8,7 @@ A settings class is a frozen dataclass of plain values, each with a docstring. I
 
 Flags override the environment, which overrides files, which override defaults: see
 `docs/guide/configuration.md`.
+
+`load` returns `LoadedSettings`: the settings, and the source of each value. `settings_of` lists the
+settings of a class. `sections` finds the tables of the file.
 """

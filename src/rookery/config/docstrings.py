@@ -18,8 +18,8 @@ def field_docs(cls: type) -> Mapping[str, str]:
     Without the class's source (a program frozen into one file) there are none.
     """
     docs: dict[str, str] = {}
-    for one in reversed(cls.__mro__):
-        docs.update(_module_docs(one.__module__).get(one.__qualname__, {}))
+    for base in reversed(cls.__mro__):
+        docs.update(_module_docs(base.__module__).get(base.__qualname__, {}))
     return docs
 
 
@@ -38,8 +38,8 @@ def _module_docs(module: str) -> Mapping[str, Mapping[str, str]]:
 
 
 def _classes(body: Iterable[ast.stmt], above: str) -> Iterator[tuple[str, Mapping[str, str]]]:
-    for one in body:
-        match one:
+    for statement in body:
+        match statement:
             case ast.ClassDef(name=name, body=inner):
                 yield above + name, dict(_docs(inner))
                 yield from _classes(inner, f"{above}{name}.")

@@ -6,6 +6,7 @@ This package is the only one that reads the environment, and it does so here.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,7 +21,7 @@ from rookery.config.schema import (
     table_fields,
 )
 from rookery.config.sources import (
-    Given,
+    GivenValue,
     Problems,
     TomlFile,
     from_environment,
@@ -40,6 +41,7 @@ DEFAULT_FILE: Final = Path("rookery.toml")
 """Read if it exists and no other file is named."""
 FILE_VARIABLE: Final = "ROOKERY_CONFIG"
 """Names the file, if no flag does."""
+_WORD: Final = re.compile(r"[a-z]+(?:_[a-z]+)+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +56,29 @@ class LoadedSettings(Generic[T]):
     warnings: tuple[str, ...] = ()
     """Warnings for the user, which are not errors."""
 
+    def locate(self, error: ConfigError) -> ConfigError:
+        """Return an error with the places of the settings that it names; the same if it names none.
+
+        Args:
+            error: its `name` is that of a setting, or of a table whose setting the reason names
+                first.
+        """
+        path = tuple(error.name.replace("-", "_").split("."))
+        words = _WORD.findall(error.reason.partition(":")[0])
+        named = [*self._given(path[:-1], {path[-1]})] or [*self._given(path, set(words))]
+        if not named or not error.name:
+            return error
+        places = ", ".join(dict.fromkeys(self.sources[setting] for setting in named))
+        key = error.name.replace("_", "-")
+        return ConfigError(f"{error.reason} ({places})", name=f"{self.section}.{key}")
+
+    def _given(self, table: tuple[str, ...], names: set[str]) -> Iterator[Setting]:
+        """Yield the settings of a table, or of one within it, that the user has given."""
+        for setting, source in self.sources.items():
+            is_below = setting.path[: len(table)] == table
+            if is_below and setting.path[-1] in names and source != DEFAULT:
+                yield setting
+
 
 def load(  # noqa: PLR0913, PLR0917 (one for each source)
     cls: type[T],
@@ -62,7 +87,7 @@ def load(  # noqa: PLR0913, PLR0917 (one for each source)
     environ: Mapping[str, str] | None = None,
     files: Sequence[Path] = (),
     sections: Collection[str] = (),
-    more: Sequence[Given] = (),
+    more: Sequence[GivenValue] = (),
 ) -> LoadedSettings[T]:
     """Load settings; flags override the environment, which overrides files, and later files win.
 
@@ -81,19 +106,21 @@ def load(  # noqa: PLR0913, PLR0917 (one for each source)
     environ = os.environ if environ is None else environ
     tomls, problems = [TomlFile(path) for path in files], Problems()
     settings = settings_of(cls, _table_names(cls, section, tomls, more))
-    given: dict[Setting, Given] = {}
+    given: dict[Setting, GivenValue] = {}
     for file in tomls:
         if sections:
             file.check_sections(sections, problems)
         given.update(_by_setting(file.given(settings, section, problems)))
     # Another list of settings has other objects for them, if files name tables.
-    own = {one.path: one for one in settings}
-    given.update((own[one.setting.path], one) for one in more)
+    own = {setting.path: setting for setting in settings}
+    given.update((own[value.setting.path], value) for value in more)
     given.update(_by_setting(from_environment(settings, section, environ)))
     given.update(_by_setting(from_flags(settings, flags or {})))
     values = dict(_values(settings, section, given, problems))
     problems.check()
-    sources = {one: given[one].source if one in given else DEFAULT for one in settings}
+    sources = {
+        setting: given[setting].source if setting in given else DEFAULT for setting in settings
+    }
     made = _build(cls, section, values, sources)
     warnings = tuple(misspelt_variables(settings, section, environ))
     return LoadedSettings(made, section, values, sources, warnings)
@@ -117,26 +144,29 @@ def _table_names(
     cls: type[DataclassInstance],
     section: str,
     files: Sequence[TomlFile],
-    more: Sequence[Given],
+    more: Sequence[GivenValue],
 ) -> TableNames:
     """Return the names of the tables that files give to each field that holds named tables."""
-    found: dict[str, dict[str, None]] = {field: {} for field in table_fields(cls)}
+    tables: dict[str, dict[str, None]] = {field: {} for field in table_fields(cls)}
     for file in files:
-        for field, names in found.items():
+        for field, names in tables.items():
             for name in file.names(f"{section}.{field}"):
                 names[name.replace("-", "_")] = None
-    for path in (one.setting.path for one in more):
-        if path[0] in found:
-            found[path[0]][path[1]] = None
-    return tuple((field, tuple(names)) for field, names in found.items())
+    for path in (value.setting.path for value in more):
+        if path[0] in tables:
+            tables[path[0]][path[1]] = None
+    return tuple((field, tuple(names)) for field, names in tables.items())
 
 
-def _by_setting(given: Iterator[Given]) -> Iterator[tuple[Setting, Given]]:
-    return ((one.setting, one) for one in given)
+def _by_setting(given: Iterator[GivenValue]) -> Iterator[tuple[Setting, GivenValue]]:
+    return ((value.setting, value) for value in given)
 
 
 def _values(
-    settings: Sequence[Setting], section: str, given: Mapping[Setting, Given], problems: Problems
+    settings: Sequence[Setting],
+    section: str,
+    given: Mapping[Setting, GivenValue],
+    problems: Problems,
 ) -> Iterator[tuple[Setting, object]]:
     for setting in settings:
         if setting in given:
@@ -153,14 +183,14 @@ def _values(
             yield setting, setting.default
 
 
-def _value(given: Given) -> object:
+def _value(given: GivenValue) -> object:
     kind = given.setting.kind
     if given.is_text and isinstance(given.value, str):
         return kind.from_text(given.value)
     return kind.from_toml(given.value)
 
 
-def _refusal(section: str, given: Given) -> str:
+def _refusal(section: str, given: GivenValue) -> str:
     setting = given.setting
     shown = setting.shown(given.value)
     return f"{section}.{setting.key}: must be {setting.kind.allowed}, not {shown} ({given.source})"
@@ -173,11 +203,11 @@ def _build(
     try:
         return build(cls, {setting.path: value for setting, value in values.items()})
     except ConfigError as error:
-        named = [one for one in sources if one.path[-1] == error.name]
+        named = [source for source in sources if source.path[-1] == error.name]
         if not named:
             raise ConfigError(f"{section}: {error}") from error
         # Several settings in nested classes can share a name: then report all their places.
-        places = ", ".join(f"{one.key}: {sources[one]}" for one in named)
+        places = ", ".join(f"{source.key}: {sources[source]}" for source in named)
         if len(named) == 1:
             places = sources[named[0]]
         key = named[0].key if len(named) == 1 else error.name.replace("_", "-")

@@ -87,18 +87,18 @@ def settings_of(cls: type[DataclassInstance], names: TableNames = ()) -> tuple[S
         TypeError: a field's type cannot be a setting, or two settings share a name.
     """
     tables = table_fields(cls)
-    found = list(_walk(cls, (), NO_DEFAULT))
+    settings = list(_walk(cls, (), NO_DEFAULT))
     for field, table_names in names:
         for name in table_names:
-            found += _walk(tables[field], (field, name), NO_DEFAULT)
+            settings += _walk(tables[field], (field, name), NO_DEFAULT)
     by_flag: dict[str, Setting] = {}
-    for setting in found:
+    for setting in settings:
         other = by_flag.setdefault(setting.flag, setting)
         if other is not setting:
             raise TypeError(
                 f"{cls.__name__}: {setting.key} and {other.key} are both {setting.flag}"
             )
-    return tuple(found)
+    return tuple(settings)
 
 
 def build(cls: type[T], values: dict[tuple[str, ...], object]) -> T:
@@ -156,7 +156,7 @@ def _holds_tables(hint: object) -> bool:
 
 def _fields(cls: type[DataclassInstance]) -> list[dataclasses.Field[Any]]:
     fields = dataclasses.fields(cls)
-    return [one for one in fields if one.init and one.metadata.get("setting", True)]
+    return [field for field in fields if field.init and field.metadata.get("setting", True)]
 
 
 def _default(field: dataclasses.Field[Any]) -> object:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from rookery.config.load import LoadedSettings
@@ -12,6 +13,9 @@ if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
 T = TypeVar("T", bound="DataclassInstance")
+
+# A file with a secret can be shown; the secret cannot.
+_SECRET: Final = re.compile(r"(password|secret|token|(^|_)key)$", re.IGNORECASE)
 
 MASK: Final = "********"
 """Shown in place of a secret, regardless of its length."""
@@ -54,7 +58,19 @@ def _shown(setting: Setting, value: object) -> Toml | None:
         return None
     if setting.is_secret:
         return MASK if value else ""
-    return setting.kind.to_toml(value)
+    return _masked(setting.kind.to_toml(value))
+
+
+def _masked(value: Toml) -> Toml:
+    """Hide the secrets in a table whose keys are not settings, such as the options of a filter."""
+    if isinstance(value, list):
+        return [_masked(each) for each in value]
+    if isinstance(value, dict):
+        return {
+            key: MASK if _SECRET.search(key) and inner else _masked(inner)
+            for key, inner in value.items()
+        }
+    return value
 
 
 def _one_line(source: str) -> str:

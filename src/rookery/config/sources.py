@@ -19,7 +19,7 @@ _KEY = re.compile(r"\s*([\w\-.\"' \t]+?)\s*=")
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
+class GivenValue:
     """A value as given by a source, not yet checked."""
 
     setting: Setting
@@ -34,11 +34,11 @@ class Problems:
     """Collects all problems, so that the user sees them together."""
 
     def __init__(self) -> None:
-        self._found: list[str] = []
+        self._problems: list[str] = []
 
     def add(self, problem: str) -> None:
         """Add a problem."""
-        self._found.append(problem)
+        self._problems.append(problem)
 
     def check(self) -> None:
         """Raise an error if there are problems.
@@ -46,26 +46,26 @@ class Problems:
         Raises:
             ConfigError: there are problems; its text has a line for each.
         """
-        if self._found:
-            raise ConfigError("\n".join(self._found))
+        if self._problems:
+            raise ConfigError("\n".join(self._problems))
 
 
-def from_flags(settings: Sequence[Setting], flags: Mapping[str, object]) -> Iterator[Given]:
+def from_flags(settings: Sequence[Setting], flags: Mapping[str, object]) -> Iterator[GivenValue]:
     """Yield the values of the command line, by `Setting.dest`."""
     for setting in settings:
         value = flags.get(setting.dest)
         if value is not None:
-            yield Given(setting, value, is_text=True, source=f"flag {setting.flag}")
+            yield GivenValue(setting, value, is_text=True, source=f"flag {setting.flag}")
 
 
 def from_environment(
     settings: Sequence[Setting], section: str, environ: Mapping[str, str]
-) -> Iterator[Given]:
+) -> Iterator[GivenValue]:
     """Yield the values of the environment."""
     for setting in settings:
         name = setting.variable(section)
         if name in environ:
-            yield Given(setting, environ[name], is_text=True, source=f"variable {name}")
+            yield GivenValue(setting, environ[name], is_text=True, source=f"variable {name}")
 
 
 def misspelt_variables(
@@ -110,7 +110,7 @@ class TomlFile:
 
     def given(
         self, settings: Sequence[Setting], section: str, problems: Problems
-    ) -> Iterator[Given]:
+    ) -> Iterator[GivenValue]:
         """Yield the values of a section, which can be nested; add a problem per unknown key."""
         by_path = {setting.path: setting for setting in settings}
         above, table = self._table(section)
@@ -118,7 +118,9 @@ class TomlFile:
             problems.add(f"{section}: must be a table, written [{section}] ({self._place(above)})")
             return
         for path, value in self._walk(table, above, by_path, problems):
-            yield Given(by_path[path], value, is_text=False, source=self._place((*above, *path)))
+            yield GivenValue(
+                by_path[path], value, is_text=False, source=self._place((*above, *path))
+            )
 
     def names(self, section: str) -> list[str]:
         """Return the tables in a section."""
@@ -129,10 +131,10 @@ class TomlFile:
     def _table(self, section: str) -> tuple[tuple[str, ...], object]:
         """Find a section, and the keys that lead to it."""
         keys = section.split(".")
-        found: object = self._root
+        table: object = self._root
         for key in keys:
-            found = found.get(key, {}) if isinstance(found, dict) else found
-        return tuple(map(_normal, keys)), found
+            table = table.get(key, {}) if isinstance(table, dict) else table
+        return tuple(map(_normal, keys)), table
 
     def _walk(
         self,
@@ -152,10 +154,10 @@ class TomlFile:
                 problems.add(f"{shown}: given twice, as {key} too ({self._place(full)})")
             elif path in known:
                 yield path, value
-            elif isinstance(value, dict) and any(one[: len(path)] == path for one in known):
+            elif isinstance(value, dict) and any(other[: len(path)] == path for other in known):
                 yield from self._walk(value, section, known, problems, path)
             else:
-                names = {one[len(above)] for one in known if one[: len(above)] == above}
+                names = {other[len(above)] for other in known if other[: len(above)] == above}
                 hint = _suggestion(name, names)
                 problems.add(f"{shown}: unknown{hint} ({self._place(full)})")
             seen.add(name)
@@ -213,5 +215,5 @@ def _suggestion(name: str, known: Collection[str]) -> str:
     near = difflib.get_close_matches(name, list(known), n=1)
     if near:
         return f"; did you mean {near[0].replace('_', '-')}?"
-    listed = ", ".join(sorted(one.replace("_", "-") for one in known))
+    listed = ", ".join(sorted(name.replace("_", "-") for name in known))
     return f"; known are {listed}" if listed else ""

@@ -24,7 +24,7 @@ Toml: TypeAlias = "str | int | float | bool | list[Toml] | dict[str, Toml]"
 """A value in a TOML file or in JSON."""
 
 
-class BadValue(ValueError):  # noqa: N818 (caught here, and told as a ConfigError)
+class BadValue(ValueError):  # noqa: N818 (caught here, and raised as a ConfigError)
     """The value is not valid for the setting."""
 
 
@@ -56,14 +56,14 @@ def kind_of(hint: object, minimum: float | None = None, maximum: float | None = 
     """
     origin, arguments = get_origin(hint), get_args(hint)
     if origin in {Union, UnionType} and len(arguments) == 2 and NoneType in arguments:
-        [other] = [one for one in arguments if one is not NoneType]
+        [other] = [argument for argument in arguments if argument is not NoneType]
         return _optional(kind_of(other, minimum, maximum))
     if origin is Literal:
-        return _choice({str(one): one for one in arguments})
+        return _choice({str(argument): argument for argument in arguments})
     if origin is tuple and len(arguments) == 2 and arguments[1] is ...:
         return _several(kind_of(arguments[0], minimum, maximum))
     if isinstance(hint, type) and issubclass(hint, Enum):
-        return _choice({_member_name(one): one for one in hint})
+        return _choice({_member_name(member): member for member in hint})
     if hint in {int, float}:
         return _number(hint is int, minimum, maximum)
     if hint in _SIMPLE:
@@ -205,30 +205,30 @@ def _choice(values: dict[str, object]) -> ValueKind:
     return ValueKind(allowed, choose, take, lambda value: names[value], choices=choices)
 
 
-def _several(one: ValueKind) -> ValueKind:
+def _several(kind: ValueKind) -> ValueKind:
     def split(text: str) -> object:
         parts = [part.strip() for part in text.split(",")]
-        return tuple(one.from_text(part) for part in parts if part)
+        return tuple(kind.from_text(part) for part in parts if part)
 
     def take(value: object) -> object:
         if not isinstance(value, list):
             raise BadValue
-        return tuple(map(one.from_toml, value))
+        return tuple(map(kind.from_toml, value))
 
     def give(value: object) -> Toml:
-        return [one.to_toml(part) for part in value] if isinstance(value, tuple) else []
+        return [kind.to_toml(part) for part in value] if isinstance(value, tuple) else []
 
-    allowed = f"a list of which each is {one.allowed} (parted by commas, in TOML an array)"
+    allowed = f"a list of which each is {kind.allowed} (parted by commas, in TOML an array)"
     return ValueKind(allowed, split, take, give)
 
 
-def _optional(one: ValueKind) -> ValueKind:
+def _optional(kind: ValueKind) -> ValueKind:
     return ValueKind(
-        f"{one.allowed}, or empty",
-        lambda text: one.from_text(text) if text else None,
-        lambda value: None if value == "" else one.from_toml(value),
-        lambda value: "" if value is None else one.to_toml(value),
-        is_switch=one.is_switch,
-        choices=one.choices,
+        f"{kind.allowed}, or empty",
+        lambda text: kind.from_text(text) if text else None,
+        lambda value: None if value == "" else kind.from_toml(value),
+        lambda value: "" if value is None else kind.to_toml(value),
+        is_switch=kind.is_switch,
+        choices=kind.choices,
         may_be_unset=True,
     )

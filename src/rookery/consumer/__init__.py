@@ -22,7 +22,7 @@ if TYPE_CHECKING:
         RecordTooLarge,
         TopicGone,
         Undecodable,
-        Unheard,
+        UnheardPartitions,
     )
     from rookery.consumer.output.batch import Batch
     from rookery.consumer.output.progress import Progress
@@ -51,7 +51,7 @@ __all__ = [
     "TopicGone",
     "Topics",
     "Undecodable",
-    "Unheard",
+    "UnheardPartitions",
     "transaction",
 ]
 
@@ -74,7 +74,7 @@ if not TYPE_CHECKING:
                 "RecordTooLarge",
                 "TopicGone",
                 "Undecodable",
-                "Unheard",
+                "UnheardPartitions",
             ],
             "rookery.consumer.output.batch": ["Batch"],
             "rookery.consumer.output.progress": ["Progress"],

@@ -60,11 +60,11 @@ def _numbers(table: Buffer) -> memoryview[int]:
     return view.cast("B").cast("q")
 
 
-class _Broken(Exception):  # noqa: N818 (it does not leave this module)
+class _BrokenBatch(Exception):  # noqa: N818 (it does not leave this module)
     """The batch is compressed, malformed or of another format."""
 
 
-class _Found(NamedTuple):
+class _FoundRecord(NamedTuple):
     offset: int
     time: int
     key: int
@@ -81,17 +81,17 @@ def locate(data: Buffer, begin: int, until: int, partition: int, table: Buffer, 
     at = 0
     try:
         for header in _headers(view):
-            for found in _records(view, header):
-                if not begin <= found.offset < until:
+            for record in _records(view, header):
+                if not begin <= record.offset < until:
                     continue
                 if at >= len(out):
                     return -1
-                out[at + OFFSET], out[at + TIME] = found.offset, found.time
+                out[at + OFFSET], out[at + TIME] = record.offset, record.time
                 out[at + PARTITION] = partition
-                out[at + KEY], out[at + KEY + 1] = start + found.key, found.key_size
-                out[at + VALUE], out[at + VALUE + 1] = start + found.value, found.value_size
+                out[at + KEY], out[at + KEY + 1] = start + record.key, record.key_size
+                out[at + VALUE], out[at + VALUE + 1] = start + record.value, record.value_size
                 at += WIDTH
-    except (_Broken, Error, IndexError):
+    except (_BrokenBatch, Error, IndexError):
         return -1
     return at // WIDTH
 
@@ -103,50 +103,50 @@ def _headers(view: memoryview) -> Iterator[BatchHeader]:
         is_plain = not (header.attributes & CODEC_MASK or header.is_control)
         is_near = abs(header.base_timestamp) < _FAR and 0 <= header.base_offset <= _FAR
         if not is_plain or not is_near or header.record_count < 0:
-            raise _Broken
+            raise _BrokenBatch
         yield header
         at = header.end
 
 
-def _records(view: memoryview, header: BatchHeader) -> Iterator[_Found]:
+def _records(view: memoryview, header: BatchHeader) -> Iterator[_FoundRecord]:
     at = header.position + batches.HEADER_SIZE
     for _ in range(header.record_count):
         length, at = _number(view, at, header.end, 32)
         end = at + length
         if length < _SMALLEST or end > header.end:
-            raise _Broken
+            raise _BrokenBatch
         time_delta, at = _number(view, at + 1, end, 64)
         delta, at = _number(view, at, end, 32)
         if not 0 <= delta <= header.last_offset_delta or abs(time_delta) >= _FAR:
-            raise _Broken
+            raise _BrokenBatch
         key_size, key = _field(view, at, end)
         value_size, value = _field(view, key + max(key_size, 0), end)
         time = header.base_timestamp + time_delta
         if header.timestamp_type:
             time = header.max_timestamp
         moment = _NO_TIME if time == -1 else time
-        yield _Found(header.base_offset + delta, moment, key, key_size, value, value_size)
+        yield _FoundRecord(header.base_offset + delta, moment, key, key_size, value, value_size)
         at = end
     if at != header.end:
-        raise _Broken
+        raise _BrokenBatch
 
 
 def _field(view: memoryview, at: int, end: int) -> tuple[int, int]:
     size, at = _number(view, at, end, 32)
     if size < -1 or size > end - at:
-        raise _Broken
+        raise _BrokenBatch
     return size, at
 
 
 def _number(view: memoryview, at: int, end: int, bits: int) -> tuple[int, int]:
-    found = by = 0
+    number = by = 0
     while at < end and by < bits:
         byte = view[at]
         at += 1
-        found |= (byte & 0x7F) << by
+        number |= (byte & 0x7F) << by
         if byte < 0x80:
-            if found >> bits:
-                raise _Broken
-            return (found >> 1) ^ -(found & 1), at
+            if number >> bits:
+                raise _BrokenBatch
+            return (number >> 1) ^ -(number & 1), at
         by += 7
-    raise _Broken
+    raise _BrokenBatch

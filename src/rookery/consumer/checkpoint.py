@@ -40,7 +40,7 @@ class PartitionMark(NamedTuple):
 
     def to_list(self) -> list[Any]:
         """Return it as plain values."""
-        passed = [list(one) for one in self.passed]
+        passed = [list(pair) for pair in self.passed]
         return [self.offset, self.clock, passed] if passed else [self.offset, self.clock]
 
     @classmethod
@@ -56,7 +56,7 @@ class PartitionMark(NamedTuple):
         note = _NOTE.fullmatch(committed.metadata)
         if note is None:
             return cls(committed.offset)
-        ranges = [one.split("-") for one in (note[2] or "").split(",") if one]
+        ranges = [part.split("-") for part in (note[2] or "").split(",") if part]
         passed = tuple((int(begin), int(end)) for begin, end in ranges)
         return cls(committed.offset, int(note[1]), passed)
 
@@ -127,10 +127,10 @@ class Checkpoint:
             ConfigError: the text is not a checkpoint, or has a later version.
         """
         try:
-            found = json.loads(text)
+            fields = json.loads(text)
         except ValueError as error:
             raise ConfigError(f"not a checkpoint: {error}") from None
-        return cls.from_dict(found)
+        return cls.from_dict(fields)
 
     @classmethod
     def from_dict(cls, found: Mapping[str, Any]) -> Checkpoint:

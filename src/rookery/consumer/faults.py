@@ -35,8 +35,8 @@ class OffsetTruncated(PartitionFault):
         super().__init__(
             place,
             wanted,
-            f"the log begins at {earliest} by now, so {earliest - wanted} offsets are lost; read "
-            "faster, keep them longer (retention.ms), or go on with on_truncation='earliest'",
+            f"the log now begins at {earliest}, so {earliest - wanted} offsets are lost; read "
+            "faster, keep them longer (retention.ms), or continue with on_truncation='earliest'",
         )
         self.wanted = wanted
         self.earliest = earliest
@@ -50,8 +50,8 @@ class LogTruncated(PartitionFault):
         super().__init__(
             place,
             position,
-            f"the log was cut back to {end}: rows from there on were read and are gone; rewind "
-            "whatever was made of them, then start anew",
+            f"the log was truncated to {end}: later rows were read and no longer exist; undo what "
+            "was derived from them, then start again",
         )
         self.end = end
 
@@ -101,7 +101,7 @@ class OutOfMemory(ConfigError):  # noqa: N818 (the name says what happened)
         self.places = tuple(places)
 
 
-class Unheard(Unavailable):
+class UnheardPartitions(Unavailable):
     """Partitions that the merge waits for did not answer within the deadline."""
 
     def __init__(self, places: Sequence[TopicPartition], deadline_ms: int, why: str) -> None:

@@ -50,7 +50,7 @@ def put(table: Table, column: int, strings: Array) -> None:
     if len(data) == 1 and data[0] is not None:
         addresses += data[0].address
     elif data:
-        owners = np.array([0 if one is None else one.address for one in data], np.int64)
+        owners = np.array([0 if owner is None else owner.address for owner in data], np.int64)
         addresses += owners[np.where(is_long, numbers[:, 2], 0)]
     if not is_long.all():
         inline = views.address + 4 + 16 * np.arange(count, dtype=np.int64)
@@ -95,9 +95,9 @@ def unpack(lines: Numbers) -> RowNumbers:
     keys, values = (
         Strings(fresh(wide).view(np.int64), fresh(narrow).view(np.int32)) for _ in range(2)
     )
-    found = RowNumbers(offsets, times, orders, partitions, keys, values)
-    _gather.unpack(view(lines), [one.data for one in (*found[:4], *keys, *values)])
-    return found
+    columns = RowNumbers(offsets, times, orders, partitions, keys, values)
+    _gather.unpack(view(lines), [numbers.data for numbers in (*columns[:4], *keys, *values)])
+    return columns
 
 
 def binary(strings: Strings) -> Array:

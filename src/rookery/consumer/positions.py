@@ -62,8 +62,8 @@ def spec(position: Position, place: TopicPartition, now_ms: int) -> Spec:
     if isinstance(position, Offsets):
         return Spec(offset=position.by_partition.get((place.topic, place.partition), EARLIEST))
     if isinstance(position, Checkpoint):
-        found = position.partitions.get(place)
-        return Spec(offset=EARLIEST if found is None else found.offset)
+        mark = position.partitions.get(place)
+        return Spec(offset=EARLIEST if mark is None else mark.offset)
     raise ConfigError(
         f"{position!r} is no position; use a word ({', '.join(sorted(_WORDS))}), a datetime with "
         "a time zone, a timedelta, Offsets or a Checkpoint"

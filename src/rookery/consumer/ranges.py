@@ -76,8 +76,8 @@ class RangeResolver:
             ApiError: a named topic does not exist.
             Unavailable: the source cannot be reached.
         """
-        found = await self._source.topics(self._wanted.topics, self._wanted.pattern)
-        return [TopicPartition(name, number) for name, many in found.items() for number in many]
+        topics = await self._source.topics(self._wanted.topics, self._wanted.pattern)
+        return [TopicPartition(name, number) for name, many in topics.items() for number in many]
 
     async def ranges(
         self,
@@ -112,33 +112,35 @@ class RangeResolver:
             mark = known.get(place)
             start = _start(starts[place], first.get(place), end_of_log)
             end = _end(ends[place], last.get(place), end_of_log)
-            one = PartitionRange(place, start if mark is None else mark.offset, end, mark=mark)
-            ranges.append(self._range(one, high.get(place, end_of_log), end_of_log))
+            range_ = PartitionRange(place, start if mark is None else mark.offset, end, mark=mark)
+            ranges.append(self._range(range_, high.get(place, end_of_log), end_of_log))
         return ranges
 
-    def _range(self, one: PartitionRange, high: int, stable: int) -> PartitionRange:
-        topic = one.place.topic
+    def _range(self, range_: PartitionRange, high: int, stable: int) -> PartitionRange:
+        topic = range_.place.topic
         start = positions.of_topic(self._wanted.start, topic, "earliest")
         min_time_ms = None
-        if self._settings.exact_start and one.mark is None:
+        if self._settings.exact_start and range_.mark is None:
             min_time_ms = positions.start_ms(start, self._now_ms)
         end = positions.of_topic(self._wanted.end, topic, "now")
         end_time_ms = positions.start_ms(end, self._now_ms)
         return replace(
-            one,
+            range_,
             min_time_ms=min_time_ms,
             end_time_ms=ENDLESS if end_time_ms is None or self._wanted.is_live else end_time_ms,
-            mark=start.partitions.get(one.place) if isinstance(start, Checkpoint) else one.mark,
+            mark=start.partitions.get(range_.place)
+            if isinstance(start, Checkpoint)
+            else range_.mark,
             high_watermark=high,
             last_stable_offset=stable if self._settings.is_committed else -1,
         )
 
     def _start(self, place: TopicPartition) -> Spec:
         start = positions.of_topic(self._wanted.start, place.topic, "earliest")
-        found = positions.spec(start, place, self._now_ms)
-        if found.is_committed and self._settings.group is None:
+        spec = positions.spec(start, place, self._now_ms)
+        if spec.is_committed and self._settings.group is None:
             raise ConfigError("start='committed': name the group whose offsets they are")
-        return found
+        return spec
 
     def _end(self, place: TopicPartition) -> Spec:
         end: Position = positions.of_topic(self._wanted.end, place.topic, "now")
@@ -159,30 +161,32 @@ class RangeResolver:
 
 def _asked(specs: dict[TopicPartition, Spec]) -> dict[TopicPartition, int]:
     """Return the positions that the source must look up; offsets need no lookup."""
-    found: dict[TopicPartition, int] = {}
-    for place, one in specs.items():
-        if one.time_ms is not None:
-            found[place] = max(one.time_ms, 0)
-        elif one.offset is not None and one.offset < 0:
-            found[place] = one.offset
-        elif one.is_committed:
-            found[place] = -2  # the start of a group without commits
-    return found
+    lookups: dict[TopicPartition, int] = {}
+    for place, spec in specs.items():
+        if spec.time_ms is not None:
+            lookups[place] = max(spec.time_ms, 0)
+        elif spec.offset is not None and spec.offset < 0:
+            lookups[place] = spec.offset
+        elif spec.is_committed:
+            lookups[place] = -2  # the start of a group without commits
+    return lookups
 
 
 def _younger(specs: dict[TopicPartition, Spec]) -> dict[TopicPartition, int]:
     """Return the times that must be looked up; the log end is looked up anyway."""
-    return {place: max(one.time_ms, 0) for place, one in specs.items() if one.time_ms is not None}
+    return {
+        place: max(spec.time_ms, 0) for place, spec in specs.items() if spec.time_ms is not None
+    }
 
 
-def _start(spec: Spec, found: int | None, end: int) -> int:
+def _start(spec: Spec, offset: int | None, end: int) -> int:
     if spec.offset is not None and spec.offset >= 0:
         return spec.offset
     # No record is that recent: start at the next one to be written.
-    return end if found is None or found < 0 else found
+    return end if offset is None or offset < 0 else offset
 
 
-def _end(spec: Spec, found: int | None, end: int) -> int:
+def _end(spec: Spec, offset: int | None, end: int) -> int:
     if spec.offset is not None and spec.offset >= 0:
         return min(spec.offset, end)
-    return end if found is None or found < 0 else min(found, end)
+    return end if offset is None or offset < 0 else min(offset, end)

@@ -175,10 +175,12 @@ class StreamSettings:
     """How long brokers may be unreachable before an error is raised."""
 
     def __post_init__(self) -> None:
-        for one in fields(self):
-            allowed = _CHOICES.get(one.name)
-            if allowed is not None and getattr(self, one.name) not in allowed:
-                raise ConfigError(f"{one.name}={getattr(self, one.name)!r}: choose from {allowed}")
+        for field in fields(self):
+            allowed = _CHOICES.get(field.name)
+            if allowed is not None and getattr(self, field.name) not in allowed:
+                raise ConfigError(
+                    f"{field.name}={getattr(self, field.name)!r}: choose from {allowed}"
+                )
         for name in ("memory", "batch_rows", "batch_bytes", "max_batch_bytes"):
             _check_positive(name, getattr(self, name))
         for name in ("max_rows", "max_bytes", "speed", "max_held_rows"):
@@ -247,7 +249,7 @@ def settings_of(options: StreamOptions) -> StreamSettings:
     Raises:
         ConfigError: one is unknown or cannot be used.
     """
-    known = {one.name for one in fields(StreamSettings)}
+    known = {field.name for field in fields(StreamSettings)}
     unknown = sorted(set(options) - known)
     if unknown:
         raise ConfigError(

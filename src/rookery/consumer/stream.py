@@ -18,7 +18,7 @@ from rookery.clock import Clock, SystemClock
 from rookery.consumer.background import Background
 from rookery.consumer.checkpoint import Checkpoint
 from rookery.consumer.faults import Misuse
-from rookery.consumer.opened import OpenStream
+from rookery.consumer.openstream import OpenStream
 from rookery.consumer.output.batch import Batch
 from rookery.consumer.output.forms import ArrowForms
 from rookery.consumer.output.progress import Progress, partition_table

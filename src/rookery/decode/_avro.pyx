@@ -525,23 +525,23 @@ cdef Fault read_member(Run* run, Node* node, Builder* out, int depth) noexcept n
 
 
 cdef int32_t* numbers(values) except? NULL:
-    cdef int32_t* found = <int32_t*>malloc((len(values) + 1) * sizeof(int32_t))
+    cdef int32_t* copied = <int32_t*>malloc((len(values) + 1) * sizeof(int32_t))
     cdef Py_ssize_t i
-    if found == NULL:
+    if copied == NULL:
         raise MemoryError
     for i in range(len(values)):
-        found[i] = values[i]
-    return found
+        copied[i] = values[i]
+    return copied
 
 
 cdef bytes packed(const uint8_t* flags, Py_ssize_t count):
-    cdef bytes found = PyBytes_FromStringAndSize(NULL, (count + 7) // 8)
-    cdef uint8_t* bits = <uint8_t*><char*>found
+    cdef bytes bitmap = PyBytes_FromStringAndSize(NULL, (count + 7) // 8)
+    cdef uint8_t* bits = <uint8_t*><char*>bitmap
     cdef Py_ssize_t i
     memset(bits, 0, (count + 7) // 8)
     for i in range(count):
         bits[i >> 3] |= (flags[i] & 1) << (i & 7)
-    return found
+    return bitmap
 
 
 cdef class Program:

@@ -70,5 +70,5 @@ def _array(column: AvroColumn, built: Sequence[tuple[Any, ...]]) -> Array:
         codes = pa.Array.from_buffers(pa.int32(), length, [head, pa.py_buffer(data)], nulls)
         symbols = pa.array(column.symbols, pa.string())
         return pa.DictionaryArray.from_arrays(codes, symbols).cast(pa.string())
-    buffers = [head, *(pa.py_buffer(one) for one in (offsets, data) if one is not None)]
+    buffers = [head, *(pa.py_buffer(buffer) for buffer in (offsets, data) if buffer is not None)]
     return pa.Array.from_buffers(column.type, length, buffers, nulls, 0, children or None)

@@ -162,7 +162,7 @@ class _Schemas:
     def _of(self, at: int, above: tuple[int, ...]) -> Any:
         op, _, size, children, _, _ = self._nodes[at]
         if at in above:
-            raise ConfigError("Avro schema: a type that holds itself" + _NEEDS_KERNEL)
+            raise ConfigError("Avro schema: a type that contains itself" + _NEEDS_KERNEL)
         below = (*above, at)
         if op in _PLAIN:
             return _PLAIN[op]

@@ -91,9 +91,9 @@ def columns_of(reader: AvroType) -> list[AvroColumn]:
     Raises:
         ConfigError: the type is recursive, which Arrow does not support.
     """
-    found: list[AvroColumn] = []
-    _layout(reader, found, ())
-    return found
+    columns: list[AvroColumn] = []
+    _layout(reader, columns, ())
+    return columns
 
 
 def plan(writer: AvroType, reader: AvroType) -> AvroPlan:
@@ -113,59 +113,59 @@ def plan(writer: AvroType, reader: AvroType) -> AvroPlan:
 # ---- columns
 
 
-def _layout(kind: AvroType, found: list[AvroColumn], above: tuple[AvroType, ...]) -> AvroColumn:
+def _layout(kind: AvroType, columns: list[AvroColumn], above: tuple[AvroType, ...]) -> AvroColumn:
     if kind in above or len(above) > _MAX_DEPTH:
         raise ConfigError(
-            f"Avro schema: {kind.name or kind.kind!r} holds itself or lies too deep; "
-            "a column cannot: leave that field out of the reader's schema"
+            f"Avro schema: {kind.name or kind.kind!r} contains itself or is nested too "
+            "deeply for a column: leave that field out of the reader's schema"
         )
-    if len(found) >= _MAX_BUILDERS:
+    if len(columns) >= _MAX_BUILDERS:
         raise ConfigError(f"Avro schema: more than {_MAX_BUILDERS} columns")
-    column = AvroColumn(AvroKind.NULL, pa.null(), index=len(found))
-    found.append(column)
+    column = AvroColumn(AvroKind.NULL, pa.null(), index=len(columns))
+    columns.append(column)
     below = (*above, kind)
     if kind.kind == "union":
-        return _lay_union(kind, column, found, below)
+        return _lay_union(kind, column, columns, below)
     if kind.kind == "record":
-        column.children = [_layout(one.type, found, below) for one in kind.fields]
-        return _as_struct(column, [one.name for one in kind.fields])
+        column.children = [_layout(member.type, columns, below) for member in kind.fields]
+        return _as_struct(column, [member.name for member in kind.fields])
     if kind.kind in {"array", "map"}:
-        return _lay_items(kind, column, found, below)
+        return _lay_items(kind, column, columns, below)
     return _lay_plain(kind, column)
 
 
 def _lay_union(
-    kind: AvroType, column: AvroColumn, found: list[AvroColumn], above: tuple[AvroType, ...]
+    kind: AvroType, column: AvroColumn, columns: list[AvroColumn], above: tuple[AvroType, ...]
 ) -> AvroColumn:
     branches = _values(kind)
     if len(branches) == 1:
         # A nullable type has the column of the type itself.
-        found.pop()
-        return _layout(branches[0], found, above)
-    column.children = [_layout(one, found, above) for one in branches]
+        columns.pop()
+        return _layout(branches[0], columns, above)
+    column.children = [_layout(branch, columns, above) for branch in branches]
     if not branches:
         return column
     return _as_struct(column, [f"member{at}" for at in range(len(branches))])
 
 
 def _values(union: AvroType) -> list[AvroType]:
-    return [one for one in union.branches if one.kind != "null"]
+    return [branch for branch in union.branches if branch.kind != "null"]
 
 
 def _lay_items(
-    kind: AvroType, column: AvroColumn, found: list[AvroColumn], above: tuple[AvroType, ...]
+    kind: AvroType, column: AvroColumn, columns: list[AvroColumn], above: tuple[AvroType, ...]
 ) -> AvroColumn:
     assert kind.items is not None  # noqa: S101 (the parser saw to it)
     column.kind = AvroKind.LIST
     if kind.kind == "array":
-        column.children = [_layout(kind.items, found, above)]
+        column.children = [_layout(kind.items, columns, above)]
         column.type = pa.list_(column.children[0].type)
         return column
-    entries = AvroColumn(AvroKind.STRUCT, pa.null(), index=len(found))
-    found.append(entries)
-    key = AvroColumn(AvroKind.TEXT, pa.string(), index=len(found))
-    found.append(key)
-    value = _layout(kind.items, found, above)
+    entries = AvroColumn(AvroKind.STRUCT, pa.null(), index=len(columns))
+    columns.append(entries)
+    key = AvroColumn(AvroKind.TEXT, pa.string(), index=len(columns))
+    columns.append(key)
+    value = _layout(kind.items, columns, above)
     entries.children = [key, value]
     entries.type = pa.struct([pa.field("key", pa.string(), nullable=False), ("value", value.type)])
     column.children = [entries]
@@ -218,7 +218,7 @@ class _Planner:
     ) -> _Node:
         """Build the node that reads the writer's type into the reader's column."""
         if writer.kind == "union":
-            branches = [self.read(one, reader, out) for one in writer.branches]
+            branches = [self.read(branch, reader, out) for branch in writer.branches]
             return _Node(Op.UNION, children=branches)
         if reader.kind == "union":
             return self._read_to_union(writer, reader, out)
@@ -247,16 +247,16 @@ class _Planner:
         return _Node(Op.MEMBER, out, at, [inner])
 
     def _read_record(self, writer: AvroType, reader: AvroType, out: AvroColumn) -> _Node:
-        places = dict(zip((one.name for one in reader.fields), out.children, strict=True))
+        places = dict(zip((mine.name for mine in reader.fields), out.children, strict=True))
         wanted = _matched(writer, reader)
         node = _Node(Op.RECORD, out)
-        for one in writer.fields:
-            mine = wanted.get(one.name)
+        for theirs in writer.fields:
+            mine = wanted.get(theirs.name)
             if mine is None:
-                node.children.append(self._skip(one.type))
+                node.children.append(self._skip(theirs.type))
             else:
-                node.children.append(self.read(one.type, mine.type, places[mine.name]))
-        given = {one.name for one in wanted.values()}
+                node.children.append(self.read(theirs.type, mine.type, places[mine.name]))
+        given = {mine.name for mine in wanted.values()}
         for mine in reader.fields:
             if mine.name not in given:
                 node.children.append(self._default(mine, places[mine.name]))
@@ -289,10 +289,10 @@ class _Planner:
         node = self._skips[writer] = _Node(_READS.get(writer.kind, Op.FIXED), size=writer.size)
         if writer.kind == "record":
             node.op = Op.RECORD
-            node.children = [self._skip(one.type) for one in writer.fields]
+            node.children = [self._skip(theirs.type) for theirs in writer.fields]
         elif writer.kind == "union":
             node.op = Op.UNION
-            node.children = [self._skip(one) for one in writer.branches]
+            node.children = [self._skip(branch) for branch in writer.branches]
         elif writer.kind == "enum":
             node.op, node.table = Op.ENUM, list(range(len(writer.symbols)))
         elif writer.items is not None:
@@ -324,20 +324,22 @@ class _Planner:
 
 
 def _has_null(reader: AvroType) -> bool:
-    return any(one.kind == "null" for one in reader.branches)
+    return any(branch.kind == "null" for branch in reader.branches)
 
 
 def _matched(writer: AvroType, reader: AvroType) -> dict[str, AvroField]:
     """Map the writer's fields to the reader's: by name, otherwise by alias."""
-    by_name = {one.name: one for one in reader.fields}
-    names = {one.name for one in writer.fields}
-    found = {name: by_name[name] for name in names if name in by_name}
+    by_name = {mine.name: mine for mine in reader.fields}
+    names = {theirs.name for theirs in writer.fields}
+    fields = {name: by_name[name] for name in names if name in by_name}
     for mine in reader.fields:
         if mine.name not in names:
-            alias = next((one for one in mine.aliases if one in names and one not in found), None)
+            alias = next(
+                (alias for alias in mine.aliases if alias in names and alias not in fields), None
+            )
             if alias is not None:
-                found[alias] = mine
-    return found
+                fields[alias] = mine
+    return fields
 
 
 def _chosen(writer: AvroType, branches: list[AvroType]) -> int | None:
@@ -355,7 +357,7 @@ def _has_same_name(writer: AvroType, reader: AvroType) -> bool:
 
 def _is_called_alike(writer: AvroType, reader: AvroType) -> bool:
     names = {reader.name, *reader.aliases}
-    return writer.kind == reader.kind and _last(writer.name) in {_last(one) for one in names}
+    return writer.kind == reader.kind and _last(writer.name) in {_last(name) for name in names}
 
 
 def _is_same_kind(writer: AvroType, reader: AvroType) -> bool:

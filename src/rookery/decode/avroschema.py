@@ -115,15 +115,15 @@ class _Parser:
     def _reference(self, name: str, space: str) -> AvroType:
         if name in PRIMITIVES:
             return AvroType(name)
-        found = self._named.get(_full(name, space)) or self._named.get(name)
-        if found is None:
+        named = self._named.get(_full(name, space)) or self._named.get(name)
+        if named is None:
             raise ConfigError(f"Avro schema: type {name!r} is not defined")
-        return found
+        return named
 
     def _union(self, value: list[Any], space: str, depth: int) -> AvroType:
-        branches = [self.type(one, space, depth + 1) for one in value]
-        keys = [one.name or one.kind for one in branches]
-        if any(one.kind == "union" for one in branches) or len(set(keys)) < len(keys):
+        branches = [self.type(branch, space, depth + 1) for branch in value]
+        keys = [branch.name or branch.kind for branch in branches]
+        if any(branch.kind == "union" for branch in branches) or len(set(keys)) < len(keys):
             raise ConfigError(f"Avro schema: union {_short(value)} holds a union or a type twice")
         if not branches:
             raise ConfigError("Avro schema: a union has no branches")
@@ -137,30 +137,30 @@ class _Parser:
         if name in self._named:
             raise ConfigError(f"Avro schema: type {name!r} is defined twice")
         space = name.rpartition(".")[0]
-        aliases = tuple(_full(one, space) for one in _strings(value.get("aliases", ()), name))
-        found = AvroType("record" if kind == "error" else kind, name, aliases)
-        self._named[name] = found
+        aliases = tuple(_full(string, space) for string in _strings(value.get("aliases", ()), name))
+        avro_type = AvroType("record" if kind == "error" else kind, name, aliases)
+        self._named[name] = avro_type
         if kind == "fixed":
-            return _with_logical(_sized(found, value), value)
+            return _with_logical(_sized(avro_type, value), value)
         if kind == "enum":
-            return _with_symbols(found, value)
-        found.fields = self._fields(name, value.get("fields"), space, depth)
-        return found
+            return _with_symbols(avro_type, value)
+        avro_type.fields = self._fields(name, value.get("fields"), space, depth)
+        return avro_type
 
     def _fields(self, name: str, value: Any, space: str, depth: int) -> list[AvroField]:
         if not isinstance(value, list):
             raise ConfigError(f"Avro schema: record {name!r} has no list of fields")
-        found: dict[str, AvroField] = {}
-        for one in value:
-            given = one.get("name") if isinstance(one, dict) else None
-            if not isinstance(given, str) or given in found:
+        fields: dict[str, AvroField] = {}
+        for item in value:
+            given = item.get("name") if isinstance(item, dict) else None
+            if not isinstance(given, str) or given in fields:
                 raise ConfigError(
-                    f"Avro schema: record {name!r}: field {_short(one)} has no own name"
+                    f"Avro schema: record {name!r}: field {_short(item)} has no own name"
                 )
-            kind = self.type(one.get("type"), space, depth + 1)
-            aliases = tuple(_strings(one.get("aliases", ()), given))
-            found[given] = AvroField(given, kind, one.get("default", MISSING), aliases)
-        return list(found.values())
+            kind = self.type(item.get("type"), space, depth + 1)
+            aliases = tuple(_strings(item.get("aliases", ()), given))
+            fields[given] = AvroField(given, kind, item.get("default", MISSING), aliases)
+        return list(fields.values())
 
 
 def _full(name: str, space: str) -> str:
@@ -168,45 +168,47 @@ def _full(name: str, space: str) -> str:
 
 
 def _strings(value: Any, what: str) -> list[str]:
-    if not isinstance(value, list | tuple) or not all(isinstance(one, str) for one in value):
+    if not isinstance(value, list | tuple) or not all(isinstance(item, str) for item in value):
         raise ConfigError(f"Avro schema: {what!r}: {_short(value)} is not a list of names")
     return list(value)
 
 
-def _sized(found: AvroType, value: dict[str, Any]) -> AvroType:
+def _sized(avro_type: AvroType, value: dict[str, Any]) -> AvroType:
     size = value.get("size")
     if not isinstance(size, int) or isinstance(size, bool) or not 0 <= size <= _MAX_FIXED:
-        raise ConfigError(f"Avro schema: fixed {found.name!r}: size {_short(size)} is out of range")
-    found.size = size
-    return found
-
-
-def _with_symbols(found: AvroType, value: dict[str, Any]) -> AvroType:
-    found.symbols = tuple(_strings(value.get("symbols"), found.name))
-    default = value.get("default")
-    if len(set(found.symbols)) < len(found.symbols):
-        raise ConfigError(f"Avro schema: enum {found.name!r} has a symbol twice")
-    if default is not None and default not in found.symbols:
         raise ConfigError(
-            f"Avro schema: enum {found.name!r}: default {_short(default)} is no symbol"
+            f"Avro schema: fixed {avro_type.name!r}: size {_short(size)} is out of range"
         )
-    found.default = default
-    return found
+    avro_type.size = size
+    return avro_type
 
 
-def _with_logical(found: AvroType, value: dict[str, Any]) -> AvroType:
+def _with_symbols(avro_type: AvroType, value: dict[str, Any]) -> AvroType:
+    avro_type.symbols = tuple(_strings(value.get("symbols"), avro_type.name))
+    default = value.get("default")
+    if len(set(avro_type.symbols)) < len(avro_type.symbols):
+        raise ConfigError(f"Avro schema: enum {avro_type.name!r} has a symbol twice")
+    if default is not None and default not in avro_type.symbols:
+        raise ConfigError(
+            f"Avro schema: enum {avro_type.name!r}: default {_short(default)} is no symbol"
+        )
+    avro_type.default = default
+    return avro_type
+
+
+def _with_logical(avro_type: AvroType, value: dict[str, Any]) -> AvroType:
     logical = value.get("logicalType")
-    if not isinstance(logical, str) or found.kind not in _LOGICAL.get(logical, ()):
-        return found
+    if not isinstance(logical, str) or avro_type.kind not in _LOGICAL.get(logical, ()):
+        return avro_type
     if logical == "decimal":
         precision, scale = value.get("precision"), value.get("scale", 0)
         if not isinstance(precision, int) or not isinstance(scale, int):
-            return found
+            return avro_type
         if not (1 <= precision <= 38 and 0 <= scale <= precision):
-            return found
-        found.precision, found.scale = precision, scale
-    found.logical = logical
-    return found
+            return avro_type
+        avro_type.precision, avro_type.scale = precision, scale
+    avro_type.logical = logical
+    return avro_type
 
 
 def _short(value: Any) -> str:

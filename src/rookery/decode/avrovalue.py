@@ -45,12 +45,12 @@ def _encode(kind: AvroType, value: Any) -> bytes:  # noqa: C901, PLR0911, PLR091
         case "enum":
             return zigzag(kind.symbols.index(value))
         case "array" if isinstance(value, list) and kind.items:
-            return _counted([_encode(kind.items, one) for one in value])
+            return _counted([_encode(kind.items, item) for item in value])
         case "map" if isinstance(value, dict) and kind.items:
             items = kind.items
             return _counted([_sized(k.encode()) + _encode(items, v) for k, v in value.items()])
         case "record" if isinstance(value, dict):
-            return b"".join(_encode(one.type, _of(value, one)) for one in kind.fields)
+            return b"".join(_encode(field.type, _of(value, field)) for field in kind.fields)
         case "union":
             return _encode_union(kind, value)
         case _:
@@ -68,10 +68,10 @@ def _encode_union(kind: AvroType, value: Any) -> bytes:
 
 
 def _of(value: dict[str, Any], field: Any) -> Any:
-    found = value.get(field.name, field.default)
-    if found is MISSING:
+    item = value.get(field.name, field.default)
+    if item is MISSING:
         raise KeyError(field.name)
-    return found
+    return item
 
 
 def _sized(data: bytes) -> bytes:

@@ -60,19 +60,19 @@ class _Reader:
         self._depth = 0
 
     def fields(self, end: str) -> list[pa.Field[pa.DataType]]:
-        found: dict[str, pa.Field[pa.DataType]] = {}
+        by_name: dict[str, pa.Field[pa.DataType]] = {}
         while True:
             name = self._name()
             if self._peek() == ":":
                 self._next()
-            if name in found:
+            if name in by_name:
                 raise self._wrong(f"field {name!r} is named twice")
-            found[name] = pa.field(name, self.type())
+            by_name[name] = pa.field(name, self.type())
             if self._peek() != ",":
                 break
             self._next()
         self._expect(end)
-        return list(found.values())
+        return list(by_name.values())
 
     def type(self) -> pa.DataType:
         self._depth += 1

@@ -42,7 +42,7 @@ def from_registry(schema: RegisteredSchema, registry: SchemaRegistry) -> list[An
         UnknownSchema, Unavailable: as the registry says.
     """
     used = registry.references(schema, SERIALIZED)
-    files = [_file(one, name) for name, one in used.items()]
+    files = [_file(data, name) for name, data in used.items()]
     return [*files, _file(schema, f"schema-{schema.schema_id}.proto")]
 
 
@@ -53,15 +53,15 @@ def _file(schema: RegisteredSchema, name: str) -> Any:
         raise ConfigError(f"schema {schema.schema_id} is {schema.kind}, not PROTOBUF")
     try:
         data = base64.b64decode(schema.text, validate=True)
-        found = descriptor_pb2.FileDescriptorProto.FromString(data)
+        file = descriptor_pb2.FileDescriptorProto.FromString(data)
     except (binascii.Error, ValueError, message.DecodeError):
         raise ConfigError(
             f"schema {schema.schema_id}: the registry sent no serialized descriptor; "
             "give the decoder a FileDescriptorSet as schema"
         ) from None
     # Imports use the name of the reference, regardless of the name given to the compiler.
-    found.name = name
-    return found
+    file.name = name
+    return file
 
 
 def message_in(files: list[Any], name: str | None) -> Any:
@@ -114,10 +114,10 @@ def _well_known(name: str) -> Any:
 
     module = name.removesuffix(".proto").replace("/", ".") + "_pb2"
     try:
-        found = import_module(module).DESCRIPTOR
+        descriptor = import_module(module).DESCRIPTOR
     except ImportError:
         raise KeyError(f"{name} is missing") from None
-    return descriptor_pb2.FileDescriptorProto.FromString(found.serialized_pb)
+    return descriptor_pb2.FileDescriptorProto.FromString(descriptor.serialized_pb)
 
 
 def index_path(descriptor: Any) -> list[int]:
@@ -126,6 +126,6 @@ def index_path(descriptor: Any) -> list[int]:
     while descriptor is not None:
         above = descriptor.containing_type
         siblings = above.nested_types if above else descriptor.file.message_types_by_name.values()
-        path.insert(0, [one.full_name for one in siblings].index(descriptor.full_name))
+        path.insert(0, [sibling.full_name for sibling in siblings].index(descriptor.full_name))
         descriptor = above
     return path

@@ -42,17 +42,17 @@ def _merge_fields(
     changes: list[str],
 ) -> list[pa.Field[pa.DataType]]:
     theirs = {field.name: field for field in new}
-    found = []
+    merged = []
     for field in old:
         other = theirs.pop(field.name, None)
-        found.append(field if other is None else _merge_field(field, other, path, changes))
+        merged.append(field if other is None else _merge_field(field, other, path, changes))
     for name, field in theirs.items():
-        if any(name.lower() == one.name.lower() for one in old):
+        if any(name.lower() == own.name.lower() for own in old):
             # Spark and most catalogs are case-insensitive.
             raise Conflict(f"field {path + name!r} differs from another in its case only")
         changes.append(f"add {path + name}: {field.type}")
-        found.append(field.with_nullable(nullable=True))
-    return found
+        merged.append(field.with_nullable(nullable=True))
+    return merged
 
 
 def _merge_field(

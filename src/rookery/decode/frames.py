@@ -39,16 +39,16 @@ def decode_framed(column: Array, kind: pa.DataType, decode: OfSchema) -> DecodeR
             continue
         try:
             members = column if len(rows) == len(column) else column.take(rows)
-            found = decode(schema_id, without_head(members, FRAME_BYTES))
+            result = decode(schema_id, without_head(members, FRAME_BYTES))
         except UnknownSchema as error:
             unknown += 1
             bad += _all_bad(rows, str(error), schema_id)
             continue
-        parts.append((rows, found.values))
-        bad += [BadRow(one.row, one.reason, schema_id) for one in moved(found.bad, rows)]
+        parts.append((rows, result.values))
+        bad += [BadRow(reject.row, reject.reason, schema_id) for reject in moved(result.bad, rows)]
     is_whole = len(parts) == 1 and len(parts[0][0]) == len(column)
     values = parts[0][1] if is_whole else spread(parts, len(column), kind)
-    return DecodeResult(values, tuple(sorted(bad, key=lambda one: one.row)))
+    return DecodeResult(values, tuple(sorted(bad, key=lambda reject: reject.row)))
 
 
 def _groups(column: Array) -> list[tuple[bytes, Array]]:
@@ -57,11 +57,11 @@ def _groups(column: Array) -> list[tuple[bytes, Array]]:
     # Codes and counts are in order of appearance; the sort is stable.
     counts = compute.value_counts(frames.indices).field("counts").to_pylist()
     order = compute.array_sort_indices(frames.indices)
-    found, at = [], 0
+    groups, at = [], 0
     for frame, count in zip(frames.dictionary.to_pylist(), counts, strict=True):
-        found.append((frame, order.slice(at, count)))
+        groups.append((frame, order.slice(at, count)))
         at += count
-    return sorted(found, key=lambda group: -len(group[1]))
+    return sorted(groups, key=lambda group: -len(group[1]))
 
 
 def _schema_id(frame: bytes) -> int | None:

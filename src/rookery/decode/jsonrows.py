@@ -22,7 +22,7 @@ _TOO_DEEP: Final = "not decoded: nested too deeply"
 _TOO_LONG: Final = "not decoded: a number is too long"
 
 
-class Wrong(Exception):  # noqa: N818 (never leaves the decoder)
+class FieldMismatch(Exception):  # noqa: N818 (never leaves the decoder)
     """A value does not fit its field."""
 
 
@@ -40,19 +40,19 @@ def loads(data: bytes) -> Any:
     """Parse one value.
 
     Raises:
-        Wrong: it is not JSON.
+        FieldMismatch: it is not JSON.
     """
     try:
         return _DECODER.decode(data.decode())
     except UnicodeDecodeError as error:
-        raise Wrong(f"not UTF-8: {error.reason} at byte {error.start}") from None
+        raise FieldMismatch(f"not UTF-8: {error.reason} at byte {error.start}") from None
     except json.JSONDecodeError as error:
-        raise Wrong(f"not JSON: {error.msg} at letter {error.pos}") from None
+        raise FieldMismatch(f"not JSON: {error.msg} at letter {error.pos}") from None
     except RecursionError:
-        raise Wrong(_TOO_DEEP) from None
+        raise FieldMismatch(_TOO_DEEP) from None
     except (ValueError, InvalidOperation):
         # Python rejects integers with thousands of digits.
-        raise Wrong(_TOO_LONG) from None
+        raise FieldMismatch(_TOO_LONG) from None
 
 
 def is_unsure(data: bytes, reason: str) -> bool:
@@ -63,10 +63,10 @@ def is_unsure(data: bytes, reason: str) -> bool:
 
 
 def _pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) == len(pairs):
-        return found
-    marked, seen = _Object(found), set[str]()
+    fields = dict(pairs)
+    if len(fields) == len(pairs):
+        return fields
+    marked, seen = _Object(fields), set[str]()
     marked.twice = frozenset(name for name, _ in pairs if name in seen or seen.add(name))  # type: ignore[func-returns-value]  # the set is filled on the way
     return marked
 
@@ -89,12 +89,12 @@ def supports(kind: pa.DataType) -> bool:
     """Return whether JSON can be decoded to this type."""
     try:
         converter(kind)
-    except Wrong:
+    except FieldMismatch:
         return False
     return True
 
 
-def _wrong(path: str, expected: object, value: Any) -> Wrong:
+def _wrong(path: str, expected: object, value: Any) -> FieldMismatch:
     names: dict[Any, str] = {
         dict: "an object",
         _Object: "an object",
@@ -102,8 +102,8 @@ def _wrong(path: str, expected: object, value: Any) -> Wrong:
         str: "a string",
     }
     text = json.dumps(value) if isinstance(value, bool) else str(value)
-    found = names.get(type(value), text)
-    return Wrong(f"field {path!r}: {expected} expected, {found[:_MAX_TEXT]} found")
+    actual = names.get(type(value), text)
+    return FieldMismatch(f"field {path!r}: {expected} expected, {actual[:_MAX_TEXT]} found")
 
 
 def _struct(kind: pa.DataType) -> _Convert:
@@ -113,14 +113,14 @@ def _struct(kind: pa.DataType) -> _Convert:
         if not isinstance(value, dict):
             raise _wrong(path, "an object", value)
         twice = getattr(value, "twice", ())
-        found = {}
+        converted = {}
         for name, inner in fields:
             where = f"{path}.{name}" if path else name
             if name in twice:
-                raise Wrong(f"field {where!r}: it is given twice")
-            one = value.get(name)
-            found[name] = None if one is None else inner(one, where)
-        return found
+                raise FieldMismatch(f"field {where!r}: it is given twice")
+            item = value.get(name)
+            converted[name] = None if item is None else inner(item, where)
+        return converted
 
     return convert
 
@@ -131,24 +131,24 @@ def _list(kind: pa.DataType) -> _Convert:
     def convert(value: Any, path: str) -> Any:
         if not isinstance(value, list):
             raise _wrong(path, "an array", value)
-        return [None if one is None else inner(one, f"{path}[]") for one in value]
+        return [None if item is None else inner(item, f"{path}[]") for item in value]
 
     return convert
 
 
 def _map(kind: pa.DataType) -> _Convert:
     if not pa.types.is_string(kind.key_type):  # type: ignore[attr-defined]  # a map type has it
-        raise Wrong(f"{kind}: the keys of JSON objects are strings")
+        raise FieldMismatch(f"{kind}: the keys of JSON objects are strings")
     inner = converter(kind.item_type)  # type: ignore[attr-defined]  # a map type has it
 
     def convert(value: Any, path: str) -> Any:
         if not isinstance(value, dict):
             raise _wrong(path, "an object", value)
         if twice := getattr(value, "twice", ()):
-            raise Wrong(f"field {path!r}: key {min(twice)!r} is given twice")
+            raise FieldMismatch(f"field {path!r}: key {min(twice)!r} is given twice")
         return [
-            (_text(key, path), None if one is None else inner(one, f"{path}.{key}"))
-            for key, one in value.items()
+            (_text(key, path), None if item is None else inner(item, f"{path}.{key}"))
+            for key, item in value.items()
         ]
 
     return convert
@@ -160,7 +160,7 @@ def _text(value: Any, path: str) -> str:
     try:
         value.encode()
     except UnicodeEncodeError:
-        raise Wrong(f"field {path!r}: half of a surrogate pair") from None
+        raise FieldMismatch(f"field {path!r}: half of a surrogate pair") from None
     return value
 
 
@@ -177,7 +177,7 @@ def _scalar(kind: pa.DataType) -> _Convert:
     ):
         if test(kind):
             return convert(kind)
-    raise Wrong(f"{kind}: JSON cannot be decoded to this type")
+    raise FieldMismatch(f"{kind}: JSON cannot be decoded to this type")
 
 
 def _boolean(kind: pa.DataType) -> _Convert:
@@ -207,13 +207,13 @@ def _floating(kind: pa.DataType) -> _Convert:
         if isinstance(value, bool) or not isinstance(value, int | float | Decimal):
             raise _wrong(path, kind, value)
         try:
-            found = float(value)
+            number = float(value)
         except OverflowError:
-            found = math.inf
-        if math.isinf(found) and not isinstance(value, float):
+            number = math.inf
+        if math.isinf(number) and not isinstance(value, float):
             raise _wrong(path, kind, value)
         if pa.types.is_float64(kind):
-            return found
+            return number
         # Done by Arrow, as for whole blocks: rounding twice could yield another number.
         return pa.scalar(str(value)).cast(kind).as_py()
 
@@ -228,12 +228,12 @@ def _decimal(kind: pa.DataType) -> _Convert:
         if isinstance(value, bool) or not isinstance(value, int | str | Decimal):
             raise _wrong(path, kind, value)
         try:
-            found = Decimal(value)
+            number = Decimal(value)
         except InvalidOperation:
             raise _wrong(path, kind, value) from None
-        if not _fits(found, precision, scale):
+        if not _fits(number, precision, scale):
             raise _wrong(path, kind, value)
-        return found
+        return number
 
     return convert
 
@@ -253,19 +253,19 @@ def _binary(value: Any, path: str) -> bytes:
     try:
         return base64.b64decode(_text(value, path), validate=True)
     except (binascii.Error, ValueError):
-        raise Wrong(f"field {path!r}: not base64") from None
+        raise FieldMismatch(f"field {path!r}: not base64") from None
 
 
 def _date(value: Any, path: str) -> date:
     text = _text(value, path)
     try:
-        found = date.fromisoformat(text)
+        day = date.fromisoformat(text)
     except ValueError:
-        found = None
+        day = None
     # Python also accepts other forms, such as 2026-W46-7, unlike whole blocks.
-    if found is None or found.isoformat() != text:
-        raise Wrong(f"field {path!r}: {text[:_MAX_TEXT]!r} is not a date")
-    return found
+    if day is None or day.isoformat() != text:
+        raise FieldMismatch(f"field {path!r}: {text[:_MAX_TEXT]!r} is not a date")
+    return day
 
 
 def _timestamp(kind: pa.DataType) -> _Convert:
@@ -274,11 +274,11 @@ def _timestamp(kind: pa.DataType) -> _Convert:
     def convert(value: Any, path: str) -> Any:
         text = _text(value, path)
         # Done by Arrow, as for whole blocks, so that both paths accept the same times.
-        for one in (pa.timestamp(unit, "UTC"), pa.timestamp(unit)):
+        for timestamp_type in (pa.timestamp(unit, "UTC"), pa.timestamp(unit)):
             try:
-                return pa.scalar(text, pa.string()).cast(one).cast(pa.int64()).as_py()
+                return pa.scalar(text, pa.string()).cast(timestamp_type).cast(pa.int64()).as_py()
             except pa.ArrowInvalid:
                 continue
-        raise Wrong(f"field {path!r}: {text[:_MAX_TEXT]!r} is not a timestamp")
+        raise FieldMismatch(f"field {path!r}: {text[:_MAX_TEXT]!r} is not a timestamp")
 
     return convert

@@ -134,9 +134,9 @@ class SchemaRegistry:
             Unavailable: the registry cannot be reached.
         """
         with self._lock:
-            found = self._schemas.get((schema_id, form))
-            if found is not None:
-                return found
+            schema = self._schemas.get((schema_id, form))
+            if schema is not None:
+                return schema
             self._refuse_unknown(schema_id)
             answer = self._get(f"/schemas/ids/{schema_id}" + _query(form))
             if answer is None:
@@ -144,8 +144,8 @@ class SchemaRegistry:
                 self._unknown[schema_id] = self._clock.monotonic_ms()
                 raise UnknownSchema(f"the registry has no schema {schema_id}")
             _make_room(self._schemas)
-            found = self._schemas[schema_id, form] = _schema(answer, schema_id)
-            return found
+            schema = self._schemas[schema_id, form] = _schema(answer, schema_id)
+            return schema
 
     def latest(self, subject: str, version: int | None = None, form: str = "") -> RegisteredSchema:
         """Return a version of a subject; by default the newest, which is requested each time.
@@ -162,11 +162,11 @@ class SchemaRegistry:
             if answer is None:
                 what = f"version {version} of " if version else ""
                 raise UnknownSchema(f"the registry has no {what}subject {subject!r}")
-            found = _schema(answer, None)
+            schema = _schema(answer, None)
             if version is not None:
                 _make_room(self._versions)
-                self._versions[subject, version, form] = found
-            return found
+                self._versions[subject, version, form] = schema
+            return schema
 
     def references(self, schema: RegisteredSchema, form: str = "") -> dict[str, RegisteredSchema]:
         """Return all schemas that a schema uses, directly or indirectly, by their names.
@@ -177,27 +177,27 @@ class SchemaRegistry:
             UnknownSchema: one of them is missing, or there are too many.
             Unavailable: the registry cannot be reached.
         """
-        found: dict[str, RegisteredSchema] = {}
-        self._follow(schema, found, (), form)
-        return found
+        schemas: dict[str, RegisteredSchema] = {}
+        self._follow(schema, schemas, (), form)
+        return schemas
 
     def _follow(
         self,
         schema: RegisteredSchema,
-        found: dict[str, RegisteredSchema],
+        schemas: dict[str, RegisteredSchema],
         above: tuple[Reference, ...],
         form: str,
     ) -> None:
         for reference in schema.references:
-            if reference.name in found:
+            if reference.name in schemas:
                 continue
-            if reference in above or len(found) + len(above) >= _MAX_REFERENCES:
+            if reference in above or len(schemas) + len(above) >= _MAX_REFERENCES:
                 raise UnknownSchema(
                     f"schema {schema.schema_id}: its references run in circles or are too many"
                 )
             used = self.latest(reference.subject, reference.version, form)
-            self._follow(used, found, (*above, reference), form)
-            found[reference.name] = used
+            self._follow(used, schemas, (*above, reference), form)
+            schemas[reference.name] = used
 
     def _refuse_unknown(self, schema_id: int) -> None:
         since = self._unknown.get(schema_id)
@@ -290,8 +290,10 @@ def _schema(answer: dict[str, Any], schema_id: int | None) -> RegisteredSchema:
             str(answer.get("schemaType") or "AVRO"),
             cast("str", answer["schema"]) + "",
             tuple(
-                Reference(str(one["name"]), str(one["subject"]), int(one["version"]))
-                for one in answer.get("references") or ()
+                Reference(
+                    str(reference["name"]), str(reference["subject"]), int(reference["version"])
+                )
+                for reference in answer.get("references") or ()
             ),
             int(answer["version"]) if schema_id is None else None,
         )

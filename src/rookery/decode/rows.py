@@ -35,8 +35,8 @@ def nulls(length: int, kind: pa.DataType) -> Array:
     """Make a column of nulls."""
     # Cast to `Any`: the stubs accept only specific types.
     arrow: Any = pa
-    found: Array = arrow.nulls(length, kind)
-    return found
+    column: Array = arrow.nulls(length, kind)
+    return column
 
 
 def to_list(column: Array) -> list[Any]:
@@ -47,8 +47,8 @@ def to_list(column: Array) -> list[Any]:
 def without_head(column: Array, size: int) -> Array:
     """Remove the first bytes of every row."""
     # `binary_slice` is not used: it allocates the widest possible row for every row.
-    found: Array = compute.binary_replace_slice(column, 0, size, b"")
-    return found
+    rest: Array = compute.binary_replace_slice(column, 0, size, b"")
+    return rest
 
 
 def decode_present(
@@ -67,7 +67,7 @@ def decode_present(
 
 def moved(bad: Iterable[BadRow], rows: Array) -> list[BadRow]:
     """Map bad rows of a part to their row numbers in the whole."""
-    return [BadRow(rows[one.row].as_py(), one.reason, one.schema_id) for one in bad]
+    return [BadRow(rows[reject.row].as_py(), reject.reason, reject.schema_id) for reject in bad]
 
 
 def spread(parts: list[Part], length: int, kind: pa.DataType) -> Array:
@@ -76,8 +76,8 @@ def spread(parts: list[Part], length: int, kind: pa.DataType) -> Array:
         return nulls(length, kind)
     rows = pa.concat_arrays([rows for rows, _ in parts]).cast(pa.int64())
     values = pa.concat_arrays([values for _, values in parts])
-    found: Array = values.take(compute.inverse_permutation(rows, max_index=length - 1))
-    return found
+    result: Array = values.take(compute.inverse_permutation(rows, max_index=length - 1))
+    return result
 
 
 def halve(column: Array, kind: pa.DataType, block: Block, singly: Singly) -> DecodeResult:
@@ -95,9 +95,9 @@ def halve(column: Array, kind: pa.DataType, block: Block, singly: Singly) -> Dec
         if values is not None and not isinstance(values, int):
             parts.append(values)
         elif end - begin <= _LEAF:
-            found = singly(to_list(piece))
-            bad += [BadRow(begin + one.row, one.reason) for one in found.bad]
-            parts.append(found.values)
+            result = singly(to_list(piece))
+            bad += [BadRow(begin + reject.row, reject.reason) for reject in result.bad]
+            parts.append(result.values)
         elif values is None:
             middle = (begin + end) // 2
             waiting += [(middle, end), (begin, middle)]
@@ -112,12 +112,12 @@ def _around(begin: int, row: int, end: int) -> list[tuple[int, int]]:
     Bad rows often come in groups, so the rest is cut into small blocks first, and larger ones
     later. With the whole rest each time, the cost would be quadratic in the number of bad rows.
     """
-    found = [(begin, row), (row, row + 1)] if row > begin else [(row, row + 1)]
+    pieces = [(begin, row), (row, row + 1)] if row > begin else [(row, row + 1)]
     at, size = row + 1, max(_LEAF, 2 * (row - begin))
     while at < end:
-        found.append((at, min(at + size, end)))
+        pieces.append((at, min(at + size, end)))
         at, size = at + size, 2 * size
-    return found
+    return pieces
 
 
 def one_by_one(kind: pa.DataType, decode: Callable[[bytes], Array | str]) -> Singly:
@@ -127,11 +127,11 @@ def one_by_one(kind: pa.DataType, decode: Callable[[bytes], Array | str]) -> Sin
         parts: list[Array] = []
         bad: list[BadRow] = []
         for row, data in enumerate(rows):
-            found = decode(data)
-            if isinstance(found, str):
-                bad.append(bad_row(row, found))
-                found = nulls(1, kind)
-            parts.append(found)
+            values = decode(data)
+            if isinstance(values, str):
+                bad.append(bad_row(row, values))
+                values = nulls(1, kind)
+            parts.append(values)
         return DecodeResult(pa.concat_arrays(parts) if parts else nulls(0, kind), tuple(bad))
 
     return singly

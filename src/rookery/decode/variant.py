@@ -15,7 +15,7 @@ from typing import Any, Final, cast
 
 import pyarrow as pa
 
-from rookery.decode.jsonrows import Wrong
+from rookery.decode.jsonrows import FieldMismatch
 
 MAX_DEPTH: Final = 500
 """Spark's own parser stops at 1000, Python's a little earlier."""
@@ -82,19 +82,19 @@ def checked(data: bytes) -> str:
     """Return the text of a valid JSON value.
 
     Raises:
-        Wrong: it is not JSON, or Spark does not accept it; the text says why.
+        FieldMismatch: it is not JSON, or Spark does not accept it; the text says why.
     """
     if len(data) > _MAX_BYTES:
-        raise Wrong(f"not decoded: {len(data)} bytes, and a variant takes {_MAX_BYTES}")
+        raise FieldMismatch(f"not decoded: {len(data)} bytes, and a variant takes {_MAX_BYTES}")
     try:
         text = data.decode()
         value = _DECODER.decode(text)
     except UnicodeDecodeError as error:
-        raise Wrong(f"not UTF-8: {error.reason} at byte {error.start}") from None
+        raise FieldMismatch(f"not UTF-8: {error.reason} at byte {error.start}") from None
     except json.JSONDecodeError as error:
-        raise Wrong(f"not JSON: {error.msg} at letter {error.pos}") from None
+        raise FieldMismatch(f"not JSON: {error.msg} at letter {error.pos}") from None
     except RecursionError:
-        raise Wrong("not decoded: nested too deeply") from None
+        raise FieldMismatch("not decoded: nested too deeply") from None
     _check_depth(value, text)
     if _SURROGATE in data.lower():
         _check_letters(value)
@@ -109,17 +109,17 @@ def encoded(text: str) -> dict[str, bytes]:
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
+    fields = dict(pairs)
+    if len(fields) < len(pairs):
         names = [name for name, _ in pairs]
         twice = next(name for name in names if names.count(name) > 1)
-        raise Wrong(f"field {twice!r}: it is given twice")
-    return found
+        raise FieldMismatch(f"field {twice!r}: it is given twice")
+    return fields
 
 
 def _number(text: str) -> Decimal | float:
     if len(text) > MAX_DIGITS:
-        raise Wrong("not decoded: a number is too long")
+        raise FieldMismatch("not decoded: a number is too long")
     if "e" in text or "E" in text:
         return float(text)
     digits = len(text.lstrip("-").replace(".", "").lstrip("0"))
@@ -129,12 +129,12 @@ def _number(text: str) -> Decimal | float:
 
 def _integer(text: str) -> int | float:
     if len(text) > MAX_DIGITS:
-        raise Wrong("not decoded: a number is too long")
+        raise FieldMismatch("not decoded: a number is too long")
     return int(text) if len(text.lstrip("-")) <= 38 else float(text)
 
 
 def _constant(text: str) -> Any:
-    raise Wrong(f"not JSON: {text} is no number")
+    raise FieldMismatch(f"not JSON: {text} is no number")
 
 
 _DECODER: Final = json.JSONDecoder(
@@ -153,8 +153,8 @@ def _check_depth(value: Any, text: str) -> None:
     while level:
         depth += 1
         if depth > MAX_DEPTH:
-            raise Wrong("not decoded: nested too deeply")
-        level = [inner for one in level for inner in _inside(one)]
+            raise FieldMismatch("not decoded: nested too deeply")
+        level = [inner for node in level for inner in _inside(node)]
 
 
 def _inside(value: Any) -> list[Any]:
@@ -166,13 +166,13 @@ def _inside(value: Any) -> list[Any]:
 def _check_letters(value: Any) -> None:
     waiting = [value]
     while waiting:
-        one = waiting.pop()
-        waiting += _inside(one)
-        for text in one if isinstance(one, dict) else [one]:
+        node = waiting.pop()
+        waiting += _inside(node)
+        for text in node if isinstance(node, dict) else [node]:
             try:
                 text.encode() if isinstance(text, str) else None
             except UnicodeEncodeError:
-                raise Wrong("not decoded: half of a surrogate pair") from None
+                raise FieldMismatch("not decoded: half of a surrogate pair") from None
 
 
 class _Builder:
@@ -228,11 +228,11 @@ def _count_bytes(count: int) -> bytes:
 
 
 def _offsets(parts: list[bytes], size: int) -> bytes:
-    found, at = [bytes(size)], 0
+    offsets, at = [bytes(size)], 0
     for part in parts:
         at += len(part)
-        found.append(at.to_bytes(size, "little"))
-    return b"".join(found)
+        offsets.append(at.to_bytes(size, "little"))
+    return b"".join(offsets)
 
 
 def _width(number: int) -> int:

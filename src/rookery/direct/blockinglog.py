@@ -58,11 +58,11 @@ class _Call(Generic[T]):
 
     def result(self) -> T:
         """Wait for the result, in the calling thread."""
-        error, found = self._ended.get()
+        error, results = self._ended.get()
         try:
             if error is not None:
                 raise error
-            return found[0]
+            return results[0]
         finally:
             del error  # it references this frame
 
@@ -240,7 +240,7 @@ class SharedLogs(Generic[T]):
             return
         clock = SystemClock()
         end = clock.monotonic_ms() + _LAST_SECONDS * 1000
-        for thread in [self._finish(one) for one in self._made.values()]:
+        for thread in [self._finish(log) for log in self._made.values()]:
             thread.join(max(end - clock.monotonic_ms(), 0) / 1000)
 
 
@@ -253,7 +253,7 @@ def _at_end(work: Callable[[], None]) -> None:
 
 
 _KEPT: SharedLogs[BlockingLog] = SharedLogs(
-    BlockingLog, BlockingLog.finish, lambda one: one.log.is_usable
+    BlockingLog, BlockingLog.finish, lambda opened: opened.log.is_usable
 )
 
 

@@ -20,7 +20,7 @@ from rookery.direct.pins import compacted_since
 from rookery.direct.place import ClusterAddress
 from rookery.errors import Conflict
 from rookery.log.origin import Handles
-from rookery.log.read.files import MissingJournal
+from rookery.log.read.files import MissingObject
 from rookery.log.read.objects import EntryReader
 from rookery.log.read.rangeplan import Gap, PlannedRange, ReadPlanner
 from rookery.log.read.rangereader import RangeReader, stitch
@@ -109,7 +109,7 @@ class BlockingReader:
                             rest.topic, rest.partition, data, rest.begin, rest.end, aborted
                         )
                     position = max(position, end)
-            except MissingJournal:
+            except MissingObject:
                 rest = plan_again(self._place, rest, position, when_gone)
             else:
                 return

@@ -49,7 +49,7 @@ class Commit(NamedTuple):
     @property
     def records(self) -> int:
         """The number of offsets that were assigned."""
-        return sum(one.end_offset - one.base_offset for one in self.ranges)
+        return sum(range_.end_offset - range_.base_offset for range_ in self.ranges)
 
 
 def check_batch(batch: SinkBatch) -> None:
@@ -93,7 +93,7 @@ async def commit(
     _check_bounds(object_ids, source_offsets)
     state = await direct.barrier()
     staged = state.sinks.staged
-    runs = {one: _runs(staged[one]) for one in object_ids if one in staged}
+    runs = {object_id: _runs(staged[object_id]) for object_id in object_ids if object_id in staged}
     event = SinkCommitted(
         **batch._asdict(),
         object_ids=list(object_ids),
@@ -103,12 +103,12 @@ async def commit(
     [outcome] = await propose(direct, [event])
     if outcome.error is not ErrorCode.NONE:
         raise _refused(batch, outcome)
-    found: SinkOutcome = outcome.value
-    if found.is_repeated:
+    sink: SinkOutcome = outcome.value
+    if sink.is_repeated:
         await abort(direct, object_ids)  # has no effect on objects that belong to this batch
         return Commit(is_repeated=True, ranges=())
-    await _tell(direct, batch, object_ids, runs, found)
-    return Commit(is_repeated=False, ranges=found.ranges)
+    await _tell(direct, batch, object_ids, runs, sink)
+    return Commit(is_repeated=False, ranges=sink.ranges)
 
 
 async def last_commit(direct: DirectLog, sink_id: str) -> SinkState | None:
@@ -183,7 +183,7 @@ async def _tell(
     batch: SinkBatch,
     object_ids: Sequence[int],
     runs: dict[int, _Runs],
-    found: SinkOutcome,
+    sink: SinkOutcome,
 ) -> None:
     """Record the assigned offsets in the store; only a rebuild of a lost cluster log needs them."""
     try:
@@ -194,7 +194,7 @@ async def _tell(
             seen=direct.state.applied,
             topics=[],
             extents=[],
-            earlier=_earlier(object_ids, runs, found.ranges),
+            earlier=_earlier(object_ids, runs, sink.ranges),
             sinks=_sinks(direct, batch),
         )
         await direct.store.create(object_key(identity), [write_head(manifest)])
@@ -208,8 +208,8 @@ def _earlier(
     object_ids: Sequence[int], runs: dict[int, _Runs], ranges: Sequence[SinkRange]
 ) -> list[EarlierObject]:
     """Compute the base offset of every run: the runs of a partition are consecutive."""
-    following = {one[:2]: one.base_offset for one in ranges}
-    times = {one[:2]: one.append_time_ms for one in ranges}
+    following = {range_[:2]: range_.base_offset for range_ in ranges}
+    times = {range_[:2]: range_.append_time_ms for range_ in ranges}
     earlier = []
     for object_id in object_ids:
         bases, appended = [], []

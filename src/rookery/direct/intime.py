@@ -41,7 +41,7 @@ def in_time(
         columns: the columns to yield.
         held_bytes: the number of bytes to keep loaded; 0: `HELD_BYTES`.
     """
-    queues = [_Queue(one) for one in partitions]
+    queues = [_Queue(partition) for partition in partitions]
     lagging = [(-1, index) for index in range(len(queues))]
     most = held_bytes or HELD_BYTES
     while lagging:

@@ -15,7 +15,7 @@ from rookery.clock import Clock
 from rookery.cluster.state.objects import SegmentName
 from rookery.cluster.state.state import State
 from rookery.cluster.state.topics import Topic
-from rookery.direct.listed import object_of
+from rookery.direct.kafscale import object_of
 from rookery.formats.keys import segment_key
 from rookery.formats.logfile.names import parse_file_name
 from rookery.logdir.directory import LogDirectory
@@ -66,12 +66,12 @@ class KafkaFolder:
 
     def _look(self) -> Signature:
         """Return a signature that changes with the directory: a Kafka broker may be running."""
-        found = []
+        stamps = []
         for path in self._paths:
             for file in sorted(path.glob("*/*.log")) + sorted(path.glob("*checkpoint")):
                 stat = file.stat()
-                found.append((str(file), stat.st_size, stat.st_mtime_ns))
-        return tuple(found)
+                stamps.append((str(file), stat.st_size, stat.st_mtime_ns))
+        return tuple(stamps)
 
 
 def _rename(state: State, topic: Topic, loaded: LoadedDirectory) -> None:
@@ -86,6 +86,8 @@ def _rename(state: State, topic: Topic, loaded: LoadedDirectory) -> None:
             key = segment_key(NAMESPACE, topic.name, partition.index, name.base_offset)
             numbers[object_id] = object_of(key)
             state.objects.segments[numbers[object_id]] = segment
-        partition.objects = array("q", [numbers.get(one, 0) for one in partition.objects])
+        partition.objects = array(
+            "q", [numbers.get(object_id, 0) for object_id in partition.objects]
+        )
         for object_id in partition.objects:
             state.objects.add_row(object_id)

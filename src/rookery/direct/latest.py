@@ -39,17 +39,17 @@ class KeyShare:
 def shares(ranges: Iterable[PlannedRange], tasks: int) -> list[tuple[list[PlannedRange], KeyShare]]:
     """Distribute whole partitions among tasks, and split large partitions by key."""
     small: list[PlannedRange] = []
-    found: list[tuple[list[PlannedRange], KeyShare]] = []
-    for one in ranges:
-        count = -(-one.size // MAX_BYTES)
+    split: list[tuple[list[PlannedRange], KeyShare]] = []
+    for range_ in ranges:
+        count = -(-range_.size // MAX_BYTES)
         if count <= 1:
-            small.append(one)
+            small.append(range_)
         else:
-            found += [([one], KeyShare(index, count)) for index in range(count)]
+            split += [([range_], KeyShare(index, count)) for index in range(count)]
     bins: list[list[PlannedRange]] = [[] for _ in range(max(1, tasks))]
-    for one in sorted(small, key=lambda one: -one.size):
-        min(bins, key=lambda many: sum(other.size for other in many)).append(one)
-    return found + [(many, KeyShare()) for many in bins if many]
+    for range_ in sorted(small, key=lambda each: -each.size):
+        min(bins, key=lambda many: sum(other.size for other in many)).append(range_)
+    return split + [(many, KeyShare()) for many in bins if many]
 
 
 class TooManyKeysError(Exception):
@@ -78,14 +78,14 @@ def latest(
         size += chosen.nbytes
         if rows >= max(_ROWS, 2 * distinct) or size > max_bytes > 0:
             kept = _last(kept)
-            rows = distinct = sum(one.num_rows for one in kept)
-            size = sum(one.nbytes for one in kept)
+            rows = distinct = sum(last.num_rows for last in kept)
+            size = sum(last.nbytes for last in kept)
             if size > max_bytes // 2 > 0:  # otherwise every batch would trigger a deduplication
                 raise TooManyKeysError
     for batch in _last(kept):
-        found = batch.filter(pc.or_(pc.is_valid(batch["value"]), pc.is_null(batch["key"])))
-        if found.num_rows:
-            yield found
+        present = batch.filter(pc.or_(pc.is_valid(batch["value"]), pc.is_null(batch["key"])))
+        if present.num_rows:
+            yield present
 
 
 def _own(batch: pa.RecordBatch, share: KeyShare) -> pa.RecordBatch:
@@ -100,7 +100,7 @@ def _own(batch: pa.RecordBatch, share: KeyShare) -> pa.RecordBatch:
 def _hashes(keys: pa.Array[Any]) -> np.ndarray[Any, np.dtype[np.uint64]]:
     """Hash keys with a different hash than producers use: all keys of a partition share that."""
     _, offsets, data = keys.buffers()
-    found = partitions(
+    raw = partitions(
         memoryview(offsets) if offsets is not None else bytes(8),
         memoryview(data) if data is not None else b"",
         keys.offset,
@@ -108,7 +108,7 @@ def _hashes(keys: pa.Array[Any]) -> np.ndarray[Any, np.dtype[np.uint64]]:
         False,  # noqa: FBT003 (the offsets have 32 bits)
         _LARGE_PRIME,
     )
-    numbers: np.ndarray[Any, np.dtype[np.uint64]] = np.frombuffer(found, np.int32).astype(np.uint64)
+    numbers: np.ndarray[Any, np.dtype[np.uint64]] = np.frombuffer(raw, np.int32).astype(np.uint64)
     return (numbers * np.uint64(_MIX)) >> np.uint64(40)
 
 

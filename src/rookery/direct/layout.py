@@ -68,7 +68,7 @@ class PackedRun(NamedTuple):
     attributes: int
 
 
-class Built(NamedTuple):
+class BuiltObject(NamedTuple):
     """An object that is ready to be stored."""
 
     object_id: int
@@ -110,7 +110,7 @@ def build(
     packing: PackSettings,
     partitioner: RowPartitioner,
     stamp: Stamp,
-) -> Built:
+) -> BuiltObject:
     """Build an object from rows; the rows of a partition keep their order.
 
     Raises:
@@ -129,7 +129,7 @@ def build(
         # A batch's header holds the checksum of everything after it.
         crc = checksum(memoryview(batch)[:HEADER_SIZE], crc)
     size = len(head) + sum(map(len, batches))
-    return Built(stamp.object_id, [head, *batches], len(head), runs, rows.num_rows, size, crc)
+    return BuiltObject(stamp.object_id, [head, *batches], len(head), runs, rows.num_rows, size, crc)
 
 
 def _by_topic(
@@ -139,11 +139,11 @@ def _by_topic(
         yield targets[topic], rows
         return
     names = rows.column("topic")
-    found = [str(name) for name in names.unique().to_pylist()]
-    if len(found) == 1:
-        yield targets[found[0]], rows
+    topics = [str(name) for name in names.unique().to_pylist()]
+    if len(topics) == 1:
+        yield targets[topics[0]], rows
         return
-    for name in found:
+    for name in topics:
         yield targets[name], rows.filter(pc.equal(names, pa.scalar(name)))
 
 
@@ -267,8 +267,10 @@ def _manifest(runs: list[PackedRun], targets: Mapping[str, TopicTarget], stamp: 
         created_ms=stamp.now_ms,
         seen=stamp.seen,
         topics=[
-            ManifestTopic(topic_id=one, name=known[one].name, partitions=known[one].partitions)
-            for one in places
+            ManifestTopic(
+                topic_id=place, name=known[place].name, partitions=known[place].partitions
+            )
+            for place in places
         ],
         extents=extents,
         earlier=[],

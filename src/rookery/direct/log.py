@@ -18,7 +18,7 @@ from rookery.cluster.numbers import Numbers
 from rookery.cluster.replica import Replica
 from rookery.cluster.state.outcome import Outcome
 from rookery.cluster.state.state import State
-from rookery.direct import listed
+from rookery.direct import kafscale
 from rookery.direct.kafkafolder import KafkaFolder
 from rookery.direct.place import ClusterAddress
 from rookery.errors import ConfigError
@@ -26,7 +26,7 @@ from rookery.log.lostlog import check_not_lost
 from rookery.log.maintain import snapshots
 from rookery.log.origin import Handles
 from rookery.log.read.cache import BlockCache
-from rookery.log.read.files import MissingJournal
+from rookery.log.read.files import MissingObject
 from rookery.log.read.objects import EntryReader, Places
 from rookery.log.read.reader import LogReader
 from rookery.log.read.segmentindex import Layouts
@@ -172,13 +172,13 @@ class DirectLog:
         """Return the result of work that reads by the state; repeat it if bytes have moved.
 
         Raises:
-            Missing: bytes that the newest state names were missing several times in a row.
+            MissingObject: bytes that the newest state names were missing several times in a row.
             ConfigError, Unavailable: as `barrier`; and the errors of the work.
         """
         for _ in range(_PLANS - 1):
             try:
                 return await work()
-            except MissingJournal:
+            except MissingObject:
                 await self.barrier()
         return await work()
 
@@ -187,13 +187,13 @@ class DirectLog:
         if self._folder is not None:
             await self._folder.fill(self.state)
         else:
-            await listed.fill(self.state, self.store, self.namespace)
+            await kafscale.fill(self.state, self.store, self.namespace)
 
     async def read(self, object_id: int, position: int, size: int) -> Buffer:
         """Return bytes of an object, of a journal file or (negative id) of an entry's payload.
 
         Raises:
-            Missing: the bytes no longer exist: refresh the state, then retry.
+            MissingObject: the bytes no longer exist: refresh the state, then retry.
             Corrupt, Unavailable: as `Places.read`.
         """
         return await self._entries.read(object_id, position, size)

@@ -117,10 +117,10 @@ class Position:
                 "on, and filter by timestamp"
             )
         return {
-            (one.topic.id, one.partition.index): await self._offset(
-                log, one, end_of(one.partition, is_committed=is_committed)
+            (subject.topic.id, subject.partition.index): await self._offset(
+                log, subject, end_of(subject.partition, is_committed=is_committed)
             )
-            for one in subjects
+            for subject in subjects
         }
 
     async def _offset(self, log: DirectLog, subject: SubscribedPartition, end: int) -> int:
@@ -128,15 +128,15 @@ class Position:
         time_ms = self._time(subject)
         if time_ms is not None:
             key = (topic.id, partition.index)
-            found = await times.first_at(log.reader, key, partition, time_ms)
-            if found is None or found.offset >= end:
+            record = await times.first_at(log.reader, key, partition, time_ms)
+            if record is None or record.offset >= end:
                 if self.if_none == "error":
                     raise ConfigError(
                         f"{subject.name} has no record at {time_ms} or later; choose an earlier "
                         "time, or startingOffsetsByTimestampStrategy=latest"
                     )
                 return end
-            return found.offset
+            return record.offset
         offset = self.offset
         if self.offsets is not None:
             offset = self.offsets[topic.name][partition.index]
@@ -156,7 +156,7 @@ class Position:
         given = self.offsets if self.times is None else self.times
         if given is None or self.time_ms is not None:
             return
-        known = {(one.topic.name, one.partition.index) for one in subjects}
+        known = {(subject.topic.name, subject.partition.index) for subject in subjects}
         named = {(topic, index) for topic, many in given.items() for index in many}
         if known != named:
             wrong = ", ".join(f"{topic}-{index}" for topic, index in sorted(known ^ named)[:20])

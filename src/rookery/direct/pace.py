@@ -21,13 +21,13 @@ def by_records(begins: Mapping[Key, int], ends: Mapping[Key, int], limit: int) -
     total = sum(sizes.values())
     if total <= limit:
         return dict(ends)
-    found = {}
+    until = {}
     for key, size in sizes.items():
         share = limit * size / total
         # A partition with little data must not wait forever.
         step = math.ceil(share) if share < 1 else math.floor(share)
-        found[key] = min(ends[key], begins[key] + step)
-    return found
+        until[key] = min(ends[key], begins[key] + step)
+    return until
 
 
 def by_bytes(

@@ -34,7 +34,7 @@ Starts = Mapping[tuple[bytes, int], int]
 """By topic id and partition, the first offset that may have to be reread."""
 
 
-class _Held(NamedTuple):
+class _HeldPin(NamedTuple):
     """The last published pin of a topic."""
 
     at: int
@@ -83,7 +83,7 @@ class Pins:
         self._log = log
         self._hold_ms = hold_ms
         self._id = (random or SystemRandom()).token(16)
-        self._held: dict[bytes, _Held] = {}
+        self._held: dict[bytes, _HeldPin] = {}
 
     def is_needed(self, topic_id: bytes) -> bool:
         """Whether a topic needs a pin; a log without a cluster log cannot have one."""
@@ -108,9 +108,9 @@ class Pins:
         """
         wanted: dict[bytes, dict[int, int] | None] = {}
         for (topic_id, partition), offset in starts.items():
-            found = wanted.setdefault(topic_id, {})
-            if found is not None:
-                found[partition] = offset
+            offsets = wanted.setdefault(topic_id, {})
+            if offsets is not None:
+                offsets[partition] = offset
         await self._hold(wanted)
 
     async def release(self) -> None:
@@ -123,23 +123,25 @@ class Pins:
         return any(held.until <= now for held in self._held.values())
 
     async def _hold(self, wanted: Mapping[bytes, Mapping[int, int] | None]) -> None:
-        chosen = {one: starts for one, starts in wanted.items() if self.is_needed(one)}
+        chosen = {
+            topic_id: starts for topic_id, starts in wanted.items() if self.is_needed(topic_id)
+        }
         now = self._log.clock.now_ms()
         new = {
-            one: _Held(now, now + self._hold_ms, starts)
-            for one, starts in chosen.items()
-            if self._is_stale(self._held.get(one), starts, now)
+            topic_id: _HeldPin(now, now + self._hold_ms, starts)
+            for topic_id, starts in chosen.items()
+            if self._is_stale(self._held.get(topic_id), starts, now)
         }
         events: list[TopicPinned | TopicUnpinned] = [
-            self._event(one, held) for one, held in sorted(new.items())
+            self._event(topic_id, held) for topic_id, held in sorted(new.items())
         ]
         old = sorted(self._held.keys() - chosen.keys())
-        events += [TopicUnpinned(topic_id=one, pin_id=self._id) for one in old]
+        events += [TopicUnpinned(topic_id=topic_id, pin_id=self._id) for topic_id in old]
         if events:
             await self._log.propose_all(events)
-        self._held = {one: new.get(one) or self._held[one] for one in chosen}
+        self._held = {topic_id: new.get(topic_id) or self._held[topic_id] for topic_id in chosen}
 
-    def _is_stale(self, held: _Held | None, starts: Mapping[int, int] | None, now: int) -> bool:
+    def _is_stale(self, held: _HeldPin | None, starts: Mapping[int, int] | None, now: int) -> bool:
         """Whether publishing the pin is worth an entry of the cluster log."""
         if held is None or not held.covers(starts):
             return True
@@ -147,7 +149,7 @@ class Pins:
             return True
         return held.starts != starts and held.at + _MOVE_MS <= now
 
-    def _event(self, topic_id: bytes, held: _Held) -> TopicPinned:
+    def _event(self, topic_id: bytes, held: _HeldPin) -> TopicPinned:
         listed = sorted((held.starts or {}).items())
         return TopicPinned(
             topic_id=topic_id,

@@ -72,7 +72,7 @@ class ClusterAddress:
         Raises:
             ConfigError: the options name no place, or contradict each other.
         """
-        names = {one.name for one in fields(cls)}
+        names = {option.name for option in fields(cls)}
         given: dict[str, Any] = {name: options[name] for name in names & options.keys()}
         if "logDir" in options:
             given["log_dir"] = options["logDir"]
@@ -93,7 +93,7 @@ class ClusterAddress:
     @property
     def log_dirs(self) -> list[Path]:
         """The log directories of the Kafka broker, if any."""
-        return [Path(one.strip()).absolute() for one in self.log_dir.split(",") if one.strip()]
+        return [Path(part.strip()).absolute() for part in self.log_dir.split(",") if part.strip()]
 
     @property
     def is_named(self) -> bool:
@@ -125,7 +125,7 @@ class ClusterAddress:
 
     def _check_log_dirs(self) -> None:
         if self.store or self.data or self.cluster or self.layout != "rookery":
-            raise ConfigError("logDir: name nothing beside it: the directory is all there is")
+            raise ConfigError("logDir: give no store, data, cluster or layout with it")
         for path in self.log_dirs:
             if not path.is_dir():
                 raise ConfigError(f"logDir={self.log_dir!r}: there is no folder {path}")
@@ -167,7 +167,7 @@ def _load_cluster(name: str) -> ClusterAddress:
 
 
 def _unknown(name: str, files: list[Path]) -> str:
-    known = sorted({one for path in files for one in TomlFile(path).names(CLUSTERS)})
+    known = sorted({cluster for path in files for cluster in TomlFile(path).names(CLUSTERS)})
     near = difflib.get_close_matches(name, known, n=1)
     hint = f"; did you mean {near[0]}?" if near else ""
     places = ", ".join(map(str, files)) or "no file (set ROOKERY_CONFIG, or write rookery.toml)"
@@ -184,10 +184,10 @@ def host_mark(place: ClusterAddress) -> str:
         return ""
     boot = _BOOT.read_text().strip() if _BOOT.exists() else ""
     try:
-        found = path.stat()
+        status = path.stat()
     except OSError:
         return "absent"
-    return f"{boot}/{found.st_dev}/{found.st_ino}"
+    return f"{boot}/{status.st_dev}/{status.st_ino}"
 
 
 def check_host(place: ClusterAddress, mark: str) -> None:

@@ -19,12 +19,12 @@ from typing import Final, NamedTuple
 import pyarrow as pa
 
 from rookery.clock import Random, SystemRandom
+from rookery.cluster.appender import IncarnationFenced
 from rookery.cluster.entry import MAX_EVENTS
 from rookery.cluster.events.sinkevents import SinkAborted, SinkPartStaged, StagedRun
-from rookery.cluster.proposal import IncarnationFenced
 from rookery.cluster.state.outcome import Outcome
 from rookery.cluster.state.sinks import SinkBatch
-from rookery.direct.layout import Built, PackedRun, PackSettings, Stamp, build
+from rookery.direct.layout import BuiltObject, PackedRun, PackSettings, Stamp, build
 from rookery.direct.log import DirectLog
 from rookery.direct.partitioner import RowPartitioner
 from rookery.direct.targets import TopicTarget, find_target
@@ -132,7 +132,7 @@ class RowStager:
         if self.is_repeated:
             await self.abort()
             return []
-        return [one for one in made if one is not None]
+        return [staged for staged in made if staged is not None]
 
     async def abort(self) -> None:
         """Stop, and delete all written objects."""
@@ -206,7 +206,7 @@ class RowStager:
             return None
         return UploadedObject(built.object_id, built.rows, built.size, built.crc, len(built.runs))
 
-    async def _stage(self, built: Built) -> bool:
+    async def _stage(self, built: BuiltObject) -> bool:
         """Name an object in the cluster log; False if its batch is already committed."""
         for event in _events(self._batch, built):
             [outcome] = await propose(self._log, [event])
@@ -252,7 +252,7 @@ def _build(
     packing: PackSettings,
     partitioner: RowPartitioner,
     stamp: Stamp,
-) -> Built:
+) -> BuiltObject:
     whole = pa.Table.from_batches(rows).combine_chunks().to_batches()
     return build(whole[0], targets, packing, partitioner, stamp)
 
@@ -267,7 +267,7 @@ def _topics(rows: pa.RecordBatch) -> list[str]:
     return [str(name) for name in column.unique().to_pylist()]
 
 
-def _events(batch: SinkBatch, built: Built) -> Iterable[SinkPartStaged]:
+def _events(batch: SinkBatch, built: BuiltObject) -> Iterable[SinkPartStaged]:
     """Yield an object's parts, each as large as an entry may be."""
     parts = -(-len(built.runs) // MAX_EVENTS)
     position = built.begin

@@ -15,6 +15,7 @@ from rookery.cluster.state.topics import Topic
 from rookery.direct.log import DirectLog
 from rookery.errors import ApiError, ConfigError, ErrorCode
 from rookery.model.topicname import RESERVED_TOPICS
+from rookery.model.uuid import random_uuid
 
 MAX_PARTITIONS: Final = 10_000
 """The maximum number of partitions of a created topic."""
@@ -108,7 +109,7 @@ async def _create(
             f"{name[:300]!r} is no topic name: 1 to 249 of a-z, A-Z, 0-9, '.', '_', '-'",
         )
     event = TopicCreated(
-        topic_id=random.token(16), name=name, partitions=partitions, replication_factor=1,
+        topic_id=random_uuid(random.token), name=name, partitions=partitions, replication_factor=1,
         configs=[SettingChange(name=key, value=value) for key, value in sorted(configs.items())],
     )  # fmt: skip
     [outcome] = await log.propose([event])

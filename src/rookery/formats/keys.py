@@ -218,15 +218,15 @@ def parse_segment_key(key: str) -> SegmentKey | None:
     generation = None
     if match["incarnation"]:
         generation = Generation(int(match["incarnation"]), int(match["number"]))
-    found = SegmentKey(
+    parsed = SegmentKey(
         match["namespace"], topic, int(match["partition"]), int(match["base"]), generation,
         match["ending"],
     )  # fmt: skip
     try:
-        written = segment_key(*found[:5])
+        written = segment_key(*parsed[:5])
     except (ConfigError, ValueError):
         return None
-    return found if _sibling(written, found.ending) == key else None
+    return parsed if _sibling(written, parsed.ending) == key else None
 
 
 def _escape(topic: str) -> str:

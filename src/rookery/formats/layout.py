@@ -16,10 +16,10 @@ from itertools import pairwise
 from typing import Final, NamedTuple
 
 from rookery.errors import Corrupt
-from rookery.formats.index import Index
 from rookery.formats.segment import (
     FOOTER_BYTES,
     HEADER_BYTES,
+    Index,
     Segment,
     SegmentFooter,
     SegmentHeader,
@@ -88,8 +88,8 @@ class SegmentLayout:
         """Derive the layout from the times file, which is sufficient; the name is for errors."""
         ends = [block.position for block in times.blocks[1:]] + [times.size - FOOTER_BYTES]
         blocks = [
-            SegmentBlock(one.offset, one.position, end - one.position, one.max_timestamp, one.crc)
-            for one, end in zip(times.blocks, ends, strict=False)
+            SegmentBlock(row.offset, row.position, end - row.position, row.max_timestamp, row.crc)
+            for row, end in zip(times.blocks, ends, strict=False)
         ]
         return cls(name, (times.header, times.footer), blocks, times)
 
@@ -215,6 +215,6 @@ def _time(block: SegmentBlock) -> int:
 def _check_rows(rows: Sequence[tuple[int, ...]], header: SegmentHeader, name: str) -> None:
     if rows[0][0] < header.base_offset:
         raise Corrupt(f"{name}: its index begins before its base offset {header.base_offset}")
-    for one, other in pairwise(rows):
-        if one[0] >= other[0] or one[1] >= other[1]:
-            raise Corrupt(f"{name}: its index has the entry {other} out of order after {one}")
+    for before, after in pairwise(rows):
+        if before[0] >= after[0] or before[1] >= after[1]:
+            raise Corrupt(f"{name}: its index has the entry {after} out of order after {before}")

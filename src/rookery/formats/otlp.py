@@ -74,9 +74,9 @@ class _Walk:
         for number, value in kinds:
             is_delta = number == _SUM and (_TEMPORALITY, _DELTA) in self.fields(value)
             for point in self.messages(value, _POINTS):
-                found = self._point(name, point, is_delta=is_delta)
-                if found is not None:
-                    yield found
+                parsed = self._point(name, point, is_delta=is_delta)
+                if parsed is not None:
+                    yield parsed
 
     def _point(self, name: str, data: memoryview, *, is_delta: bool) -> Point | None:
         value: float | None = None

@@ -27,7 +27,9 @@ _CRC: Final = Struct(">I")
 
 def pack_sections(magic: bytes, version: int, sections: Mapping[int, bytes]) -> bytes:
     """Write a file of sections, in the order given."""
-    size = _HEAD.size + sum(_SECTION.size + len(one) for one in sections.values()) + _CRC.size
+    size = (
+        _HEAD.size + sum(_SECTION.size + len(section) for section in sections.values()) + _CRC.size
+    )
     parts = [_HEAD.pack(magic, version, len(sections), size)]
     for kind, contents in sections.items():
         parts += (_SECTION.pack(kind, 0, len(contents)), contents)
@@ -45,20 +47,20 @@ def parse_sections(
     """
     _check_file(data, magic, version, name)
     view = memoryview(data)
-    found: dict[int, memoryview] = {}
+    sections: dict[int, memoryview] = {}
     at, end = _HEAD.size, len(data) - _CRC.size
     for _ in range(_HEAD.unpack_from(data)[2]):
         kind, contents = _section(view, at, end, name)
         at += _SECTION.size + len(contents)
-        if kind in found:
-            raise Corrupt(f"{name}: section {kind} is there twice")
+        if kind in sections:
+            raise Corrupt(f"{name}: section {kind} occurs twice")
         if kind in known:
-            found[kind] = contents
+            sections[kind] = contents
         elif kind & MUST_KNOW:
             raise Corrupt(f"{name}: section {kind:#x} is not known to this Rookery, and must be")
     if at != end:
         raise Corrupt(f"{name}: {end - at} bytes follow its last section")
-    return found
+    return sections
 
 
 def _check_file(data: Buffer, magic: bytes, version: int, name: str) -> None:

@@ -1,4 +1,6 @@
-"""The `.kfs` segment: the batches of one partition between a header and a footer, big-endian.
+r"""A segment's `.kfs` file, which has the batches, and its `.index` file, which finds them.
+
+Both are big-endian. The `.kfs` file has the batches of one partition between header and footer:
 
     header   0 "KAFS" (4)   4 version (2)   6 flags (2)   8 base offset (8)   16 message count (4)
             20 created, Unix ms (8)   28 reserved (4)
@@ -8,10 +10,20 @@
 Flags and reserved are 0. A segment covers all offsets from base to last, even where compaction has
 removed records. The message count is the number of records that are present. Index positions are 31
 bits wide, so a segment stays below 2 GiB.
+
+The `.index` file:
+
+    header   0 "IDX\0" (4)   4 version (2)   6 entry count (4)   10 interval (4)   14 reserved (2)
+    entry    0 offset (8)   8 position (4)
+
+An entry contains the base offset of a batch and its position, counted from the start of the segment
+file. The first batch has an entry; further entries follow after `interval` messages. The file has
+no checksum of its own: the `.times` file contains it.
 """
 
 from __future__ import annotations
 
+from itertools import pairwise
 from struct import Struct
 from typing import Final, NamedTuple
 
@@ -33,6 +45,17 @@ MAX_MESSAGES: Final = (1 << 31) - 1
 
 _HEADER: Final = Struct(">4sHHqiqi")
 _FOOTER: Final = Struct(">Iq4s")
+
+INDEX_MAGIC: Final = b"IDX\0"
+INDEX_VERSION: Final = 1
+INDEX_HEADER_BYTES: Final = 16
+DEFAULT_INTERVAL: Final = 100
+"""Messages between two entries, as in the format's first implementation."""
+DEFAULT_INTERVAL_BYTES: Final = 64 * 1024
+"""Bytes after which there is an entry in any case, so that large records can be found too."""
+
+_INDEX_HEADER: Final = Struct(">4sHiiH")
+_ENTRY: Final = Struct(">qi")
 
 
 class SegmentHeader(NamedTuple):
@@ -106,7 +129,7 @@ def verify_segment(data: Buffer, name: str = "segment") -> Segment:
 
     No checksum of the format covers header and footer. A base offset that is too low, a last offset
     that is too high, or a wrong creation time is detected with the times file
-    (`Layout.open_whole`).
+    (`SegmentLayout.open_whole`).
 
     Raises:
         Corrupt: something is wrong; the text begins with the name.
@@ -119,13 +142,13 @@ def verify_segment(data: Buffer, name: str = "segment") -> Segment:
     body = memoryview(data)[HEADER_BYTES : len(data) - FOOTER_BYTES]
     if checksum(body) != footer.crc:
         raise Corrupt(f"{name}: the CRC-32C of its batches is not the one in its footer")
-    found = rewrite(body, expect_body(header, footer, len(body)))
-    if found.damage is not None:
-        raise corrupt(found.damage, name)
-    count = found.record_count
+    scanned = rewrite(body, expect_body(header, footer, len(body)))
+    if scanned.damage is not None:
+        raise corrupt(scanned.damage, name)
+    count = scanned.record_count
     if count != header.message_count:
         raise Corrupt(f"{name}: holds {count} records, its header says {header.message_count}")
-    return Segment(header, footer, body, found.headers)
+    return Segment(header, footer, body, scanned.headers)
 
 
 def expect_body(header: SegmentHeader, footer: SegmentFooter, size: int) -> Expectation:
@@ -142,3 +165,87 @@ def check_ends(header: SegmentHeader, footer: SegmentFooter, name: str) -> None:
             f"{name}: {header.message_count} records do not fit the offsets "
             f"{header.base_offset} to {footer.last_offset}"
         )
+
+
+class IndexEntry(NamedTuple):
+    """A batch in the index: its base offset, and its position in the segment file."""
+
+    offset: int
+    position: int
+
+
+class Index(NamedTuple):
+    """The contents of an index file."""
+
+    interval: int
+    entries: list[IndexEntry]
+
+    def pack(self) -> bytes:
+        """Write the file."""
+        head = _INDEX_HEADER.pack(INDEX_MAGIC, INDEX_VERSION, len(self.entries), self.interval, 0)
+        return head + b"".join(_ENTRY.pack(*entry) for entry in self.entries)
+
+
+class IndexBuilder:
+    """Chooses the batches that get an entry."""
+
+    def __init__(
+        self, interval: int = DEFAULT_INTERVAL, interval_bytes: int = DEFAULT_INTERVAL_BYTES
+    ) -> None:
+        """Start without entries.
+
+        Args:
+            interval: messages after which the next batch gets an entry.
+            interval_bytes: bytes after which it gets one even if there are fewer messages.
+        """
+        if not 1 <= interval < 1 << 31 or interval_bytes < 1:
+            raise ValueError(f"index intervals {interval} and {interval_bytes} must be above 0")
+        self.index = Index(interval, [])
+        self._interval_bytes = interval_bytes
+        self._messages = 0
+
+    def add(self, header: BatchHeader, position: int) -> bool:
+        """Add the next batch, which is at this position; return whether it got an entry."""
+        entries = self.index.entries
+        is_due = (
+            not entries
+            or self._messages >= self.index.interval
+            or position - entries[-1].position >= self._interval_bytes
+        )
+        if is_due:
+            entries.append(IndexEntry(header.base_offset, position))
+            self._messages = 0
+        self._messages += header.record_count
+        return is_due
+
+
+def parse_index(data: Buffer, name: str = "index") -> Index:
+    """Read an index file.
+
+    Raises:
+        Corrupt: this version cannot read it; the text begins with the name.
+    """
+    if len(data) < INDEX_HEADER_BYTES:
+        raise Corrupt(f"{name}: ends after {len(data)} bytes, within its header")
+    magic, version, count, interval, reserved = _INDEX_HEADER.unpack_from(data)
+    if magic != INDEX_MAGIC:
+        raise Corrupt(f"{name}: begins with {magic!r}, not with {INDEX_MAGIC!r}; it is no index")
+    if version != INDEX_VERSION:
+        raise Corrupt(f"{name}: index version {version}; this Rookery reads {INDEX_VERSION} only")
+    if reserved or interval < 0:
+        raise Corrupt(f"{name}: interval {interval} is below 0, or reserved {reserved} is not 0")
+    if count < 0 or len(data) != INDEX_HEADER_BYTES + count * _ENTRY.size:
+        raise Corrupt(f"{name}: {len(data)} bytes are not what {count} entries take up")
+    entries = [
+        IndexEntry(*row) for row in _ENTRY.iter_unpack(memoryview(data)[INDEX_HEADER_BYTES:])
+    ]
+    _check_order(entries, name)
+    return Index(interval, entries)
+
+
+def _check_order(entries: list[IndexEntry], name: str) -> None:
+    if entries and (entries[0].offset < 0 or entries[0].position < HEADER_BYTES):
+        raise Corrupt(f"{name}: its first entry {tuple(entries[0])} is outside of a segment")
+    for before, after in pairwise(entries):
+        if before.offset >= after.offset or before.position >= after.position:
+            raise Corrupt(f"{name}: entry {tuple(after)} is out of order after {tuple(before)}")

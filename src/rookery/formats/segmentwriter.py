@@ -11,12 +11,14 @@ from dataclasses import dataclass
 from typing import Final
 
 from rookery.errors import Corrupt
-from rookery.formats.index import DEFAULT_INTERVAL, DEFAULT_INTERVAL_BYTES, IndexBuilder
 from rookery.formats.segment import (
+    DEFAULT_INTERVAL,
+    DEFAULT_INTERVAL_BYTES,
     FOOTER_BYTES,
     HEADER_BYTES,
     MAX_MESSAGES,
     MAX_SEGMENT_BYTES,
+    IndexBuilder,
     SegmentFooter,
     SegmentHeader,
 )
@@ -232,12 +234,12 @@ def _checked(parts: Sequence[Buffer]) -> tuple[BatchHeader, int]:
 
 
 def _first_bytes(parts: Sequence[Buffer], size: int) -> bytes:
-    found = b""
+    first = b""
     for part in parts:
-        found += bytes(part[: size - len(found)])
-        if len(found) == size:
-            return found
-    raise Corrupt(f"{len(found)} bytes are no batch: its header alone has {size}")
+        first += bytes(part[: size - len(first)])
+        if len(first) == size:
+            return first
+    raise Corrupt(f"{len(first)} bytes are no batch: its header alone has {size}")
 
 
 def _crc_from(parts: Sequence[Buffer], skip: int) -> int:
@@ -250,11 +252,11 @@ def _crc_from(parts: Sequence[Buffer], skip: int) -> int:
 
 
 def _overlapping(aborted: Sequence[SegmentAbort], base: int, last: int) -> list[SegmentAbort]:
-    found = [one for one in aborted if one.first_offset <= last and one.last_offset >= base]
-    return sorted(found, key=lambda one: (one.last_offset, one.first_offset, one.producer_id))
+    inside = [row for row in aborted if row.first_offset <= last and row.last_offset >= base]
+    return sorted(inside, key=lambda row: (row.last_offset, row.first_offset, row.producer_id))
 
 
 def _within(epochs: Sequence[SegmentEpoch], base: int, last: int) -> list[SegmentEpoch]:
-    begun = [one for one in epochs if one.start_offset <= last]
-    before = [one for one in begun if one.start_offset <= base]
+    begun = [epoch for epoch in epochs if epoch.start_offset <= last]
+    before = [epoch for epoch in begun if epoch.start_offset <= base]
     return before[-1:] + begun[len(before) :]

@@ -136,9 +136,9 @@ class Times:
 
     def check_key(self, key: str) -> None:
         """Reject a key that does not match this file, because the file was copied or renamed."""
-        found = parse_segment_key(key)
+        parsed = parse_segment_key(key)
         has = (self.origin.namespace, self.origin.topic, self.origin.partition)
-        if found is None or (*found[:3], found.base_offset) != (*has, self.header.base_offset):
+        if parsed is None or (*parsed[:3], parsed.base_offset) != (*has, self.header.base_offset):
             raise Corrupt(
                 f"{key}: says it belongs to {'/'.join(map(str, has))} at offset "
                 f"{self.header.base_offset}, so it was copied or renamed"
@@ -156,26 +156,27 @@ def parse_times(data: Buffer, name: str = "times") -> Times:
     Raises:
         Corrupt: this version cannot read it; the text begins with the name.
     """
-    found = parse_sections(data, MAGIC, VERSION, _KNOWN, name)
+    sections = parse_sections(data, MAGIC, VERSION, _KNOWN, name)
     for kind, title in _NAMED.items():
-        if kind not in found:
+        if kind not in sections:
             raise Corrupt(f"{name}: has no section {kind} ({title})")
-    if len(found[_SEGMENT]) != _ENDS.size:
-        raise Corrupt(f"{name}: its section 2 (segment) has {len(found[_SEGMENT])} bytes")
-    first, last, size, index_crc = _ENDS.unpack(found[_SEGMENT])
+    if len(sections[_SEGMENT]) != _ENDS.size:
+        raise Corrupt(f"{name}: its section 2 (segment) has {len(sections[_SEGMENT])} bytes")
+    first, last, size, index_crc = _ENDS.unpack(sections[_SEGMENT])
     times = Times(
-        origin=_parse_origin(found[_ORIGIN], name),
+        origin=_parse_origin(sections[_ORIGIN], name),
         header=parse_header(first, name),
         footer=parse_footer(last, name),
         size=size,
         index_crc=index_crc,
-        blocks=[TimeBlock(*row) for row in _rows(_BLOCK, found[_BLOCKS], name)],
+        blocks=[TimeBlock(*row) for row in _rows(_BLOCK, sections[_BLOCKS], name)],
         aborted=[
             SegmentAbort(*row)
-            for row in _rows(_TRANSACTION, found.get(_ABORTED, memoryview(b"")), name)
+            for row in _rows(_TRANSACTION, sections.get(_ABORTED, memoryview(b"")), name)
         ],
         epochs=[
-            SegmentEpoch(*row) for row in _rows(_EPOCH, found.get(_EPOCHS, memoryview(b"")), name)
+            SegmentEpoch(*row)
+            for row in _rows(_EPOCH, sections.get(_EPOCHS, memoryview(b"")), name)
         ],
     )
     _check(times, name)
@@ -229,6 +230,6 @@ def _check(times: Times, name: str) -> None:
     rows = (*times.blocks, end)
     if rows[0].position != HEADER_BYTES or rows[0].offset < times.header.base_offset:
         raise Corrupt(f"{name}: its first block {rows[0][:2]} is not where the segment begins")
-    for one, other in pairwise(rows):
-        if one.offset >= other.offset or one.position >= other.position:
-            raise Corrupt(f"{name}: block {other[:2]} is out of order after {one[:2]}")
+    for before, after in pairwise(rows):
+        if before.offset >= after.offset or before.position >= after.position:
+            raise Corrupt(f"{name}: block {after[:2]} is out of order after {before[:2]}")

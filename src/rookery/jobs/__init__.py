@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from rookery.jobs.mergejob import merge
     from rookery.jobs.move.filerows import ImportFiles
     from rookery.jobs.move.kafkaprogress import CopiedRun, read_map
-    from rookery.jobs.move.topicfill import Into
+    from rookery.jobs.move.topicfill import FillTarget
     from rookery.jobs.proof import Proof
     from rookery.jobs.repartitionjob import repartition
     from rookery.jobs.replayjob import replay
@@ -33,8 +33,8 @@ __all__ = [
     "CopiedRun",
     "CopyRequest",
     "FileImport",
+    "FillTarget",
     "ImportFiles",
-    "Into",
     "JobPart",
     "JobPlan",
     "JobReport",
@@ -67,7 +67,7 @@ if not TYPE_CHECKING:
             "rookery.jobs.mergejob": ["merge"],
             "rookery.jobs.move.filerows": ["ImportFiles"],
             "rookery.jobs.move.kafkaprogress": ["CopiedRun", "read_map"],
-            "rookery.jobs.move.topicfill": ["Into"],
+            "rookery.jobs.move.topicfill": ["FillTarget"],
             "rookery.jobs.proof": ["Proof"],
             "rookery.jobs.repartitionjob": ["repartition"],
             "rookery.jobs.replayjob": ["replay"],

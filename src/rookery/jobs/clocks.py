@@ -1,15 +1,14 @@
-"""Checks whether this host's clock can be trusted to decide retention (correctness 28).
+"""Checks whether this host's clock can be trusted to decide retention.
 
 A host whose clock is eight days ahead would delete everything with a retention of seven days. So a
 job compares its clock with others before it deletes anything, as brokers do. It refuses to start if
 they differ by more than ten seconds:
 
-- with the brokers that live: with the median of their last stamps. A live broker has written one
-  within the last seconds; if the stamps are older than that, the job listens for as long as a
-  broker may be silent before others take it for dead.
-- with the last entry of the cluster log, if no broker lives. That may be old for the best of
-  reasons, so a clock ahead of it and a log that was idle look the same. But a correct clock is
-  never earlier than it.
+- with the live brokers: with the median of their last stamps. A live broker has written one within
+  the last seconds. If the stamps are older, the job waits as long as a broker may be silent before
+  the others consider it dead.
+- with the last entry of the cluster log, if no broker is live. The log may have been idle, so a
+  clock that is ahead of the entry proves nothing. But a correct clock is never earlier than it.
 
 Tasks get the time from the driver, so the clocks of executors have no influence.
 """
@@ -48,7 +47,7 @@ async def trusted_now(log: DirectLog, silence_ms: int = _SILENCE_MS) -> Time:
     await log.barrier()
     skews = [skew for _, skew in _brokers(log).values()]
     if skews and median_low(skews) > MAX_SKEW_MS:
-        skews = await _heard(log, silence_ms)
+        skews = await _await_stamps(log, silence_ms)
     if skews:
         _check(log, median_low(skews), "that of the brokers")
     elif (last := await _last_stamp(log)) is not None:
@@ -60,13 +59,16 @@ def _brokers(log: DirectLog) -> dict[int, tuple[int, int]]:
     """Return each broker's last sequence, and how far this clock is ahead of its stamp."""
     brokers, now = log.state.brokers, log.clock.now_ms()
     return {
-        one.incarnation: (brokers.sequences[one.incarnation], now - brokers.stamps[one.incarnation])
-        for one in brokers.by_node.values()
+        broker.incarnation: (
+            brokers.sequences[broker.incarnation],
+            now - brokers.stamps[broker.incarnation],
+        )
+        for broker in brokers.by_node.values()
     }
 
 
-async def _heard(log: DirectLog, silence_ms: int) -> list[int]:
-    """Wait until every broker has sent an event or must be dead; return the skews of the former."""
+async def _await_stamps(log: DirectLog, silence_ms: int) -> list[int]:
+    """Wait until each broker has written a stamp or is dead; return the skews of the former."""
     before = _brokers(log)
     skews: dict[int, int] = {}
     until = log.clock.monotonic_ms() + silence_ms

@@ -28,7 +28,7 @@ from rookery.jobs.report import JobPart, JobPlan, JobReport, JobRun, JobStep, Re
 from rookery.jobs.tasks import run_tasks, slots
 from rookery.log.compaction.output import Output
 from rookery.log.compaction.partition import CompactionTask, PartitionCompaction
-from rookery.log.compaction.plan import Dirt, dirt_of
+from rookery.log.compaction.plan import DirtyRange, dirt_of
 from rookery.log.compaction.source import UnreadableRowError
 from rookery.log.maintain.newobjects import Publisher
 from rookery.log.read.rangeplan import OffsetRange
@@ -60,7 +60,7 @@ class _Task(NamedTuple):
     """The approximate number of bytes to read."""
 
 
-class _Done(NamedTuple):
+class _TaskResult(NamedTuple):
     """The result of a task."""
 
     replaced: int
@@ -101,20 +101,20 @@ def compact(
         report = JobReport(_plan(chosen, left), is_dry=run.dry_run)
         if not run.dry_run:
             host = host_mark(place)
-            tasks = [_task(place, host, one, now_ms, has_proof=run.proof) for one in chosen]
+            tasks = [_task(place, host, dirt, now_ms, has_proof=run.proof) for dirt in chosen]
             _work(spark, log, tasks, run, report)
         return report
 
 
-def _dirty(state: State, topics: Sequence[str], now_ms: int) -> list[Dirt]:
+def _dirty(state: State, topics: Sequence[str], now_ms: int) -> list[DirtyRange]:
     """Return the partitions that can be compacted, the dirtiest first."""
-    found = [
+    dirty = [
         dirt
         for topic in _chosen(state, topics)
         for partition in topic.partitions
         if (dirt := dirt_of(topic, partition, limits_of(state, topic), now_ms))
     ]
-    return sorted(found, key=lambda one: (-one.ratio, one.topic.name, one.partition.index))
+    return sorted(dirty, key=lambda dirt: (-dirt.ratio, dirt.topic.name, dirt.partition.index))
 
 
 def _chosen(state: State, names: Sequence[str]) -> list[Topic]:
@@ -133,35 +133,35 @@ def _chosen(state: State, names: Sequence[str]) -> list[Topic]:
     return chosen
 
 
-def _cost(dirt: Dirt) -> int:
+def _cost(dirt: DirtyRange) -> int:
     """Return the bytes to read: the dirty part twice, for its keys and for its records."""
     return dirt.clean_bytes + 2 * dirt.dirty_bytes
 
 
-def _fitting(found: list[Dirt], run: JobRun) -> tuple[list[Dirt], list[Dirt]]:
+def _fitting(dirty: list[DirtyRange], run: JobRun) -> tuple[list[DirtyRange], list[DirtyRange]]:
     """Choose what fits a budget, for a large partition its first part; return also the rest."""
-    if not run.max_bytes or not found:
-        return found, []
-    least = min(found, key=_least)
+    if not run.max_bytes or not dirty:
+        return dirty, []
+    least = min(dirty, key=_least)
     run.check_budget(NAME, f"{least.topic.name}-{least.partition.index}", _least(least))
     max_bytes = run.max_bytes
     chosen, left = [], []
-    for one in found:
-        part = _cut(one, max_bytes)
+    for dirt in dirty:
+        part = _cut(dirt, max_bytes)
         if part is not None:
             chosen.append(part)
             max_bytes -= _cost(part)
-        if part is None or part.bound < one.bound:
-            left.append(one if part is None else _rest(one, part))
+        if part is None or part.bound < dirt.bound:
+            left.append(dirt if part is None else _rest(dirt, part))
     return chosen, left
 
 
-def _least(dirt: Dirt) -> int:
+def _least(dirt: DirtyRange) -> int:
     """Return the minimum number of bytes to read, for the first row alone."""
     return dirt.clean_bytes + 2 * dirt.first.size
 
 
-def _cut(dirt: Dirt, max_bytes: int) -> Dirt | None:
+def _cut(dirt: DirtyRange, max_bytes: int) -> DirtyRange | None:
     """Return the part of the dirt that can be compacted by reading at most `max_bytes`."""
     if _cost(dirt) <= max_bytes:
         return dirt
@@ -175,11 +175,11 @@ def _cut(dirt: Dirt, max_bytes: int) -> Dirt | None:
     return dirt._replace(bound=bound, dirty_bytes=size) if size else None
 
 
-def _rest(whole: Dirt, part: Dirt) -> Dirt:
+def _rest(whole: DirtyRange, part: DirtyRange) -> DirtyRange:
     return whole._replace(start=part.bound, dirty_bytes=whole.dirty_bytes - part.dirty_bytes)
 
 
-def _plan(chosen: list[Dirt], left: list[Dirt]) -> JobPlan:
+def _plan(chosen: list[DirtyRange], left: list[DirtyRange]) -> JobPlan:
     size = sum(map(_cost, chosen))
     segment_bytes = RewriteSettings().segment_bytes
     gets = size // _READ_BYTES + len(chosen)
@@ -187,12 +187,14 @@ def _plan(chosen: list[Dirt], left: list[Dirt]) -> JobPlan:
     return JobPlan(NAME, tuple(map(_part, chosen)), tuple(map(_part, left)), requests)
 
 
-def _part(one: Dirt) -> JobPart:
-    what = f"{one.topic.name}-{one.partition.index} offsets {one.start} to {one.bound - 1}"
-    return JobPart(what, _cost(one), f"{one.ratio:.0%} dirty")
+def _part(dirt: DirtyRange) -> JobPart:
+    what = f"{dirt.topic.name}-{dirt.partition.index} offsets {dirt.start} to {dirt.bound - 1}"
+    return JobPart(what, _cost(dirt), f"{dirt.ratio:.0%} dirty")
 
 
-def _task(place: ClusterAddress, host: str, dirt: Dirt, now_ms: int, *, has_proof: bool) -> _Task:
+def _task(
+    place: ClusterAddress, host: str, dirt: DirtyRange, now_ms: int, *, has_proof: bool
+) -> _Task:
     index, bound = dirt.partition.index, dirt.bound
     return _Task(place, host, dirt.topic.id, index, bound, now_ms, has_proof, _cost(dirt))
 
@@ -224,24 +226,24 @@ def _work(
 # Code that runs in the tasks.
 
 
-def _compact(task: _Task) -> _Done:
+def _compact(task: _Task) -> _TaskResult:
     check_host(task.place, task.host)
     log = shared(task.place)
     start = log.run(_log_start(log.log, task))
     if start is None:
-        return _Done(0, _NOTHING, _NOTHING)
+        return _TaskResult(0, _NOTHING, _NOTHING)
     try:
         before = _prove(task, start)
         replaced = log.run(_clean(log.log, task))
         after = _prove(task, start)
     except Corrupt as error:  # the other partitions are not affected
-        return _Done(0, _NOTHING, _NOTHING, f"not compacted: {error}")
+        return _TaskResult(0, _NOTHING, _NOTHING, f"not compacted: {error}")
     if isinstance(before, Gone) or isinstance(after, Gone):
         gone = before if isinstance(before, Gone) else after
-        return _Done(replaced, _NOTHING, _NOTHING, note=f"not compared: {gone}")
+        return _TaskResult(replaced, _NOTHING, _NOTHING, note=f"not compared: {gone}")
     if task.has_proof and (further := log.run(_further(log.log, task))):
-        return _Done(replaced, _NOTHING, _NOTHING, note=further)
-    return _Done(replaced, before, after)
+        return _TaskResult(replaced, _NOTHING, _NOTHING, note=further)
+    return _TaskResult(replaced, before, after)
 
 
 async def _log_start(log: DirectLog, task: _Task) -> int | None:
@@ -318,13 +320,13 @@ async def _clean(log: DirectLog, task: _Task) -> int:
     raise Conflict(f"{name}: others rewrote it {_ROUNDS} times while it was compacted")
 
 
-def _dirt(state: State, task: _Task) -> Dirt | None:
+def _dirt(state: State, task: _Task) -> DirtyRange | None:
     """Find the part below the bound that is not yet compacted."""
     topic = state.topics.by_id.get(task.topic_id)
     partition = state.topics.partition(task.topic_id, task.partition)
     if topic is None or partition is None or partition.cleaned_to >= task.bound:
         return None
-    found = dirt_of(topic, partition, limits_of(state, topic), task.now_ms)
-    if found is None or found.start >= task.bound:
+    dirt = dirt_of(topic, partition, limits_of(state, topic), task.now_ms)
+    if dirt is None or dirt.start >= task.bound:
         return None
-    return found._replace(bound=min(found.bound, task.bound))
+    return dirt._replace(bound=min(dirt.bound, task.bound))

@@ -93,9 +93,9 @@ def expire(
         now_ms = log.run(trusted_now(log.log))
         state = log.log.state
         _check_topics(state, topics)
-        found = _old(state, frozenset(topics), now_ms)
-        chosen = _fitting(found, run)
-        report = JobReport(_plan(found, chosen), is_dry=run.dry_run)
+        old = _old(state, frozenset(topics), now_ms)
+        chosen = _fitting(old, run)
+        report = JobReport(_plan(old, chosen), is_dry=run.dry_run)
         if run.dry_run or not chosen:
             return report
         stays = _staying(state, chosen)
@@ -116,58 +116,60 @@ def _check_topics(state: State, topics: Sequence[str]) -> None:
 
 
 def _old(state: State, topics: frozenset[str], now_ms: int) -> list[_Old]:
-    found = []
+    old = []
     for topic in state.topics:
         if topics and topic.name not in topics:
             continue
-        for one in topic.partitions:
-            end = kept_from(one, limits_of(state, topic), now_ms)
-            if end > one.log_start:
-                span = range(one.row_of(one.log_start), one.row_of(end - 1) + 1)
-                size = sum(one.sizes[span.start : span.stop])
-                found.append(_Old(topic.name, topic.id, one.index, one.log_start, end, size))
-    return found
+        for partition in topic.partitions:
+            end = kept_from(partition, limits_of(state, topic), now_ms)
+            if end > partition.log_start:
+                span = range(partition.row_of(partition.log_start), partition.row_of(end - 1) + 1)
+                size = sum(partition.sizes[span.start : span.stop])
+                old.append(
+                    _Old(topic.name, topic.id, partition.index, partition.log_start, end, size)
+                )
+    return old
 
 
-def _fitting(found: list[_Old], run: JobRun) -> list[_Old]:
+def _fitting(old: list[_Old], run: JobRun) -> list[_Old]:
     """Return the partitions that fit the budget, which must cover at least one."""
-    if not run.max_bytes or not found:
-        return found
-    least = min(found, key=lambda one: one.bytes)
+    if not run.max_bytes or not old:
+        return old
+    least = min(old, key=lambda span: span.bytes)
     run.check_budget(NAME, least.what, least.bytes)
     chosen, left = [], run.max_bytes
-    for one in found:
-        if one.bytes <= left:
-            chosen.append(one)
-            left -= one.bytes
+    for span in old:
+        if span.bytes <= left:
+            chosen.append(span)
+            left -= span.bytes
     return chosen
 
 
-def _plan(found: list[_Old], chosen: list[_Old]) -> JobPlan:
+def _plan(old: list[_Old], chosen: list[_Old]) -> JobPlan:
     taken = set(chosen)
-    left = [_part(one) for one in found if one not in taken]
+    left = [_part(span) for span in old if span not in taken]
     # Events delete the records; the caretaker deletes objects without live records.
     return JobPlan(NAME, tuple(map(_part, chosen)), tuple(left), Requests())
 
 
-def _part(one: _Old) -> JobPart:
-    return JobPart(one.what, one.bytes, "beyond retention")
+def _part(span: _Old) -> JobPart:
+    return JobPart(span.what, span.bytes, "beyond retention")
 
 
 def _settle(report: JobReport, state: State, chosen: list[_Old], count: int) -> None:
     """Check that the log starts have reached their targets."""
     report.slices = 1
     report.facts["partitions"] = count
-    for one in chosen:
-        partition = state.topics.partition(one.topic_id, one.partition)
+    for span in chosen:
+        partition = state.topics.partition(span.topic_id, span.partition)
         if partition is None:
             continue  # it was deleted in the meantime, with its records
-        if partition.log_start < one.end:
+        if partition.log_start < span.end:
             report.problems.append(
-                f"{one.topic}-{one.partition} begins at {partition.log_start}, not {one.end}"
+                f"{span.topic}-{span.partition} begins at {partition.log_start}, not {span.end}"
             )
         else:
-            report.done_bytes += one.bytes
+            report.done_bytes += span.bytes
 
 
 # The proof.
@@ -175,14 +177,14 @@ def _settle(report: JobReport, state: State, chosen: list[_Old], count: int) -> 
 
 def _staying(state: State, chosen: list[_Old]) -> dict[_Stay, int]:
     """Return the offsets of all partitions that must remain, with their first existing offset."""
-    ends = {(one.topic_id, one.partition): one.end for one in chosen}
-    found = {}
+    ends = {(span.topic_id, span.partition): span.end for span in chosen}
+    stays = {}
     for topic in state.topics:
-        for one in topic.partitions:
-            begin = ends.get((topic.id, one.index), one.log_start)
-            stay = _Stay(topic.name, topic.id, one.index, begin, one.next_offset)
-            found[stay] = _begin(stay, one)
-    return found
+        for partition in topic.partitions:
+            begin = ends.get((topic.id, partition.index), partition.log_start)
+            stay = _Stay(topic.name, topic.id, partition.index, begin, partition.next_offset)
+            stays[stay] = _begin(stay, partition)
+    return stays
 
 
 def _begin(stay: _Stay, partition: Partition) -> int:
@@ -194,13 +196,13 @@ def _begin(stay: _Stay, partition: Partition) -> int:
 def _compare(report: JobReport, state: State, stays: dict[_Stay, int]) -> None:
     """Compare the remaining offsets; skip partitions from which others deleted more."""
     after, changed = {}, []
-    for one in stays:
-        partition = state.topics.partition(one.topic_id, one.partition)
-        if partition is None or partition.log_start > one.begin:
-            changed.append(f"{one.topic}-{one.partition}")
+    for stay in stays:
+        partition = state.topics.partition(stay.topic_id, stay.partition)
+        if partition is None or partition.log_start > stay.begin:
+            changed.append(f"{stay.topic}-{stay.partition}")
         else:
-            after[one] = _begin(one, partition)
-    report.before = _proof({one: stays[one] for one in after})
+            after[stay] = _begin(stay, partition)
+    report.before = _proof({stay: stays[stay] for stay in after})
     report.after = _proof(after)
     report.check()
     if changed:
@@ -214,10 +216,10 @@ def _proof(begins: dict[_Stay, int]) -> Proof:
     """Sum up the existing offsets, of those that must remain."""
     places = {
         "offset": pa.array(begins.values(), pa.int64()),
-        "timestamp": pa.array([one.end for one in begins], pa.int64()),
-        "value": pa.array([b"%b %d" % one[1:3] for one in begins], pa.binary()),
+        "timestamp": pa.array([begin.end for begin in begins], pa.int64()),
+        "value": pa.array([b"%b %d" % begin[1:3] for begin in begins], pa.binary()),
     }
-    rows = sum(one.end - begin for one, begin in begins.items())
+    rows = sum(stay.end - begin for stay, begin in begins.items())
     return Proof(rows, prove([pa.record_batch(places)]).checksum)
 
 
@@ -234,9 +236,10 @@ async def _let_go(log: DirectLog, old: list[_Old]) -> int:
     """Advance the log starts; return how many were moved."""
     await log.barrier()
     events = [
-        LogStartMoved(topic_id=one.topic_id, partition=one.partition, offset=one.end) for one in old
+        LogStartMoved(topic_id=span.topic_id, partition=span.partition, offset=span.end)
+        for span in old
     ]
     outcomes = []
     for start in range(0, len(events), _EVENTS_AT_ONCE):
         outcomes += await propose(log, list(events[start : start + _EVENTS_AT_ONCE]))
-    return sum(one.error is ErrorCode.NONE for one in outcomes)
+    return sum(outcome.error is ErrorCode.NONE for outcome in outcomes)

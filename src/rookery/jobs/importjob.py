@@ -85,10 +85,10 @@ def import_files(
         Unavailable: the log cannot be written.
     """
     with BlockingLog(place, "job-import") as log:
-        return _Importing(spark, place, log, files, into).run(run or JobRun())
+        return _ImportRun(spark, place, log, files, into).run(run or JobRun())
 
 
-class _Importing:
+class _ImportRun:
     """One run of an import."""
 
     def __init__(
@@ -112,16 +112,16 @@ class _Importing:
     def run(self, run: JobRun) -> JobReport:
         self._check_topic()
         at = self._log.run(self._ledger.read())
-        found = _listed(self._spark, self._files)
+        files = _listed(self._spark, self._files)
         done = int(at.position.get("files", 0))
-        _check_same(found[:done], done, at.position)
-        rest = found[done:]
-        count = run.choose(one.size for one in rest)
+        _check_same(files[:done], done, at.position)
+        rest = files[done:]
+        count = run.choose(file.size for file in rest)
         if rest:
             run.check_budget(NAME, rest[0].path, rest[0].size)
         report = JobReport(_plan(self._into.topic, rest, count), is_dry=run.dry_run)
         if not run.dry_run and count:
-            self._work(report, found, range(done, done + count), run, at.batch_id, at.position)
+            self._work(report, files, range(done, done + count), run, at.batch_id, at.position)
         return report
 
     def _check_topic(self) -> None:
@@ -135,7 +135,7 @@ class _Importing:
     def _work(
         self,
         report: JobReport,
-        found: list[_File],
+        files: list[_File],
         wanted: range,
         run: JobRun,
         batch_id: int,
@@ -145,22 +145,22 @@ class _Importing:
         target = self._log.run(find_target(self._log.log, into.topic, into.create_partitions))
         before, after = Proof(), Proof()
         rows = int(position.get("rows", 0))
-        total = sum(one.size for one in found[wanted.start : wanted.stop])
-        for some in _slices(found, wanted, into.slice_bytes):
-            paths = [found[index].path for index in some]
+        total = sum(file.size for file in files[wanted.start : wanted.stop])
+        for some in _slices(files, wanted, into.slice_bytes):
+            paths = [files[index].path for index in some]
             records, columns = records_of(self._spark, paths, self._files)
             proved = _provable(columns, target)
             loaded = self._load(records, batch_id, proved)
-            mine = sum((one.proof for one in loaded), Proof())
+            mine = sum((result.proof for result in loaded), Proof())
             rows += mine.rows
-            behind = {"files": some.stop, "digest": _digest(found[: some.stop]), "rows": rows}
-            objects = [one for task in loaded for one in task.object_ids]
+            behind = {"files": some.stop, "digest": _digest(files[: some.stop]), "rows": rows}
+            objects = [object_id for task in loaded for object_id in task.object_ids]
             commit = self._log.run(self._ledger.commit(batch_id, behind, objects))
             _check_commit(commit, mine.rows)
             before += mine
             if run.proof:
                 after += read_back(self._spark, self._place, commit, proved)
-            report.done_bytes += sum(one.size for one in found[some.start : some.stop])
+            report.done_bytes += sum(file.size for file in files[some.start : some.stop])
             report.slices += 1
             batch_id += 1
             run.progress(JobStep(report.done_bytes, total, f"{rows:,} records"))
@@ -176,11 +176,11 @@ class _Importing:
         task = Load(self._place, self._host, batch, packing, proved)
         for attempt in range(_TRIES):
             with changed(self._spark, _ONE_SPLIT_A_TASK):
-                found = rows.mapInArrow(partial(load, task), "result binary").collect()
-            results = [pickle.loads(row["result"]) for row in found]  # noqa: S301 (our own)
-            errors = [one.error for one in results if isinstance(one, TaskFailure)]
+                packed = rows.mapInArrow(partial(load, task), "result binary").collect()
+            results = [pickle.loads(row["result"]) for row in packed]  # noqa: S301 (our own)
+            errors = [result.error for result in results if isinstance(result, TaskFailure)]
             if not errors:
-                return sorted(results, key=lambda one: one.order)
+                return sorted(results, key=lambda result: result.order)
             if attempt == _TRIES - 1 or not isinstance(errors[0], Conflict | Unavailable):
                 raise errors[0]
         raise AssertionError("unreachable")
@@ -198,12 +198,12 @@ def _listed(spark: SparkSession, files: ImportFiles) -> list[_File]:
         listed = reader.load(files.path).selectExpr(
             "path", "length AS size", "unix_micros(modificationTime) AS modified"
         )
-        found = listed.collect()
+        rows = listed.collect()
     except AnalysisException as error:
         raise ConfigError(f"import: {files.path!r} cannot be read: {error}") from error
-    if not found:
+    if not rows:
         raise ConfigError(f"import: there are no files at {files.path!r}")
-    return sorted(_File(*row) for row in found if row["size"])
+    return sorted(_File(*row) for row in rows if row["size"])
 
 
 def _digest(files: Sequence[_File]) -> str:
@@ -213,32 +213,32 @@ def _digest(files: Sequence[_File]) -> str:
 def _check_same(files: Sequence[_File], done: int, position: dict[str, Any]) -> None:
     if done and (len(files) < done or _digest(files) != position["digest"]):
         raise Conflict(
-            f"import: of the first {done} files, which are imported, some have changed, are gone, "
-            "or were not there before; put them back, or begin a job with another name"
+            f"import: of the first {done} files, which are imported, some were changed, "
+            "deleted or added; restore them, or start a job with another name"
         )
 
 
-def _slices(found: list[_File], wanted: range, most: int) -> Iterator[range]:
+def _slices(files: list[_File], wanted: range, most: int) -> Iterator[range]:
     begin, size = wanted.start, 0
     for index in wanted:
-        if size and size + found[index].size > most:
+        if size and size + files[index].size > most:
             yield range(begin, index)
             begin, size = index, 0
-        size += found[index].size
+        size += files[index].size
     yield range(begin, wanted.stop)
 
 
 def _plan(topic: str, files: list[_File], count: int) -> JobPlan:
-    size = sum(one.size for one in files[:count])
+    size = sum(file.size for file in files[:count])
     parts = (JobPart(f"{count} files to {topic}", size),) if count else ()
-    rest = sum(one.size for one in files[count:])
+    rest = sum(file.size for file in files[count:])
     left = (JobPart(f"{len(files) - count} files", rest),) if rest else ()
     return JobPlan(NAME, parts, left, Requests(puts=size // PackSettings().object_bytes + 1))
 
 
 def _provable(columns: tuple[str, ...], target: TopicTarget) -> tuple[str, ...]:
     """Return the columns that stay the same in the topic; no time if the topic sets its own."""
-    return tuple(one for one in columns if one != "timestamp" or not target.is_append_time)
+    return tuple(column for column in columns if column != "timestamp" or not target.is_append_time)
 
 
 def _check_commit(commit: Commit, rows: int) -> None:

@@ -181,18 +181,18 @@ def _left(log: BlockingLog, topics: Sequence[Topic], reached: _ByPlace) -> _ByPl
     """Return the remaining bytes of each partition after the offset that its copy has reached."""
     wanted = []
     for topic in topics:
-        for one in topic.partitions:
-            begin = reached.get((topic.id, one.index), one.log_start)
-            check_reached(topic.name, one, begin)
-            end = end_of(one, is_committed=True)
+        for partition in topic.partitions:
+            begin = reached.get((topic.id, partition.index), partition.log_start)
+            check_reached(topic.name, partition, begin)
+            end = end_of(partition, is_committed=True)
             if begin < end:
-                wanted.append(OffsetRange(topic.id, one.index, begin, end))
+                wanted.append(OffsetRange(topic.id, partition.index, begin, end))
     planner = ReadPlanner(log.log)
     planned = log.run(planner.plan(wanted))
     if planner.gaps:
         refuse(planner.gaps)
-    sizes = {(one.topic_id, one.partition): one.size for one in planned}
-    places = [(one.topic_id, one.partition) for one in wanted]
+    sizes = {(range_.topic_id, range_.partition): range_.size for range_ in planned}
+    places = [(range_.topic_id, range_.partition) for range_ in wanted]
     return {place: sizes.get(place, 0) for place in places}
 
 
@@ -203,7 +203,7 @@ async def _reached(
     kafka: ClientSettings, copying: CopyRequest, topics: Sequence[Topic]
 ) -> _ByPlace:
     """Return the next offset of each partition with a started copy, without creating anything."""
-    found = {}
+    reached_offsets = {}
     async with Client(kafka) as client:
         there = set(await client.admin.list_topics())
         for topic in topics:
@@ -215,8 +215,8 @@ async def _reached(
             for index in (await client.topic(name)).partitions:
                 reached = await read_progress(client, TopicPartition(name, index), ends)
                 if reached.next >= 0:
-                    found[topic.id, index] = reached.next
-    return found
+                    reached_offsets[topic.id, index] = reached.next
+    return reached_offsets
 
 
 async def _prepare(
@@ -231,8 +231,8 @@ async def _prepare(
             compacted = {"cleanup.policy": "compact"}
             await _make(client, NewTopic(name=progress, partitions=count, configs=compacted))
             kept = configs_there(topic)
-            found = await _make(client, NewTopic(name=copy, partitions=count, configs=kept))
-            ends[topic.id] = CopyEnds(topic.name, uuid_text(topic.id), copy, _id(found))
+            view = await _make(client, NewTopic(name=copy, partitions=count, configs=kept))
+            ends[topic.id] = CopyEnds(topic.name, uuid_text(topic.id), copy, _id(view))
     return ends
 
 
@@ -251,10 +251,10 @@ async def _make(client: Client, new: NewTopic) -> TopicView:
             raise ApiError(error.code, text) from error
         if error.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
             raise
-    found = await client.topic(new.name)
-    if len(found.partitions) < new.partitions:
+    view = await client.topic(new.name)
+    if len(view.partitions) < new.partitions:
         await client.admin.create_partitions(new.name, new.partitions)
-    return found
+    return view
 
 
 def _id(view: TopicView) -> str:

@@ -1,7 +1,8 @@
 """Merges small objects into large ones on Spark: the caretaker's jobs, many in parallel.
 
-    state ──► jobs that want different rows ──► tasks: read, check, write, Replaced ──► again, until
-    there is nothing left to do or the budget is used up
+    state ──► jobs that want different rows ──► tasks: read, check, write, propose RowsReplaced
+      ▲                                                                            │
+      └────────────── until no job is left, or the budget is used up ◄─────────────┘
 
 An event applies only to rows that are unchanged since they were read. So the job is safe to run
 beside a broker's caretaker or a second run, and a killed run leaves at most an unreferenced object.
@@ -55,7 +56,7 @@ class _Task(NamedTuple):
     has_proof: bool
 
 
-class _Done(NamedTuple):
+class _TaskResult(NamedTuple):
     """The result of a task."""
 
     rewritten: int
@@ -123,7 +124,7 @@ class _Merge:
         if jobs:
             self._run.check_budget(NAME, _part(jobs[0]).what, jobs[0].size)
         count = self._run.choose(job.size for job in jobs)
-        objects = len({one for job in jobs for one in _inputs(state, job)})
+        objects = len({object_id for job in jobs for object_id in _inputs(state, job)})
         report = JobReport(_plan(jobs, count, objects), is_dry=self._run.dry_run)
         if not self._run.dry_run:
             self._work(report, topics, sum(job.size for job in jobs[:count]))
@@ -138,13 +139,15 @@ class _Merge:
             jobs = self._jobs(self._log.log.state, topics)
             left = JobRun(max_bytes=most - report.done_bytes)
             jobs = jobs[: left.choose(job.size for job in jobs)]
-            done = [one for some in self._waves(jobs) for one in self._wave(report, some, total)]
-            for one in done:
-                proofs = proofs[0] + one.before, proofs[1] + one.after
-                rewritten += one.rewritten
-                self._damaged.update(one.damaged)
-                report.notes += [one.note] if one.note else []
-            if not any(one.rewritten for one in done):
+            done = [
+                result for some in self._waves(jobs) for result in self._wave(report, some, total)
+            ]
+            for result in done:
+                proofs = proofs[0] + result.before, proofs[1] + result.after
+                rewritten += result.rewritten
+                self._damaged.update(result.damaged)
+                report.notes += [result.note] if result.note else []
+            if not any(result.rewritten for result in done):
                 break  # nothing to do, or nothing that is possible now
         report.facts["rewritten_bytes"] = rewritten
         report.problems += [
@@ -159,7 +162,7 @@ class _Merge:
         wave = 2 * slots(self._spark)
         return (jobs[at : at + wave] for at in range(0, len(jobs), wave))
 
-    def _wave(self, report: JobReport, jobs: list[Job], total: int) -> list[_Done]:
+    def _wave(self, report: JobReport, jobs: list[Job], total: int) -> list[_TaskResult]:
         host = host_mark(self._place)
         tasks = [_Task(self._place, host, job, self._settings, self._run.proof) for job in jobs]
         done = run_tasks(self._spark, _rewrite, tasks)
@@ -173,16 +176,16 @@ class _Merge:
         """Plan until nothing is left, with each row at most once."""
         planner = RewritePlanner(self._settings)
         taken = set(self._damaged)
-        found: list[Job] = []
+        planned: list[Job] = []
         planner.plan(state, 0, damage=taken)  # makes all rows old for the next call
         for _ in range(_PLANS):
             jobs = planner.plan(state, _AGES_MS, before_entry=state.applied, damage=taken)
             fresh = [job for job in jobs if len(_inputs(state, job)) > 1 or _is_loose(state, job)]
             if not fresh:
                 break
-            found += fresh
+            planned += fresh
             taken.update(place for job in fresh for place in _places(state, job))
-        return [job for one in found if (job := _of_topics(state, one, topics)) is not None]
+        return [job for whole in planned if (job := _of_topics(state, whole, topics)) is not None]
 
 
 def _ranges(job: Job) -> tuple[RowRange, ...]:
@@ -191,9 +194,9 @@ def _ranges(job: Job) -> tuple[RowRange, ...]:
 
 def _places(state: State, job: Job) -> Iterable[tuple[int, int]]:
     """Return the locations of a job's rows."""
-    for one in _ranges(job):
-        partition = state.topics.partition(one.topic_id, one.partition)
-        span = partition.span(one.base_offset, one.end_offset) if partition else None
+    for range_ in _ranges(job):
+        partition = state.topics.partition(range_.topic_id, range_.partition)
+        span = partition.span(range_.base_offset, range_.end_offset) if partition else None
         if partition is not None and span is not None:
             yield from ((partition.objects[index], partition.positions[index]) for index in span)
 
@@ -204,7 +207,7 @@ def _inputs(state: State, job: Job) -> set[int]:
 
 def _is_loose(state: State, job: Job) -> bool:
     """Whether a job builds a segment, or moves batches out of an entry or a journal."""
-    return isinstance(job, SegmentJob) or any(one < 0 for one in _inputs(state, job))
+    return isinstance(job, SegmentJob) or any(object_id < 0 for object_id in _inputs(state, job))
 
 
 def _of_topics(state: State, job: Job, topics: Sequence[str]) -> Job | None:
@@ -212,7 +215,7 @@ def _of_topics(state: State, job: Job, topics: Sequence[str]) -> Job | None:
     if not topics:
         return job
     wanted = {state.topics.by_name[name].id for name in topics}
-    ranges = tuple(one for one in _ranges(job) if one.topic_id in wanted)
+    ranges = tuple(range_ for range_ in _ranges(job) if range_.topic_id in wanted)
     if not ranges:
         return None
     return MergeJob(ranges) if isinstance(job, MergeJob) else job
@@ -234,7 +237,7 @@ def _part(job: Job) -> JobPart:
 # Code that runs in the tasks.
 
 
-def _rewrite(task: _Task) -> _Done:
+def _rewrite(task: _Task) -> _TaskResult:
     check_host(task.place, task.host)
     log = shared(task.place)
     known = _lying(log.run(log.log.barrier()), task.job)
@@ -243,11 +246,11 @@ def _rewrite(task: _Task) -> _Done:
     after = _prove(task)
     if isinstance(before, Gone) or isinstance(after, Gone):
         gone = before if isinstance(before, Gone) else after
-        return _Done(rewritten, Proof(), Proof(), damaged, f"not compared: {gone}")
+        return _TaskResult(rewritten, Proof(), Proof(), damaged, f"not compared: {gone}")
     log.run(log.log.barrier())
     if task.has_proof and (note := _compacted(log.log.state, task.job, known, made)):
-        return _Done(rewritten, Proof(), Proof(), damaged, note)
-    return _Done(rewritten, before, after, damaged)
+        return _TaskResult(rewritten, Proof(), Proof(), damaged, note)
+    return _TaskResult(rewritten, before, after, damaged)
 
 
 def _prove(task: _Task) -> Proof | Gone:
@@ -258,8 +261,8 @@ def _prove(task: _Task) -> Proof | Gone:
     if not task.has_proof:
         return Proof()
     wanted = [
-        OffsetRange(one.topic_id, one.partition, one.base_offset, one.end_offset)
-        for one in _ranges(task.job)
+        OffsetRange(range_.topic_id, range_.partition, range_.base_offset, range_.end_offset)
+        for range_ in _ranges(task.job)
     ]
     try:
         return prove(read(task.place, plan_ranges(task.place, wanted), _PROVED))
@@ -271,22 +274,22 @@ def _prove(task: _Task) -> Proof | Gone:
 
 def _compacted(state: State, job: Job, known: dict[RowRange, set[int]], made: set[int]) -> str:
     """Check whether others may have removed records: some are in objects not made by this job."""
-    for one, objects in _lying(state, job).items():
-        topic = state.topics.by_id[one.topic_id]
-        if limits_of(state, topic).is_compacted and not objects <= known.get(one, set()) | made:
-            return f"{topic.name}-{one.partition} was not compared: others rewrote it meanwhile"
+    for range_, objects in _lying(state, job).items():
+        topic = state.topics.by_id[range_.topic_id]
+        if limits_of(state, topic).is_compacted and not objects <= known.get(range_, set()) | made:
+            return f"{topic.name}-{range_.partition} was not compared: others rewrote it meanwhile"
     return ""
 
 
 def _lying(state: State, job: Job) -> dict[RowRange, set[int]]:
     """Return the objects that contain a job's offsets, regardless of row boundaries."""
-    found = {}
-    for one in _ranges(job):
-        partition = state.topics.partition(one.topic_id, one.partition)
+    objects = {}
+    for range_ in _ranges(job):
+        partition = state.topics.partition(range_.topic_id, range_.partition)
         if partition is not None and partition.base_offsets:
-            rows = rows_of(partition, one.base_offset, one.end_offset)
-            found[one] = {row.object_id for row in rows}
-    return found
+            rows = rows_of(partition, range_.base_offset, range_.end_offset)
+            objects[range_] = {row.object_id for row in rows}
+    return objects
 
 
 async def _carry_out(log: DirectLog, task: _Task) -> tuple[int, list[tuple[int, int]], set[int]]:

@@ -93,7 +93,7 @@ class Ledger:
         if gone := self._gone():
             raise Conflict(
                 f"topic {gone[0]} was deleted while this job wrote to it, with all that the job "
-                "had written: run the job again, and it begins anew"
+                "had written: run the job again, and it starts from the beginning"
             )
 
     def check_room(self, position: dict[str, Any]) -> None:
@@ -154,5 +154,5 @@ def _write(position: dict[str, Any]) -> str:
 def _read(text: str) -> dict[str, Any]:
     if text.startswith(_PACKED):
         text = zlib.decompress(b85decode(text.removeprefix(_PACKED))).decode()
-    found: dict[str, Any] = json.loads(text)
-    return found
+    position: dict[str, Any] = json.loads(text)
+    return position

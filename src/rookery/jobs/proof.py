@@ -89,7 +89,7 @@ def prove_latest(rows: Callable[[], Iterable[pa.RecordBatch]], max_bytes: int = 
     while True:
         shares = (KeyShare(index, count) for index in range(count))
         try:
-            return sum((_prove_share(rows(), one, max_bytes) for one in shares), _NOTHING)
+            return sum((_prove_share(rows(), share, max_bytes) for share in shares), _NOTHING)
         except TooManyKeysError:
             # The fewer the shares, the sooner the limit is hit: all failed attempts together read
             # less than all rows once.
@@ -175,10 +175,10 @@ def spread(column: pa.Array[Any], count: int) -> npt.NDArray[np.int32]:
     if not len(column) or offsets is None:
         return np.zeros(len(column), np.int32)
     view = memoryview(data) if data is not None else b""
-    found = murmur.partitions(
+    buckets = murmur.partitions(
         memoryview(offsets), view, column.offset, len(column), is_large, count
     )
-    return np.frombuffer(found, np.int32)
+    return np.frombuffer(buckets, np.int32)
 
 
 def _texts(column: pa.Array[Any]) -> Hashes:
@@ -232,10 +232,10 @@ def _note_keys(registers: npt.NDArray[np.uint8], batch: pa.RecordBatch) -> None:
     np.maximum.at(registers, (mixed & np.uint64(_REGISTERS - 1)).astype(np.intp), ranks)
 
 
-def _joined(one: bytes, other: bytes) -> bytes:
-    if not one or not other:
-        return one or other
-    return np.maximum(np.frombuffer(one, np.uint8), np.frombuffer(other, np.uint8)).tobytes()
+def _joined(left: bytes, right: bytes) -> bytes:
+    if not left or not right:
+        return left or right
+    return np.maximum(np.frombuffer(left, np.uint8), np.frombuffer(right, np.uint8)).tobytes()
 
 
 def _estimate(sketch: bytes) -> int:

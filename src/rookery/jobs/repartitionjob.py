@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 from rookery.direct.blockinglog import BlockingLog
 from rookery.direct.place import ClusterAddress
 from rookery.jobs.move.slicecutters import OffsetCutter, find_topics
-from rookery.jobs.move.topicfill import FillRequest, Into, fill
+from rookery.jobs.move.topicfill import FillRequest, FillTarget, fill
 from rookery.jobs.move.topics import kept_configs
 from rookery.jobs.progress import Ledger
 from rookery.jobs.report import JobReport, JobRun
@@ -25,7 +25,11 @@ NAME: Final = "repartition"
 
 
 def repartition(
-    spark: SparkSession, place: ClusterAddress, topic: str, into: Into, run: JobRun | None = None
+    spark: SparkSession,
+    place: ClusterAddress,
+    topic: str,
+    into: FillTarget,
+    run: JobRun | None = None,
 ) -> JobReport:
     """Fill a new topic with a topic's records, distributed by key over its partitions.
 

@@ -14,7 +14,7 @@ from rookery.direct.blockinglog import BlockingLog
 from rookery.direct.place import ClusterAddress
 from rookery.errors import ConfigError
 from rookery.jobs.move.slicecutters import TimeCutter, find_topics
-from rookery.jobs.move.topicfill import FillRequest, Into, fill
+from rookery.jobs.move.topicfill import FillRequest, FillTarget, fill
 from rookery.jobs.progress import Ledger
 from rookery.jobs.report import JobReport, JobRun
 from rookery.jobs.tasks import slots
@@ -29,7 +29,7 @@ def replay(
     spark: SparkSession,
     place: ClusterAddress,
     topics: Sequence[str],
-    into: Into,
+    into: FillTarget,
     run: JobRun | None = None,
 ) -> JobReport:
     """Write the records of topics into a new one, in time order.

@@ -1,4 +1,4 @@
-"""The plan, the options and the report of a job."""
+"""What the user of a job sees: its plan, its options, its progress and its report."""
 
 from __future__ import annotations
 
@@ -12,10 +12,12 @@ from rookery.store.prices import Prices
 
 
 class JobPart(NamedTuple):
-    """One piece of work."""
+    """One piece of work: a row of the plan."""
 
     what: str
+    """For people: a topic and partition, with offsets or a file."""
     bytes: int
+    """The number of bytes to read for it."""
     note: str = ""
 
     def as_json(self) -> dict[str, object]:
@@ -74,7 +76,7 @@ class JobPlan:
 
 
 class JobStep(NamedTuple):
-    """The progress of a run."""
+    """The progress of a run, after a slice of its work."""
 
     done_bytes: int
     total_bytes: int
@@ -156,15 +158,15 @@ class JobReport:
 
     def as_json(self, prices: Prices) -> dict[str, object]:
         """Return it for scripts."""
-        found = self.plan.as_json(prices)
+        fields = self.plan.as_json(prices)
         if self.is_dry:
-            return {**found, "dry_run": True}
+            return {**fields, "dry_run": True}
         proofs = {"before": self.before, "after": self.after}
         return {
-            **found,
+            **fields,
             "done_bytes": self.done_bytes,
             "slices": self.slices,
-            **{name: one.as_json() for name, one in proofs.items() if one is not None},
+            **{name: proof.as_json() for name, proof in proofs.items() if proof is not None},
             **self.facts,
             "notes": self.notes,
             "problems": self.problems,

@@ -64,7 +64,7 @@ class _Task(NamedTuple):
     object_ids: frozenset[int]
 
 
-class _Checked(NamedTuple):
+class _ScrubResult(NamedTuple):
     """The findings of a task."""
 
     records: int
@@ -86,7 +86,8 @@ class _Faults:
         self.count += len(faults)
         room = _MAX_FAULTS - len(self.texts)
         self.texts += [
-            f"{one.kind} {one.key}: {one.text} → {one.advice}" for one in faults[: max(room, 0)]
+            f"{fault.kind} {fault.key}: {fault.text} → {fault.advice}"
+            for fault in faults[: max(room, 0)]
         ]
 
     def position(self) -> dict[str, Any]:
@@ -134,21 +135,21 @@ class _Scrub:
     def run(self, *, restart: bool) -> JobReport:
         at = self._log.run(self._ledger.read())
         cursor = (False, -1) if restart else _cursor(at.position)
-        found = _behind(self._log.log, cursor)
-        if found:
-            self._run.check_budget(NAME, f"object {found[0].object_id}", found[0].bytes)
-        count = self._run.choose(one.bytes for one in found)
-        report = JobReport(self._plan(found, count), is_dry=self._run.dry_run)
+        objects = _behind(self._log.log, cursor)
+        if objects:
+            self._run.check_budget(NAME, f"object {objects[0].object_id}", objects[0].bytes)
+        count = self._run.choose(item.bytes for item in objects)
+        report = JobReport(self._plan(objects, count), is_dry=self._run.dry_run)
         if not self._run.dry_run:
-            size = sum(one.bytes for one in found[:count])
+            size = sum(item.bytes for item in objects[:count])
             self._work(report, at.batch_id, cursor, size, _Faults(at.position))
         return report
 
-    def _plan(self, found: list[_Object], count: int) -> JobPlan:
-        size = sum(one.bytes for one in found[:count])
-        rest = sum(one.bytes for one in found[count:])
+    def _plan(self, objects: list[_Object], count: int) -> JobPlan:
+        size = sum(item.bytes for item in objects[:count])
+        rest = sum(item.bytes for item in objects[count:])
         parts = (JobPart(f"{count} objects", size),) if count else ()
-        left = (JobPart(f"{len(found) - count} objects", rest),) if rest else ()
+        left = (JobPart(f"{len(objects) - count} objects", rest),) if rest else ()
         return JobPlan(NAME, parts, left, Requests(gets=count * 3 + size // _READ_BYTES))
 
     def _work(
@@ -161,12 +162,12 @@ class _Scrub:
             if not slice_:
                 break
             tasks = [_Task(self._place, self._host, ids) for ids in _shares(slice_)]
-            for one in run_tasks(self._spark, _check, tasks):
-                records += one.records
-                faults.add(one.faults)
-                named, sound = named + one.named, sound + one.sound
+            for task in run_tasks(self._spark, _check, tasks):
+                records += task.records
+                faults.add(task.faults)
+                named, sound = named + task.named, sound + task.sound
             cursor = slice_[-1].order
-            report.done_bytes += sum(one.bytes for one in slice_)
+            report.done_bytes += sum(item.bytes for item in slice_)
             report.slices += 1
             self._log.run(self._ledger.commit(batch_id, _position(cursor) | faults.position()))
             batch_id += 1
@@ -191,11 +192,11 @@ class _Scrub:
         self._log.run(self._log.log.barrier())
         slice_: list[_Object] = []
         size = 0
-        for one in _behind(self._log.log, cursor):
-            size += one.bytes
+        for item in _behind(self._log.log, cursor):
+            size += item.bytes
             if slice_ and size > min(self._slice_bytes, left):
                 break
-            slice_.append(one)
+            slice_.append(item)
         return slice_
 
 
@@ -216,17 +217,17 @@ def _behind(log: DirectLog, cursor: tuple[bool, int]) -> list[_Object]:
             for object_id, size in zip(partition.objects, partition.sizes, strict=True):
                 if object_id:
                     sizes[object_id] = sizes.get(object_id, 0) + size
-    found = (_Object(*item) for item in sizes.items())
-    return sorted((one for one in found if one.order > cursor), key=lambda one: one.order)
+    objects = (_Object(*item) for item in sizes.items())
+    return sorted((item for item in objects if item.order > cursor), key=lambda item: item.order)
 
 
 def _shares(slice_: list[_Object]) -> Iterator[frozenset[int]]:
     """Cut a slice into tasks."""
     ids: list[int] = []
     size = 0
-    for one in slice_:
-        ids.append(one.object_id)
-        size += one.bytes
+    for item in slice_:
+        ids.append(item.object_id)
+        size += item.bytes
         if size >= _TASK_BYTES:
             yield frozenset(ids)
             ids, size = [], 0
@@ -242,13 +243,13 @@ _LOGS: SharedLogs[BlockingLog] = SharedLogs(
 )
 
 
-def _check(task: _Task) -> _Checked:
+def _check(task: _Task) -> _ScrubResult:
     check_host(task.place, task.host)
     log = _LOGS.get(task.place)
     return log.run(_check_objects(log.log, task.object_ids))
 
 
-async def _check_objects(log: DirectLog, object_ids: frozenset[int]) -> _Checked:
+async def _check_objects(log: DirectLog, object_ids: frozenset[int]) -> _ScrubResult:
     await log.barrier()
     rows = RowTable.of(log.state, object_ids.__contains__)
     checked = 0
@@ -259,13 +260,15 @@ async def _check_objects(log: DirectLog, object_ids: frozenset[int]) -> _Checked
 
     suspects = await _suspects(log, rows, note)
     named = _places(rows)
-    found = await _confirmed(log, suspects)
-    spans = {one.span for one in found}
-    sound = [one for one in named if not _is_within(one, spans)]
-    return _Checked(checked, [one.fault for one in found], _prove(named), _prove(sound))
+    confirmed = await _confirmed(log, suspects)
+    spans = {suspect.span for suspect in confirmed}
+    sound = [row for row in named if not _is_within(row, spans)]
+    return _ScrubResult(
+        checked, [suspect.fault for suspect in confirmed], _prove(named), _prove(sound)
+    )
 
 
-class _Named(NamedTuple):
+class _NamedRow(NamedTuple):
     """A row as the cluster log names it."""
 
     span: OffsetSpan
@@ -274,29 +277,29 @@ class _Named(NamedTuple):
     size: int
 
 
-def _places(rows: RowTable) -> list[_Named]:
+def _places(rows: RowTable) -> list[_NamedRow]:
     """Copy the rows, because the state is about to change."""
     return [
-        _Named(one.span, one.row.object_id, one.row.position, one.row.size)
+        _NamedRow(row.span, row.row.object_id, row.row.position, row.row.size)
         for object_id in rows.objects
-        for one in rows.in_object(object_id)
+        for row in rows.in_object(object_id)
     ]
 
 
-def _is_within(one: _Named, spans: Collection[OffsetSpan]) -> bool:
+def _is_within(row: _NamedRow, spans: Collection[OffsetSpan]) -> bool:
     return any(
-        one.span[:2] == other[:2]
-        and one.span.base_offset < other.end_offset
-        and other.base_offset < one.span.end_offset
+        row.span[:2] == other[:2]
+        and row.span.base_offset < other.end_offset
+        and other.base_offset < row.span.end_offset
         for other in spans
     )
 
 
-def _prove(rows: list[_Named]) -> Proof:
+def _prove(rows: list[_NamedRow]) -> Proof:
     """Sum up rows by their content and location."""
-    values = [b"%b %d %d %d %d" % (*one.span[:2], *one[1:]) for one in rows]
-    bases = [one.span.base_offset for one in rows]
-    ends = [one.span.end_offset for one in rows]
+    values = [b"%b %d %d %d %d" % (*row.span[:2], *row[1:]) for row in rows]
+    bases = [row.span.base_offset for row in rows]
+    ends = [row.span.end_offset for row in rows]
     columns = {
         "offset": pa.array(bases, pa.int64()),
         "timestamp": pa.array(ends, pa.int64()),
@@ -315,14 +318,14 @@ async def _suspects(log: DirectLog, rows: RowTable, note: Any) -> list[Suspect]:
 
 async def _confirmed(log: DirectLog, suspects: list[Suspect]) -> list[Suspect]:
     """Check suspects again in newer states, until they no longer move."""
-    found: list[Suspect] = []
+    confirmed: list[Suspect] = []
     for _ in range(_ROUNDS):
         if not suspects:
             break
-        before = {one[1:] for one in suspects}
+        before = {suspect[1:] for suspect in suspects}
         await log.barrier()
-        rows = RowTable.within(log.state, {one.span for one in suspects})
+        rows = RowTable.within(log.state, {suspect.span for suspect in suspects})
         again = await _suspects(log, rows, lambda *_: None)
-        found += [one for one in again if one[1:] in before]
-        suspects = [one for one in again if one[1:] not in before]
-    return found + suspects
+        confirmed += [suspect for suspect in again if suspect[1:] in before]
+        suspects = [suspect for suspect in again if suspect[1:] not in before]
+    return confirmed + suspects

@@ -74,8 +74,8 @@ def _run_once(
                 yield pa.record_batch([[numbers[place]], [result]], schema=_RESULT)
 
     places = spark.range(0, len(numbers), 1, len(numbers))
-    found = places.mapInArrow(run, "number long, result binary").collect()
-    for row in sorted(found, key=lambda row: int(row["number"])):
+    results = places.mapInArrow(run, "number long, result binary").collect()
+    for row in sorted(results, key=lambda row: int(row["number"])):
         yield row["number"], pickle.loads(row["result"])  # noqa: S301 (our own)
 
 

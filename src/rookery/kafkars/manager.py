@@ -135,29 +135,33 @@ class ConsumerManager:
     def partitions(self) -> list[PartitionInfo]:
         """Return the state of every partition, sorted by topic and partition number."""
         rows = self._stream.partitions().to_pylist()
-        return sorted((self._info(row) for row in rows), key=lambda one: (one.topic, one.partition))
+        return sorted(
+            (self._info(row) for row in rows), key=lambda info: (info.topic, info.partition)
+        )
 
     def partition_state(self) -> pa.RecordBatch:
         """Return the state of every partition as columns."""
         rows = [
             {
-                "topic": one.topic,
-                "partition": one.partition,
-                "replay_start_offset": one.replay_start_offset,
-                "replay_end_offset": one.replay_end_offset,
-                "consumed_offset": one.consumed_offset,
-                "released_offset": one.released_offset,
-                "last_consumed_timestamp": one.low_water_mark_ms,
-                "is_live": one.is_live,
-                "is_paused": one.is_paused,
+                "topic": partition.topic,
+                "partition": partition.partition,
+                "replay_start_offset": partition.replay_start_offset,
+                "replay_end_offset": partition.replay_end_offset,
+                "consumed_offset": partition.consumed_offset,
+                "released_offset": partition.released_offset,
+                "last_consumed_timestamp": partition.low_water_mark_ms,
+                "is_live": partition.is_live,
+                "is_paused": partition.is_paused,
             }
-            for one in self.partitions()
+            for partition in self.partitions()
         ]
         return pa.RecordBatch.from_pylist(rows, PARTITION_STATE_SCHEMA)
 
     def low_water_mark(self) -> int | None:
         """Return the time up to which all rows can be returned; None until all have answered."""
-        marks = [one.low_water_mark_ms for one in self.partitions() if not one.is_live]
+        marks = [
+            partition.low_water_mark_ms for partition in self.partitions() if not partition.is_live
+        ]
         if any(mark is None for mark in marks):
             return None
         return min((mark for mark in marks if mark is not None), default=self._stream.frontier)
@@ -166,11 +170,11 @@ class ConsumerManager:
 
     def held_message_count(self) -> int:
         """Return the number of rows that were decoded but not yet returned."""
-        return sum(one.held for one in self.partitions())
+        return sum(partition.held for partition in self.partitions())
 
     def paused_partition_count(self) -> int:
         """Return the number of partitions paused because they are ahead of the others."""
-        return sum(one.is_paused for one in self.partitions())
+        return sum(partition.is_paused for partition in self.partitions())
 
     def close(self) -> None:
         """Close all connections without committing."""
@@ -224,14 +228,14 @@ def _commits(
 
     async def look() -> dict[str, Position]:
         async with Client(settings) as client:
-            found: dict[str, Position] = {}
+            starts: dict[str, Position] = {}
             for name in wanted:
                 numbers = (await client.topic(name)).partitions
                 places = [TopicPartition(name, number) for number in numbers]
                 rows = await client.groups.committed_offsets(group, places)
                 offsets = {(name, place.partition): row.offset for place, row in rows.items()}
-                found[name] = Offsets(offsets)
-            return found
+                starts[name] = Offsets(offsets)
+            return starts
 
     thread = LoopThread("rookery-kafkars")  # the caller may already have a running event loop
     try:

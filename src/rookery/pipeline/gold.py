@@ -42,7 +42,7 @@ def make_gold(spark: SparkSession, engine: BatchEngine) -> list[str]:
     pipeline, made = engine.pipeline, []
     # Read before silver: if silver grows meanwhile, the next run computes gold again.
     commits = _commits(pipeline) if pipeline.gold else []
-    if not any(one for _, found in commits for one in found):
+    if not any(batch for _, batches in commits for batch in batches):
         return []
     _views(spark, pipeline)
     for gold in pipeline.gold:
@@ -71,13 +71,15 @@ def _explained(gold: Gold) -> Iterator[None]:
     except PySparkException as error:
         line = str(error).strip().partition("\n")[0]
         raise ConfigError(
-            f"gold {gold.name!r}: {line}. Silver is committed; mend the SQL, and run again"
+            f"gold {gold.name!r}: {line}. Silver is committed; correct the SQL, and run again"
         ) from error
 
 
 def _commits(pipeline: Pipeline) -> Commits:
     names = identities(pipeline.name)
-    tables = [(sink_key(one), open_table(one.table())) for one in readable(pipeline.of("silver"))]
+    tables = [
+        (sink_key(sink), open_table(sink.table())) for sink in readable(pipeline.of("silver"))
+    ]
     return [(key, [table.last_commit(name) for name in names]) for key, table in tables]
 
 
@@ -124,10 +126,10 @@ def _make(spark: SparkSession, gold: Gold, name: BatchName) -> bool:
     """Compute a table; False if another run has committed this batch."""
     frame = spark.sql(gold.sql)
     schema = arrow_schema(frame)
-    found = frame.mapInArrow(
+    staged = frame.mapInArrow(
         _Stage(gold.table(), name, schema), "path string, rows long, bytes long"
     )
-    files = [DataFile(row["path"], row["rows"], row["bytes"]) for row in found.collect()]
+    files = [DataFile(row["path"], row["rows"], row["bytes"]) for row in staged.collect()]
     table = open_table(gold.table())
     rename_former(table, schema)
     return table.replace(name, files, schema, on_spark(spark))

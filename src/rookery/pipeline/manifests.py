@@ -20,10 +20,11 @@ from typing import Any, Final, NamedTuple
 import pyarrow as pa
 
 from rookery.clock import SystemClock, SystemRandom
-from rookery.errors import Conflict, Corrupt
+from rookery.errors import Conflict
 from rookery.pipeline.metrics import Figures
 from rookery.store.port import NotFound
 from rookery.tables.folder import TableFolder
+from rookery.tables.manifest import parse_record
 from rookery.tables.port import BatchName, DataFile
 
 BACKFILL: Final = "backfill"
@@ -106,7 +107,7 @@ class BatchManifest:
     topics: Ids = field(default_factory=dict)
     """The ids of the topics in `ends`."""
     rebuilt: Offsets = field(default_factory=dict)
-    """The marks up to which the last rebuild decoded dead letters again (`deadletters.Marks`)."""
+    """The marks up to which the last rebuild decoded dead letters again (`DeadLetterMarks`)."""
     figures: Figures | None = None
     """For the process that commits it; None in manifests of earlier releases and of rebuilds."""
 
@@ -125,7 +126,7 @@ class Manifests:
     def origin(self) -> PipelineOrigin | None:
         """Return the origin, None if the pipeline never ran."""
         try:
-            return PipelineOrigin(**_parsed(_ORIGIN, self._folder.read(_ORIGIN)))
+            return PipelineOrigin(**parse_record(_ORIGIN, self._folder.read(_ORIGIN), _FORMAT))
         except NotFound:
             return None
 
@@ -137,20 +138,20 @@ class Manifests:
         try:
             self._folder.create(_ORIGIN, _written(asdict(origin)))
         except Conflict:
-            found = self.origin()
-            if found is not None:
-                return found
+            stored = self.origin()
+            if stored is not None:
+                return stored
         return origin
 
     def last(self) -> BatchManifest | None:
         """Return the newest manifest, None if there is none."""
-        keys = [one.key for one in self._folder.list(_BATCHES)]
+        keys = [file.key for file in self._folder.list(_BATCHES)]
         return self._read(keys[-1]) if keys else None
 
     def all(self) -> Iterator[BatchManifest]:
         """Yield the stored manifests, oldest first."""
-        for one in self._folder.list(_BATCHES):
-            yield self._read(one.key)
+        for file in self._folder.list(_BATCHES):
+            yield self._read(file.key)
 
     def read(self, batch: int) -> BatchManifest:
         """Return one manifest.
@@ -170,7 +171,7 @@ class Manifests:
             self._folder.create(_key(manifest.batch), _written(asdict(manifest)))
         except Conflict:
             raise Conflict(
-                f"pipeline state {self._folder.name}: batch {manifest.batch} is there already, so"
+                f"pipeline state {self._folder.name}: batch {manifest.batch} already exists, so"
                 " another run of this pipeline is under way; stop one of them"
             ) from None
 
@@ -185,17 +186,17 @@ class Manifests:
 
     def prune(self) -> int:
         """Delete old manifests beyond the number kept; return the number deleted."""
-        old = [one.key for one in self._folder.list(_BATCHES)][:-_KEPT]
-        ended = [one.key for one in self._folder.list(_FINISHED)][:-_KEPT]
+        old = [file.key for file in self._folder.list(_BATCHES)][:-_KEPT]
+        ended = [file.key for file in self._folder.list(_FINISHED)][:-_KEPT]
         for key in (*old, *ended):
             self._folder.delete(key)
         return len(old)
 
     def _read(self, key: str) -> BatchManifest:
-        value = _parsed(key, self._folder.read(key))
+        value = parse_record(key, self._folder.read(key), _FORMAT)
         value["sinks"] = {
-            name: StagedFiles(tuple(DataFile(**file) for file in one["files"]), one["schema"])
-            for name, one in value["sinks"].items()
+            name: StagedFiles(tuple(DataFile(**file) for file in sink["files"]), sink["schema"])
+            for name, sink in value["sinks"].items()
         }
         value["replaces"] = tuple(value["replaces"])
         if value.get("figures") is not None:
@@ -219,13 +220,3 @@ def _key(batch: int, prefix: str = _BATCHES) -> str:
 
 def _written(value: dict[str, Any]) -> bytes:
     return json.dumps({"format": _FORMAT, **value}, separators=(",", ":")).encode()
-
-
-def _parsed(key: str, data: bytes) -> dict[str, Any]:
-    try:
-        value: dict[str, Any] = json.loads(data)
-    except ValueError as error:
-        raise Corrupt(f"{key}: no JSON: {error}") from error
-    if value.pop("format", None) != _FORMAT:
-        raise Corrupt(f"{key}: written by a version of Rookery that this one does not know")
-    return value

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -49,6 +49,10 @@ class BatchMetrics:
     """Whether an interrupted run started the batch and the next run finished it."""
 
 
+OnBatch = Callable[[BatchMetrics], None]
+"""Receives the metrics of a batch when it is committed."""
+
+
 class MetricsFile:
     """A file of JSON lines, with a second file in Prometheus' format."""
 
@@ -59,8 +63,8 @@ class MetricsFile:
         path.parent.mkdir(parents=True, exist_ok=True)
         self._totals: dict[str, int] = {}
         self._last = -1
-        for one in read_metrics(path):
-            self._add(one)
+        for metric in read_metrics(path):
+            self._add(metric)
 
     def write(self, metrics: BatchMetrics) -> None:
         """Add a batch, unless the interrupted run has already added it."""
@@ -108,8 +112,8 @@ class MetricsFile:
 
 def read_metrics(path: Path) -> Iterator[BatchMetrics]:
     """Yield the metrics in a file of JSON lines; lines truncated by a crash are skipped."""
-    for one in (_older(path), path):
-        for line in one.read_text().splitlines() if one.exists() else ():
+    for file in (_older(path), path):
+        for line in file.read_text().splitlines() if file.exists() else ():
             try:
                 value: dict[str, Any] = json.loads(line)
             except ValueError:

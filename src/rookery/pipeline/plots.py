@@ -23,13 +23,13 @@ Series = Mapping[str, Sequence[tuple[float, float]]]
 
 def lines(series: Series, unit: str) -> str:
     """Return a plot with a line for each series; x is seconds."""
-    points = [point for one in series.values() for point in one]
+    points = [point for curve in series.values() for point in curve]
     if not points:
         return _nothing()
     frame = _Frame(points, unit)
     parts = [frame.axes()]
-    for number, one in enumerate(series.values()):
-        path = " ".join(f"{frame.x(x):.1f},{frame.y(y):.1f}" for x, y in _thinned(one))
+    for number, curve in enumerate(series.values()):
+        path = " ".join(f"{frame.x(x):.1f},{frame.y(y):.1f}" for x, y in _thinned(curve))
         colour = _colour(number)
         parts.append(
             f'<polyline fill="none" stroke="{colour}" stroke-width="1.6" points="{path}"/>'
@@ -41,8 +41,8 @@ def stacks(series: Series, unit: str) -> str:
     """Return a stacked bar plot."""
     names = list(series)
     columns: dict[float, list[float]] = {}
-    for number, one in enumerate(series.values()):
-        for x, y in one:
+    for number, points in enumerate(series.values()):
+        for x, y in points:
             columns.setdefault(x, [0.0] * len(names))[number] = y
     if not columns:
         return _nothing()

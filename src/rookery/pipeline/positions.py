@@ -25,9 +25,9 @@ def starts(source: Source) -> PipelinePosition:
     """Return the current start position of a new pipeline."""
     position = Position() if source.starting_offsets == "earliest" else Position(offset=LATEST)
     opened, subjects = _look(source)
-    found = opened.run(position.resolve(opened.log, subjects, is_committed=True))
-    names = {one.topic.id: one.topic.name for one in subjects}
-    return _named(names, found)
+    ends = opened.run(position.resolve(opened.log, subjects, is_committed=True))
+    names = {subject.topic.id: subject.topic.name for subject in subjects}
+    return _named(names, ends)
 
 
 def next_batch(source: Source, reached: PipelinePosition) -> StreamOffset:
@@ -46,7 +46,10 @@ def next_batch(source: Source, reached: PipelinePosition) -> StreamOffset:
             )
         log.warning("%s: the new is read from its beginning", words)
     return StreamOffset.beginning(
-        {(one.topic.id, one.partition.index): _next(one, reached) for one in subjects}
+        {
+            (subject.topic.id, subject.partition.index): _next(subject, reached)
+            for subject in subjects
+        }
     )
 
 
@@ -58,7 +61,9 @@ def check_same(source: Source, topics: Ids, what: str) -> None:
     """
     _, subjects = _look(source)
     if replaced := _replaced(subjects, topics):
-        raise Conflict(f"{what}: {_listed(replaced)} deleted and created again; the old is gone")
+        raise Conflict(
+            f"{what}: {_listed(replaced)} deleted and created again; the old records are lost"
+        )
 
 
 def lag(source: Source, reached: PipelinePosition, *, is_strict: bool = True) -> dict[str, int]:
@@ -69,8 +74,8 @@ def lag(source: Source, reached: PipelinePosition, *, is_strict: bool = True) ->
     """
     _, subjects = _look(source, is_strict=is_strict)
     return {
-        one.name: max(0, end_of(one.partition, is_committed=True) - _next(one, reached))
-        for one in subjects
+        subject.name: max(0, end_of(subject.partition, is_committed=True) - _next(subject, reached))
+        for subject in subjects
     }
 
 
@@ -87,7 +92,7 @@ def batch_end(
         before: the start of the batch; only this has the names of deleted topics.
         offset: the end that the source reports.
     """
-    known = {parse_uuid_text(one): name for name, one in before.topics.items()}
+    known = {parse_uuid_text(topic_id): name for name, topic_id in before.topics.items()}
     ends, topics = _named({**known, **names}, offset.next)
     return PipelinePosition({**before.ends, **ends}, {**before.topics, **topics})
 
@@ -102,8 +107,8 @@ def _look(
 
 def _replaced(subjects: Iterable[SubscribedPartition], topics: Ids) -> list[str]:
     """Return the names of topics whose id has changed."""
-    found = {one.topic.name: uuid_text(one.topic.id) for one in subjects}
-    return sorted(name for name, known in topics.items() if found.get(name, known) != known)
+    current = {subject.topic.name: uuid_text(subject.topic.id) for subject in subjects}
+    return sorted(name for name, known in topics.items() if current.get(name, known) != known)
 
 
 def _listed(names: list[str]) -> str:

@@ -42,10 +42,10 @@ def prove_tables(plan: BatchPlan) -> list[Migration]:
             _check_owner(plan, number, origin, last.batch if last else -1)
     if last is not None and not manifests.is_finished(last.batch):
         plan.check_declared(last)
-    found = list(migrations(plan.pipeline, plan.sinks))
-    for migration in found:
+    planned = list(migrations(plan.pipeline, plan.sinks))
+    for migration in planned:
         migration.check()
-    return found
+    return planned
 
 
 def prove_gold(spark: SparkSession, plan: BatchPlan) -> None:

@@ -41,14 +41,16 @@ def render_report(pipeline: str, batches: Sequence[BatchMetrics]) -> str:
 def summarize_batches(batches: Sequence[BatchMetrics]) -> dict[str, object]:
     """Return the aggregated metrics of all batches."""
     rows: dict[str, int] = {}
-    for one in batches:
-        for layer, count in one.rows.items():
+    for batch in batches:
+        for layer, count in batch.rows.items():
             rows[layer] = rows.get(layer, 0) + count
-    fresh = sorted(one.freshness_p50_ms for one in batches if one.freshness_p50_ms is not None)
+    fresh = sorted(
+        batch.freshness_p50_ms for batch in batches if batch.freshness_p50_ms is not None
+    )
     return {
         "batches": len(batches),
         "rows": rows,
-        "bytes_in": sum(one.bytes_in for one in batches),
+        "bytes_in": sum(batch.bytes_in for batch in batches),
         "freshness_p50_ms": fresh[len(fresh) // 2] if fresh else None,
         "lag": sum(batches[-1].lag.values()) if batches else None,
         "last_commit_ms": batches[-1].at_ms if batches else None,
@@ -56,18 +58,18 @@ def summarize_batches(batches: Sequence[BatchMetrics]) -> dict[str, object]:
     }
 
 
-def told(batches: Sequence[BatchMetrics]) -> list[tuple[str, str]]:
+def describe_batches(batches: Sequence[BatchMetrics]) -> list[tuple[str, str]]:
     """Return the summary as pairs of label and text, for display."""
-    found = summarize_batches(batches)
-    rows = [("batches", str(found["batches"]))]
-    counts = found["rows"]
+    summary = summarize_batches(batches)
+    rows = [("batches", str(summary["batches"]))]
+    counts = summary["rows"]
     if isinstance(counts, dict):
         rows += [(f"rows, {layer}", f"{count:,}") for layer, count in counts.items()]
     if batches:
         at = datetime.fromtimestamp(batches[-1].at_ms / 1000, UTC)
         rows.append(("last commit", f"{at:%Y-%m-%d %H:%M:%S} UTC"))
-        rows.append(("records not read then", f"{found['lag']:,}"))
-        if isinstance(fresh := found["freshness_p50_ms"], int | float):
+        rows.append(("records not read then", f"{summary['lag']:,}"))
+        if isinstance(fresh := summary["freshness_p50_ms"], int | float):
             rows.append(("freshness, p50", f"{fresh / 1000:.1f} s"))
         rows += [("look at", alert) for alert in batches[-1].alerts]
     return rows
@@ -75,15 +77,16 @@ def told(batches: Sequence[BatchMetrics]) -> list[tuple[str, str]]:
 
 def _summary(batches: Sequence[BatchMetrics]) -> str:
     lines = (
-        f"<tr><th>{escape(name)}</th><td>{escape(text)}</td></tr>" for name, text in told(batches)
+        f"<tr><th>{escape(name)}</th><td>{escape(text)}</td></tr>"
+        for name, text in describe_batches(batches)
     )
     return f"<table>{''.join(lines)}</table>"
 
 
 def _throughput(batches: Sequence[BatchMetrics]) -> str:
     points = [
-        (_second(one), one.rows.get("bronze", 0) / max(sum(one.phases_ms.values()), 1) * 1000)
-        for one in batches
+        (_second(batch), batch.rows.get("bronze", 0) / max(sum(batch.phases_ms.values()), 1) * 1000)
+        for batch in batches
     ]
     return plots.lines({"rows a second, while a batch is worked on": points}, "rows/s")
 
@@ -91,9 +94,9 @@ def _throughput(batches: Sequence[BatchMetrics]) -> str:
 def _freshness(batches: Sequence[BatchMetrics]) -> str:
     series = {
         quantile: [
-            (_second(one), value / 1000)
-            for one in batches
-            if (value := getattr(one, f"freshness_{quantile}_ms")) is not None
+            (_second(batch), value / 1000)
+            for batch in batches
+            if (value := getattr(batch, f"freshness_{quantile}_ms")) is not None
         ]
         for quantile in ("p50", "p99")
     }
@@ -101,18 +104,18 @@ def _freshness(batches: Sequence[BatchMetrics]) -> str:
 
 
 def _lag(batches: Sequence[BatchMetrics]) -> str:
-    names = sorted({name for one in batches for name in one.lag})
+    names = sorted({name for batch in batches for name in batch.lag})
     series = {
-        name: [(_second(one), float(one.lag[name])) for one in batches if name in one.lag]
+        name: [(_second(batch), float(batch.lag[name])) for batch in batches if name in batch.lag]
         for name in names
     }
     return plots.lines(series, "records not read yet, by partition")
 
 
 def _phases(batches: Sequence[BatchMetrics]) -> str:
-    names = list(dict.fromkeys(phase for one in batches for phase in one.phases_ms))
+    names = list(dict.fromkeys(phase for batch in batches for phase in batch.phases_ms))
     series = {
-        name: [(_second(one), one.phases_ms.get(name, 0) / 1000) for one in batches]
+        name: [(_second(batch), batch.phases_ms.get(name, 0) / 1000) for batch in batches]
         for name in names
     }
     return plots.stacks(series, "seconds of a batch, by phase")
@@ -121,8 +124,8 @@ def _phases(batches: Sequence[BatchMetrics]) -> str:
 def _sizes(batches: Sequence[BatchMetrics]) -> str:
     bounds = [1 << shift for shift in range(10, 30, 2)]
     counts = dict.fromkeys([*(_size(bound) for bound in bounds), "more"], 0.0)
-    for one in batches:
-        for size in (size for sizes in one.files.values() for size in sizes):
+    for batch in batches:
+        for size in (size for sizes in batch.files.values() for size in sizes):
             name = next((_size(bound) for bound in bounds if size < bound), "more")
             counts[name] += 1
     return plots.bars({name: count for name, count in counts.items() if count}, "files")

@@ -6,7 +6,7 @@ batch is in the manifests, and a query would needlessly pass each row through Ja
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from contextlib import closing
 from dataclasses import dataclass, field
 from threading import Event
@@ -16,13 +16,13 @@ from rookery.clock import SystemClock
 from rookery.pipeline.batch.engine import BatchEngine, BatchPlan, Hook, Reread
 from rookery.pipeline.batch.keyroutes import routed
 from rookery.pipeline.batch.sparktasks import on_spark
-from rookery.pipeline.batch.stored import StoredRows
+from rookery.pipeline.batch.storedrows import StoredRows
 from rookery.pipeline.declaration.spec import Pipeline, Source
 from rookery.pipeline.manifests import Manifests, PipelinePosition
-from rookery.pipeline.metrics import BatchMetrics
+from rookery.pipeline.metrics import BatchMetrics, OnBatch
 from rookery.pipeline.positions import batch_end, lag, next_batch, starts
-from rookery.pipeline.reprocess.reread import read_options, rows_between
-from rookery.pipeline.upkeep import Beside
+from rookery.pipeline.reprocess.rowrange import read_options, rows_between
+from rookery.pipeline.upkeep import UpkeepThread
 from rookery.spark.checkpoint import check_session_tables
 from rookery.spark.read.offset import StreamOffset
 from rookery.spark.read.options import ReadOptions
@@ -30,8 +30,6 @@ from rookery.spark.read.streamread import StreamReader
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-Told = Callable[[BatchMetrics], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +47,7 @@ def open_engine(
     pipeline: Pipeline,
     hook: Hook | None = None,
     spark: SparkSession | None = None,
-    told: Told = lambda _: None,
+    on_batch: OnBatch = lambda _: None,
 ) -> BatchEngine:
     """Return a pipeline's engine, after committing any unfinished batch.
 
@@ -57,7 +55,7 @@ def open_engine(
         pipeline: the declaration.
         hook: called before every step.
         spark: the session that runs upserts; None runs them sequentially in this process.
-        told: receives the metrics of a batch that was left unfinished.
+        on_batch: receives the metrics of a batch that was left unfinished.
 
     Raises:
         ConfigError: the pipeline or its state is invalid.
@@ -70,7 +68,7 @@ def open_engine(
     manifests = Manifests(pipeline.state)
     origin = manifests.origin() or manifests.begin(*starts(pipeline.source))
     engine = BatchEngine(plan, pipeline.name, manifests, origin)
-    engine.told = telling(engine, told)
+    engine.on_batch = add_lag(engine, on_batch)
     if hook is not None:
         engine.hook = hook
     if spark is not None:
@@ -80,15 +78,15 @@ def open_engine(
     return engine
 
 
-def telling(engine: BatchEngine, told: Told) -> Told:
+def add_lag(engine: BatchEngine, on_batch: OnBatch) -> OnBatch:
     """Return a callback that adds the current lag to metrics and passes them on."""
 
-    def tell(metrics: BatchMetrics) -> None:
+    def receive(metrics: BatchMetrics) -> None:
         # A topic may have been deleted. The next batch decides whether that ends the run.
         metrics.lag = lag(engine.pipeline.source, engine.reached(), is_strict=False)
-        told(metrics)
+        on_batch(metrics)
 
-    return tell
+    return receive
 
 
 def reading_again(spark: SparkSession, engine: BatchEngine) -> Reread:
@@ -100,7 +98,7 @@ def run_pipeline(
     spark: SparkSession,
     pipeline: Pipeline,
     pace: BatchPace,
-    told: Told = lambda _: None,
+    on_batch: OnBatch = lambda _: None,
     hook: Hook | None = None,
 ) -> BatchEngine:
     """Run a pipeline until all is read (`is_available_now`) or `pace.end` is set.
@@ -109,8 +107,8 @@ def run_pipeline(
         Error: a batch failed; the next run continues from there.
         PySparkException: a task failed with another error in each of Spark's attempts.
     """
-    engine = open_engine(pipeline, hook, spark, told)
-    upkeep = Beside(pipeline)
+    engine = open_engine(pipeline, hook, spark, on_batch)
+    upkeep = UpkeepThread(pipeline)
     batches = _batches(spark, pipeline.source, engine.reached(), pace)
     with closing(upkeep), closing(batches):
         for rows, end in batches:
@@ -118,7 +116,7 @@ def run_pipeline(
                 engine.plan = BatchPlan.of(pipeline, engine.plan)
             metrics = engine.run(routed(engine.plan, rows), end)
             if metrics is not None:
-                engine.told(metrics)
+                engine.on_batch(metrics)
                 upkeep.after(metrics.batch)
     engine.finish()
     return engine

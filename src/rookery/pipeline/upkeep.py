@@ -12,17 +12,17 @@ from rookery.pipeline.batch import seenkeys
 from rookery.pipeline.batch.engine import sink_key
 from rookery.pipeline.declaration.spec import Pipeline
 from rookery.pipeline.manifests import CHAINS, Manifests
-from rookery.pipeline.reprocess.rebuilt import staging_states
+from rookery.pipeline.reprocess.rebuildstate import staging_states
 from rookery.tables.folder import TableFolder, below
 from rookery.tables.open import open_table
-from rookery.tables.port import UpkeepPolicy, Upkept
+from rookery.tables.port import UpkeepPolicy, UpkeepResult
 
 log = logging.getLogger(__name__)
 
 _HOUR_MS: Final = 3600 * 1000
 
 
-def keep_up(pipeline: Pipeline, clock: Clock | None = None) -> dict[str, Upkept]:
+def keep_up(pipeline: Pipeline, clock: Clock | None = None) -> dict[str, UpkeepResult]:
     """Compact and expire every table of a pipeline; return the results by location."""
     policy = UpkeepPolicy(
         target_bytes=pipeline.upkeep.target_bytes,
@@ -56,17 +56,17 @@ def _waiting(pipeline: Pipeline) -> dict[str, frozenset[str]]:
     """
     last = Manifests(pipeline.state).last()
     chains = [Manifests(below(pipeline.state, name)).last() for name in CHAINS]
-    batches = [one for one in (last, *chains) if one is not None]
+    batches = [chain for chain in (last, *chains) if chain is not None]
     for state in staging_states(pipeline.state, last.batch + 1) if last else ():
         batches += Manifests(state).all()
-    found: dict[str, set[str]] = {}
+    paths_by_sink: dict[str, set[str]] = {}
     for batch in batches:
         for key, staged in batch.sinks.items():
-            found.setdefault(key, set()).update(file.path for file in staged.files)
-    return {key: frozenset(paths) for key, paths in found.items()}
+            paths_by_sink.setdefault(key, set()).update(file.path for file in staged.files)
+    return {key: frozenset(paths) for key, paths in paths_by_sink.items()}
 
 
-class Beside:
+class UpkeepThread:
     """Runs upkeep in a separate thread while batches continue."""
 
     def __init__(self, pipeline: Pipeline) -> None:
@@ -93,13 +93,13 @@ class Beside:
             log.warning("upkeep of pipeline %r failed: %s", self._pipeline.name, error)
 
 
-def _state(pipeline: Pipeline) -> Upkept:
+def _state(pipeline: Pipeline) -> UpkeepResult:
     """Delete old manifests, and files of seen keys that no batch refers to."""
     manifests = Manifests(pipeline.state)
     last = manifests.last()
     if last is None:
-        return Upkept()
+        return UpkeepResult()
     # The next batch may be writing its files now, on hosts whose clocks differ.
     before_ms = last.at - _HOUR_MS
     deleted = seenkeys.forget(TableFolder(pipeline.state), set(last.seen.values()), before_ms)
-    return Upkept(versions_expired=manifests.prune(), files_deleted=deleted)
+    return UpkeepResult(versions_expired=manifests.prune(), files_deleted=deleted)

@@ -26,10 +26,10 @@ def own_errors() -> Iterator[None]:
     try:
         yield
     except PySparkException as error:
-        found = own_error(str(error))
-        if found is None:
+        own = own_error(str(error))
+        if own is None:
             raise
-        raise found from error
+        raise own from error
 
 
 def own_error(text: str) -> Error | None:

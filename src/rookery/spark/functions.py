@@ -70,19 +70,19 @@ def decode(  # noqa: PLR0913 (each is a setting of some decoder)
     task = _Task(decoder, _pinned(settings))
     kind = from_arrow_type(task.type)
     udf: Any = cast("Any", functions).arrow_udf(_as_function(task), kind)
-    found = cast("Column", udf(functions.col(column) if isinstance(column, str) else column))
-    return _parsed(found) if isinstance(schema, str) and _is_variant(decoder, schema) else found
+    decoded = cast("Column", udf(functions.col(column) if isinstance(column, str) else column))
+    return _parsed(decoded) if isinstance(schema, str) and _is_variant(decoder, schema) else decoded
 
 
 def _is_variant(decoder: str, schema: str) -> bool:
     return decoder == "json" and variant.is_named(schema)
 
 
-def _parsed(found: Column) -> Column:
+def _parsed(decoded: Column) -> Column:
     """Convert text that is known to be JSON to Spark's VARIANT, with Spark's own parser."""
     from pyspark.sql import functions  # noqa: PLC0415
 
-    text, error = found[VALUE], found[ERROR]
+    text, error = decoded[VALUE], decoded[ERROR]
     value = functions.try_parse_json(text)
     refused = functions.when(
         text.isNotNull() & value.isNull(), "Spark's parser refuses what others take for JSON"
@@ -123,13 +123,13 @@ class _Task:
         )
 
     def __call__(self, column: Array) -> Array:
-        found = _opened(self._settings).decode(column)
+        result = _opened(self._settings).decode(column)
         reasons: list[str | None] = [None] * len(column)
-        for bad in found.bad:
+        for bad in result.bad:
             reasons[bad.row] = bad.reason
         kind = self.type.field(VALUE).type
         return pa.StructArray.from_arrays(
-            [as_storable(found.values, kind), pa.array(reasons, pa.string())],
+            [as_storable(result.values, kind), pa.array(reasons, pa.string())],
             fields=list(self.type),
         )
 

@@ -72,16 +72,16 @@ def java_version(home: Path) -> int:
         return 0
     # The output is `openjdk version "17.0.15" 2025-04-15`, or `java version "1.8.0_402"` up to Java
     # 8.
-    found = re.search(r'version "(?:1\.)?(\d+)', done.stderr)
-    return int(found[1]) if found and not done.returncode else 0
+    match = re.search(r'version "(?:1\.)?(\d+)', done.stderr)
+    return int(match[1]) if match and not done.returncode else 0
 
 
 def _named(home: Path) -> Path:
     version = java_version(home)
     if version >= OLDEST:
         return home
-    found = f"has Java {version}" if version else "has no Java that runs (bin/java)"
-    raise ConfigError(f"JAVA_HOME={home} {found}. {_HOW_TO_GET_ONE}")
+    problem = f"has Java {version}" if version else "has no Java that runs (bin/java)"
+    raise ConfigError(f"JAVA_HOME={home} {problem}. {_HOW_TO_GET_ONE}")
 
 
 def _homes(environ: Mapping[str, str]) -> Iterator[Path]:

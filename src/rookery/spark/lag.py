@@ -24,7 +24,7 @@ from pyspark.sql.streaming.listener import (
 )
 
 from rookery.direct.blockinglog import BlockingLog
-from rookery.direct.grouped import publish_offsets
+from rookery.direct.groupoffsets import publish_offsets
 from rookery.direct.place import ClusterAddress
 from rookery.errors import Corrupt, Error
 from rookery.spark.read.offset import Key, StreamOffset
@@ -98,7 +98,7 @@ class LagListener(StreamingQueryListener):
         if any(topic_id not in known for topic_id, _ in offsets):
             self._log.run(self._log.log.barrier())
             known = self._log.log.state.topics.by_id
-        offsets = {key: one for key, one in offsets.items() if key[0] in known}
+        offsets = {key: offset for key, offset in offsets.items() if key[0] in known}
         if offsets and offsets != self._published.get(group):
             self._log.run(publish_offsets(self._log.log, group, offsets))
             self._published[group] = offsets
@@ -107,7 +107,7 @@ class LagListener(StreamingQueryListener):
 def _offsets(text: Any) -> dict[Key, int]:
     """Return the offsets of a Rookery source; empty for other sources."""
     try:
-        found = json.loads(text) if isinstance(text, str) else text
-        return dict(StreamOffset.of(found).next) if isinstance(found, dict) else {}
+        offsets = json.loads(text) if isinstance(text, str) else text
+        return dict(StreamOffset.of(offsets).next) if isinstance(offsets, dict) else {}
     except (ValueError, Corrupt):
         return {}

@@ -148,30 +148,30 @@ def numbers(name: str, value: str, least: int) -> PerPartition:
     wrong = ConfigError(
         f'{name}={shown(value)}: write earliest, latest or JSON such as {{"topic": {{"0": 23}}}}'
     )
-    found: dict[str, dict[int, int]] = {}
+    by_topic: dict[str, dict[int, int]] = {}
     for topic, many in json_object(name, value).items():
         if not isinstance(many, dict):
             raise wrong
-        found[topic] = {}
+        by_topic[topic] = {}
         for text, number in many.items():
             index = _whole(text)
             if index is None or not is_whole(number) or not least <= number <= _MOST:
                 raise wrong
-            found[topic][index] = number
-    if not found:
+            by_topic[topic][index] = number
+    if not by_topic:
         raise wrong
-    return found
+    return by_topic
 
 
 def json_object(name: str, value: str) -> dict[str, object]:
     """Parse an option whose value is a JSON object with topics as keys."""
     try:
-        found = json.loads(value)
+        parsed = json.loads(value)
     except ValueError as error:
         raise ConfigError(f"{name}={shown(value)}: not JSON: {error}") from None
-    if not isinstance(found, dict):
+    if not isinstance(parsed, dict):
         raise ConfigError(f"{name}={shown(value)}: must be a JSON object with topics in it")
-    return found
+    return parsed
 
 
 def _whole(text: str) -> int | None:

@@ -79,8 +79,8 @@ def names_of(schema: StructType) -> tuple[str, ...]:
     return tuple(schema.fieldNames())
 
 
-def _is_same(one: DataType, other: DataType) -> bool:
-    return one.simpleString() == other.simpleString()
+def _is_same(left: DataType, right: DataType) -> bool:
+    return left.simpleString() == right.simpleString()
 
 
 def choose_settings(names: Iterable[str]) -> ReadSettings:

@@ -47,8 +47,8 @@ class SourceOptions:
         Raises:
             ConfigError: an option is invalid.
         """
-        found = spark_schema(ReadOptions.columns_of(self._options))
-        return found if self._table is None else store_options(found, self._table)
+        columns = spark_schema(ReadOptions.columns_of(self._options))
+        return columns if self._table is None else store_options(columns, self._table)
 
     def of_reader(self, schema: StructType, *, is_stream: bool = False) -> ReadOptions:
         """Return the options of a reader; a schema given by the user selects columns.
@@ -82,32 +82,32 @@ def find_table_options(options: Mapping[str, str]) -> dict[str, str] | None:
     Raises:
         ConfigError: the table has no options.
     """
-    found = {
+    table_options = {
         name[len(_PREFIX) :]: value
         for name, value in options.items()
         if name.lower().startswith(_PREFIX)
     }
-    if not found and _PROVIDER in options:
+    if not table_options and _PROVIDER in options:
         raise ConfigError(
             "CREATE TABLE … USING rookery: say which topic it is, and where: OPTIONS (cluster "
             "'NAME', subscribe 'TOPIC')"
         )
-    return found or None
+    return table_options or None
 
 
 def store_options(schema: StructType, options: Mapping[str, str]) -> StructType:
     """Return columns with a table's options in their metadata."""
     note = {_NOTE: json.dumps(options, sort_keys=True)}
     return StructType(
-        [StructField(one.name, one.dataType, one.nullable, note) for one in schema.fields]
+        [StructField(field.name, field.dataType, field.nullable, note) for field in schema.fields]
     )
 
 
 def load_options(schema: StructType) -> dict[str, str]:
     """Return the options in the metadata of columns; empty if they are not a table's."""
-    notes = [one.metadata[_NOTE] for one in schema.fields if _NOTE in one.metadata]
-    found: dict[str, str] = json.loads(notes[0]) if notes else {}
-    return found
+    notes = [field.metadata[_NOTE] for field in schema.fields if _NOTE in field.metadata]
+    options: dict[str, str] = json.loads(notes[0]) if notes else {}
+    return options
 
 
 def merge_options(table: Mapping[str, str], statement: Mapping[str, str]) -> dict[str, str]:
@@ -129,13 +129,15 @@ def merge_options(table: Mapping[str, str], statement: Mapping[str, str]) -> dic
         # Columns of a table that are written elsewhere still carry the table's options; ignore
         # them.
         return dict(statement)
-    return {name: one for name, one in table.items() if name.lower() not in own} | dict(statement)
+    return {name: value for name, value in table.items() if name.lower() not in own} | dict(
+        statement
+    )
 
 
 def choose_topic(options: Mapping[str, str]) -> dict[str, str]:
     """Return a table's options for inserts: rows go to the subscribed topic, if there is one."""
     given = {name.lower(): value for name, value in options.items()}
-    topics = [one.strip() for one in given.get("subscribe", "").split(",") if one.strip()]
+    topics = [topic.strip() for topic in given.get("subscribe", "").split(",") if topic.strip()]
     if "topic" in given or len(topics) != 1:
         return dict(options)
     return {**options, "topic": topics[0]}

@@ -125,7 +125,7 @@ def settings_for(master: str, tunings: Iterable[Tuning] = ()) -> dict[str, str]:
 
 def choose_tunings(*sources: Mapping[str, str]) -> tuple[Tuning, ...]:
     """Return the tunings named by the first mapping that has the setting."""
-    text = next((one[SETTING] for one in sources if SETTING in one), "")
+    text = next((source[SETTING] for source in sources if SETTING in source), "")
     if not text:
         return ()
     from pyspark import __version__  # noqa: PLC0415 (it takes a second)
@@ -134,7 +134,7 @@ def choose_tunings(*sources: Mapping[str, str]) -> tuple[Tuning, ...]:
 
 
 def _settings_of(tunings: Iterable[Tuning]) -> dict[str, str]:
-    return {name: value for one in tunings for name, value in one.settings.items()}
+    return {name: value for tuning in tunings for name, value in tuning.settings.items()}
 
 
 def own_tuning() -> str:
@@ -146,10 +146,10 @@ def local_cores(master: str) -> int | None:
     """Return the number of cores that a local master uses; None if the master is remote."""
     if master == "local":
         return 1
-    found = re.fullmatch(r"local\[(\d+|\*)(?:,\s*\d+)?\]", master)
-    if found is None:
+    match = re.fullmatch(r"local\[(\d+|\*)(?:,\s*\d+)?\]", master)
+    if match is None:
         return None
-    return os.cpu_count() or 1 if found[1] == "*" else int(found[1])
+    return os.cpu_count() or 1 if match[1] == "*" else int(match[1])
 
 
 class _PackedPython(NamedTuple):
@@ -201,7 +201,7 @@ def _start(
         builder.master(master)
     with _environment(variables):
         spark = builder.getOrCreate()
-    extend_planner(spark, [one.extension for one in tunings if one.extension])
+    extend_planner(spark, [tuning.extension for tuning in tunings if tuning.extension])
     return spark
 
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
         TableSpec,
         TableTask,
         UpkeepPolicy,
-        Upkept,
+        UpkeepResult,
         Upsert,
     )
 
@@ -36,7 +36,7 @@ __all__ = [
     "TableTask",
     "Time",
     "UpkeepPolicy",
-    "Upkept",
+    "UpkeepResult",
     "Upsert",
     "open_table",
 ]
@@ -56,7 +56,7 @@ if not TYPE_CHECKING:
                 "TableSpec",
                 "TableTask",
                 "UpkeepPolicy",
-                "Upkept",
+                "UpkeepResult",
                 "Upsert",
             ],
         },

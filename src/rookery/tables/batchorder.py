@@ -19,7 +19,7 @@ def is_new(table: str, last: BatchName | None, name: BatchName) -> bool:
             f"table {table!r}: pipeline {name.pipeline!r} has written to it as query {last.query}"
             f" up to batch {last.batch}, and this is query {name.query}: its state was lost or is"
             " another one. Point `state` to the old one, give the pipeline another name to add"
-            " to what is there, or remove the table to begin anew"
+            " to its rows, or remove the table to start again"
         )
     if name.batch < last.batch:
         raise ConfigError(

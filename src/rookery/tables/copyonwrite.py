@@ -57,16 +57,18 @@ def upserted(
     """
     work = _Work(folder, schema, upsert.keys, upsert.order, upsert.deleted)
     buckets = _buckets(work, changes, upsert, run)
-    changed: list[_Changed] = run([_Latest(work, tuple(parts)) for parts in buckets])
-    keys = tuple(file for one in changed for file in one.keys)
+    changed: list[_ChangedFiles] = run([_LatestRows(work, tuple(parts)) for parts in buckets])
+    keys = tuple(file for files in changed for file in files.keys)
     swaps: list[Swap] = run([_Rewrite(work, file, keys) for file in live])
     swap = Swap([], [])
-    for one in swaps:
-        swap.removed.extend(one.removed)
-        swap.added.extend(one.added)
-    swap.added.extend(file for one in changed for file in one.added)
+    for rewrite in swaps:
+        swap.removed.extend(rewrite.removed)
+        swap.added.extend(rewrite.added)
+    swap.added.extend(file for files in changed for file in files.added)
     staged = {file.path for file in changes}
-    _forget(folder, [*keys, *(one for parts in buckets for one in parts if one.path not in staged)])
+    _forget(
+        folder, [*keys, *(part for parts in buckets for part in parts if part.path not in staged)]
+    )
     return swap
 
 
@@ -76,8 +78,8 @@ def last_changes(
     """Yield the last change of every key, one bucket of keys at a time."""
     work = _Work(folder, schema, upsert.keys, upsert.order, upsert.deleted)
     for parts in _buckets(work, changes, upsert, run):
-        yield _Latest(work, tuple(parts)).found()
-        _forget(folder, [one for one in parts if one not in changes])
+        yield _LatestRows(work, tuple(parts)).rows()
+        _forget(folder, [part for part in parts if part not in changes])
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,8 +111,8 @@ def _buckets(
         return [list(changes)] if changes else []
     buckets: list[list[DataFile]] = [[] for _ in range(count)]
     parts: list[dict[int, list[DataFile]]] = run([_Split(work, file, count) for file in changes])
-    for one in parts:
-        for bucket, files in one.items():
+    for part in parts:
+        for bucket, files in part.items():
             buckets[bucket].extend(files)
     return [files for files in buckets if files]
 
@@ -134,13 +136,13 @@ class _Split:
         )
 
 
-class _Changed(NamedTuple):
+class _ChangedFiles(NamedTuple):
     added: list[DataFile]
     keys: list[DataFile]
 
 
 @dataclass(frozen=True, slots=True)
-class _Latest:
+class _LatestRows:
     work: _Work
     files: tuple[DataFile, ...]
 
@@ -148,7 +150,7 @@ class _Latest:
     def bytes(self) -> int:
         return sum(file.bytes for file in self.files)
 
-    def found(self) -> pa.Table:
+    def rows(self) -> pa.Table:
         """Return the last changes, including those that delete."""
         schema = change_schema(self.work.schema, self.work.upsert)
         batches = [
@@ -158,9 +160,9 @@ class _Latest:
         ]
         return latest(pa.Table.from_batches(batches, schema), self.work.upsert)
 
-    def __call__(self) -> _Changed:
-        work, last = self.work, self.found()
-        return _Changed(
+    def __call__(self) -> _ChangedFiles:
+        work, last = self.work, self.rows()
+        return _ChangedFiles(
             self._written(kept(last, work.schema, work.upsert), work.schema, "upserted"),
             self._written(last.select(list(work.keys)), work.key_schema, "keys"),
         )
@@ -178,7 +180,7 @@ class _Rewrite:
 
     @property
     def bytes(self) -> int:
-        return self.file.bytes + sum(one.bytes for one in self.keys)
+        return self.file.bytes + sum(key.bytes for key in self.keys)
 
     def __call__(self) -> Swap:
         data = self.work.folder.read(self.file.path)
@@ -186,7 +188,7 @@ class _Rewrite:
         stays = np.ones(own.num_rows, dtype=bool)
         for file in self.keys:
             changed = self._keys(file, self.work.folder.read(file.path))
-            stays[_found(own, changed, self.work.keys)] = False
+            stays[_matches(own, changed, self.work.keys)] = False
         if stays.all():
             return Swap([], [])
         left = _left(
@@ -202,12 +204,12 @@ class _Rewrite:
         return parquetfiles.columns(self.work.folder, file, data, self.work.key_schema)
 
 
-def _found(own: pa.Table, changed: pa.Table, keys: Sequence[str]) -> Any:
+def _matches(own: pa.Table, changed: pa.Table, keys: Sequence[str]) -> Any:
     """Return the indexes of the rows whose keys are in `changed`."""
     # Only keys are joined, because Arrow cannot pass nested columns through a join.
     numbered = own.append_column(_AT, pa.array(np.arange(own.num_rows), pa.int64()))
-    found = numbered.join(changed, keys=list(keys), join_type="left semi")
-    return found[_AT].to_numpy()
+    matches = numbered.join(changed, keys=list(keys), join_type="left semi")
+    return matches[_AT].to_numpy()
 
 
 def _left(batches: Iterator[pa.RecordBatch], stays: Any) -> Iterator[pa.RecordBatch]:
@@ -232,7 +234,7 @@ def _hashed(batch: pa.RecordBatch, keys: Sequence[str], count: int) -> Any:
     compute: Any = pc  # its stubs know fewer overloads than there are
     joined = compute.binary_join_element_wise(*texts, pa.scalar(b"\0", pa.binary()))
     _, offsets, data = joined.buffers()
-    found = murmur.partitions(
+    buckets = murmur.partitions(
         memoryview(offsets),
         memoryview(data or b""),
         joined.offset,
@@ -240,15 +242,15 @@ def _hashed(batch: pa.RecordBatch, keys: Sequence[str], count: int) -> Any:
         False,  # noqa: FBT003 (offsets have 32 bits)
         count,
     )
-    return np.frombuffer(found, dtype=np.int32)
+    return np.frombuffer(buckets, dtype=np.int32)
 
 
 def _text(column: pa.Array[Any]) -> pa.Array[Any]:
     if not pa.types.is_binary(column.type):
         column = column.cast(pa.string()).cast(pa.binary())
     compute: Any = pc
-    found: pa.Array[Any] = compute.fill_null(column, pa.scalar(b"", pa.binary()))
-    return found
+    filled: pa.Array[Any] = compute.fill_null(column, pa.scalar(b"", pa.binary()))
+    return filled
 
 
 def _forget(folder: TableFolder, files: Sequence[DataFile]) -> None:

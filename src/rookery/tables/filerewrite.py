@@ -23,7 +23,7 @@ def compactions(live: Sequence[DataFile], policy: UpkeepPolicy) -> Iterator[list
     for file in live:
         if file.bytes >= policy.small_bytes:
             continue
-        if sum(one.bytes for one in group) + file.bytes > policy.target_bytes:
+        if sum(member.bytes for member in group) + file.bytes > policy.target_bytes:
             if len(group) >= policy.min_files:
                 yield group
             group = []

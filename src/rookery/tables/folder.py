@@ -92,11 +92,11 @@ class TableFolder:
         async def ask(store: Store) -> List[bytes]:
             limit = asyncio.Semaphore(_AT_ONCE)
 
-            async def one(path: str) -> bytes:
+            async def read(path: str) -> bytes:
                 async with limit:
                     return await store.read(path)
 
-            return await asyncio.gather(*map(one, paths))
+            return await asyncio.gather(*map(read, paths))
 
         return self._run(ask)
 

@@ -137,4 +137,4 @@ def restore_retries(transaction: Transaction, table: Table) -> None:
 
 def _plain(address: str) -> str:
     """Normalise an address, which catalogs write in several ways."""
-    return _SAME_SCHEMES.sub(lambda found: f"{found[0][:2]}:/", address).rstrip("/")
+    return _SAME_SCHEMES.sub(lambda match: f"{match[0][:2]}:/", address).rstrip("/")

@@ -16,23 +16,23 @@ from pyiceberg.table.update.snapshot import ExpireSnapshots
 
 from rookery.clock import Time
 from rookery.tables.icebergtransaction import OneLook
-from rookery.tables.port import UpkeepPolicy, Upkept
+from rookery.tables.port import UpkeepPolicy, UpkeepResult
 from rookery.tables.versionretention import superfluous
 
 
-def expire(table: Table, policy: UpkeepPolicy, now: Time, done: Upkept) -> set[str]:
+def expire(table: Table, policy: UpkeepPolicy, now: Time, done: UpkeepResult) -> set[str]:
     """Expire the snapshots that the policy does not keep, and delete their files.
 
     Returns the addresses of all files that the remaining snapshots reference.
     """
     files = _Files(table)
-    read = {one.snapshot_id for one in table.metadata.snapshots}
+    read = {snapshot.snapshot_id for snapshot in table.metadata.snapshots}
     before = files.of(table.metadata.snapshots)
     # Reading the files takes a while, and other commits can happen meanwhile. pyiceberg deletes old
     # metadata files according to the loaded table. Without a refresh it would delete again those
     # that the commits have already deleted.
     table.refresh()
-    old = [one for one in _old(table, policy, now) if one in read]
+    old = [snapshot_id for snapshot_id in _old(table, policy, now) if snapshot_id in read]
     try:
         if old:
             with OneLook(table) as transaction:
@@ -54,10 +54,10 @@ def expire(table: Table, policy: UpkeepPolicy, now: Time, done: Upkept) -> set[s
 def _old(table: Table, policy: UpkeepPolicy, now: Time) -> list[int]:
     """Return the snapshots to expire, except those that a branch or a tag references."""
     named = {ref.snapshot_id for ref in table.metadata.refs.values()}
-    snapshots = sorted(table.metadata.snapshots, key=lambda one: one.timestamp_ms)
-    places = superfluous([one.timestamp_ms for one in snapshots], policy, now)
-    found = [snapshots[place].snapshot_id for place in places]
-    return [one for one in found if one not in named]
+    snapshots = sorted(table.metadata.snapshots, key=lambda snapshot: snapshot.timestamp_ms)
+    places = superfluous([snapshot.timestamp_ms for snapshot in snapshots], policy, now)
+    expired = [snapshots[place].snapshot_id for place in places]
+    return [snapshot_id for snapshot_id in expired if snapshot_id not in named]
 
 
 class _Files:
@@ -76,27 +76,27 @@ class _Files:
 
     def of(self, snapshots: Iterable[Snapshot]) -> set[str]:
         """Return the addresses of all files that these snapshots reference."""
-        lists = {one.manifest_list for one in snapshots}
+        lists = {snapshot.manifest_list for snapshot in snapshots}
         manifests = set().union(*map(self._manifests_of, lists))
-        return lists.union(manifests, *(self._data[one] for one in manifests))
+        return lists.union(manifests, *(self._data[manifest] for manifest in manifests))
 
     def _manifests_of(self, address: str) -> set[str]:
-        found = self._manifests.get(address)
-        if found is None:
+        manifests = self._manifests.get(address)
+        if manifests is None:
             listed = read_manifest_list(self._io.new_input(address))
-            found = self._manifests[address] = set(map(self._read, listed))
+            manifests = self._manifests[address] = set(map(self._read, listed))
             self.sizes[address] = 0
-        return found
+        return manifests
 
     def _read(self, manifest: ManifestFile) -> str:
         """Read the entries of a manifest; return its address."""
         address = manifest.manifest_path
         if address not in self._data:
             entries = manifest.fetch_manifest_entry(self._io, discard_deleted=True)
-            found = self._data[address] = set()
-            for one in entries:
-                path = intern(one.data_file.file_path)
-                self.sizes[path] = one.data_file.file_size_in_bytes
-                found.add(path)
+            paths = self._data[address] = set()
+            for entry in entries:
+                path = intern(entry.data_file.file_path)
+                self.sizes[path] = entry.data_file.file_size_in_bytes
+                paths.add(path)
             self.sizes[address] = manifest.manifest_length
         return address

@@ -73,7 +73,7 @@ class IcebergFiles:
     def readable(self, columns: pa.Schema) -> pa.Schema:
         """Return columns that can be resolved in files of any age and any writer."""
         mapping = self.table.metadata.name_mapping()
-        names = {one.field_id: one.names for one in mapping.root} if mapping else {}
+        names = {field.field_id: field.names for field in mapping.root} if mapping else {}
         ids = {field.name: field.field_id for field in self.table.schema().fields}
         return pa.schema(
             [
@@ -87,7 +87,7 @@ class IcebergFiles:
     def marks(self, files: Sequence[DataFile]) -> dict[str, set[str]]:
         """Return for each file the delete files that apply to it."""
         return {
-            path: {one.file_path for one in task.delete_files}
+            path: {file.file_path for file in task.delete_files}
             for path, task in self._foreign(files).items()
         }
 
@@ -102,13 +102,13 @@ class IcebergFiles:
         live = {file.path: file for file in self.live()}
         foreign = self._foreign(list(live.values()))
         copies = {path: self._copied(live[path]) for path in foreign}
-        read = [one for path, file in live.items() for one in copies.get(path, [file])]
+        read = [copy for path, file in live.items() for copy in copies.get(path, [file])]
         schema = self.readable(columns)
         swap = copyonwrite.upserted(self.folder, read, changes, schema, upsert, run)
         touched = {file.path for file in swap.removed}
         removed = [file for path, file in live.items() if path in touched]
         for path, parts in copies.items():
-            left = [one for one in parts if one.path not in touched]
+            left = [part for part in parts if part.path not in touched]
             if len(left) < len(parts):
                 removed.append(live[path])
                 swap.added.extend(left)
@@ -126,7 +126,7 @@ class IcebergFiles:
         from pyiceberg.io.pyarrow import _read_deletes  # noqa: PLC0415
 
         address, io = task.file.file_path, self.table.io
-        marks = [_read_deletes(io, one).get(address) for one in task.delete_files]
+        marks = [_read_deletes(io, delete_file).get(address) for delete_file in task.delete_files]
         places = [place for mark in marks if mark is not None for place in mark.chunks]
         deleted = pa.chunked_array(places, pa.int64())
         with io.new_input(address).open() as source:
@@ -149,7 +149,7 @@ class IcebergFiles:
         stores.
         """
         wanted = {file.path for file in files}
-        has_marks = any(one.content != ManifestContent.DATA for one in self._manifests())
+        has_marks = any(manifest.content != ManifestContent.DATA for manifest in self._manifests())
         if not has_marks and all(map(self.folder.is_path, wanted)):
             return {}
         try:
@@ -160,10 +160,10 @@ class IcebergFiles:
                 f" cannot be read here: {error}. Compact the table with that engine, or let it"
                 " write deletes as copy-on-write"
             ) from error
-        found = {self.folder.path_of(task.file.file_path): task for task in tasks}
+        tasks_by_path = {self.folder.path_of(task.file.file_path): task for task in tasks}
         return {
             path: task
-            for path, task in found.items()
+            for path, task in tasks_by_path.items()
             if path in wanted and (task.delete_files or not self.folder.is_path(path))
         }
 

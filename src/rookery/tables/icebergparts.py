@@ -60,11 +60,11 @@ class FilePartitioner:
             files: staged files.
         """
         spec, schema = metadata.spec(), metadata.schema()
-        new = [one for one in files if (spec.spec_id, one.path) not in self._parts]
+        new = [file for file in files if (spec.spec_id, file.path) not in self._parts]
         tasks = [_Split(self.folder, file, columns, schema, spec) for file in new]
-        for file, found in zip(new, self.run(tasks), strict=True):
-            self._parts[spec.spec_id, file.path] = found
-        return [part for one in files for part in self._parts[spec.spec_id, one.path]]
+        for file, parts in zip(new, self.run(tasks), strict=True):
+            self._parts[spec.spec_id, file.path] = parts
+        return [part for file in files for part in self._parts[spec.spec_id, file.path]]
 
 
 def data_file(
@@ -107,8 +107,8 @@ class _Split:
 
     def __call__(self) -> list[PartitionFile]:
         data = self.folder.read(self.file.path)
-        found = parquetfiles.columns(self.folder, self.file, data, self._sources())
-        values, numbers = _grouped(found, self.schema, self.spec)
+        sources = parquetfiles.columns(self.folder, self.file, data, self._sources())
+        values, numbers = _grouped(sources, self.schema, self.spec)
         if len(values) == 1:
             return [PartitionFile(self.file, values[0])]
         rows = parquetfiles.decoded(self.folder, self.file, data, self.columns)
@@ -124,30 +124,35 @@ class _Split:
 
     def _sources(self) -> pa.Schema:
         """Return the source columns of the partition fields; nested ones as a whole."""
-        roots = {_path(self.schema, one, self.columns)[0] for one in self.spec.fields}
-        return pa.schema([one for one in self.columns if one.name in roots])
+        roots = {
+            _path(self.schema, partition_field, self.columns)[0]
+            for partition_field in self.spec.fields
+        }
+        return pa.schema([column for column in self.columns if column.name in roots])
 
 
 def _grouped(rows: pa.Table, schema: Schema, spec: PartitionSpec) -> tuple[list[Any], Any]:
     """Return the partitions of rows, and the partition number of each row."""
     known: list[list[Any]] = []
     codes = np.zeros((rows.num_rows, len(spec.fields)), dtype=np.int64)
-    for at, one in enumerate(spec.fields):
-        path = _path(schema, one, rows.schema)
+    for at, partition_field in enumerate(spec.fields):
+        path = _path(schema, partition_field, rows.schema)
         column: Any = rows[path[0]]
         for name in path[1:]:
             column = pc.struct_field(column, name)
-        values, codes[:, at] = _transformed(column, schema, one)
+        values, codes[:, at] = _transformed(column, schema, partition_field)
         known.append(values)
     unique, numbers = np.unique(codes, axis=0, return_inverse=True)
     partitions = [tuple(known[at][code] for at, code in enumerate(row)) for row in unique]
     return partitions, numbers.reshape(-1)
 
 
-def _transformed(column: Any, schema: Schema, one: PartitionField) -> tuple[list[Any], Any]:
+def _transformed(
+    column: Any, schema: Schema, partition_field: PartitionField
+) -> tuple[list[Any], Any]:
     """Return the distinct values of a partition field, and the index of each row's value."""
-    kind: Any = schema.find_field(one.source_id).field_type
-    transform = one.transform.transform(kind)
+    kind: Any = schema.find_field(partition_field.source_id).field_type
+    transform = partition_field.transform.transform(kind)
     encoded = pc.dictionary_encode(column, null_encoding="encode").combine_chunks()
     if isinstance(encoded, pa.ChunkedArray):  # a column without rows
         return [], np.zeros(0, dtype=np.int64)
@@ -155,7 +160,9 @@ def _transformed(column: Any, schema: Schema, one: PartitionField) -> tuple[list
     codes = np.array(
         [
             numbers.setdefault(
-                None if value is None else transform(partition_record_value(one, value, schema)),
+                None
+                if value is None
+                else transform(partition_record_value(partition_field, value, schema)),
                 len(numbers),
             )
             for value in encoded.dictionary.to_pylist()
@@ -165,9 +172,9 @@ def _transformed(column: Any, schema: Schema, one: PartitionField) -> tuple[list
     return list(numbers), codes[encoded.indices.to_numpy(zero_copy_only=False)]
 
 
-def _path(schema: Schema, one: PartitionField, columns: pa.Schema) -> list[str]:
+def _path(schema: Schema, partition_field: PartitionField, columns: pa.Schema) -> list[str]:
     """Return the path to the source of a partition field: a column, and fields within it."""
-    name = schema.find_column_name(one.source_id) or ""
+    name = schema.find_column_name(partition_field.source_id) or ""
     return [name] if name in columns.names else name.split(".")
 
 

@@ -25,11 +25,11 @@ def identities(spec: TableSpec) -> dict[Key, str]:
     if spec.format == "duckdb":
         name = spec.name or Path(address).stem
         return {("duckdb", address, name): f"the table {name!r} of {address}"}
-    found: dict[Key, str] = {("folder", address, endpoint): f"the folder {address}"}
+    keys: dict[Key, str] = {("folder", address, endpoint): f"the folder {address}"}
     if spec.format == "iceberg":
         name = iceberg_name(spec)
-        found["iceberg", iceberg_catalog(spec), name] = f"the table {name!r} of a catalog"
-    return found
+        keys["iceberg", iceberg_catalog(spec), name] = f"the table {name!r} of a catalog"
+    return keys
 
 
 def iceberg_name(spec: TableSpec) -> str:
@@ -48,7 +48,9 @@ def iceberg_catalog(spec: TableSpec) -> str:
 
 def _topic(spec: TableSpec) -> Key:
     given = spec.options
-    places = [_where(given[one]) if one in given else ("", "") for one in ("store", "data")]
+    places = [
+        _where(given[option]) if option in given else ("", "") for option in ("store", "data")
+    ]
     cluster, namespace = given.get("cluster", ""), given.get("namespace", "default")
     return ("topic", spec.location, cluster, namespace, *places[0], *places[1])
 

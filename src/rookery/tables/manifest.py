@@ -93,7 +93,7 @@ def append(folder: TableFolder, version: Version, entry: TableVersion) -> Versio
         Conflict: another writer has added that version.
     """
     if missing := [path for path in entry.removed if path not in version.files]:
-        raise Conflict(f"table {folder.name!r}: {missing[0]} is no part of it any more")
+        raise Conflict(f"table {folder.name!r}: {missing[0]} no longer belongs to it")
     folder.create(_key(_LOG, entry.version), _to_bytes(asdict(entry)))
     after = version.after(entry)
     if after.version % _EVERY == 0:
@@ -119,8 +119,8 @@ def forget(folder: TableFolder, version: Version, gone: Iterable[str], before: i
     deleted = set(gone)
     left = {path: at for path, at in version.dropped.items() if path not in deleted}
     checkpoint(folder, replace(version, dropped=left))
-    old = [one.key for one in folder.list(_LOG) if _number(one.key) <= before]
-    older = [one.key for one in folder.list(_CHECKPOINTS) if _number(one.key) < version.version]
+    old = [file.key for file in folder.list(_LOG) if _number(file.key) <= before]
+    older = [file.key for file in folder.list(_CHECKPOINTS) if _number(file.key) < version.version]
     for key in (*old, *older):
         folder.delete(key)
     return len(old)
@@ -128,7 +128,7 @@ def forget(folder: TableFolder, version: Version, gone: Iterable[str], before: i
 
 def entry_times(folder: TableFolder, version: Version) -> list[tuple[int, int]]:
     """Return the number and time of each remaining entry."""
-    keys = [one.key for one in folder.list(_LOG) if _number(one.key) <= version.version]
+    keys = [file.key for file in folder.list(_LOG) if _number(file.key) <= version.version]
     entries = [
         _read_entry(key, data) for key, data in zip(keys, folder.read_all(keys), strict=True)
     ]
@@ -136,7 +136,7 @@ def entry_times(folder: TableFolder, version: Version) -> list[tuple[int, int]]:
 
 
 def _followed(folder: TableFolder, version: Version) -> Version:
-    keys = [one.key for one in folder.list(_LOG) if _number(one.key) > version.version]
+    keys = [file.key for file in folder.list(_LOG) if _number(file.key) > version.version]
     for key, data in zip(keys, folder.read_all(keys), strict=True):
         entry = _read_entry(key, data)
         if entry.version != version.version + 1:
@@ -146,13 +146,13 @@ def _followed(folder: TableFolder, version: Version) -> Version:
 
 
 def _read_entry(key: str, data: bytes) -> TableVersion:
-    value = _from_bytes(key, data)
+    value = parse_record(key, data, _FORMAT)
     value["added"] = [DataFile(**file) for file in value["added"]]
     return TableVersion(**value)
 
 
 def _read_checkpoint(folder: TableFolder, key: str) -> Version:
-    value = _from_bytes(key, folder.read(key))
+    value = parse_record(key, folder.read(key), _FORMAT)
     value["files"] = {file["path"]: DataFile(**file) for file in value["files"]}
     return Version(**value)
 
@@ -169,11 +169,16 @@ def _to_bytes(value: dict[str, object]) -> bytes:
     return json.dumps({"format": _FORMAT, **value}, separators=(",", ":")).encode()
 
 
-def _from_bytes(key: str, data: bytes) -> dict[str, Any]:
+def parse_record(key: str, data: bytes, form: int) -> dict[str, Any]:
+    """Read a JSON object that has the number of its format.
+
+    Raises:
+        Corrupt: it is no JSON, or has another format.
+    """
     try:
         value: dict[str, Any] = json.loads(data)
     except ValueError as error:
         raise Corrupt(f"{key}: no JSON: {error}") from error
-    if value.pop("format", None) != _FORMAT:
+    if value.pop("format", None) != form:
         raise Corrupt(f"{key}: written by a version of Rookery that this one does not know")
     return value

@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 from rookery.clock import SystemClock, Time
 from rookery.errors import ConfigError, Corrupt
 from rookery.tables.folder import TableFolder
-from rookery.tables.port import MIB, DataFile, UpkeepPolicy, Upkept
+from rookery.tables.port import MIB, DataFile, UpkeepPolicy, UpkeepResult
 from rookery.tables.schemas import fit, index_of, plain_names
 
 DATA: Final = "data/"
@@ -122,12 +122,12 @@ def check(table: str, schema: pa.Schema) -> None:
 
 def written_at(path: str) -> Time | None:
     """Return the time at which a file was staged, None if its name has another form."""
-    found = _NAME.fullmatch(path)
-    return Time(int(found[1])) if found else None
+    match = _NAME.fullmatch(path)
+    return Time(int(match[1])) if match else None
 
 
 def sweep(
-    folder: TableFolder, known: Collection[str], policy: UpkeepPolicy, now: Time, done: Upkept
+    folder: TableFolder, known: Collection[str], policy: UpkeepPolicy, now: Time, done: UpkeepResult
 ) -> None:
     """Delete staged files that are not part of the table and will not be committed."""
     until = now - max(policy.keep_ms, policy.orphan_ms)
@@ -165,8 +165,8 @@ def columns(folder: TableFolder, file: DataFile, data: bytes, schema: pa.Schema)
     """Return the selected columns of a file's bytes."""
     with _translated(folder, file), pq.ParquetFile(pa.BufferReader(data)) as parquet:
         there = parquet.schema_arrow
-        found = [at for at in (index_of(there, field) for field in schema) if at >= 0]
-        batches = parquet.iter_batches(columns=[there.field(at).name for at in found])
+        indexes = [at for at in (index_of(there, field) for field in schema) if at >= 0]
+        batches = parquet.iter_batches(columns=[there.field(at).name for at in indexes])
         return pa.Table.from_batches([fit(batch, schema) for batch in batches], schema)
 
 

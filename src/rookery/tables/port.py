@@ -116,7 +116,7 @@ class UpkeepPolicy:
     keep_ms: int = 7 * 24 * 3600 * 1000
     """How long an old version is readable."""
     keep_every_ms: int = 10 * 60 * 1000
-    """How long every version is kept; older ones are thinned out (see `thinning`).
+    """How long every version is kept; older ones are removed gradually.
 
     Only formats whose commits grow with the number of versions use it.
     """
@@ -129,7 +129,7 @@ class UpkeepPolicy:
 
 
 @dataclass(slots=True)
-class Upkept:
+class UpkeepResult:
     """The results of upkeep."""
 
     files_compacted: int = 0
@@ -212,7 +212,7 @@ class TableContents(Protocol):
     def read(self) -> Iterator[pa.RecordBatch]:
         """Yield the rows of the table, with all of its columns."""
 
-    def upkeep(self, policy: UpkeepPolicy, now: Time) -> Upkept:
+    def upkeep(self, policy: UpkeepPolicy, now: Time) -> UpkeepResult:
         """Merge small files, expire old versions, and delete unreferenced files."""
 
 

@@ -75,7 +75,7 @@ def plain_names(schema: pa.Schema) -> pa.Schema:
 def index_of(schema: pa.Schema, field: pa.Field[Any]) -> int:
     """Return the index of a column in a file, -1 if missing; by id, if the file has ids."""
     wanted = field.metadata or {}
-    numbers = [(one.metadata or {}).get(_ID) for one in schema] if _ID in wanted else []
+    numbers = [(column.metadata or {}).get(_ID) for column in schema] if _ID in wanted else []
     if any(numbers):
         return numbers.index(wanted[_ID]) if wanted[_ID] in numbers else -1
     for name in (field.name, *json.loads(wanted.get(_NAMES, b"[]"))):
@@ -110,7 +110,7 @@ def _plain_type(kind: pa.DataType) -> pa.DataType:  # noqa: PLR0911 (one for eac
     if pa.types.is_timestamp(kind):
         return pa.timestamp("us", tz="UTC" if kind.tz else None)
     if pa.types.is_struct(kind):
-        return pa.struct([pa.field(one.name, _plain_type(one.type)) for one in kind])
+        return pa.struct([pa.field(field.name, _plain_type(field.type)) for field in kind])
     if pa.types.is_list(kind) or pa.types.is_large_list(kind):
         return pa.list_(pa.field(kind.value_field.name, _plain_type(kind.value_type)))
     if pa.types.is_map(kind):

@@ -24,11 +24,11 @@ def superfluous(times: Sequence[int], policy: UpkeepPolicy, now: Time) -> list[i
     regardless of age.
     """
     until, every, hour = now - policy.keep_ms, now - policy.keep_every_ms, now - _HOUR_MS
-    found = []
+    places = []
     for place in range(len(times) - max(policy.keep_versions, 1)):
         time, following = times[place], times[place + 1]
         step = _HOUR_MS if time < hour else _MINUTE_MS
         is_last = time // step != following // step
         if time < until or (time < every and not is_last):
-            found.append(place)
-    return found
+            places.append(place)
+    return places

@@ -196,7 +196,7 @@ cdef class Program:
 
 
 cdef Py_ssize_t slot_offset(cls, str name) except -1:
-    """Where in an object a slot lies, as its descriptor says."""
+    """The position of a slot in an object, from its descriptor."""
     descriptor = cls.__dict__[name]
     if Py_TYPE(descriptor) != &PyMemberDescr_Type:
         raise TypeError(f"{cls.__name__}.{name} is no slot")

@@ -77,16 +77,16 @@ def _read_struct(table: WireTable, reader: FrameReader) -> Message:
     return message
 
 
-class _Named(ProtocolError):  # noqa: N818 (never leaves this module under that name)
+class _NamedError(ProtocolError):
     """An error that says already which field it was."""
 
 
 def _named(error: ProtocolError, table: WireTable, step: FieldStep | None = None) -> ProtocolError:
     """Say which field it was, once, at the innermost structure."""
-    if isinstance(error, _Named):
+    if isinstance(error, _NamedError):
         return error
     place = table.message.__name__ if step is None else f"{table.message.__name__}.{step.name}"
-    return _Named(f"{place}: {error}")
+    return _NamedError(f"{place}: {error}")
 
 
 def _read_tags(table: WireTable, message: Message, reader: FrameReader) -> None:
@@ -290,16 +290,16 @@ def _write_struct(table: WireTable, message: Message, writer: _Writer) -> None:
 
 
 def _write_tags(table: WireTable, message: Message, writer: _Writer) -> None:
-    found: dict[int, bytes] = dict(message.unknown_tags or ())
+    tags: dict[int, bytes] = dict(message.unknown_tags or ())
     for tag, step in table.tagged.items():
         value = getattr(message, step.name)
         if not is_default(step, value):
-            found[tag] = _tag_bytes(table, step, value)
-    write_uvarint(writer.out, len(found))
-    for tag in sorted(found):
+            tags[tag] = _tag_bytes(table, step, value)
+    write_uvarint(writer.out, len(tags))
+    for tag in sorted(tags):
         write_uvarint(writer.out, tag)
-        write_uvarint(writer.out, len(found[tag]))
-        writer.out += found[tag]
+        write_uvarint(writer.out, len(tags[tag]))
+        writer.out += tags[tag]
 
 
 def _tag_bytes(table: WireTable, step: FieldStep, value: Any) -> bytes:

@@ -7,6 +7,7 @@ Every length is checked against what is left before anything is allocated.
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from typing import Final
 
 from rookery.errors import ProtocolError
@@ -19,6 +20,11 @@ _U32: Final = struct.Struct(">I")
 _F64: Final = struct.Struct(">d")
 
 Buffer = bytes | bytearray | memoryview
+
+
+def joined(parts: Sequence[Buffer]) -> Buffer:
+    """Return the parts of a message as one buffer; a single part is not copied."""
+    return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
 class FrameReader:

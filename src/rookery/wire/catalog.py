@@ -20,14 +20,14 @@ FIRST_OWN_KEY: Final = 9_000
 @cache
 def apis() -> dict[int, Api[Any, Any]]:
     """Return all APIs by key, in order of key."""
-    found: dict[int, Api[Any, Any]] = {}
+    by_key: dict[int, Api[Any, Any]] = {}
     for module in pkgutil.iter_modules(messages.__path__):
         definition = import_module(f"{messages.__name__}.{module.name}")
         api = getattr(definition, module.name.upper())
-        if api.key in found:
-            raise TypeError(f"{api.name} and {found[api.key].name} both claim key {api.key}")
-        found[api.key] = api
-    return dict(sorted(found.items()))
+        if api.key in by_key:
+            raise TypeError(f"{api.name} and {by_key[api.key].name} both claim key {api.key}")
+        by_key[api.key] = api
+    return dict(sorted(by_key.items()))
 
 
 def kafka_apis() -> dict[int, Api[Any, Any]]:

@@ -52,8 +52,8 @@ def table_of(message: type[Message], version: int) -> WireTable:
     Raises:
         ApiError: UNSUPPORTED_VERSION, if there is no definition of that version.
     """
-    found = _tables.get((message, version))
-    return found or _make_table(message, version)
+    known = _tables.get((message, version))
+    return known or _make_table(message, version)
 
 
 def decode(message: type[M], version: int, buffer: Buffer) -> M:
@@ -213,7 +213,11 @@ def correlation_id(frame: Buffer) -> int:
 
 def read_response(api: Api[Request, Response], version: int, frame: Buffer) -> Response:
     """Read a whole response to a request that was sent in `version`."""
-    _, start = decode_at(ResponseHeader, response_header_version(api, version), frame, 0)
+    header_version = response_header_version(api, version)
+    start = 4 + header_version
+    if len(frame) < start or (header_version and frame[4]):
+        # It is too short, or its header has tagged fields, which brokers do not send.
+        _, start = decode_at(ResponseHeader, header_version, frame, 0)
     body, end = decode_at(api.response, version, frame, start)
     if end != len(frame):
         raise ProtocolError(

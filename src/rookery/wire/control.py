@@ -14,7 +14,7 @@ from rookery.model.control import ControlRecordType
 from rookery.wire.buffer import Buffer, FrameReader
 from rookery.wire.codec import encode_bytes
 from rookery.wire.message import BrokerId, Host, Message, ShortPort, Uuid, field, i16, i32, i64
-from rookery.wire.protocols import prefixed
+from rookery.wire.protocols import versionedbytes
 
 KEY_BYTES: Final = 4
 
@@ -130,7 +130,7 @@ def read_key(key: Buffer) -> ControlRecordType | None:
 
 def write_key(type_: ControlRecordType) -> bytes:
     """Write the key of a control record."""
-    return prefixed.write(ControlRecordTypeSchema(type_=type_), 0)
+    return versionedbytes.write(ControlRecordTypeSchema(type_=type_), 0)
 
 
 def read_value(type_: ControlRecordType, value: Buffer) -> Message:
@@ -141,8 +141,8 @@ def read_value(type_: ControlRecordType, value: Buffer) -> Message:
     """
     message = VALUES[type_]
     try:
-        start = prefixed.PREFIX_BYTES if message is EndTxnMarker else 0
-        return prefixed.read_leniently(message, value, start)[0]
+        start = versionedbytes.PREFIX_BYTES if message is EndTxnMarker else 0
+        return versionedbytes.read_leniently(message, value, start)[0]
     except ProtocolError as error:
         raise Corrupt(f"a {type_.name} control record cannot be read: {error}") from error
 
@@ -150,7 +150,7 @@ def read_value(type_: ControlRecordType, value: Buffer) -> Message:
 def write_value(value: Message) -> bytes:
     """Write what a control record says; KRaft's records name their version themselves."""
     if isinstance(value, EndTxnMarker):
-        return prefixed.write(value, 0)
+        return versionedbytes.write(value, 0)
     if type(value) not in VALUES.values():
         raise TypeError(f"{type(value).__name__} is no control record")
     version: int = value.version  # type: ignore[attr-defined] # all but the marker have it

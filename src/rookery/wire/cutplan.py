@@ -91,14 +91,14 @@ def _source(
     request: type[Message], steps: Sequence[Level], version: int, kind: FieldKind
 ) -> ValueSource | None:
     """Find the innermost field of a kind on the way to the items."""
-    owner, found = request, _field(request, 0, version, kind)
+    owner, innermost = request, _field(request, 0, version, kind)
     for place, step in enumerate(steps, start=1):
         shape = shape_of(owner, owner.__fields__[step.name])
         if shape.message is None:
-            return ValueSource(kind, place, None, shape.mark) if kind in shape.kinds else found
+            return ValueSource(kind, place, None, shape.mark) if kind in shape.kinds else innermost
         owner = shape.message
-        found = _field(owner, place, version, kind) or found
-    return found
+        innermost = _field(owner, place, version, kind) or innermost
+    return innermost
 
 
 def _field(owner: type[Message], place: int, version: int, kind: FieldKind) -> ValueSource | None:

@@ -54,18 +54,20 @@ def _is_dropped(element: Any, part: ElementList, is_dropped: Callable[[Any], boo
 @cache
 def _lists(cls: type[Message], kind: FieldKind) -> tuple[ElementList, ...]:
     """Return the fields of a class that hold elements of the kind, or lead to such fields."""
-    found = []
+    lists = []
     for name, entry in cls.__fields__.items():
         shape = shape_of(cls, entry)
         if shape.message is not None and has_kind(shape.message, kind):
-            key = _key(shape.message, kind) if shape.is_array else None
-            found.append(ElementList(name, shape.is_array, key, is_plain=False))
+            key = field_of(shape.message, kind) if shape.is_array else None
+            lists.append(ElementList(name, shape.is_array, key, is_plain=False))
         elif shape.is_array and shape.mark == kind:
-            found.append(ElementList(name, is_array=True, key=None, is_plain=True))
-    return tuple(found)
+            lists.append(ElementList(name, is_array=True, key=None, is_plain=True))
+    return tuple(lists)
 
 
-def _key(cls: type[Message], kind: FieldKind) -> str | None:
+@cache
+def field_of(cls: type[Message], kind: FieldKind) -> str | None:
+    """Return the name of the field with a kind; None if there is none that is no list."""
     for name, entry in cls.__fields__.items():
         shape = shape_of(cls, entry)
         if shape.mark == kind and not shape.is_array:

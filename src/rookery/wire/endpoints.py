@@ -50,7 +50,7 @@ def has_endpoints(cls: type[Message]) -> bool:
 
 @cache
 def _has_endpoints(cls: type[Message]) -> bool:
-    return any(endpoint_fields(one) is not None for one in structures(cls))
+    return any(endpoint_fields(structure) is not None for structure in structures(cls))
 
 
 @cache

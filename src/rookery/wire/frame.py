@@ -21,10 +21,11 @@ Memory ownership:
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable
 from mmap import MAP_ANONYMOUS, MAP_PRIVATE, mmap
 from sys import getrefcount, implementation
 from sysconfig import get_config_var
-from typing import Final, NewType, TypeAlias
+from typing import Final, NewType, TypeAlias, cast
 
 from rookery.errors import ProtocolError
 from rookery.wire.buffer import Buffer
@@ -86,8 +87,10 @@ class Chunks:
         return self._free.pop() if self._free else memoryview(bytearray(CHUNK_BYTES))
 
     def give(self, chunk: memoryview) -> None:
-        """Take back a chunk that is no longer referenced."""
-        if len(self._free) < self._kept:
+        """Take back a chunk that is not used any more; another size is that of a large frame."""
+        if len(chunk) != CHUNK_BYTES:
+            self.give_large(cast("Memory", chunk.obj))
+        elif len(self._free) < self._kept:
             self._free.append(chunk)
 
     def take_large(self, size: int) -> Memory | None:
@@ -99,6 +102,18 @@ class Chunks:
                 self._large_bytes -= len(memory)
                 return memory
         return None
+
+    def make_large(self, size: int, room: int) -> Memory:
+        """Return memory of a former frame for all of a frame, else new memory for a part of it.
+
+        Args:
+            size: of the frame.
+            room: the size of the part.
+        """
+        memory = self.take_large(size)
+        if memory is not None:
+            return memory
+        return _pages(size) if size >= _VERY_LARGE_BYTES else bytearray(min(size, room))
 
     def give_large(self, memory: Memory) -> None:
         """Keep memory for another frame; its current frame may still be referenced."""
@@ -114,7 +129,8 @@ class FrameSplitter:
     """Cuts the bytes of one connection into frames."""
 
     __slots__ = (
-        "_chunk", "_chunks", "_end", "_large", "_length", "_memory", "_start", "limit", "minimum",
+        "_chunk", "_end", "_large", "_length", "_memory", "_start", "chunks", "limit", "minimum",
+        "when_large",
     )  # fmt: skip
 
     def __init__(
@@ -129,7 +145,9 @@ class FrameSplitter:
         """
         self.limit = limit
         self.minimum = minimum
-        self._chunks = chunks or Chunks(kept=1)
+        self.when_large: Callable[[int], None] | None = None
+        """Called by `take` when the start of a large frame has arrived, with its length."""
+        self.chunks = chunks or Chunks(kept=1)
         self._chunk: memoryview | None = None
         # The memory of a large frame under way, a view of it, and its length; else None and 0.
         self._memory: Memory | None = None
@@ -155,14 +173,20 @@ class FrameSplitter:
             return self._room_in_large(self._large)
         chunk = self._chunk
         if chunk is None:
-            chunk = self._chunk = self._chunks.take()
-        elif self._end == CHUNK_BYTES or CHUNK_BYTES - self._start < _SMALL_BYTES + PREFIX_BYTES:
+            chunk = self._chunk = self.chunks.take()
+        elif self._end == len(chunk) or len(chunk) - self._start < _SMALL_BYTES + PREFIX_BYTES:
             self._compact(chunk)
         return chunk[self._end :]
 
     def received(self, count: int) -> None:
         """Record how many bytes were written into the last buffer that `buffer` returned."""
         self._end += count
+
+    def adopt(self, chunk: memoryview, start: int, end: int) -> None:
+        """Take over bytes in a chunk, of `chunks` or larger, while `pending` is 0."""
+        if self._chunk is not None:
+            self.chunks.give(self._chunk)
+        self._chunk, self._start, self._end = chunk, start, end
 
     def take(self) -> Frame | None:
         """Return the next whole frame, or None if more bytes are needed.
@@ -187,12 +211,15 @@ class FrameSplitter:
         if arrived < length:
             if length > _SMALL_BYTES:
                 self._begin_large(chunk[start : self._end], length)
+                if self.when_large is not None:
+                    self.when_large(length)
             return None
         self._start = end = start + length
         return Frame(memoryview(bytearray(chunk[start:end])))
 
     def close(self) -> None:
         """Drop the received bytes after the connection is closed."""
+        self.when_large = None
         if self._chunk is not None:
             self._release(self._chunk)
         self._memory = self._large = None
@@ -215,7 +242,7 @@ class FrameSplitter:
     def _release(self, chunk: memoryview) -> None:
         self._chunk = None
         self._start = self._end = 0
-        self._chunks.give(chunk)
+        self.chunks.give(chunk)
 
     def _compact(self, chunk: memoryview) -> None:
         """Move an unfinished frame to the chunk's start, where there is room for its rest."""
@@ -228,7 +255,7 @@ class FrameSplitter:
         self._length, self._end = length, len(arrived)
         self._start = 0
         if self._chunk is not None:
-            self._chunks.give(self._chunk)
+            self.chunks.give(self._chunk)
             self._chunk = None
 
     def _room_in_large(self, large: memoryview) -> memoryview:
@@ -237,10 +264,8 @@ class FrameSplitter:
         return large[self._end :]
 
     def _move_large(self, arrived: memoryview, length: int, size: int) -> memoryview:
-        """Move what has arrived to larger memory: used one for all, else new for a part."""
-        memory = self._chunks.take_large(length)
-        if memory is None:
-            memory = _pages(length) if length >= _VERY_LARGE_BYTES else bytearray(min(length, size))
+        """Move what has arrived to larger memory."""
+        memory = self.chunks.make_large(length, size)
         large = memoryview(memory)[:length]
         large[: len(arrived)] = arrived
         self._memory, self._large = memory, large
@@ -250,7 +275,7 @@ class FrameSplitter:
         if self._end < self._length:
             return None
         if self._memory is not None:
-            self._chunks.give_large(self._memory)
+            self.chunks.give_large(self._memory)
         self._memory = self._large = None
         self._length = self._end = 0
         return Frame(large)

@@ -40,23 +40,23 @@ class _Order:
     """Where the request names each element, and in which order the elements inside it."""
 
     def __init__(self) -> None:
-        self._found: dict[object, tuple[int, _Order]] = {}
+        self._places: dict[object, tuple[int, _Order]] = {}
 
     def add(self, elements: Iterable[Any], steps: Sequence[Level]) -> None:
         """Note elements after those that are known."""
         for element in elements:
             keys = list(steps[0].keys_of(element))
-            known = next((self._found[key] for key in keys if key in self._found), None)
-            place = known or (len(self._found), _Order())
-            self._found |= dict.fromkeys(keys, place)
+            known = next((self._places[key] for key in keys if key in self._places), None)
+            place = known or (len(self._places), _Order())
+            self._places |= dict.fromkeys(keys, place)
             if len(steps) > 1:
                 place[1].add(getattr(element, steps[1].name) or (), steps[1:])
 
     def find(self, element: Any, level: Level) -> tuple[int, _Order]:
         """Return an element's position and the order inside it; what is unknown comes last."""
         for key in level.keys_of(element):
-            if key in self._found:
-                return self._found[key]
+            if key in self._places:
+                return self._places[key]
         return _LAST, _Order()
 
 

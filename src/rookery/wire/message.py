@@ -133,14 +133,14 @@ BARE_TYPES: dict[object, Type] = {
 }
 
 
-class _Required:
+class _RequiredDefault:
     """The default of a field that has none."""
 
     def __repr__(self) -> str:
         return "REQUIRED"
 
 
-REQUIRED = _Required()
+REQUIRED = _RequiredDefault()
 
 
 class Field:
@@ -280,7 +280,7 @@ class Message(metaclass=MessageType):
     __hash__ = None  # type: ignore[assignment] # a message can change
 
     def __repr__(self) -> str:
-        texts = (text_of(self, name, one.annotation) for name, one in self.__fields__.items())
+        texts = (text_of(self, name, entry.annotation) for name, entry in self.__fields__.items())
         return f"{type(self).__name__}({', '.join(texts)})"
 
     def replace(self, **changes: object) -> Self:
@@ -387,7 +387,7 @@ class Api(Generic[Request, Response]):
 
     @property
     def has_one_way_requests(self) -> bool:
-        """Whether some requests are not answered: only their fields tell which."""
+        """Whether some requests are not answered: their fields decide which."""
         return self._is_one_way is not None
 
     def is_one_way(self, request: Request) -> bool:

@@ -1,3 +1,5 @@
+"""A class of arguments becomes an argument parser, and parsed values become an instance."""
+
 from __future__ import annotations
 
 import argparse

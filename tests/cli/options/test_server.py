@@ -11,7 +11,12 @@ from pathlib import Path
 import pytest
 
 from rookery.cli.options.fields import add_arguments, read_arguments
-from rookery.cli.options.server import ServerArguments, run_configured, settings_flags
+from rookery.cli.options.server import (
+    ConfiguredSettings,
+    ServerArguments,
+    run_configured,
+    settings_flags,
+)
 from rookery.errors import ConfigError
 from rookery.service import logs
 
@@ -23,7 +28,7 @@ class NestSettings:
     twigs: int = 7
     """How many."""
     log_level: str = "info"
-    """What is worth a line in the log."""
+    """The warnings of a start."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,8 +45,8 @@ def run(*words: str, as_json: bool = False) -> tuple[int, list[NestSettings]]:
     args = read_arguments(ServeNest, {**vars(parser.parse_args(words)), "json": as_json})
     served: list[NestSettings] = []
 
-    async def serve(settings: NestSettings) -> int:
-        served.append(settings)
+    async def serve(configured: ConfiguredSettings[NestSettings]) -> int:
+        served.append(configured.settings)
         return 5
 
     return run_configured(args, NestSettings, "broker", serve), served

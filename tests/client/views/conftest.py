@@ -3,27 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator
+from contextlib import ExitStack
 
 import pytest
 
 from rookery.broker.settings import BrokerSettings
 from rookery.client.client import Client
 from rookery.testing.kafka import KafkaServer
-from rookery.testing.served import ServedBroker
+from rookery.testing.servedbroker import ServedBroker
+from tests.proxies import Proxies, through
 
 
-@pytest.fixture(scope="module", params=["kafka", "rookery"])
+@pytest.fixture(scope="module", params=["kafka", "rookery", *through("kafka", "rookery")])
 def bootstrap(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, proxies: Proxies
 ) -> Iterator[str]:
-    """The address of one or the other."""
-    if request.param == "kafka":
-        kafka: KafkaServer = request.getfixturevalue("kafka")
-        yield kafka.bootstrap
-        return
-    folder = tmp_path_factory.mktemp("views")
-    with ServedBroker(folder / "data", BrokerSettings(durability="os")) as broker:
-        yield broker.bootstrap
+    """The address of one or the other, and through a proxy."""
+    kind, _, mode = str(request.param).partition("-")
+    with ExitStack() as stack:
+        server: KafkaServer | ServedBroker
+        if kind == "kafka":
+            server = request.getfixturevalue("kafka")
+        else:
+            folder = tmp_path_factory.mktemp("views")
+            settings = BrokerSettings(durability="os")
+            server = stack.enter_context(ServedBroker(folder / "data", settings))
+        yield proxies.find(server.bootstrap, mode).bootstrap if mode else server.bootstrap
 
 
 @pytest.fixture

@@ -1,3 +1,5 @@
+"""`client.views.brokers`: a cluster, its brokers and their log directories."""
+
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -6,15 +8,17 @@ from rookery.client.client import Client
 from rookery.client.configs import ResourceType
 from rookery.client.views.brokers import describe_cluster, list_log_dirs, partition_sizes
 from rookery.client.views.configs import describe_configs
+from rookery.model.offset import LATEST
 from rookery.model.partition import TopicPartition
+from tests.proxies import Proxies
 
 
-async def test_cluster_has_its_brokers(bootstrap: str, client: Client) -> None:
+async def test_cluster_has_its_brokers(bootstrap: str, client: Client, proxies: Proxies) -> None:
     cluster = await describe_cluster(client)
 
     (broker,) = cluster.brokers
     assert cluster.cluster_id
-    assert f"{broker.host}:{broker.port}" == bootstrap
+    assert [f"{broker.host}:{broker.port}"] == proxies.brokers(bootstrap)
     assert broker.rack is None
     assert broker.is_controller
 
@@ -24,12 +28,12 @@ async def test_broker_has_configs_with_sources(client: Client) -> None:
 
     configs = await describe_configs(client, ResourceType.BROKER, str(broker.id))
 
-    names = [one.name for one in configs]
+    names = [config.name for config in configs]
     assert names == sorted(names)
-    (found,) = [one for one in configs if one.name == "num.partitions"]
-    assert found.value is not None
-    assert found.source in {"DEFAULT_CONFIG", "STATIC_BROKER_CONFIG"}
-    assert not found.is_own
+    (own,) = [config for config in configs if config.name == "num.partitions"]
+    assert own.value is not None
+    assert own.source in {"DEFAULT_CONFIG", "STATIC_BROKER_CONFIG"}
+    assert not own.is_own
 
 
 async def test_log_directories_hold_the_partitions(
@@ -38,6 +42,8 @@ async def test_log_directories_hold_the_partitions(
     name = new_name()
     await client.create_topic(name, partitions=3, replication_factor=1)
     await client.produce(name, bytes(3000), partition=2)
+    # A partition answers once its broker has made its log, which can be after the topic's creation.
+    await client.offsets.find({TopicPartition(name, number): LATEST for number in range(3)})
 
     (directory,) = await list_log_dirs(client)
     sizes = await partition_sizes(client)

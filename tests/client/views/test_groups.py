@@ -1,3 +1,5 @@
+"""`client.views.groups`: groups with members and lag."""
+
 from __future__ import annotations
 
 import asyncio
@@ -30,17 +32,21 @@ async def test_group_without_members_has_lag(client: Client, new_name: Callable[
         group, {TopicPartition(topic, 0): 0, TopicPartition(topic, 1): CommittedOffset(4, "note")}
     )
 
-    (found,) = await describe_groups(client, [group])
+    (overview,) = await describe_groups(client, [group])
 
-    assert (found.group, found.state, found.kind) == (group, "Empty", "classic")
-    assert found.members == ()
-    assert found.lag == 6
-    first, second = found.offsets
+    assert (overview.group, overview.state, overview.kind) == (group, "Empty", "classic")
+    assert overview.members == ()
+    assert overview.lag == 6
+    first, second = overview.offsets
     assert (first.partition, first.offset, first.end, first.lag) == (0, 0, 0, 0)
     assert (second.partition, second.offset, second.end, second.lag) == (1, 4, 10, 6)
     assert (second.metadata, second.member) == ("note", None)
-    assert [one.group_id for one in await list_groups(client, ["EMPTY"]) if one.group_id == group]
-    assert group not in [one.group_id for one in await list_groups(client, ["stable"])]
+    assert [
+        listing.group_id
+        for listing in await list_groups(client, ["EMPTY"])
+        if listing.group_id == group
+    ]
+    assert group not in [listing.group_id for listing in await list_groups(client, ["stable"])]
 
 
 async def test_group_with_a_member_shows_its_partitions(
@@ -49,20 +55,20 @@ async def test_group_with_a_member_shows_its_partitions(
     topic, group = await _topic(client, new_name()), new_name()
     consumer = await asyncio.to_thread(_join, bootstrap, group, topic)
     try:
-        (found,) = await describe_groups(client, [group])
+        (overview,) = await describe_groups(client, [group])
     finally:
         await asyncio.to_thread(consumer.close)
 
-    (member,) = found.members
-    assert (found.state, found.lag) == ("Stable", 0)
+    (member,) = overview.members
+    assert (overview.state, overview.lag) == ("Stable", 0)
     assert (member.client, member.host) == ("binoculars", "127.0.0.1")
     assert sorted(member.partitions) == [TopicPartition(topic, 0), TopicPartition(topic, 1)]
     # Nothing is committed yet, so that the lag is unknown.
-    assert [(one.offset, one.end, one.lag) for one in found.offsets] == [
+    assert [(offset.offset, offset.end, offset.lag) for offset in overview.offsets] == [
         (None, 0, None),
         (None, 10, None),
     ]
-    assert {one.member for one in found.offsets} == {member.member}
+    assert {offset.member for offset in overview.offsets} == {member.member}
 
 
 async def test_unknown_group_is_refused(client: Client) -> None:

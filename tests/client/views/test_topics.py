@@ -1,3 +1,5 @@
+"""`client.views.topics`: topics with partitions, offsets and configs."""
+
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -25,16 +27,23 @@ async def test_topic_has_partitions_offsets_and_configs(
     (topic,) = await describe_topics(client, [name, name])
 
     assert (topic.name, topic.is_internal, topic.span) == (name, False, 3)
-    assert [(one.partition, one.start, one.end, one.span) for one in topic.partitions] == [
+    assert [
+        (partition.partition, partition.start, partition.end, partition.span)
+        for partition in topic.partitions
+    ] == [
         (0, 0, 0, 0),
         (1, 0, 3, 3),
     ]
-    assert all(one.has_leader and one.leader in one.isr for one in topic.partitions)
-    of_the_topic = [one for one in topic.own_configs if one.source == "DYNAMIC_TOPIC_CONFIG"]
-    assert {one.name: one.value for one in of_the_topic} == configs
-    (default,) = [one for one in topic.configs if one.name == "max.message.bytes"]
+    assert all(
+        partition.has_leader and partition.leader in partition.isr for partition in topic.partitions
+    )
+    of_the_topic = [
+        config for config in topic.own_configs if config.source == "DYNAMIC_TOPIC_CONFIG"
+    ]
+    assert {config.name: config.value for config in of_the_topic} == configs
+    (default,) = [config for config in topic.configs if config.name == "max.message.bytes"]
     assert (default.source, default.is_own) == ("DEFAULT_CONFIG", False)
-    assert [one.size_bytes for one in topic.partitions] == [None, None]
+    assert [partition.size_bytes for partition in topic.partitions] == [None, None]
 
 
 async def test_topic_sizes_come_from_the_log_directories(
@@ -46,7 +55,7 @@ async def test_topic_sizes_come_from_the_log_directories(
 
     (topic,) = await describe_topics(client, [name], with_sizes=True)
 
-    empty, full = (one.size_bytes for one in topic.partitions)
+    empty, full = (partition.size_bytes for partition in topic.partitions)
     assert empty == 0
     assert full is not None
     assert full > 5000
@@ -59,14 +68,14 @@ async def test_list_has_every_topic_once(client: Client, new_name: Callable[[], 
 
     listed = await list_topics(client)
 
-    found = [one for one in listed if one.name in names]
-    assert [one.name for one in found] == names
-    assert [one.name for one in listed] == sorted(one.name for one in listed)
-    for one in found:
-        assert (one.partitions, one.replication_factor) == (3, 1)
-        assert (one.without_leader, one.is_internal) == (0, False)
+    ours = [topic for topic in listed if topic.name in names]
+    assert [topic.name for topic in ours] == names
+    assert [topic.name for topic in listed] == sorted(topic.name for topic in listed)
+    for topic in ours:
+        assert (topic.partitions, topic.replication_factor) == (3, 1)
+        assert (topic.without_leader, topic.is_internal) == (0, False)
     (overview,) = await describe_topics(client, names[:1])
-    assert found[0].id == overview.id
+    assert ours[0].id == overview.id
 
 
 async def test_unknown_topic_is_refused(bootstrap: str) -> None:

@@ -1,3 +1,5 @@
+"""`client.views.transactions`: open transactions."""
+
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -28,20 +30,30 @@ async def test_open_transaction_is_shown_until_it_ends(
     await writer.begin([place])
     await writer.write(place, pa.record_batch({"value": [b"one", b"two"]}))
 
-    (found,) = [one for one in await open_transactions(client) if one.transactional_id == name]
+    (overview,) = [
+        transaction
+        for transaction in await open_transactions(client)
+        if transaction.transactional_id == name
+    ]
     producers = await list_producers(client, place.topic)
     await writer.commit()
 
-    assert (found.state, found.timeout_ms, found.partitions) == ("Ongoing", 30_000, (place,))
-    assert found.age_ms is not None
-    (ours,) = [one for one in producers if one.producer_id == found.producer_id]
-    assert (ours.topic, ours.partition, ours.producer_epoch) == (*place, found.producer_epoch)
+    assert (overview.state, overview.timeout_ms, overview.partitions) == (
+        "Ongoing",
+        30_000,
+        (place,),
+    )
+    assert overview.age_ms is not None
+    (ours,) = [producer for producer in producers if producer.producer_id == overview.producer_id]
+    assert (ours.topic, ours.partition, ours.producer_epoch) == (*place, overview.producer_epoch)
     assert (ours.open_from, ours.last_sequence) == (1, 1)
     assert len(producers) == 2
-    assert {one.open_from for one in producers} == {None, 1}
+    assert {producer.open_from for producer in producers} == {None, 1}
 
-    assert name in [one.transactional_id for one in await list_transactions(client)]
-    assert name not in [one.transactional_id for one in await open_transactions(client)]
+    assert name in [transaction.transactional_id for transaction in await list_transactions(client)]
+    assert name not in [
+        transaction.transactional_id for transaction in await open_transactions(client)
+    ]
 
 
 async def test_unknown_transactional_id_is_refused(client: Client) -> None:

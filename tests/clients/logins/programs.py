@@ -64,7 +64,7 @@ class KcatClient:
         if way.mechanism:
             settings["sasl.mechanism"] = way.mechanism
         if way.mechanism == "OAUTHBEARER":
-            # kcat has no way to take a token; librdkafka can make one that nobody has signed.
+            # kcat has no way to take a token; librdkafka can make an unsigned one.
             settings |= {
                 "enable.sasl.oauthbearer.unsecure.jwt": "true",
                 "sasl.oauthbearer.config": f"principal={login.user}",
@@ -162,9 +162,14 @@ class JavaClient:
         (self._folder / "token").write_text(login.token)
         path = self._folder / "client.properties"
         settings = java_settings(login, self._folder)
-        path.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
+        path.write_text("".join(f"{key}={escape(value)}\n" for key, value in settings.items()))
         server = ("--bootstrap-server", login.address, "--command-config", str(path))
         return self._tools.tool(name, *server, *args, text=text)
+
+
+def escape(value: str) -> str:
+    """Return a value as a file of properties has it: Java reads those files as ISO-8859-1."""
+    return "".join(sign if sign.isascii() else f"\\u{ord(sign):04x}" for sign in value)
 
 
 def java_settings(login: Credentials, folder: Path) -> dict[str, str]:

@@ -21,6 +21,7 @@ from kafka.net.sasl.oauth import AbstractTokenProvider as KafkaTokenProvider
 from rookery.testing.wait import wait_until
 from tests.clients.logins.loginway import Credentials
 from tests.kafkapython import KafkaConsumer, KafkaProducer
+from tests.tidyloop import run_tidily
 
 PATIENCE = 20
 
@@ -146,7 +147,7 @@ class AiokafkaClient:
     """aiokafka; it logs why it could not connect, and raises a general error."""
 
     def produce(self, login: Credentials, topic: str, value: str) -> None:
-        asyncio.run(self._produce(login, topic, value))
+        run_tidily(self._produce(login, topic, value))
 
     async def _produce(self, login: Credentials, topic: str, value: str) -> None:
         producer = AIOKafkaProducer(**self._settings(login))
@@ -157,7 +158,7 @@ class AiokafkaClient:
             await producer.stop()
 
     def consume(self, login: Credentials, topic: str) -> str:
-        return asyncio.run(self._consume(login, topic))
+        return run_tidily(self._consume(login, topic))
 
     async def _consume(self, login: Credentials, topic: str) -> str:
         group = {"group_id": topic, "auto_offset_reset": "earliest"}

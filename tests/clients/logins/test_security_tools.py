@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from contextlib import suppress
 from itertools import count
 from pathlib import Path
 
 import pytest
 
+from rookery.errors import ErrorCode
 from rookery.testing.kafka import KafkaServer
+from rookery.testing.servedbroker import ask
 from rookery.testing.tools import ToolHost
 from rookery.testing.wait import wait_until
+from rookery.wire.messages.create_acls import CREATE_ACLS, AclCreation, CreateAclsRequest
+from rookery.wire.messages.describe_acls import DESCRIBE_ACLS, DescribeAclsRequest
 from tests.broker.secured import SecuredBroker, serve_secured
 from tests.clients.javatools import sort_items
 from tests.clients.logins.loginway import Credentials, LoginWay
@@ -20,15 +23,18 @@ from tests.clients.logins.programs import java_settings
 
 ADMIN, ADMIN_PASSWORD = "admin", "admin-secret"
 WAY = LoginWay("sasl_ssl", "SCRAM-SHA-512")
-PATIENCE = 10
 Commands = list[str]
+ANY, TOPIC, LITERAL, READ, ALLOW = 1, 2, 3, 3, 3
 _numbers = count(1)
 
 
 class SecurityTool:
     """Runs the same commands on Rookery and on Kafka, as a super user."""
 
-    def __init__(self, tools: ToolHost, servers: list[Credentials], folder: Path) -> None:
+    def __init__(
+        self, tools: ToolHost, servers: list[Credentials], folder: Path, kafka: str
+    ) -> None:
+        self._kafka = kafka
         self._tools = tools
         self._folder = folder
         self._servers = servers
@@ -40,13 +46,11 @@ class SecurityTool:
 
     def _compare(self, command: str) -> str:
         ours, theirs = self._servers
+        here, there = self._run(ours, command), self._run(theirs, command)
+        assert here == there, command
         is_read = "--describe" in command or "--list" in command
-        here = self._run(ours, command)
-        if is_read:
-            # A broker of Kafka applies a change some time after the controller has confirmed it.
-            with suppress(TimeoutError):
-                wait_until(lambda: self._run(theirs, command) == here, seconds=PATIENCE)
-        assert here == self._run(theirs, command), command
+        if not is_read:
+            wait_for_changes(self._kafka)
         return here
 
     def _run(self, server: Credentials, command: str) -> str:
@@ -59,6 +63,26 @@ class SecurityTool:
         text = f"{done.returncode}\n{done.stdout}\n{done.stderr}"
         lines = text.replace(server.address, "ADDRESS").splitlines()
         return "\n".join(sorted(filter(None, map(_normalise, lines))))
+
+
+def wait_for_changes(kafka: str) -> None:
+    """Return when a broker of Kafka has applied all changes.
+
+    It applies them in order, up to 40 ms after the controller has confirmed them. Rules are the
+    last part of a change that it applies.
+    """
+    name = f"marker-{next(_numbers)}"
+    rule = AclCreation(
+        resource_type=TOPIC, resource_name=name, resource_pattern_type=LITERAL,
+        principal="User:marker", host="*", operation=READ, permission_type=ALLOW,
+    )  # fmt: skip
+    [made] = ask(kafka, CREATE_ACLS, 3, CreateAclsRequest(creations=[rule])).results
+    assert made.error_code is ErrorCode.NONE
+    request = DescribeAclsRequest(
+        resource_type_filter=TOPIC, resource_name_filter=name, pattern_type_filter=LITERAL,
+        principal_filter=None, host_filter=None, operation=ANY, permission_type=ANY,
+    )  # fmt: skip
+    wait_until(lambda: ask(kafka, DESCRIBE_ACLS, 3, request).resources)
 
 
 def _normalise(line: str) -> str:
@@ -89,7 +113,7 @@ def tool(
         Credentials(WAY, address, files.ca, files.client, "", ADMIN_PASSWORD, ADMIN)
         for address, files in places
     ]
-    return SecurityTool(tools, servers, tmp_path)
+    return SecurityTool(tools, servers, tmp_path, kafka_secure.bootstrap)
 
 
 def test_kafka_acls_adds_lists_and_removes_rules(tool: SecurityTool) -> None:

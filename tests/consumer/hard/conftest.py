@@ -1,4 +1,4 @@
-"""Real clusters for the hard tests: Apache Kafka and Rookery, each behind a proxy if asked for."""
+"""Real clusters for the hard tests: Apache Kafka and Rookery, each through a proxy if requested."""
 
 from __future__ import annotations
 
@@ -9,6 +9,11 @@ import pytest
 from rookery.testing.broker import BrokerProcess
 from rookery.testing.kafkalogs import Logs
 from rookery.testing.kafkaproxy import KafkaProxy
+
+
+@pytest.fixture(scope="session", autouse=True)
+def run_with_faults(own_victim: None) -> None:
+    """Let all tests of this folder run with the faults."""
 
 
 @pytest.fixture(scope="session")

@@ -1,7 +1,7 @@
 """A copier that is killed: `python -m tests.consumer.hard.copier BOOTSTRAP TOPIC SINK GROUP STEPS`.
 
-Each batch goes to the sink in a transaction that has the group's offsets in it. Behind every step
-it adds a byte to the file STEPS, so that whoever kills it knows where it is.
+Each batch goes to the sink in a transaction that has the group's offsets in it. After every step
+it adds a byte to the file STEPS, so that the test that kills it knows where it is.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Reads a topic in a process of its own and tells by how much that grew, as JSON.
+"""Reads a topic in a separate process and prints the growth of its memory, as JSON.
 
 python -m tests.consumer.hard.growth BOOTSTRAP TOPIC MEMORY MAX_BATCH_BYTES BATCH_BYTES
 """
@@ -20,7 +20,7 @@ def main(bootstrap: str, topic: str, memory: int, max_batch_bytes: int, batch_by
     """Read it, up to an error."""
     pa.array([b""], pa.binary())  # imports what it imports before the measurement
     before = memory_of("VmRSS")
-    found: dict[str, Any] = {"rows": 0, "largest": 0, "largest_of_many": 0, "error": None}
+    report: dict[str, Any] = {"rows": 0, "largest": 0, "largest_of_many": 0, "error": None}
     try:
         with read(
             bootstrap,
@@ -30,19 +30,19 @@ def main(bootstrap: str, topic: str, memory: int, max_batch_bytes: int, batch_by
             batch_bytes=batch_bytes,
         ) as stream:
             for batch in stream:
-                found["rows"] += batch.num_rows
-                found["largest"] = max(found["largest"], batch.nbytes)
+                report["rows"] += batch.num_rows
+                report["largest"] = max(report["largest"], batch.nbytes)
                 if batch.num_rows > 1:
-                    found["largest_of_many"] = max(found["largest_of_many"], batch.nbytes)
+                    report["largest_of_many"] = max(report["largest_of_many"], batch.nbytes)
     except RecordTooLarge as error:
-        found["error"] = [error.topic, error.partition, error.offset]
-    found["grown"] = memory_of("VmHWM") - before
-    sys.stdout.write(json.dumps(found))
+        report["error"] = [error.topic, error.partition, error.offset]
+    report["grown"] = memory_of("VmHWM") - before
+    sys.stdout.write(json.dumps(report))
 
 
 def memory_of(name: str) -> int:
     """Return what the system says of this process; `getrusage` would count the parent's, too."""
-    [line] = [one for one in Path("/proc/self/status").read_text().splitlines() if name in one]
+    [line] = [line for line in Path("/proc/self/status").read_text().splitlines() if name in line]
     return int(line.split()[1]) * 1024
 
 

@@ -1,4 +1,4 @@
-"""What the stream must be: a plain dump of the log, sorted by a database.
+"""The expected stream: a plain dump of the log, sorted by a database.
 
 confluent-kafka reads, DuckDB computes the running maximum of the times and sorts. Nothing of
 `rookery.consumer` is used here.
@@ -45,16 +45,16 @@ def dump(bootstrap: str, topics: Sequence[str], isolation: str = "read_committed
     try:
         places = _places(consumer, topics)
         consumer.assign(places)
-        found: dict[str, list[Any]] = {name: [] for name in (*COLUMNS, "place")}
+        columns: dict[str, list[Any]] = {name: [] for name in (*COLUMNS, "place")}
         numbers = {topic: number for number, topic in enumerate(topics)}
         left = len(places)
         deadline = monotonic() + _TIMEOUT
         while left:
             assert monotonic() < deadline, "the dump does not end"
-            left -= _take(consumer.consume(10_000, 0.2), numbers, found)
+            left -= _take(consumer.consume(10_000, 0.2), numbers, columns)
     finally:
         consumer.close()
-    return pa.table(found, _DUMPED)
+    return pa.table(columns, _DUMPED)
 
 
 def ordered(dumped: pa.Table, lateness_ms: int = 0) -> pa.Table:
@@ -70,12 +70,12 @@ def inversions(table: pa.Table) -> int:
     with duckdb.connect() as database:
         plain = table.select(["timestamp"]).append_column("n", pa.array(range(table.num_rows)))
         database.register("plain", plain)
-        [found] = database.execute(
+        [row] = database.execute(
             "SELECT count(*) FILTER (timestamp < before) FROM (SELECT timestamp, max(timestamp) "
             "OVER (ORDER BY n ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS before "
             "FROM plain)"
         ).fetchall()
-    return int(found[0])
+    return int(row[0])
 
 
 def plain(batches: Iterable[Any]) -> pa.Table:
@@ -96,7 +96,7 @@ def values(table: pa.Table, name: str) -> list[Any]:
 
 def of_partition(table: pa.Table, partition: int) -> pa.Table:
     """Return the rows of one partition."""
-    return table.filter(pa.array([one == partition for one in values(table, "partition")]))
+    return table.filter(pa.array([value == partition for value in values(table, "partition")]))
 
 
 def digest(table: pa.Table) -> str:
@@ -127,7 +127,7 @@ def _places(consumer: Consumer, topics: Sequence[str]) -> list[TopicPartition]:
     ]
 
 
-def _take(messages: list[Any], numbers: dict[str, int], found: dict[str, list[Any]]) -> int:
+def _take(messages: list[Any], numbers: dict[str, int], columns: dict[str, list[Any]]) -> int:
     """Keep the records; return how many partitions have come to their end."""
     ends = 0
     for message in messages:
@@ -139,6 +139,6 @@ def _take(messages: list[Any], numbers: dict[str, int], found: dict[str, list[An
             message.key(), message.value(), message.topic(), message.partition(),
             message.offset(), message.timestamp()[1], numbers[message.topic()],
         )  # fmt: skip
-        for name, value in zip(found, row, strict=True):
-            found[name].append(value)
+        for name, value in zip(columns, row, strict=True):
+            columns[name].append(value)
     return ends

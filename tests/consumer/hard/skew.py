@@ -19,7 +19,7 @@ _CODECS: Final = tuple(codec.name for codec in CODECS.values())
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What a log shall be like; the same values make the same log."""
+    """The shape of a generated log; the same values make the same log."""
 
     rows: int
     partitions: int

@@ -1,4 +1,4 @@
-"""What members of a group did with partitions, stay by stay, and whether that was right.
+"""The times during which members of a group had partitions, and whether they were right.
 
 A stay is the time from when a partition was given to a member until it was taken from it.
 """
@@ -22,7 +22,7 @@ class Stay:
     ended: int | None = None
     """When it was taken, or when the member began to leave."""
     offsets: list[range] = field(default_factory=list)
-    """What was processed, batch by batch."""
+    """The processed rows, batch by batch."""
     asked: list[int] = field(default_factory=list)
     """When each of these batches was asked for."""
     committed: int = 0
@@ -31,19 +31,19 @@ class Stay:
     @property
     def rows(self) -> int:
         """How many rows were processed."""
-        return sum(len(one) for one in self.offsets)
+        return sum(len(offset) for offset in self.offsets)
 
     def faults(self) -> list[str]:
-        """Tell what is wrong within the stay."""
+        """Return what is wrong within the stay."""
         who = f"{self.member}, partition {self.partition}"
-        found = [
-            f"{who}: offset {second.start} came behind {first.stop - 1}"
+        faults = [
+            f"{who}: offset {second.start} came after {first.stop - 1}"
             for first, second in pairwise(self.offsets)
             if second.start != first.stop
         ]
         if self.ended is not None and any(asked > self.ended for asked in self.asked):
-            found.append(f"{who}: rows were handed out after it was taken")
-        return found
+            faults.append(f"{who}: rows were handed out after it was taken")
+        return faults
 
 
 class Ledger:
@@ -69,7 +69,7 @@ class Ledger:
         return sum(stay.rows for stay in self.stays)
 
     def missing(self, ends: Sequence[int]) -> list[str]:
-        """Tell which rows before these ends nobody has processed."""
+        """Return the rows before these ends that no member has processed."""
         return [
             f"partition {partition}: nothing from {at} on, of {ends[partition]}"
             for partition, many in enumerate(self._by_partition(len(ends)))
@@ -77,38 +77,40 @@ class Ledger:
         ]
 
     def faults(self, partitions: int) -> list[str]:
-        """Tell what members did that they must not do."""
-        found = [fault for stay in self.stays for fault in stay.faults()]
+        """Return what members did that they must not do."""
+        faults = [fault for stay in self.stays for fault in stay.faults()]
         for many in self._by_partition(partitions):
             for before, after in pairwise(many):
                 if before.ended is None or before.ended > after.begun:
-                    found.append(f"{before} was not over when {after.member} was given it")
-            found += _processed_after_commit(many)
-        return found
+                    faults.append(f"{before} was not over when {after.member} was given it")
+            faults += _processed_after_commit(many)
+        return faults
 
     def _by_partition(self, partitions: int) -> list[list[Stay]]:
-        found: dict[int, list[Stay]] = defaultdict(list)
-        for stay in sorted(self.stays, key=lambda one: one.begun):
-            found[stay.partition].append(stay)
-        return [found[partition] for partition in range(partitions)]
+        stays: dict[int, list[Stay]] = defaultdict(list)
+        for stay in sorted(self.stays, key=lambda each: each.begun):
+            stays[stay.partition].append(stay)
+        return [stays[partition] for partition in range(partitions)]
 
 
 def _covered(stays: list[Stay]) -> int:
     """Return the offset before which every row was processed."""
     at = 0
-    for one in sorted((one for stay in stays for one in stay.offsets), key=lambda one: one.start):
-        if one.start > at:
+    for offset in sorted(
+        (span for stay in stays for span in stay.offsets), key=lambda span: span.start
+    ):
+        if offset.start > at:
             break
-        at = max(at, one.stop)
+        at = max(at, offset.stop)
     return at
 
 
 def _processed_after_commit(stays: list[Stay]) -> list[str]:
     """Only rows between the last commit and the end of a stay may be processed again."""
-    found, committed = [], 0
+    faults, committed = [], 0
     for stay in stays:
         if stay.offsets and stay.offsets[0].start < committed:
             first = stay.offsets[0].start
-            found.append(f"{stay.member} began at {first}, though {committed} was committed")
+            faults.append(f"{stay.member} began at {first}, though {committed} was committed")
         committed = max(committed, stay.committed)
-    return found
+    return faults

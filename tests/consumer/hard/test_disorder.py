@@ -1,4 +1,4 @@
-"""Times that go back inside a partition: offset order stays, or is put right within a bound."""
+"""Times that go back in a partition: offset order stays, or rows are sorted within a bound."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_offset_order_is_kept_and_late_rows_are_marked(logs: Logs) -> None:
         table = stream.to_table()
 
     mine = of_partition(table, 0)
-    late = [one / timedelta(seconds=1) for one in values(mine, "lateness")]
+    late = [value / timedelta(seconds=1) for value in values(mine, "lateness")]
     assert values(mine, "offset") == [0, 1, 2, 3, 4]
     assert late == [0, 4, 2, 3, 1]
     assert plain(table.to_batches()).equals(ordered(dump(logs.bootstrap, [topic])))

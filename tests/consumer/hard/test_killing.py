@@ -1,4 +1,4 @@
-"""A reader that is killed and started again gives what one gives that was not."""
+"""A reader that is killed and restarted returns the rows of an uninterrupted one."""
 
 from __future__ import annotations
 

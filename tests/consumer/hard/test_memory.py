@@ -1,4 +1,4 @@
-"""The bound on memory holds with giants, and against batches that swell when they are opened."""
+"""The memory bound holds for large records and for batches that expand when decompressed."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ MOST: Final = 128 * MIB
 
 
 def _grow(logs: Logs, topic: str) -> dict[str, Any]:
-    numbers = [str(one) for one in (MEMORY, MOST, BATCH_BYTES)]
+    numbers = [str(number) for number in (MEMORY, MOST, BATCH_BYTES)]
     done = subprocess.run(
         [sys.executable, "-m", "tests.consumer.hard.growth", logs.bootstrap, topic, *numbers],
         capture_output=True, text=True, timeout=240, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    found: dict[str, Any] = json.loads(done.stdout)
-    return found
+    report: dict[str, Any] = json.loads(done.stdout)
+    return report
 
 
 def _zeros(times: list[int], size: int) -> pa.RecordBatch:
@@ -53,12 +53,12 @@ def test_giant_batches_stay_within_the_memory_bound(logs: Logs) -> None:
             logs.append(topic, {partition: packed(swollen, "lz4")})
             count += 901
 
-    found = _grow(logs, topic)
+    report = _grow(logs, topic)
 
-    assert found["error"] is None
-    assert found["rows"] == count
-    assert found["largest_of_many"] <= BATCH_BYTES + SWOLLEN // 400 + MIB
-    assert found["grown"] <= MEMORY + SWOLLEN + 64 * MIB, f"{found['grown'] / MIB:.0f} MiB"
+    assert report["error"] is None
+    assert report["rows"] == count
+    assert report["largest_of_many"] <= BATCH_BYTES + SWOLLEN // 400 + MIB
+    assert report["grown"] <= MEMORY + SWOLLEN + 64 * MIB, f"{report['grown'] / MIB:.0f} MiB"
 
 
 def test_decompression_bomb_is_an_error_with_its_position(logs: Logs) -> None:
@@ -67,11 +67,11 @@ def test_decompression_bomb_is_an_error_with_its_position(logs: Logs) -> None:
     logs.append(topic, {1: packed(rows([NOON + n for n in range(100)]))})
     logs.append(topic, {1: packed(_zeros([NOON + 500] * 200, BOMB // 200), "lz4")})
 
-    found = _grow(logs, topic)
+    report = _grow(logs, topic)
 
-    assert found["error"] == [topic, 1, 100]
-    assert found["rows"] == 200  # all that comes before it was handed out
-    assert found["grown"] <= MEMORY + MOST + 64 * MIB
+    assert report["error"] == [topic, 1, 100]
+    assert report["rows"] == 200  # all that comes before it was handed out
+    assert report["grown"] <= MEMORY + MOST + 64 * MIB
 
 
 def test_insufficient_memory_for_first_batches_is_reported_with_the_needed_size(logs: Logs) -> None:

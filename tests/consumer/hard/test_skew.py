@@ -1,4 +1,4 @@
-"""The output depends on the log alone: not on the network, not on the memory."""
+"""The output depends on the log alone, not on the network or the memory."""
 
 from __future__ import annotations
 

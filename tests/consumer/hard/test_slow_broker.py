@@ -1,4 +1,4 @@
-"""A broker that is slow to answer holds everything back, and nothing is out of order."""
+"""A slow broker delays the whole stream, and no row is out of order."""
 
 from __future__ import annotations
 

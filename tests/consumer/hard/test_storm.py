@@ -1,4 +1,4 @@
-"""Members of a group that come and go lose nothing, and double nothing that was committed."""
+"""Members of a group that join and leave lose nothing, and repeat nothing that was committed."""
 
 from __future__ import annotations
 

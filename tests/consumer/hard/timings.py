@@ -1,4 +1,4 @@
-"""One log read over and over, each time with other delays on the way to every broker."""
+"""One log, read many times with different network delays to every broker."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Transactions that are committed, aborted or left open, and are known to be so by the log."""
+"""Transactions that are committed, aborted or left open, checked against the log."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Look through a history for broken promises. Pure: events in, findings out.
+"""Checks a history for broken promises. Pure: events in, findings out.
 
 To extend it: write a check that takes `Facts` and yields findings, and name it in `CHECKS`.
 
@@ -68,8 +68,10 @@ def offsets_mean_one_thing(facts: Facts) -> Iterator[Finding]:
 
 
 def ends_go_forward(facts: Facts) -> Iterator[Finding]:
-    """See that no end is lower than one that was known before somebody asked."""
-    for (isolation, place), back in _going_back(facts.of(Op.SEEN_ENDS), lambda one: one.isolation):
+    """See that no end is lower than one that was known before the question."""
+    for (isolation, place), back in _going_back(
+        facts.of(Op.SEEN_ENDS), lambda event: event.isolation
+    ):
         yield Finding(Kind.INCONSISTENT, f"the {isolation} end of {place} went back {back}")
 
 
@@ -128,19 +130,21 @@ def nothing_is_twice(facts: Facts) -> Iterator[Finding]:
         for place, records in records_by_place.items():
             for offset, value in records:
                 places[value].append(f"{place} {offset}")
-        for value, found in places.items():
-            if len(found) > 1:
-                yield Finding(Kind.DUPLICATE, f"{value} is at {', '.join(found)}")
+        for value, where in places.items():
+            if len(where) > 1:
+                yield Finding(Kind.DUPLICATE, f"{value} is at {', '.join(where)}")
 
 
 def order_is_kept(facts: Facts) -> Iterator[Finding]:
-    """See that every producer's records lie in the order in which it sent them."""
+    """See that every producer's records are in the order in which it sent them."""
     for place, records in facts.committed.items():
         last: dict[str, tuple[int, str]] = {}
         for offset, value in records:
             sent = facts.sent.get(value)
             if sent is None:
-                yield Finding(Kind.INCONSISTENT, f"{place} {offset} is {value}, which nobody sent")
+                yield Finding(
+                    Kind.INCONSISTENT, f"{place} {offset} is {value}, which was never sent"
+                )
                 continue
             number, before = last.get(sent.who, (-1, ""))
             if sent.number < number:
@@ -149,7 +153,7 @@ def order_is_kept(facts: Facts) -> Iterator[Finding]:
 
 
 def copies_keep_order(facts: Facts) -> Iterator[Finding]:
-    """See that copies lie in the order of their originals, whoever made them."""
+    """See that copies are in the order of their originals, whichever process made them."""
     for place, records in facts.committed.items():
         last: dict[Place, tuple[int, str]] = {}
         for offset, value in records:
@@ -198,15 +202,15 @@ def transactions_are_whole(facts: Facts) -> Iterator[Finding]:
 
 
 def group_offsets_go_forward(facts: Facts) -> Iterator[Finding]:
-    """See that nobody is told an offset that is lower than one known before he asked."""
+    """See that no client gets an offset lower than one known before its request."""
     told = [*facts.of(Op.SEEN_OFFSETS), *facts.of(Op.OFFSETS)]
-    told = [one for one in told if one.state is State.OK]
+    told = [event for event in told if event.state is State.OK]
     unsure = {
-        (one.group, place, offset)
-        for one in facts.without_answer(Op.OFFSETS)
-        for place, offset in one.offsets.items()
+        (event.group, place, offset)
+        for event in facts.without_answer(Op.OFFSETS)
+        for place, offset in event.offsets.items()
     }
-    for (group, place), back in _going_back(told, lambda one: one.group):
+    for (group, place), back in _going_back(told, lambda event: event.group):
         # A commit whose answer never came may be carried out late, as in any Kafka.
         if (group, place, back.now) not in unsure:
             yield Finding(Kind.REGRESS, f"group {group}, {place}: went back {back}")
@@ -214,11 +218,11 @@ def group_offsets_go_forward(facts: Facts) -> Iterator[Finding]:
 
 def members_begin_at_offsets(facts: Facts) -> Iterator[Finding]:
     """See that a member which is given a partition reads nothing that was committed before."""
-    commits = [one for one in facts.of(Op.OFFSETS) if one.state is State.OK]
+    commits = [event for event in facts.of(Op.OFFSETS) if event.state is State.OK]
     done: dict[tuple[str, Place], list[tuple[float, int]]] = defaultdict(list)
-    for one in commits:
-        for place, offset in one.offsets.items():
-            done[one.group, place].append((one.at, offset))
+    for commit in commits:
+        for place, offset in commit.offsets.items():
+            done[commit.group, place].append((commit.at, offset))
     for step in facts.steps:
         if step.before is not None:
             continue
@@ -277,9 +281,9 @@ def _going_back(
     events: Iterable[Event], name: Callable[[Event], str]
 ) -> Iterator[tuple[tuple[str, Place], Back]]:
     """Find what is lower than something that was known before the question was asked."""
-    # What was known by when, highest last; both grow.
+    # The known values and their times, highest last; both grow.
     known: dict[tuple[str, Place], list[tuple[float, int]]] = defaultdict(list)
-    for event in sorted(events, key=lambda one: one.at):
+    for event in sorted(events, key=lambda asked: asked.at):
         for place, offset in event.offsets.items():
             past = known[name(event), place]
             before = next((high for at, high in reversed(past) if at < event.began), -1)
@@ -291,8 +295,9 @@ def _going_back(
 
 def _sightings(facts: Facts) -> Iterator[tuple[Place, int, str, str]]:
     for value, offset in facts.acked.items():
-        sent = facts.sent[value]
-        yield sent.place, offset, value, sent.who
+        if offset >= 0:
+            sent = facts.sent[value]
+            yield sent.place, offset, value, sent.who
     for step in facts.steps:
         yield step.place, step.offset, step.value, step.event.who
     for isolation, places in facts.log.items():
@@ -344,9 +349,9 @@ def _committed_offsets(facts: Facts) -> dict[tuple[str, Place], int]:
 def _copiers(facts: Facts) -> set[tuple[str, str]]:
     """Return each copying group and the topic it copies to."""
     return {
-        (one.group, one.place.topic)
-        for one in facts.of(Op.SEND)
-        if one.source is not None and one.group
+        (event.group, event.place.topic)
+        for event in facts.of(Op.SEND)
+        if event.source is not None and event.group
     }
 
 
@@ -358,14 +363,14 @@ def _wrong_copies(facts: Facts, group: str, copies: dict[Source, list[str]]) -> 
     for place, end in ends.items():
         originals = facts.committed.get(place, [])
         for offset, value in originals:
-            found = copies.pop(Source(*place, offset), [])
+            copied_to = copies.pop(Source(*place, offset), [])
             what = f"group {group}, {place} {offset} ({value}), offset {end} is committed"
-            if offset < end and not found:
+            if offset < end and not copied_to:
                 yield Finding(Kind.COPY, f"{what}: there is no copy")
-            elif len(found) > (1 if offset < end else 0):
-                yield Finding(Kind.COPY, f"{what}: the copies are {', '.join(found)}")
-    for source, found in copies.items():
-        what = f"copies of {source}, which is not there: {', '.join(found)}"
+            elif len(copied_to) > (1 if offset < end else 0):
+                yield Finding(Kind.COPY, f"{what}: the copies are {', '.join(copied_to)}")
+    for source, copied_to in copies.items():
+        what = f"copies of {source}, which is not there: {', '.join(copied_to)}"
         yield Finding(Kind.COPY, f"group {group}: {what}")
 
 

@@ -15,14 +15,14 @@ PROTOCOLS: Final = (CLASSIC, CONSUMER)
 
 SESSION_MS: Final = 6_000
 TXN_MS: Final = 15_000
-"""How long a transaction may be open: whoever dies within one holds up readers for so long."""
+"""How long a transaction may be open: a producer that dies within one delays readers by this."""
 
 
 _COMMON: Final = {
     "log_level": 0,
     "reconnect.backoff.ms": 10,
     "reconnect.backoff.max.ms": 300,
-    # Shorter than a pause: nobody waits for a sleeper until it wakes.
+    # Shorter than a pause: no client waits for a sleeper until it wakes.
     "socket.timeout.ms": 3_000,
     "topic.metadata.refresh.interval.ms": 5_000,
 }
@@ -73,7 +73,7 @@ def member(bootstrap: str, group: str, protocol: str, strategy: str = "range") -
 
 
 def lone_reader(bootstrap: str, isolation: str, group: str = "nobodys") -> Consumer:
-    """Return a reader that joins no group, and is told of ends; also of offsets."""
+    """Return a reader that joins no group, and reports ends and offsets."""
     return Consumer(
         {
             **_consumer(bootstrap, isolation),
@@ -90,9 +90,9 @@ def admin(bootstrap: str) -> AdminClient:
 
 
 def cause(error: KafkaException) -> KafkaError:
-    """Return what lies behind an exception."""
-    found: KafkaError = error.args[0]
-    return found
+    """Return the cause of an exception."""
+    kafka_error: KafkaError = error.args[0]
+    return kafka_error
 
 
 def _consumer(bootstrap: str, isolation: str) -> dict[str, Any]:

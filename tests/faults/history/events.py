@@ -1,9 +1,9 @@
-"""What a worker writes down: one line of JSON for each thing it did, in a file that only grows.
+"""The actions of a worker: one line of JSON each, in a file that only grows.
 
     {"at": 7.31, "who": "txn-1", "op": "commit", "state": "ok", "began": 7.02, "txn": 12}
 
-Times are seconds of the machine's steady clock, so those of all workers can be compared. What has a
-duration is written twice: when it is invoked, and when its end is known, with the time it began.
+Times are seconds of the machine's steady clock, so those of all workers can be compared. An action
+with a duration is written twice: when it is invoked, and when its end is known.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any, Final, NamedTuple, TextIO
 
 
 class Op(StrEnum):
-    """What was done."""
+    """The kind of an action."""
 
     SEND = "send"
     """A record was sent."""
@@ -37,9 +37,9 @@ class Op(StrEnum):
     OFFSETS = "offsets"
     """A group's member committed offsets."""
     SEEN_OFFSETS = "seen_offsets"
-    """Somebody asked for a group's offsets."""
+    """A request for a group's offsets."""
     SEEN_ENDS = "seen_ends"
-    """Somebody asked for the ends of partitions."""
+    """A request for the ends of partitions."""
     FINAL = "final"
     """Records of a partition were read after the end, from its beginning on."""
     FAULT = "fault"
@@ -109,7 +109,7 @@ class Event:
 
     def line(self) -> str:
         """Return the event as a line of JSON."""
-        known = {one.name: getattr(self, one.name) for one in fields(self)}
+        known = {item.name: getattr(self, item.name) for item in fields(self)}
         body = {name: value for name, value in known.items() if value != _DEFAULTS[name]}
         if self.offsets:
             body["offsets"] = [[*place, offset] for place, offset in self.offsets.items()]
@@ -117,7 +117,7 @@ class Event:
 
 
 _DEFAULTS: Final = {
-    one.name: getattr(Event(-1.0, "", Op.SEND), one.name) for one in fields(Event)
+    item.name: getattr(Event(-1.0, "", Op.SEND), item.name) for item in fields(Event)
 } | {"who": None, "op": None}
 
 
@@ -145,7 +145,7 @@ def read(path: Path) -> list[Event]:
 
 def write(path: Path, events: Iterable[Event]) -> None:
     """Write a file anew."""
-    path.write_text("".join(one.line() for one in events))
+    path.write_text("".join(event.line() for event in events))
 
 
 class History:
@@ -175,7 +175,7 @@ class History:
     def relay(self, line: str) -> None:
         """Write a line that was made elsewhere."""
         with self._lock:
-            # Whoever is late, after the end, has nothing more to tell.
+            # Late events, after the end, are dropped.
             if not self._file.closed:
                 self._file.write(line)
                 self._file.flush()

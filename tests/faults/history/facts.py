@@ -1,6 +1,4 @@
-"""What a history says, put in order for the checks: who sent what, how transactions ended, what is
-in the log in the end.
-"""
+"""The facts of a history for the checks: sent records, ends of transactions, the final log."""
 
 from __future__ import annotations
 
@@ -23,7 +21,7 @@ class Outcome(Enum):
 
 
 class Sent(NamedTuple):
-    """A record that somebody sent."""
+    """A sent record."""
 
     who: str
     txn: int
@@ -71,11 +69,11 @@ class Facts:
     """A history in order."""
 
     def __init__(self, events: Iterable[Event]) -> None:
-        self.events = sorted(events, key=lambda one: one.at)
+        self.events = sorted(events, key=lambda event: event.at)
         self.sent: dict[str, Sent] = {}
         """By value: no two records have the same."""
         self.acked: dict[str, int] = {}
-        """The offset of each value that was acknowledged."""
+        """The offset of each value that was acknowledged; -1 if the response did not contain it."""
         self.txns: dict[tuple[str, int], Txn] = defaultdict(Txn)
         self.log: dict[str, dict[Place, list[tuple[int, str]]]] = defaultdict(dict)
         """By isolation level: the records of each partition at the end."""
@@ -104,11 +102,11 @@ class Facts:
         return list(_steps(self.events))
 
     def outcome(self, value: str) -> Outcome:
-        """Tell how the transaction of a record ended; what is in none is committed at once."""
+        """Return how the transaction of a record ended; what is in none is committed at once."""
         sent = self.sent[value]
         if not sent.txn:
             return Outcome.COMMITTED
-        # Whoever never asked for a commit can have none.
+        # Without a request to commit there is no commit.
         return self.txns[sent.who, sent.txn].outcome or Outcome.ABORTED
 
     def asked(self, value: str) -> float | None:
@@ -118,17 +116,17 @@ class Facts:
 
     def of(self, *ops: Op) -> list[Event]:
         """Return the events of some kinds, in order."""
-        return [one for one in self.events if one.op in ops]
+        return [event for event in self.events if event.op in ops]
 
     def without_answer(self, op: Op) -> list[Event]:
         """Return what may have happened: its answer never came, or never to a killed worker."""
         events = self.of(op)
-        ended = {(one.who, one.began) for one in events if one.state is not State.INVOKED}
+        ended = {(event.who, event.began) for event in events if event.state is not State.INVOKED}
         return [
-            one
-            for one in events
-            if one.state is State.UNKNOWN
-            or (one.state is State.INVOKED and (one.who, one.at) not in ended)
+            event
+            for event in events
+            if event.state is State.UNKNOWN
+            or (event.state is State.INVOKED and (event.who, event.at) not in ended)
         ]
 
     def _see_send(self, event: Event, counts: dict[str, int]) -> None:

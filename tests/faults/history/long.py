@@ -1,7 +1,7 @@
 """The long form: `python -m tests.faults.history.long --seconds 300 --fault all --target sqlite`.
 
-It breaks things under load for so long, and says at the end whether every promise was kept. The
-history stays where `--folder` says if something was found.
+It breaks things under load for a given time, and reports whether every promise was kept. After a
+finding, the history stays in the folder of `--folder`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pathlib import Path
 from time import monotonic
 from typing import Final
 
-from tests.faults.history.nemesis import ALL, FAULTS
+from tests.faults.history.nemesis import ALL, FAULTS, RESTART, SLEEPER
 from tests.faults.history.observer import StuckError
 from tests.faults.history.plants.sitecustomize import PLANTS
 from tests.faults.history.producers import PAUSE
@@ -33,7 +33,7 @@ say: Final = partial(print, flush=True)
 
 
 def main() -> int:
-    """Run it as often as told; 0 if every promise was kept each time."""
+    """Run it a given number of times; 0 if every promise was kept each time."""
     args = _arguments()
     faults = FAULTS if args.fault == ALL else (args.fault,)
     os.environ[PAUSE] = args.pause
@@ -56,7 +56,7 @@ def main() -> int:
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seconds", type=float, default=300)
-    parser.add_argument("--fault", choices=(*FAULTS, ALL), default=ALL)
+    parser.add_argument("--fault", choices=(*FAULTS, RESTART, SLEEPER, ALL), default=ALL)
     parser.add_argument("--target", choices=TARGETS, default=SQLITE)
     parser.add_argument("--runs", type=int, default=1)
     parser.add_argument("--gap", type=float, default=10, help="seconds between faults, about")
@@ -71,7 +71,7 @@ def _arguments() -> argparse.Namespace:
 
 
 def _run(kind: str, fault: str, settings: Settings, parent: Path, *, keeps: bool) -> bool:
-    """Run once; say whether all is well, and if not, keep what tells of it."""
+    """Run once; return whether all is well, and if not, keep the evidence."""
     parent.mkdir(parents=True, exist_ok=True)
     folder = Path(tempfile.mkdtemp(prefix="rookery-history-", dir=parent))
     began = monotonic()
@@ -83,8 +83,8 @@ def _run(kind: str, fault: str, settings: Settings, parent: Path, *, keeps: bool
         except (StuckError, TimeoutError, AssertionError) as error:
             problems, summary = [str(error)], "no end"
         (folder / "brokers.log").write_text(target.words())
-    for one in problems[:_SHOWN]:
-        say(f"  {one}")
+    for problem in problems[:_SHOWN]:
+        say(f"  {problem}")
     say(f"{said}: {summary}, in {monotonic() - began:.0f} s: {'bad' if problems else 'well'}")
     if problems or keeps:
         say(f"  see {folder}")

@@ -1,4 +1,4 @@
-"""Workers in processes of their own, which can be killed with -9 and begin again.
+"""Workers in separate processes, which can be killed with -9 and restarted.
 
     run ──► Mortal ──► python -m tests.faults.history.mortals ──► any Worker
               ▲ lines of the history, through a pipe ◄──────────────┘
@@ -11,11 +11,12 @@ number of it in its name, and the same transactional id.
 from __future__ import annotations
 
 import pickle
+import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
 from subprocess import PIPE, Popen
-from threading import Lock
+from threading import Event, Lock
 from typing import Final
 
 from tests.faults.history.events import History
@@ -55,7 +56,7 @@ class Mortal(Worker):
             if self.stopping.is_set():
                 self.stop()
             for line in process.stdout:
-                # A line without an end was never written: what it tells of was not done.
+                # A line without an end was never written: its action was not done.
                 if line.endswith(b"\n"):
                     self.history.relay(line.decode())
         with self._lock:
@@ -72,6 +73,20 @@ class Mortal(Worker):
             self._process.kill()
         return f"{self.name}.{self._lives}"
 
+    def pause(self, stopping: Event, seconds: float) -> str:
+        """Let the process stand still for a time, or until the run stops, and say which one."""
+        with self._lock:
+            process = self._process
+        if process is None:
+            return "nobody"
+        process.send_signal(signal.SIGSTOP)
+        try:
+            stopping.wait(seconds)
+        finally:
+            # A process that has ended gets no signal.
+            process.send_signal(signal.SIGCONT)
+        return f"{self.name}.{self._lives}"
+
     def stop(self) -> None:
         """Ask for the end, by saying no more."""
         super().stop()
@@ -81,7 +96,7 @@ class Mortal(Worker):
 
 
 def main() -> None:
-    """Live as somebody until the other end of the pipe is closed, or its process is gone."""
+    """Run one client until the other end of the pipe is closed, or its process is gone."""
     make, name, bootstrap, zero, seed = pickle.load(sys.stdin.buffer)
     worker: Worker = make(name, bootstrap, History(sys.stdout, zero), seed)
     worker.start()

@@ -1,11 +1,13 @@
-"""Whoever only asks: for the ends of partitions, for the offsets of groups, for all there is."""
+"""Clients that only ask: for ends of partitions, offsets of groups, and all records."""
 
 from __future__ import annotations
 
+import asyncio
+import operator
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from time import monotonic, sleep
-from typing import Final
+from time import monotonic
+from typing import Final, TypeVar
 
 from confluent_kafka import (
     Consumer,
@@ -16,9 +18,15 @@ from confluent_kafka import (
 )
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
+from rookery.client.client import Client
+from rookery.client.views.transactions import list_producers, list_transactions
+from rookery.errors import Error
+from rookery.testing.wait import wait_until
 from tests.faults.history.clients import admin, lone_reader
 from tests.faults.history.events import COMMITTED, UNCOMMITTED, History, Op, Place, State
 from tests.faults.history.worker import Worker
+
+T = TypeVar("T")
 
 PATIENCE: Final = 60.0
 """How soon everything must be at its end after the last fault."""
@@ -53,7 +61,7 @@ class Observer(Worker):
         self._groups = groups
 
     def live(self) -> None:
-        """Ask until it shall stop."""
+        """Ask until it must stop."""
         while not self.stopping.wait(_LOOK_SECONDS):
             for isolation in (COMMITTED, UNCOMMITTED):
                 self._asking.ends(self._places, isolation)
@@ -79,16 +87,16 @@ class Asking:
         futures = self._admin.list_offsets(
             wanted, isolation_level=_LEVELS[isolation], request_timeout=_ANSWER_SECONDS
         )
-        found = {}
+        ends = {}
         for partition, future in futures.items():
             place = Place(partition.topic, partition.partition)
             with suppress(KafkaException):
                 offset = future.result().offset
                 # Of a broker that does not answer the client says neither a number nor an error.
                 if offset >= 0:
-                    found[place] = offset
-        self._history.add(self._who, Op.SEEN_ENDS, began=began, isolation=isolation, offsets=found)
-        return found
+                    ends[place] = offset
+        self._history.add(self._who, Op.SEEN_ENDS, began=began, isolation=isolation, offsets=ends)
+        return ends
 
     def offsets(self, group: str, places: list[Place]) -> dict[Place, int] | None:
         """Return what a group has committed, -1 for nothing; None if there is no answer now."""
@@ -101,13 +109,15 @@ class Asking:
             answer = self._groups[group].committed(wanted, _ANSWER_SECONDS)
         except KafkaException:
             return None
-        found = {
-            Place(one.topic, one.partition): max(one.offset, -1) for one in answer if not one.error
+        offsets = {
+            Place(partition.topic, partition.partition): max(partition.offset, -1)
+            for partition in answer
+            if not partition.error
         }
         self._history.add(
-            self._who, Op.SEEN_OFFSETS, State.OK, began=began, group=group, offsets=found
+            self._who, Op.SEEN_OFFSETS, State.OK, began=began, group=group, offsets=offsets
         )
-        return found
+        return offsets
 
     def close(self) -> None:
         """Close what was opened to ask."""
@@ -115,7 +125,7 @@ class Asking:
             consumer.close()
 
     def read_all(self, places: list[Place], isolation: str) -> dict[Place, int]:
-        """Read partitions from their beginning; return the offset behind the last record of each.
+        """Read partitions from their beginning; return the offset after the last record of each.
 
         Raises:
             StuckError: it takes too long.
@@ -123,27 +133,35 @@ class Asking:
         consumer = lone_reader(self._bootstrap, isolation)
         try:
             consumer.assign([TopicPartition(*place, 0) for place in places])
-            found = _read_to_ends(consumer, places)
+            records_by_place = _read_to_ends(consumer, places)
         finally:
             consumer.close()
-        for place, records in found.items():
+        for place, records in records_by_place.items():
             self._history.add(
                 self._who, Op.FINAL, isolation=isolation, place=place, records=tuple(records)
             )
-        return {place: records[-1][0] + 1 for place, records in found.items() if records}
+        return {place: records[-1][0] + 1 for place, records in records_by_place.items() if records}
 
     def wait_until_settled(self, places: list[Place]) -> None:
         """Wait until no transaction is open.
 
         Raises:
-            StuckError: one stays open, or nobody answers.
+            StuckError: one stays open, or no broker answers.
         """
 
-        def is_settled() -> bool:
-            seen = [self.ends(places, isolation) for isolation in _LEVELS]
-            return seen[0] == seen[1] and len(seen[0]) == len(places)
+        def open_places() -> dict[Place, tuple[int | None, int | None]]:
+            committed, latest = (self.ends(places, level) for level in (COMMITTED, UNCOMMITTED))
+            ends = {place: (committed.get(place), latest.get(place)) for place in places}
+            return {place: pair for place, pair in ends.items() if not is_settled(*pair)}
 
-        wait_for(is_settled, "the end of the last transaction")
+        def is_settled(committed: int | None, latest: int | None) -> bool:
+            return committed is not None and committed == latest
+
+        try:
+            wait_for(open_places, "the end of the last transaction", accepts=operator.not_)
+        except StuckError as error:
+            error.add_note(asyncio.run(describe_transactions(self._bootstrap, places)))
+            raise
 
     def wait_until_committed(self, group: str, ends: dict[Place, int]) -> None:
         """Wait until a group has come to the end of partitions.
@@ -152,28 +170,42 @@ class Asking:
             StuckError: it does not.
         """
 
-        def is_at_end() -> bool:
-            offsets = self.offsets(group, list(ends)) or {}
+        def offsets() -> dict[Place, int]:
+            return self.offsets(group, list(ends)) or {}
+
+        def is_at_end(offsets: dict[Place, int]) -> bool:
             return all(offsets.get(place, -1) >= end for place, end in ends.items())
 
-        wait_for(is_at_end, f"group {group} at the ends {ends}")
+        wait_for(offsets, f"group {group} at the ends {ends}", accepts=is_at_end)
 
 
-def wait_for(holds: Callable[[], bool], what: str) -> None:
-    """Return when something holds.
+def wait_for(condition: Callable[[], T], what: str, *, accepts: Callable[[T], object]) -> None:
+    """Return when a value is accepted.
 
     Raises:
-        StuckError: it never does.
+        StuckError: none is; the message has the last one.
     """
-    deadline = monotonic() + PATIENCE
-    while not holds():
-        if monotonic() > deadline:
-            raise StuckError(f"{what}: this has not come within {PATIENCE:.0f} s")
-        sleep(_LOOK_SECONDS)
+    try:
+        wait_until(condition, what, accepts=accepts, seconds=PATIENCE, pause=_LOOK_SECONDS)
+    except TimeoutError as error:
+        raise StuckError(str(error)) from None
+
+
+async def describe_transactions(bootstrap: str, places: Iterable[Place]) -> str:
+    """Return the transactional ids and the producers with an open transaction, for a failure."""
+    try:
+        async with Client(bootstrap) as client:
+            ids = await list_transactions(client)
+            topics = sorted({place.topic for place in places})
+            producers = [each for topic in topics for each in await list_producers(client, topic)]
+    except Error as error:
+        return f"the transactions cannot be listed: {error}"
+    held = [producer for producer in producers if producer.open_from is not None]
+    return "\n".join(map(repr, (*ids, *held)))
 
 
 def _read_to_ends(consumer: Consumer, places: list[Place]) -> dict[Place, list[tuple[int, str]]]:
-    found: dict[Place, list[tuple[int, str]]] = {place: [] for place in places}
+    records: dict[Place, list[tuple[int, str]]] = {place: [] for place in places}
     left = set(places)
     deadline = monotonic() + PATIENCE
     while left:
@@ -183,7 +215,7 @@ def _read_to_ends(consumer: Consumer, places: list[Place]) -> dict[Place, list[t
             place = Place(message.topic() or "", message.partition() or 0)
             error = message.error()
             if error is None:
-                found[place].append((message.offset() or 0, (message.value() or b"").decode()))
+                records[place].append((message.offset() or 0, (message.value() or b"").decode()))
             elif error.code() == KafkaError._PARTITION_EOF:
                 left.discard(place)
-    return found
+    return records

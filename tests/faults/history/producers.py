@@ -16,7 +16,7 @@ PAUSE: Final = "ROOKERY_TEST_PAUSE"
 """What tells all processes of a run how many seconds a producer pauses at most."""
 _FLUSH_SECONDS: Final = 60.0
 _CALL_SECONDS: Final = 5.0
-# So many calls of one kind; together longer than a transaction may last.
+# The number of calls of one kind; together longer than a transaction may last.
 _TRIES: Final = 5
 
 
@@ -40,7 +40,7 @@ class PlainProducer(Worker):
         self._lives = 0
 
     def live(self) -> None:
-        """Send until it shall stop; a producer with a fatal error is replaced."""
+        """Send until it must stop; a producer with a fatal error is replaced."""
         # Under a new name: what the old one has under way may still come, out of order.
         self._lives += 1
         sender = Sender(producer(self.bootstrap), self.history, f"{self.name}.{self._lives}")
@@ -59,20 +59,35 @@ class TxnProducer(Worker):
     """Writes transactions over several partitions, and aborts some of them."""
 
     def __init__(
-        self, name: str, bootstrap: str, history: History, seed: int, places: list[Place]
+        self,
+        name: str,
+        bootstrap: str,
+        history: History,
+        seed: int,
+        places: list[Place],
+        *,
+        can_reuse_sequences: bool = True,
     ) -> None:
+        """Prepare; see `Sender` for `can_reuse_sequences`."""
         super().__init__(name, bootstrap, history, seed)
         self._places = places
+        self._can_reuse_sequences = can_reuse_sequences
         self._again: list[Place] = []
         """Where the records of a transaction went that was aborted: the next one repeats it."""
         self._txn = 0
         self._sent = 0
 
     def live(self) -> None:
-        """Write until it shall stop, or the producer has failed for good."""
+        """Write until it must stop, or the producer has failed for good."""
         client = transactional(self.bootstrap, self.transactional_id)
         initialise(client)
-        sender = Sender(client, self.history, self.name, self._sent)
+        sender = Sender(
+            client,
+            self.history,
+            self.name,
+            self._sent,
+            can_reuse_sequences=self._can_reuse_sequences,
+        )
         try:
             while not self.stopping.is_set():
                 self._transact(sender)
@@ -116,9 +131,28 @@ class TxnProducer(Worker):
 class Sender:
     """A producer and what is written down of it."""
 
-    def __init__(self, client: Producer, history: History, who: str, sent: int = 0) -> None:
+    def __init__(
+        self,
+        client: Producer,
+        history: History,
+        who: str,
+        sent: int = 0,
+        *,
+        can_reuse_sequences: bool = True,
+    ) -> None:
+        """Prepare.
+
+        Args:
+            client: sends.
+            history: receives an event for each record.
+            who: the name of the worker in the history.
+            sent: the number of records that were sent under this name before.
+            can_reuse_sequences: whether the client may continue after it gave records up in an
+                abort. librdkafka may then use their sequence numbers again.
+        """
         self.client = client
         self.sent = sent
+        self._can_reuse_sequences = can_reuse_sequences
         self._history = history
         self._who = who
         self._failure: KafkaError | None = None
@@ -126,7 +160,7 @@ class Sender:
     def send(
         self, place: Place, *, txn: int = 0, source: Source | None = None, group: str = ""
     ) -> None:
-        """Send a record that nobody else sends."""
+        """Send a unique record."""
         value = f"{self._who}:{txn}:{self.sent}"
         self.sent += 1
         what = {"txn": txn, "place": place, "value": value}
@@ -135,12 +169,19 @@ class Sender:
         )
 
         def delivered(error: KafkaError | None, message: Message) -> None:
-            offset = message.offset() if error is None else -1
+            # A retry can be acknowledged without an offset: None.
+            offset = message.offset() if error is None else None
             state = State.OK if error is None else State.UNKNOWN
             text = str(error or "")
             self._failure = error or self._failure
             self._history.add(
-                self._who, Op.SEND, state, began=began, offset=offset, text=text, **what
+                self._who,
+                Op.SEND,
+                state,
+                began=began,
+                offset=-1 if offset is None else offset,
+                text=text,
+                **what,
             )
 
         self.client.produce(place.topic, value, partition=place.partition, on_delivery=delivered)
@@ -163,7 +204,7 @@ class Sender:
         """Commit; say whether it worked. If not, it is to be aborted.
 
         Raises:
-            LostError: nobody knows, and this producer can do no more.
+            LostError: the outcome is unknown, and this producer cannot go on.
         """
         return self._end(Op.COMMIT, txn)
 
@@ -171,9 +212,11 @@ class Sender:
         """Abort.
 
         Raises:
-            LostError: this producer can do no more.
+            LostError: this producer can do no more, or must not reuse sequences.
         """
         if not self._end(Op.ABORT, txn):
+            raise LostError
+        if self._failure is not None and not self._can_reuse_sequences:
             raise LostError
 
     def _end(self, op: Op, txn: int) -> bool:

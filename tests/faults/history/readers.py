@@ -20,10 +20,10 @@ _POLL_SECONDS: Final = 0.2
 _CALL_SECONDS: Final = 5.0
 # Together longer than a transaction may last.
 _TRIES: Final = 5
-# After so long a reader leaves its group, and comes again.
+# The time after which a reader leaves its group, and joins again.
 _STAY_SECONDS: Final = (6.0, 30.0)
 
-# What a member may be told while it joins, or while brokers come back.
+# Errors that a member may get while it joins, or while brokers come back.
 _NEEDS_NEW_CONSUMER: Final = frozenset({KafkaError._FATAL, KafkaError._MAX_POLL_EXCEEDED})
 
 
@@ -34,8 +34,8 @@ class Membership:
         self.group = group
         self.consumer = consumer
         self.next: dict[Place, int] = {}
-        """Behind the last record that was read, of the partitions it has."""
-        self._found: dict[Place, list[Message]] = defaultdict(list)
+        """The offset after the last record that was read, of the partitions it has."""
+        self._polled: dict[Place, list[Message]] = defaultdict(list)
         self._worker = worker
         consumer.subscribe(
             topics, on_assign=self._assigned, on_revoke=self._revoked, on_lost=self._revoked
@@ -47,8 +47,8 @@ class Membership:
         Raises:
             KafkaException: the consumer can do no more.
         """
-        found: dict[Place, list[Message]] = defaultdict(list)
-        self._found = found
+        polled: dict[Place, list[Message]] = defaultdict(list)
+        self._polled = polled
         for attempt in range(most):
             # One by one, so that nothing is left of a partition which is taken away meanwhile.
             message = self.consumer.poll(0.0 if attempt else _POLL_SECONDS)
@@ -57,11 +57,11 @@ class Membership:
             error = message.error()
             if error is None:
                 place = Place(message.topic() or "", message.partition() or 0)
-                found[place].append(message)
+                polled[place].append(message)
                 self.next[place] = (message.offset() or 0) + 1
             elif error.fatal() or error.code() in _NEEDS_NEW_CONSUMER:
                 raise KafkaException(error)
-        return found
+        return polled
 
     def _assigned(self, _consumer: Consumer, partitions: list[TopicPartition]) -> None:
         self._note(Op.ASSIGNED, partitions)
@@ -70,11 +70,11 @@ class Membership:
         self._note(Op.REVOKED, partitions)
 
     def _note(self, op: Op, partitions: list[TopicPartition]) -> None:
-        places = {Place(one.topic, one.partition): -1 for one in partitions}
+        places = {Place(partition.topic, partition.partition): -1 for partition in partitions}
         for place in places:
             self.next.pop(place, None)
-            # Nobody has seen it yet; whoever comes next will read it.
-            self._found.pop(place, None)
+            # No reader has seen it yet; the next one will read it.
+            self._polled.pop(place, None)
         self._worker.history.add(self._worker.name, op, group=self.group, offsets=places)
 
 
@@ -98,7 +98,7 @@ class Reader(Worker):
         """Whether it no longer leaves its group."""
 
     def live(self) -> None:
-        """Read until it shall stop, or leaves its group for a moment."""
+        """Read until it must stop, or leaves its group for a moment."""
         consumer = member(self.bootstrap, *self._group)
         leaves = monotonic() + self.chance.uniform(*_STAY_SECONDS)
         try:
@@ -118,7 +118,9 @@ class Reader(Worker):
                 group=membership.group,
                 place=place,
                 isolation=COMMITTED,
-                records=tuple((one.offset(), (one.value() or b"").decode()) for one in messages),
+                records=tuple(
+                    (message.offset(), (message.value() or b"").decode()) for message in messages
+                ),
             )
 
     def _commit(self, membership: Membership) -> None:
@@ -143,7 +145,7 @@ def _commit(consumer: Consumer, offsets: dict[Place, int]) -> KafkaError | None:
         done = consumer.commit(offsets=wanted, asynchronous=False) or []
     except KafkaException as error:
         return cause(error)
-    return next((one.error for one in done if one.error), None)
+    return next((partition.error for partition in done if partition.error), None)
 
 
 # With these a coordinator says that it has not done it.
@@ -169,19 +171,28 @@ class Copier(Worker):
         seed: int,
         group: tuple[str, str, str],
         topics: tuple[str, str],
+        *,
+        can_reuse_sequences: bool = True,
     ) -> None:
-        """Prepare; `topics` are where it reads and where it writes."""
+        """Prepare; `topics` are where it reads and where it writes; see `Sender` for the last."""
         super().__init__(name, bootstrap, history, seed)
         self._group = group
         self._topics = topics
+        self._can_reuse_sequences = can_reuse_sequences
         self._txn = 0
         self._sent = 0
 
     def live(self) -> None:
-        """Copy until it shall stop, or a client has failed."""
+        """Copy until it must stop, or a client has failed."""
         client = transactional(self.bootstrap, self.transactional_id)
         initialise(client)
-        sender = Sender(client, self.history, self.name, self._sent)
+        sender = Sender(
+            client,
+            self.history,
+            self.name,
+            self._sent,
+            can_reuse_sequences=self._can_reuse_sequences,
+        )
         consumer = member(self.bootstrap, *self._group)
         try:
             membership = Membership(self, self._group[0], consumer, [self._topics[0]])
@@ -200,8 +211,8 @@ class Copier(Worker):
         self._txn += 1
         sender.client.begin_transaction()
         for place, messages in batch.items():
-            for one in messages:
-                source = Source(*place, one.offset() or 0)
+            for message in messages:
+                source = Source(*place, message.offset() or 0)
                 target = Place(self._topics[1], place.partition)
                 sender.send(target, txn=self._txn, source=source, group=membership.group)
         if self._add_offsets(membership, sender, batch):
@@ -227,7 +238,9 @@ class Copier(Worker):
             for place, messages in batch.items()
         ]
         what = {"txn": self._txn, "group": membership.group}
-        what["offsets"] = {Place(one.topic, one.partition): one.offset for one in offsets}
+        what["offsets"] = {
+            Place(offset.topic, offset.partition): offset.offset for offset in offsets
+        }
         began = self.history.add(self.name, Op.TXN_OFFSETS, State.INVOKED, **what)
         error = self._send_offsets(membership.consumer, sender, offsets)
         state = State.OK if error is None else State.UNKNOWN
@@ -241,16 +254,16 @@ class Copier(Worker):
         self, consumer: Consumer, sender: Sender, offsets: list[TopicPartition]
     ) -> KafkaError | None:
         """Try for as long as it makes sense; return the last error."""
-        found: KafkaError | None = None
+        error: KafkaError | None = None
         for _ in range(_TRIES):
             metadata = consumer.consumer_group_metadata()
             send = partial(
                 sender.client.send_offsets_to_transaction, offsets, metadata, _CALL_SECONDS
             )
-            found = _error_of(send)
-            if found is None or found.txn_requires_abort() or not found.retriable():
+            error = _error_of(send)
+            if error is None or error.txn_requires_abort() or not error.retriable():
                 break
-        return found
+        return error
 
 
 def _error_of(call: Callable[[], object]) -> KafkaError | None:

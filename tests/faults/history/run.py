@@ -1,4 +1,4 @@
-"""One run: workers, a nemesis, an end in order, and the checker's word on the history."""
+"""One run: workers, a nemesis, an orderly end, and the check of the history."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.faults.history.checker import Finding, check
 from tests.faults.history.clients import CLASSIC, CONSUMER, admin
 from tests.faults.history.events import COMMITTED, UNCOMMITTED, History, Op, Place, State
 from tests.faults.history.mortals import Make, Mortal
-from tests.faults.history.nemesis import CLIENT, Nemesis
+from tests.faults.history.nemesis import CLIENT, SLEEPER, Nemesis
 from tests.faults.history.observer import Asking, Observer
 from tests.faults.history.producers import PlainProducer, TxnProducer
 from tests.faults.history.readers import Copier, Reader
@@ -67,8 +67,10 @@ class Result:
     def __str__(self) -> str:
         done = ", ".join(f"{count} {name}" for name, count in self.counts.items())
         kinds = Counter(finding.kind.value for finding in self.findings)
-        found = ", ".join(f"{count} times {kind}" for kind, count in kinds.items()) or "no findings"
-        return f"{done}; at work again within {self.recovery:.1f} s; {found}"
+        findings = (
+            ", ".join(f"{count} times {kind}" for kind, count in kinds.items()) or "no findings"
+        )
+        return f"{done}; at work again within {self.recovery:.1f} s; {findings}"
 
 
 class Run:
@@ -137,7 +139,7 @@ class Run:
         raise TimeoutError(f"done are {counts}, wanted are {wanted}")
 
     def _finish(self, history: History, copiers: list[Worker]) -> None:
-        """Let everybody come to the end, and read all there is."""
+        """Let every worker come to its end, and read all records."""
         asking = Asking("last", self._target.bootstrap, history)
         sources, targets = self._places(PLAIN, INPUTS), self._places(*self._outputs.values())
         asking.wait_until_settled(sources)
@@ -156,14 +158,23 @@ class Run:
 
     def _producers(self, history: History) -> list[Worker]:
         plain = partial(PlainProducer, places=self._places(PLAIN))
-        txn = partial(TxnProducer, places=self._places(INPUTS))
+        txn = partial(
+            TxnProducer,
+            places=self._places(INPUTS),
+            can_reuse_sequences=self._target.rejects_reused_sequences,
+        )
         return [*self._crew("plain", plain, history), *self._crew("txn", txn, history)]
 
     def _copiers(self, history: History) -> list[Worker]:
         crew: list[Worker] = []
         for name, output in self._outputs.items():
             group = (f"copiers-{name}", *PROTOCOLS[name])
-            make = partial(Copier, group=group, topics=(INPUTS, output))
+            make = partial(
+                Copier,
+                group=group,
+                topics=(INPUTS, output),
+                can_reuse_sequences=self._target.rejects_reused_sequences,
+            )
             crew += self._crew(f"copier-{name}", make, history)
         return crew
 
@@ -178,9 +189,10 @@ class Run:
     def _crew(self, name: str, make: Make, history: History) -> list[Worker]:
         """Make as many of a kind as there are to be; the last of them can be killed."""
         crew: list[Worker] = []
+        is_struck = not {CLIENT, SLEEPER}.isdisjoint(self._settings.faults)
         for number in range(1, self._settings.producers + 1):
             common = self._common(f"{name}-{number}", history)
-            is_mortal = CLIENT in self._settings.faults and number == self._settings.producers
+            is_mortal = number == self._settings.producers and is_struck
             crew.append(Mortal(make, *common) if is_mortal else make(*common))
         return crew
 
@@ -199,28 +211,28 @@ def judge(path: Path) -> Result:
 
 def _counts(known: list[events.Event]) -> Counter[str]:
     counts: Counter[str] = Counter()
-    for one in known:
-        if one.op is Op.SEND and one.state is State.OK:
+    for event in known:
+        if event.op is Op.SEND and event.state is State.OK:
             counts["records acknowledged"] += 1
-        elif one.op is Op.COMMIT and one.state is State.OK:
+        elif event.op is Op.COMMIT and event.state is State.OK:
             counts["transactions committed"] += 1
-        elif one.op is Op.ABORT and one.state is State.OK:
+        elif event.op is Op.ABORT and event.state is State.OK:
             counts["aborted"] += 1
-        elif one.op in {Op.COMMIT, Op.ABORT} and one.state is State.UNKNOWN:
+        elif event.op in {Op.COMMIT, Op.ABORT} and event.state is State.UNKNOWN:
             counts["transactions of unknown end"] += 1
-        elif one.op is Op.READ:
-            counts["records read by groups"] += len(one.records)
-        elif one.op is Op.ASSIGNED:
+        elif event.op is Op.READ:
+            counts["records read by groups"] += len(event.records)
+        elif event.op is Op.ASSIGNED:
             counts["assignments"] += 1
-        elif one.op is Op.FAULT:
+        elif event.op is Op.FAULT:
             counts["faults"] += 1
     return counts
 
 
 def _recovery(known: list[events.Event]) -> float:
     """Return the longest time from a fault's end to the next record acknowledged."""
-    acks = [one for one in known if one.op is Op.SEND and one.state is State.OK]
-    ends = [one.at for one in known if one.op is Op.FAULT]
+    acks = [event for event in known if event.op is Op.SEND and event.state is State.OK]
+    ends = [event.at for event in known if event.op is Op.FAULT]
     times = [next((ack.at - end for ack in acks if ack.began >= end), 0.0) for end in ends if acks]
     return max(times, default=0.0)
 

@@ -47,16 +47,16 @@ def edited(
 ) -> list[Event]:
     """Change or drop records wherever they were read."""
     changed = []
-    for one in history:
-        if one.op in (ops or (Op.READ, Op.FINAL)):
-            found = (edit(offset, value) for offset, value in one.records)
-            one = replace(one, records=tuple(record for record in found if record))  # noqa: PLW2901
-        changed.append(one)
+    for event in history:
+        if event.op in (ops or (Op.READ, Op.FINAL)):
+            records = (edit(offset, value) for offset, value in event.records)
+            event = replace(event, records=tuple(record for record in records if record))  # noqa: PLW2901
+        changed.append(event)
     return changed
 
 
 def without(history: list[Event], value: str, *ops: Op) -> list[Event]:
-    return edited(history, lambda at, one: None if one == value else (at, one), *ops)
+    return edited(history, lambda at, read: None if read == value else (at, read), *ops)
 
 
 def plain(facts: Facts, at: int = 3) -> tuple[Place, int, str]:
@@ -71,18 +71,18 @@ def whole(facts: Facts, *, shares_partition: bool = False) -> tuple[Sent, Sent]:
     for (who, _), txn in facts.txns.items():
         if txn.outcome is Outcome.COMMITTED and who == "txn-1":
             sent = [facts.sent[value] for value in txn.values]
-            for one, other in pairwise(sent):
-                if not shares_partition or one.place == other.place:
-                    return one, other
+            for first, second in pairwise(sent):
+                if not shares_partition or first.place == second.place:
+                    return first, second
     raise AssertionError("there is no such transaction in the recorded history")
 
 
 def read_event(facts: Facts, value: str) -> Event:
     """Return the event in which the reader read a record."""
     return next(
-        one
-        for one in facts.of(Op.READ)
-        if one.who == READER and any(known == value for _, known in one.records)
+        event
+        for event in facts.of(Op.READ)
+        if event.who == READER and any(known == value for _, known in event.records)
     )
 
 
@@ -91,8 +91,8 @@ def last_line(facts: Facts, place: Place) -> tuple[int, str]:
 
 
 def test_every_event_survives_serialisation(history: list[Event]) -> None:
-    assert [parse(one.line()) for one in history] == history
-    assert {one.op for one in history} >= {Op.SEND, Op.COMMIT, Op.READ, Op.FINAL, Op.FAULT}
+    assert [parse(event.line()) for event in history] == history
+    assert {event.op for event in history} >= {Op.SEND, Op.COMMIT, Op.READ, Op.FINAL, Op.FAULT}
 
 
 def test_correct_history_has_no_finding(history: list[Event]) -> None:
@@ -119,7 +119,9 @@ def test_lost_committed_transaction_is_found(history: list[Event], facts: Facts)
 
 def test_record_never_delivered_to_a_group_is_found(history: list[Event], facts: Facts) -> None:
     _, _, value = plain(facts)
-    history = [without([one], value, Op.READ)[0] if one.group == GROUP else one for one in history]
+    history = [
+        without([event], value, Op.READ)[0] if event.group == GROUP else event for event in history
+    ]
 
     assert kinds(history) == {Kind.LOST}
 
@@ -128,20 +130,20 @@ def test_duplicated_record_is_found(history: list[Event], facts: Facts) -> None:
     place, _, value = plain(facts, -1)
     again = (last_line(facts, place)[0] + 1, value)
     history = [
-        replace(one, records=(*one.records, again))
-        if one.op is Op.FINAL and one.place == place
-        else one
-        for one in history
+        replace(event, records=(*event.records, again))
+        if event.op is Op.FINAL and event.place == place
+        else event
+        for event in history
     ]
 
     assert kinds(history) == {Kind.DUPLICATE}
 
 
 def test_reordered_records_of_a_producer_are_found(history: list[Event], facts: Facts) -> None:
-    _, first, one = plain(facts, 3)
+    _, first, value = plain(facts, 3)
     _, second, other = plain(facts, 4)
-    swapped = {one: other, other: one}
-    offsets = {one: second, other: first}
+    swapped = {value: other, other: value}
+    offsets = {value: second, other: first}
     history = edited(history, lambda at, value: (at, swapped.get(value, value)))
     history = [
         replace(event, offset=offsets[event.value])
@@ -154,8 +156,8 @@ def test_reordered_records_of_a_producer_are_found(history: list[Event], facts: 
 
 
 def test_reordered_copies_are_found(history: list[Event], facts: Facts) -> None:
-    [one, other] = [facts.sent[value] for _, value in facts.committed[Place(COPIES, 0)][:2]]
-    sources = {one.value: other.source, other.value: one.source}
+    [first, second] = [facts.sent[value] for _, value in facts.committed[Place(COPIES, 0)][:2]]
+    sources = {first.value: second.source, second.value: first.source}
     history = [
         replace(event, source=sources[event.value])
         if event.op is Op.SEND and event.source and event.value in sources
@@ -185,7 +187,7 @@ def test_visible_aborted_record_is_found(history: list[Event], facts: Facts) -> 
 
     findings = check([*history, replace(seen, who="another")])
 
-    assert {one.kind for one in findings} == {Kind.ABORTED_READ}
+    assert {finding.kind for finding in findings} == {Kind.ABORTED_READ}
     assert value in findings[0].what
 
 
@@ -194,10 +196,10 @@ def test_record_visible_before_its_commit_is_found(history: list[Event], facts: 
     late = read_event(facts, sent.value).at + 0.0001
     mine = (sent.who, sent.txn)
     history = [
-        replace(one, at=max(one.at, late), began=max(one.began, late))
-        if one.op is Op.COMMIT and (one.who, one.txn) == mine
-        else one
-        for one in history
+        replace(event, at=max(event.at, late), began=max(event.began, late))
+        if event.op is Op.COMMIT and (event.who, event.txn) == mine
+        else event
+        for event in history
     ]
 
     assert kinds(history) == {Kind.ABORTED_READ}
@@ -206,15 +208,15 @@ def test_record_visible_before_its_commit_is_found(history: list[Event], facts: 
 def test_partly_lost_transaction_is_found(history: list[Event], facts: Facts) -> None:
     sent, _ = whole(facts)
     copy = next(
-        one.value
-        for one in facts.sent.values()
-        if one.source
-        and (one.source.topic, one.source.partition) == sent.place
-        and one.source.offset == facts.acked[sent.value]
-        and one.value in facts.visible
+        copied.value
+        for copied in facts.sent.values()
+        if copied.source
+        and (copied.source.topic, copied.source.partition) == sent.place
+        and copied.source.offset == facts.acked[sent.value]
+        and copied.value in facts.visible
     )
     history = without(without(history, sent.value), copy)
-    history = [one for one in history if one.value != copy]
+    history = [event for event in history if event.value != copy]
 
     assert kinds(history) == {Kind.TORN}
 
@@ -222,7 +224,8 @@ def test_partly_lost_transaction_is_found(history: list[Event], facts: Facts) ->
 def test_partly_visible_transaction_is_found(history: list[Event], facts: Facts) -> None:
     sent, _ = whole(facts, shares_partition=True)
     history = [
-        without([one], sent.value, Op.READ)[0] if one.group == GROUP else one for one in history
+        without([event], sent.value, Op.READ)[0] if event.group == GROUP else event
+        for event in history
     ]
 
     assert kinds(history) == {Kind.TORN}
@@ -271,20 +274,20 @@ def test_commit_of_a_killed_producer_may_have_either_outcome(
     )
     sent = facts.sent[value]
     killed = [
-        one
-        for one in history
+        event
+        for event in history
         if not (
-            (one.who, one.txn) == (sent.who, sent.txn)
-            and one.op is Op.COMMIT
-            and one.state is State.OK
+            (event.who, event.txn) == (sent.who, sent.txn)
+            and event.op is Op.COMMIT
+            and event.state is State.OK
         )
     ]
 
     assert check(killed) == []
 
     gone = set(facts.txns[sent.who, sent.txn].values)
-    for one in gone:
-        killed = without(killed, one)
+    for lost in gone:
+        killed = without(killed, lost)
     assert Kind.LOST not in kinds(killed)
 
 
@@ -304,9 +307,9 @@ def test_member_that_reads_a_record_again_is_found(history: list[Event], facts: 
     _, _, value = plain(facts)
     read = read_event(facts, value)
     later = next(
-        one
-        for one in facts.of(Op.READ)
-        if one.who == READER and one.place == read.place and one.at > read.at
+        event
+        for event in facts.of(Op.READ)
+        if event.who == READER and event.place == read.place and event.at > read.at
     )
 
     assert kinds([*history, replace(read, at=later.at)]) == {Kind.REGRESS}
@@ -343,10 +346,10 @@ def test_record_that_was_never_sent_is_found(history: list[Event], facts: Facts)
     place = Place("plain", 0)
     strange = (last_line(facts, place)[0] + 1, "strange")
     history = [
-        replace(one, records=(*one.records, strange))
-        if one.op is Op.FINAL and one.place == place
-        else one
-        for one in history
+        replace(event, records=(*event.records, strange))
+        if event.op is Op.FINAL and event.place == place
+        else event
+        for event in history
     ]
 
     assert kinds(history) == {Kind.INCONSISTENT}
@@ -378,9 +381,11 @@ def test_record_copied_twice_is_found(history: list[Event], facts: Facts) -> Non
 
 def test_record_skipped_by_a_copy_is_found(history: list[Event], facts: Facts) -> None:
     value = next(
-        one.value for one in facts.sent.values() if one.source and one.value in facts.visible
+        copied.value
+        for copied in facts.sent.values()
+        if copied.source and copied.value in facts.visible
     )
-    history = [one for one in without(history, value) if one.value != value]
+    history = [event for event in without(history, value) if event.value != value]
 
     assert kinds(history) == {Kind.COPY}
 
@@ -388,10 +393,18 @@ def test_record_skipped_by_a_copy_is_found(history: list[Event], facts: Facts) -
 def test_copy_of_a_missing_record_is_found(history: list[Event], facts: Facts) -> None:
     _, value = last_line(facts, Place(COPIES, 2))
     history = [
-        replace(one, source=Source("inputs", 2, 100_000))
-        if one.op is Op.SEND and one.value == value and one.source
-        else one
-        for one in history
+        replace(event, source=Source("inputs", 2, 100_000))
+        if event.op is Op.SEND and event.value == value and event.source
+        else event
+        for event in history
     ]
 
     assert kinds(history) == {Kind.COPY}
+
+
+def test_acknowledgements_without_an_offset_have_no_place(history: list[Event]) -> None:
+    changed = [
+        replace(event, offset=-1) if event.op is Op.SEND and event.state is State.OK else event
+        for event in history
+    ]
+    assert check(changed) == []

@@ -1,4 +1,4 @@
-"""A thread that uses clients until it shall stop, and lets nobody wait for its errors."""
+"""A thread that uses clients until it must stop, and reports its errors at once."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Worker:
         self.broken = ""
         """The error that ended it: one of its own, not of the cluster."""
         self.transactional_id = name.partition(".")[0]
-        """The same for all lives of a worker; behind a dot its name has the number of its life."""
+        """The same for all lives of a worker; after a dot its name has the number of its life."""
         self._thread = Thread(target=self._work, name=name, daemon=True)
 
     def start(self) -> None:
@@ -48,7 +48,7 @@ class Worker:
             raise AssertionError(f"{self.name} ended with {self.broken}")
 
     def live(self) -> None:
-        """Make clients and use them, until they are of no use any more or it shall stop."""
+        """Make clients and use them, until they fail or it must stop."""
         raise NotImplementedError
 
     def _work(self) -> None:
@@ -56,9 +56,9 @@ class Worker:
             try:
                 self.live()
             except (KafkaException, SystemError) as error:
-                # The second is what becomes of the first in the midst of librdkafka's callbacks.
+                # The second is what becomes of the first within librdkafka's callbacks.
                 self.history.add(self.name, Op.RESTART, text=str(error))
                 self.stopping.wait(_AGAIN_SECONDS)
-            except BaseException:  # noqa: BLE001 (told when it is joined)
+            except BaseException:  # noqa: BLE001 (raised when it is joined)
                 self.broken = format_exc()
                 return

@@ -1,4 +1,4 @@
-"""One request at a time to a broker, past all that clients do by themselves."""
+"""Single requests to a broker, without the retries of clients."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from confluent_kafka.cimpl import NewTopic
 
 from rookery.errors import ErrorCode
 from rookery.records import recordcodec
-from rookery.testing.served import ask
+from rookery.testing.servedbroker import ask
 from rookery.wire.messages.fetch import FETCH, PartitionData
 from rookery.wire.messages.produce import PRODUCE, PartitionProduceResponse
 from tests.broker.raw import batch, bytes_of, fetch_request, produce_request
@@ -55,15 +55,15 @@ def fetch(bootstrap: str, topic: str, offset: int, partition: int = 0) -> Partit
 
 def values(bootstrap: str, topic: str, partition: int = 0, start: int = 0) -> list[bytes]:
     """Read a partition to its end; every offset must be there once."""
-    found: list[bytes] = []
+    values_read: list[bytes] = []
     while True:
-        offset = start + len(found)
+        offset = start + len(values_read)
         answer = fetch(bootstrap, topic, offset, partition)
         assert answer.error_code is OK, answer.error_code
         more = list(recordcodec.read_all(bytes_of(answer)))
-        more = [one for one in more if one.offset >= offset]
+        more = [record for record in more if record.offset >= offset]
         if answer.high_watermark == offset and not more:
-            return found
-        assert [one.offset for one in more] == list(range(offset, offset + len(more)))
+            return values_read
+        assert [record.offset for record in more] == list(range(offset, offset + len(more)))
         assert more, f"stuck at offset {offset}"
-        found += [one.value or b"" for one in more]
+        values_read += [record.value or b"" for record in more]

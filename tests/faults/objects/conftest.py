@@ -1,4 +1,4 @@
-"""Brokers over real servers, which the tests harm; each test has a log of its own in them."""
+"""Brokers over real servers that the tests disturb; each test has its own log in them."""
 
 from __future__ import annotations
 

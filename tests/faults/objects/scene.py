@@ -98,13 +98,13 @@ class Scene:
         return asyncio.run(run())
 
     def rest(self, seconds: float) -> None:
-        """Let time pass, where nothing can be waited for: everybody stands still."""
+        """Let time pass, where nothing can be waited for: all processes stand still."""
         sleep(seconds)
 
     def words(self) -> str:
-        """Return the end of what everybody has said."""
+        """Return the end of the output of all processes."""
         said = [hosts.words() for hosts in self._hosts]
-        return "\n".join([*said, *(one.words() for one in self._caretakers)])
+        return "\n".join([*said, *(caretaker.words() for caretaker in self._caretakers)])
 
 
 def load_until(load: Load, holds: Callable[[], Any], what: str) -> None:

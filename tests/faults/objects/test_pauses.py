@@ -1,4 +1,4 @@
-"""Who sleeps past its lease, and past the sweep, and then goes on: it harms nothing."""
+"""Processes that pause beyond their lease and the sweep do no harm when they resume."""
 
 from __future__ import annotations
 
@@ -87,10 +87,10 @@ def test_two_concurrent_caretakers_do_no_damage(scene: Scene) -> None:
     both = [scene.caretaker(), scene.caretaker()]
     with Load(hosts.bootstrap, TOPIC, PARTITIONS, SEED) as load:
         load_until(load, lambda: len(scene.keys(".kfs")) > 4, "segments")
-        for one in both:
-            one.wait_for_rounds(2)
+        for caretaker in both:
+            caretaker.wait_for_rounds(2)
         verify(hosts.bootstrap, load)
     verify(hosts.bootstrap, load)
     wait_until_clean(hosts)
     # Neither was in the other's way so much that nothing was rewritten.
-    assert any(report["rewritten_bytes"] for one in both for report in one.reports())
+    assert any(report["rewritten_bytes"] for caretaker in both for report in caretaker.reports())

@@ -1,4 +1,4 @@
-"""An object that someone else removed: an error that names it, and nothing else suffers."""
+"""An object that another program removed: an error names it, and nothing else is affected."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.crash.hosts import fsck
 from tests.faults.objects.asking import OK, create, fetch, produce, values
 from tests.faults.objects.scene import Scene
 
-# What a broker answers to who asks for what is not there.
+# Answers of a broker for missing objects.
 LOST = {ErrorCode.CORRUPT_MESSAGE, ErrorCode.KAFKA_STORAGE_ERROR}
 
 
@@ -43,8 +43,10 @@ def test_object_removed_by_others_is_named(scene: Scene, part: str) -> None:
     assert produce(hosts.bootstrap, "t", b"more").base_offset == len(sent)
     assert fetch(hosts.bootstrap, "t", 0).error_code in LOST
     faults = fsck(hosts)["faults"]
-    assert [(one["kind"], _short(one["key"])) for one in faults] == [("missing", _short(lost))]
-    # Who goes on behind the hole gets on.
+    assert [(fault["kind"], _short(fault["key"])) for fault in faults] == [
+        ("missing", _short(lost))
+    ]
+    # A reader that goes on after the hole succeeds.
     behind = faults[0]["end_offset"]
     assert values(hosts.bootstrap, "t", start=behind) == [*sent, b"more"][behind:]
 

@@ -1,4 +1,4 @@
-"""The servers behind the brokers die and come back: writing goes on, nothing is lost."""
+"""The servers that brokers use die and come back: writing goes on, nothing is lost."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_restart_of_the_cluster_log_loses_nothing(scene: Scene, how: str) -> Non
         load.wait_for(20)
         getattr(member, how)()
         if how == "pause":
-            # Longer than a session, so that everybody could take everybody for dead.
+            # Longer than a session, so that all could consider each other dead.
             scene.rest(5.0)
             member.resume()
         else:

@@ -1,4 +1,4 @@
-"""A store that fails, lies, or is slow: nothing is acknowledged that is not there."""
+"""A store that fails, returns wrong results or is slow: no lost record was acknowledged."""
 
 from __future__ import annotations
 
@@ -83,10 +83,10 @@ def test_burst_of_failed_uploads_is_reported_with_its_cause(scene: Scene) -> Non
         assert values(hosts.bootstrap, "t") == [b"before"]
         scene.proxy.clear()
         wait_until(lambda: produce(hosts.bootstrap, "t", b"after").error_code is OK, "an answer")
-        acked = [one.result().error_code is OK for one in waiting].count(True)
-    found = values(hosts.bootstrap, "t")
-    assert found.count(b"meanwhile") == acked
-    assert found.count(b"after") == 1
+        acked = [answer.result().error_code is OK for answer in waiting].count(True)
+    stored = values(hosts.bootstrap, "t")
+    assert stored.count(b"meanwhile") == acked
+    assert stored.count(b"after") == 1
     wait_until_clean(hosts)
 
 

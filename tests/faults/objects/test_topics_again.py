@@ -1,4 +1,4 @@
-"""A topic that is deleted and made again: nothing of the old one is ever seen."""
+"""A topic that is deleted and created again never returns data of the old one."""
 
 from __future__ import annotations
 

@@ -63,7 +63,7 @@ class World:
         self.offset = 0
 
     def say(self, *messages: Message) -> None:
-        rows = [(one, version_for(one, LEVEL)) for one in messages]
+        rows = [(message, version_for(message, LEVEL)) for message in messages]
         self.feed(pack_batch(rows, self.offset, 3, 1000))
 
     def feed(self, data: bytes) -> None:
@@ -102,11 +102,11 @@ def test_topics_are_created_changed_and_deleted() -> None:
     world.say(PartitionChangeRecord(partition_id=0, topic_id=ID, isr=[2], leader=2))
     world.say(PartitionChangeRecord(partition_id=0, topic_id=ID, replicas=[2, 3]))
 
-    found = world.image.topics.by_name["t"].partitions[0]
-    assert (found.leader, found.leader_epoch, found.partition_epoch) == (2, 5, 9)
-    assert (found.isr, found.replicas) == ((2,), (2, 3))
-    assert found.directories == (b"b" * 16, bytes(16))
-    assert found.eligible_leader_replicas == (2,)
+    replaced = world.image.topics.by_name["t"].partitions[0]
+    assert (replaced.leader, replaced.leader_epoch, replaced.partition_epoch) == (2, 5, 9)
+    assert (replaced.isr, replaced.replicas) == ((2,), (2, 3))
+    assert replaced.directories == (b"b" * 16, bytes(16))
+    assert replaced.eligible_leader_replicas == (2,)
 
     world.say(ClearElrRecord(topic_name="t"))
     assert world.image.topics.by_name["t"].partitions[0].eligible_leader_replicas == ()
@@ -214,7 +214,7 @@ def test_snapshot_restores_the_whole_image() -> None:
     )
     world.say(user)
 
-    rows = [(one, version_for(one, LEVEL)) for one in world.image.records()]
+    rows = [(record, version_for(record, LEVEL)) for record in world.image.records()]
     data = memoryview(pack_snapshot(rows, epoch=3, timestamp=77))
     entries: list[MetadataEntry | ControlEntry] = []
     for header in verify(data):

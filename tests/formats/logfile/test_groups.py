@@ -1,4 +1,4 @@
-"""`__consumer_offsets` and `__transaction_state`: what their records come to."""
+"""`__consumer_offsets` and `__transaction_state`: the state that follows from their records."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def test_unknown_records_are_skipped_and_damaged_ones_named() -> None:
 
 
 def test_transactional_ids_are_read() -> None:
-    found = LoggedTransactions()
+    transactions = LoggedTransactions()
     key = TRANSACTION_STATE.write_key(TransactionLogKey(transactional_id="x"))
     value = TransactionLogValue(
         producer_id=4,
@@ -91,8 +91,8 @@ def test_transactional_ids_are_read() -> None:
         transaction_last_update_timestamp_ms=5,
         transaction_start_timestamp_ms=3,
     )
-    feed(found, Record(key, TRANSACTION_STATE.write_value(value, 1), (), 1))
-    assert found.by_id == {"x": value}
+    feed(transactions, Record(key, TRANSACTION_STATE.write_value(value, 1), (), 1))
+    assert transactions.by_id == {"x": value}
 
-    feed(found, Record(key, None, (), 1))
-    assert found.by_id == {}
+    feed(transactions, Record(key, None, (), 1))
+    assert transactions.by_id == {}

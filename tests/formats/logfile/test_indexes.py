@@ -1,4 +1,4 @@
-"""`.index`, `.timeindex`, `.txnindex`: bytes both ways, zeros behind them, and look-ups."""
+"""`.index`, `.timeindex`, `.txnindex`: bytes both ways, zeros after them, and look-ups."""
 
 from __future__ import annotations
 
@@ -71,14 +71,14 @@ def test_positions_are_found() -> None:
 
 
 def headers(sizes: list[int], times: list[int]) -> list[BatchHeader]:
-    found, offset, position = [], 1000, 0
+    made, offset, position = [], 1000, 0
     for size, time in zip(sizes, times, strict=True):
         record = Record(None, b"x" * size, (), time)
         data = build([record], BatchSettings(base_offset=offset))
-        found.append(parse(data)._replace(position=position))
+        made.append(parse(data)._replace(position=position))
         position += len(data)
         offset += 1
-    return found
+    return made
 
 
 @given(st.lists(st.tuples(st.integers(0, 3000), st.integers(0, 50)), max_size=40))
@@ -95,6 +95,6 @@ def test_an_index_leads_to_every_batch(rows: list[tuple[int, int]]) -> None:
     for header in made:
         assert position_of(indexer.positions, header.base_offset) <= header.position
     for when in range(52):
-        first = next((one.base_offset for one in made if one.max_timestamp >= when), None)
+        first = next((header.base_offset for header in made if header.max_timestamp >= when), None)
         if first is not None:
             assert offset_before(indexer.times, when, 1000) <= first

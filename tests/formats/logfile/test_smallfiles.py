@@ -1,4 +1,4 @@
-"""Names, checkpoints, producers, properties and whose a directory is: both ways, and damaged."""
+"""Names, checkpoints, producers, properties, owner of a directory: both ways, and damaged."""
 
 from __future__ import annotations
 
@@ -145,7 +145,7 @@ def test_properties_survive_a_round_trip(values: dict[str, str]) -> None:
     clean = {
         key: value
         for key, value in values.items()
-        if not any(0xD800 <= ord(one) < 0xE000 for one in key + value)
+        if not any(0xD800 <= ord(character) < 0xE000 for character in key + value)
     }
     assert parse_properties(format_properties(clean, "made by hand")) == clean
 

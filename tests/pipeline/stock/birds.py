@@ -45,18 +45,18 @@ class Bird(NamedTuple):
 
     def bronze(self) -> Row:
         """Return its row in bronze."""
-        row = {"key": self.key.encode(), "value": self.value, "timestampType": 0}
+        fields = {"key": self.key.encode(), "value": self.value, "timestampType": 0}
         [(name, value)] = self.message.headers
         headers = [{"key": name, "value": value}]
-        found: Row = plain(row | self._coordinates() | {"headers": headers})
-        return found
+        row: Row = plain(fields | self._coordinates() | {"headers": headers})
+        return row
 
     def silver(self) -> Row:
         """Return its row in silver."""
-        own = {f"rookery_{name}": one for name, one in self._coordinates().items()}
+        own = {f"rookery_{name}": value for name, value in self._coordinates().items()}
         fields = self._columns() | {"seen": self._seen(), "rookery_key": self.key}
-        found: Row = plain(fields | own)
-        return found
+        row: Row = plain(fields | own)
+        return row
 
     def _columns(self) -> Row:
         tags = [f"tag {number}" for number in range(self.id % 3)]

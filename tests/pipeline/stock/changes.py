@@ -1,4 +1,4 @@
-"""What stock engines do to a table, and the same to the rows that are expected of it."""
+"""Changes of tables by stock engines, and the same changes to the expected rows."""
 
 from __future__ import annotations
 

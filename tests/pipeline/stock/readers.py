@@ -1,4 +1,4 @@
-"""How each engine reads a table of each format, also as it was: one function for each pair."""
+"""Reads a table of each format with each engine, also earlier versions: a function per pair."""
 
 from __future__ import annotations
 
@@ -144,8 +144,8 @@ def _pyiceberg(table: LakeTable, version: int | None) -> list[Row]:
 
 
 def _delta_rs(table: LakeTable, version: int | None) -> list[Row]:
-    found = DeltaTable(table.location, version=version).to_pyarrow_table()
-    rows: list[Row] = plain(found.to_pylist())
+    table_rows = DeltaTable(table.location, version=version).to_pyarrow_table()
+    rows: list[Row] = plain(table_rows.to_pylist())
     return rows
 
 
@@ -153,8 +153,8 @@ def _polars_iceberg(table: LakeTable, version: int | None) -> list[Row]:
     with pytest.MonkeyPatch.context() as patch:
         # polars finds the files by pyiceberg, unless a further package is installed, and says so.
         patch.setenv("POLARS_ICEBERG_PLANNER", "pyiceberg")
-        found = pl.scan_iceberg(table.iceberg, snapshot_id=version).collect()
-    rows: list[Row] = plain(found.to_dicts())
+        frame = pl.scan_iceberg(table.iceberg, snapshot_id=version).collect()
+    rows: list[Row] = plain(frame.to_dicts())
     return rows
 
 

@@ -1,4 +1,5 @@
-"""A SQL engine as a program: each line of input is a statement, each line of output its rows.
+"""A SQL engine as a program: each line of input is a number and a statement, each line of output
+the number and the rows.
 
 It runs in an environment without this project: `shell.py spark JARS CATALOG` or `shell.py duckdb`.
 """
@@ -27,7 +28,8 @@ def main(engine: str, *arguments: str) -> None:
     engines: dict[str, Callable[..., Execute]] = {"spark": open_spark, "duckdb": open_duckdb}
     execute = engines[engine](*arguments)
     for line in sys.stdin:
-        answers.write(json.dumps(answer(execute, json.loads(line))) + "\n")
+        number, statement = json.loads(line)
+        answers.write(json.dumps({"number": number} | answer(execute, statement)) + "\n")
         answers.flush()
 
 
@@ -43,9 +45,9 @@ def plain(value: Any) -> Any:
     """Return a value as JSON has it: bytes in hexadecimal, times in UTC."""
     match value:
         case dict():
-            return {name: plain(one) for name, one in value.items()}
+            return {name: plain(item) for name, item in value.items()}
         case list() | tuple():
-            return [plain(one) for one in value]
+            return [plain(item) for item in value]
         case bytes() | bytearray():
             return value.hex()
         case datetime():

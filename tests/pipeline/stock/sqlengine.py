@@ -24,6 +24,7 @@ class SqlEngine:
         """Start it in a folder, which gets its log."""
         folder.mkdir()
         self._log = folder / "engine.log"
+        self._statements = 0
         variables = {"TZ": "UTC", "JAVA_HOME": str(find_java(os.environ))}
         kept = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
         with self._log.open("wb") as log:
@@ -52,19 +53,28 @@ class SqlEngine:
         """Return the rows of a statement."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
-        self._process.stdin.write(json.dumps(statement) + "\n")
+        self._statements += 1
+        self._process.stdin.write(json.dumps([self._statements, statement]) + "\n")
         self._process.stdin.flush()
-        line = self._process.stdout.readline()
-        answer: dict[str, Any] = json.loads(line) if line else {"error": "the process has ended"}
-        log = self._log.read_text(errors="replace")[-3000:]
-        assert "error" not in answer, f"{statement}\n{answer['error']}\n{log}"
+        answer: dict[str, Any] = {"number": 0}
+        # A statement whose test has timed out is answered later.
+        while answer["number"] < self._statements:
+            line = self._process.stdout.readline()
+            assert line, f"{statement}\nthe process has ended\n{self._last_lines()}"
+            answer = json.loads(line)
+        assert "error" not in answer, f"{statement}\n{answer['error']}\n{self._last_lines()}"
         rows: list[Row] = answer["rows"]
         return rows
+
+    def _last_lines(self) -> str:
+        return self._log.read_text(errors="replace")[-3000:]
 
 
 def stock_spark(catalog: Path, folder: Path) -> SqlEngine:
     """Start Spark with a catalog of Iceberg tables; install it the first time."""
-    jars = [str(jar) for one in (ICEBERG, DELTA) for jar in sorted(bundle_jars(one).glob("*.jar"))]
+    jars = [
+        str(jar) for bundle in (ICEBERG, DELTA) for jar in sorted(bundle_jars(bundle).glob("*.jar"))
+    ]
     arguments = ["spark", ",".join(jars), str(catalog)]
     return SqlEngine(install_environment(SPARK), arguments, folder)
 

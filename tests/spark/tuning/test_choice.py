@@ -1,4 +1,4 @@
-"""Which tunings a session has, and what one without any leaves as Spark has it."""
+"""The tunings of a session, and a session without any, which leaves Spark unchanged."""
 
 from __future__ import annotations
 
@@ -72,8 +72,8 @@ def test_unchecked_pyspark_is_not_tuned_and_warns_once() -> None:
 
 
 def test_first_source_of_settings_takes_precedence() -> None:
-    found = choose_tunings({SETTING: ""}, {SETTING: ALL})
-    assert found == ()
+    chosen = choose_tunings({SETTING: ""}, {SETTING: ALL})
+    assert chosen == ()
     [only] = choose_tunings({}, {SETTING: "rows-once"})
     assert only.name == "rows-once"
 

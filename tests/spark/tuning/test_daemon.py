@@ -1,4 +1,4 @@
-"""The light daemon's workers: they end with it, whenever that is, and leave their own alone."""
+"""The light daemon's workers end with it at any time, and do not affect other processes."""
 
 from __future__ import annotations
 

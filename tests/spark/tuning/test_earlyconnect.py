@@ -1,4 +1,4 @@
-"""The process that plans a stream answers Spark before it has loaded what takes long."""
+"""The process that plans a stream connects to Spark before it loads its modules."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def early_path(before: str) -> str:
 
 @contextmanager
 def runner(folder: Path, path: str) -> Iterator[tuple[socket.socket, subprocess.Popen[bytes]]]:
-    """Start a stream's planner as Spark does; yield the socket that it shall connect to."""
+    """Start a stream's planner as Spark does; yield the socket that it must connect to."""
     (folder / "pyarrow.py").write_text(SLOW)
     where = str(folder / "spark.sock")
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as server:

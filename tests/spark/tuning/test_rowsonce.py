@@ -76,12 +76,12 @@ def test_other_projections_and_sources_are_unchanged(tuned: SparkSession, cluste
 def test_all_row_operations_give_the_same_results(
     spark: SparkSession, tuned: SparkSession, cluster: Cluster, use: Any
 ) -> None:
-    found = sorted(map(str, use(load(tuned, cluster)).collect()))
+    results = sorted(map(str, use(load(tuned, cluster)).collect()))
     tuned.catalog.clearCache()
     expected = sorted(map(str, use(load(spark, cluster)).collect()))
     spark.catalog.clearCache()
-    assert found == expected
-    assert found
+    assert results == expected
+    assert results
 
 
 def test_stream_gives_the_same_results(
@@ -95,6 +95,6 @@ def test_stream_gives_the_same_results(
     plan = query._jsq.explainInternal(False)
     assert "Project" not in plan
     assert "MicroBatchScan" in plan
-    found = sorted(map(str, tuned.table("rows_once").collect()))
-    assert found == sorted(map(str, load(spark, cluster).collect()))
-    assert len(found) == ROWS
+    results = sorted(map(str, tuned.table("rows_once").collect()))
+    assert results == sorted(map(str, load(spark, cluster).collect()))
+    assert len(results) == ROWS

@@ -39,7 +39,7 @@ EVERY_VERSION = [
 ]
 
 
-def one(_request: object, _version: int) -> int:
+def single(_request: object, _version: int) -> int:
     return 1
 
 
@@ -90,7 +90,7 @@ def test_all_keys_are_tested() -> None:
 
 @pytest.mark.parametrize(("api", "version"), EVERY_VERSION)
 def test_refusal_carries_the_code_for_every_item(api: Api[Any, Any], version: int) -> None:
-    expected = CODES.get(api.name, one)
+    expected = CODES.get(api.name, single)
     for seed in range(20):
         request = random_message(api.request, version, seed)
         answer = encode_bytes(api.refuse(request, CODE), version)

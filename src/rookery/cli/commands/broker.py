@@ -1,4 +1,4 @@
-"""`rookery broker`: run a broker here, or several as one."""
+"""`rookery broker`: runs a broker, or one process per core."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ class ServeBroker(ServerArguments):
 
     properties: str | None = positional(
         "SERVER_PROPERTIES",
-        "Kafka's own file: serve the directory that its log.dirs names, at its listeners",
+        "a Kafka configuration file: serve the directories in its log.dirs on its listeners",
         nargs="?",
     )
     flags: Mapping[str, object] = settings_flags(_settings_class)
 
 
 def run(args: ServeBroker) -> int:
-    """Show the settings, or serve until told to stop."""
+    """Show the settings, or serve until a signal arrives."""
     from rookery.broker.process.kafkafile import KafkaFile, read_kafka_file
 
     kafka = read_kafka_file(Path(args.properties)) if args.properties else KafkaFile()
@@ -57,7 +57,7 @@ def run(args: ServeBroker) -> int:
         args,
         _settings_class(),
         SECTION,
-        lambda settings: _serve(settings, as_json=args.json),
+        lambda configured: _serve(configured.settings, as_json=args.json),
         kafka.given,
     )
 
@@ -162,7 +162,7 @@ def _secure_attempts(bootstrap: str, folder: SecureFolder) -> list[str]:
 COMMAND = Command(
     arguments=ServeBroker,
     run=run,
-    summary="Run a broker: Kafka's clients connect to it, its log is a folder or a store.",
+    summary="Run a Kafka-compatible broker whose log is in a local folder or an object store.",
     example="rookery broker --data ./rookery-data --listen 127.0.0.1:9092 --workers 4\n"
     "  rookery broker --store s3://bucket/log --cluster etcd://10.0.0.5:2379\n"
     "  rookery broker --log-dir /var/lib/kafka/data --read-only\n"

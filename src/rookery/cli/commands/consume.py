@@ -1,4 +1,4 @@
-"""`rookery consume`: the records of a topic as lines, from any place, once or for ever."""
+"""`rookery consume`: prints the records of a topic as lines."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ if TYPE_CHECKING:
 class ConsumeTopic(CommandArguments):
     """The records to read, and the form to print them in."""
 
-    topic: str = positional("TOPIC", "what to read")
+    topic: str = positional("TOPIC", "the topic")
     start: str = option(
         "--from",
         default="beginning",
         metavar="WHERE",
-        help="beginning (default), end, an offset, a time such as 2026-01-31T12:00:00Z, or a span "
-        "back from now such as 30s, 15m, 2h or 7d",
+        help="where to start: beginning (default), end, an offset, a time such as "
+        "2026-01-31T12:00:00Z, or a time span before now such as 30s, 15m, 2h or 7d",
     )
-    follow: bool = switch("-F", "--follow", help="wait for records to come")
+    follow: bool = switch("-F", "--follow", help="keep waiting for new records")
     max: int | None = option(
         "-n", "--max", type=values.count, metavar="N", help="stop after N records"
     )
@@ -44,23 +44,23 @@ class ConsumeTopic(CommandArguments):
         "--partitions",
         type=values.partitions,
         metavar="0,2,5-7",
-        help="which ones; default: all",
+        help="the partitions to read (default: all)",
     )
     format: str = option(
         "--format",
         choices=("value", "key-value", "json", "raw"),
         default="value",
-        help="value or key-value: a line each; json: a line with everything; raw: the values' "
-        "bytes and nothing between them",
+        help="value or key-value: one line per record; json: one JSON object with all fields "
+        "per line; raw: the bytes of the values without separators",
     )
     key_separator: str = option(
         "-k",
         "--key-separator",
         default="\\t",
         metavar="TEXT",
-        help="between key and value; \\t is a tab (default)",
+        help="the separator between key and value; \\t is a tab (default)",
     )
-    committed: bool = switch("--committed", help="leave out open and aborted transactions")
+    committed: bool = switch("--committed", help="read only committed transactions")
     address: ClusterOptions = part(ClusterOptions, "connection")
 
 
@@ -106,8 +106,8 @@ async def _print_all(
     from rookery.cli.partitions import fetch_all
 
     try:
-        async with aclosing(fetch_all(client, positions, ends, settings)) as found:
-            async for fetched in found:
+        async with aclosing(fetch_all(client, positions, ends, settings)) as fetches:
+            async for fetched in fetches:
                 printer.print(fetched)
                 positions[fetched.place] = fetched.next_offset
                 if printer.is_done:
@@ -150,6 +150,6 @@ class _Printer:
 COMMAND = Command(
     arguments=ConsumeTopic,
     run=run,
-    summary="Print the records of a topic; up to its end, or with --follow for ever.",
+    summary="Print the records of a topic up to its end; with --follow, also new records.",
     example="rookery consume birds --from 15m --follow --format json",
 )

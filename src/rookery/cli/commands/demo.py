@@ -1,4 +1,4 @@
-"""`rookery demo`: a broker under load is killed and comes back; no record may be missing."""
+"""`rookery demo`: kills a broker under load, and counts what is left."""
 
 from __future__ import annotations
 
@@ -11,44 +11,53 @@ from rookery.cli.options.values import count
 
 @dataclass(frozen=True, kw_only=True)
 class RunDemo(CommandArguments):
-    """Which demo, and how much of it."""
+    """The demo to run, and its size."""
 
     records: int = option(
         "--records",
         type=count,
         default=1_000_000,
         metavar="N",
-        help="how many; 200k and 1M will do (default: %(default)s)",
+        help="the number of records, such as 200k or 1M (default: %(default)s)",
     )
     durability: str = option(
         "--durability",
         choices=("disk", "os"),
         default="disk",
-        help="what a record has survived when it is acknowledged: a sync to disk (default), or a "
-        "write to the operating system, as with Kafka",
+        help="when the broker acknowledges a record: after a sync to disk (default), or after "
+        "a write to the operating system, as Kafka does",
     )
     tables: bool = switch(
         "--tables",
-        help="the other half instead: a topic to tables on Spark, the pipeline killed on the way",
+        help="instead, write a topic to tables on Spark and kill the pipeline while it runs",
     )
     secure: bool = switch(
         "--secure",
-        help="a closed broker instead: a stranger is refused, a user admitted, a rule removed",
+        help="instead, run a broker with TLS, logins and access rules: reject an unknown "
+        "client, admit a user, then remove a rule",
+    )
+    proxy: bool = switch(
+        "--proxy",
+        help="produce through a proxy that renames the topic, and kill the upstream broker",
     )
     report: str = option(
         "--report",
         default="rookery-report.html",
         metavar="FILE",
-        help="where --tables leaves the pipeline's report (default: %(default)s)",
+        help="the file for the pipeline's report, with --tables (default: %(default)s)",
     )
 
 
 def run(args: RunDemo) -> int:
     """Return 0 if every record came back once and in order."""
     if args.secure:
-        from rookery.cli.demo.closed import run_secure_demo
+        from rookery.cli.demo.security import run_secure_demo
 
         return run_secure_demo(as_json=args.json)
+    if args.proxy:
+        from rookery.cli.demo.proxy import run_proxy_demo
+
+        return run_proxy_demo(args.records, args.durability, as_json=args.json)
     if args.tables:
         from rookery.cli.demo.tables import run_tables_demo
 
@@ -61,6 +70,7 @@ def run(args: RunDemo) -> int:
 COMMAND = Command(
     arguments=RunDemo,
     run=run,
-    summary="See it work: a million records, a killed broker, and nothing lost.",
+    summary="Demonstrate durability: produce a million records, kill the broker, verify every "
+    "record.",
     example="rookery demo --records 1M",
 )

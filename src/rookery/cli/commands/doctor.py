@@ -1,4 +1,4 @@
-"""`rookery doctor`: what runs here, what is missing or open, and what to do about it."""
+"""`rookery doctor`: reports what works here, what is missing or open, and how to mend it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from rookery.cli.options.fields import positional, repeated
 if TYPE_CHECKING:
     from rookery.native import NativeStatus
 
-# These load the compiled modules; `rookery.native` knows only what was asked for.
+# These load the compiled modules; `rookery.native` knows only modules that were imported.
 _USERS_OF_NATIVE = (
     "rookery.wire.codec",
     "rookery.records.kernel",
@@ -78,16 +78,16 @@ class Finding:
 
 @dataclass(frozen=True, kw_only=True)
 class DoctorArguments(CommandArguments):
-    """The settings of the broker to examine; those of the environment count, too."""
+    """The settings of the broker to examine, with those of the environment."""
 
     properties: str | None = positional(
-        "SERVER_PROPERTIES", "examine the settings in Kafka's own file", nargs="?"
+        "SERVER_PROPERTIES", "a Kafka configuration file whose settings are checked", nargs="?"
     )
     config: tuple[str, ...] = repeated(
         "--config",
         metavar="FILE",
-        help="examine the broker's settings in a TOML file; may be repeated "
-        "(default: that of ROOKERY_CONFIG, or rookery.toml if it is here)",
+        help="a TOML file with the broker's settings to check; may be repeated (default: the "
+        "file in ROOKERY_CONFIG, or ./rookery.toml if it exists)",
     )
 
 
@@ -96,7 +96,7 @@ def run(args: DoctorArguments) -> int:
     findings = [*examine(), *_examine_security(args)]
     is_well = all(finding.is_well for finding in findings)
     if args.json:
-        rows = [{**dataclasses.asdict(one), "well": one.is_well} for one in findings]
+        rows = [{**dataclasses.asdict(finding), "well": finding.is_well} for finding in findings]
         print_json({"well": is_well, "findings": rows})
     else:
         _print_findings(findings)
@@ -120,10 +120,10 @@ def _python() -> str:
 
 
 def _examine_modules() -> list[Finding]:
-    """Import what loads native code; tell which of it cannot be imported at all."""
+    """Import what loads native code; report what cannot be imported at all."""
     findings = []
     with warnings.catch_warnings():
-        # The one warning about pure Python would only repeat what we are about to tell.
+        # The one warning about pure Python would only repeat the findings below.
         warnings.simplefilter("ignore", RuntimeWarning)
         for name in _USERS_OF_NATIVE:
             try:
@@ -235,6 +235,6 @@ def _print_table(findings: list[Finding]) -> None:
 COMMAND = Command(
     arguments=DoctorArguments,
     run=run,
-    summary="Tell what runs here, what is missing or open to others, and what to do about it.",
+    summary="Check this installation and the broker's security settings, and suggest remedies.",
     example="rookery doctor --json\n  rookery doctor --config broker.toml",
 )

@@ -1,4 +1,4 @@
-"""`rookery export`: the log as the data directory of a Kafka broker."""
+"""`rookery export`: writes the log as the data directory of a Kafka broker."""
 
 from __future__ import annotations
 
@@ -23,27 +23,31 @@ if TYPE_CHECKING:
 class ExportLog(CommandArguments):
     """The topics to export, and the settings of the Kafka broker that gets them."""
 
-    directory: str = positional("DIR", "the directory to make; must not be there")
+    directory: str = positional("DIR", "the directory to create; it must not exist")
     topic: tuple[str, ...] = repeated(
-        "--topic", metavar="NAME", help="only this topic; may be repeated"
+        "--topic", metavar="NAME", help="export only this topic; may be repeated"
     )
     node_id: int = option(
-        "--node-id", type=count, default=1, metavar="N", help="the broker's id (default: 1)"
+        "--node-id",
+        type=count,
+        default=1,
+        metavar="N",
+        help="the node id of the Kafka broker (default: 1)",
     )
     controller: str = option(
         "--controller",
         default="localhost:9093",
         metavar="HOST:PORT",
-        help="its listener CONTROLLER (default: %(default)s)",
+        help="the address of the Kafka broker's CONTROLLER listener (default: %(default)s)",
     )
     segment_bytes: int = option(
         "--segment-bytes",
         type=count,
         default=1 << 30,
         metavar="BYTES",
-        help="the size of its segments (default: 1024Mi)",
+        help="the size of the Kafka broker's segments (default: 1024Mi)",
     )
-    quiet: bool = switch("--quiet", help="show no progress")
+    quiet: bool = switch("--quiet", help="do not show progress")
     log: LogAddress = part(LogAddress, STORAGE_TITLE, STORAGE_HELP)
 
 
@@ -89,10 +93,10 @@ async def _export(args: ExportLog, settings: BrokerSettings, folder: Path) -> Ex
         reader = SureReader(log.reader, log.replica)
 
         async def read(key: Key, partition: Partition, offset: int, max_bytes: int) -> TailSlice:
-            found = await reader.read(key, partition, offset, max_bytes)
-            if found is None:
+            tail = await reader.read(key, partition, offset, max_bytes)
+            if tail is None:
                 raise Conflict("records were deleted while they were being exported; run it again")
-            return found
+            return tail
 
         export = Export(
             state=state,
@@ -115,7 +119,7 @@ async def _export(args: ExportLog, settings: BrokerSettings, folder: Path) -> Ex
 COMMAND = Command(
     arguments=ExportLog,
     run=run,
-    summary="Write the log as a data directory that a Kafka broker starts on.",
+    summary="Write the log as a data directory that a Kafka broker can start from.",
     example="rookery export ./kafka-data --store s3://bucket/log\n"
     "  rookery export ./kafka-data --data ./rookery-data --topic orders",
 )

@@ -1,4 +1,4 @@
-"""`rookery fsck`: check the whole log, and name every fault."""
+"""`rookery fsck`: checks the whole log against the cluster log."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class CheckLog(CommandArguments):
-    """Which log, and how closely."""
+    """The log to check, and how thoroughly."""
 
     log: LogAddress = part(LogAddress, STORAGE_TITLE, STORAGE_HELP)
-    quick: bool = switch("--quick", help="look at names and sizes only, and read no batches")
-    quiet: bool = switch("--quiet", help="show no progress")
+    quick: bool = switch("--quick", help="check only names and sizes; read no batches")
+    quiet: bool = switch("--quiet", help="do not show progress")
 
 
 def run(args: CheckLog) -> int:
@@ -75,7 +75,7 @@ def _as_text(report: CheckReport) -> Iterator[str]:
 COMMAND = Command(
     arguments=CheckLog,
     run=run,
-    summary="Check the whole log against the cluster log, and name every fault.",
+    summary="Check the whole log against the cluster log and report every fault.",
     example="rookery fsck --data ./rookery-data\n"
     "  rookery fsck --store s3://bucket/log --cluster etcd://10.0.0.5:2379 --quick",
 )

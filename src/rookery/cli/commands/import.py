@@ -1,5 +1,5 @@
 # ruff: noqa: N999 (a module is named as its command is)
-"""`rookery import`: a Kafka broker's data directory into object storage."""
+"""`rookery import`: imports a Kafka broker's data directory with every offset."""
 
 from __future__ import annotations
 
@@ -26,26 +26,26 @@ class ImportDirectory(CommandArguments):
 
     directory: tuple[str, ...] = positional(
         "DIR",
-        "a directory that Kafka's log.dirs names; all of one broker, if it has several",
+        "a directory in Kafka's log.dirs; name all directories of the broker",
         nargs="+",
     )
     to: str | None = option(
         "--to",
         metavar="PLACE",
-        help="the store (s3://bucket/prefix, file:///srv/rookery) or the folder of brokers on this "
-        "host; a cluster begins there if there is none",
+        help="the store (s3://bucket/prefix, file:///srv/rookery) or the folder of brokers on "
+        "this host; creates the cluster if there is none",
     )
     topic: tuple[str, ...] = repeated(
-        "--topic", metavar="NAME", help="only this topic; may be repeated"
+        "--topic", metavar="NAME", help="import only this topic; may be repeated"
     )
     properties: str | None = option(
         "--properties",
         metavar="FILE",
-        help="the broker's server.properties: topics keep what they inherit from it, such as how "
-        "long records are kept",
+        help="the broker's server.properties, from which topics inherit settings such as their "
+        "retention",
     )
     skip_damaged: bool = switch(
-        "--skip-damaged", help="leave damaged batches out: readers pass over their offsets"
+        "--skip-damaged", help="skip damaged batches, which leaves gaps in the offsets"
     )
     segment_bytes: int = option(
         "--segment-bytes",
@@ -54,8 +54,10 @@ class ImportDirectory(CommandArguments):
         metavar="BYTES",
         help="the size of segments in the store (default: 64Mi)",
     )
-    no_verify: bool = switch("--no-verify", help="do not read everything back at the end")
-    quiet: bool = switch("--quiet", help="show no progress")
+    no_verify: bool = switch(
+        "--no-verify", help="do not read the imported records back to verify them"
+    )
+    quiet: bool = switch("--quiet", help="do not show progress")
     log: LogAddress = part(LogAddress, STORAGE_TITLE, STORAGE_HELP)
 
     def load_settings(self) -> BrokerSettings:
@@ -69,7 +71,7 @@ class ImportDirectory(CommandArguments):
 
 
 def run(args: ImportDirectory) -> int:
-    """Import; a run that was cut off goes on where it was."""
+    """Import; an interrupted run resumes where it was."""
     from rookery.logdir.directory import LogDirectory
     from rookery.net.loop import run_loop
 
@@ -182,8 +184,8 @@ def _as_text(report: ImportReport, *, is_verified: bool) -> Iterator[str]:
         )
     for place, ids in report.ended.items():
         yield f"{place.text}: ended the open transactions of producers {', '.join(map(str, ids))}"
-    for one in report.skipped:
-        yield f"left out: {one.text}"
+    for damage in report.skipped:
+        yield f"left out: {damage.text}"
     for text in report.left_out:
         yield f"left out: {text}"
     if report.old_topics:
@@ -198,7 +200,7 @@ def _as_text(report: ImportReport, *, is_verified: bool) -> Iterator[str]:
 COMMAND = Command(
     arguments=ImportDirectory,
     run=run,
-    summary="Bring a Kafka broker's data directory into the log, with every offset kept.",
+    summary="Import a Kafka broker's data directory into the log and preserve all offsets.",
     example="rookery import /var/lib/kafka/data --to s3://bucket/log\n"
     "  rookery import /disk1/kafka /disk2/kafka --to ./rookery-data --topic orders",
 )

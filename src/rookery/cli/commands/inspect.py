@@ -1,4 +1,4 @@
-"""`rookery inspect`: show the contents of a Kafka broker's data directory."""
+"""`rookery inspect`: shows the contents of a Kafka broker's data directory, and its damage."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ _WIDEST: Final = 1000
 
 @dataclass(frozen=True, kw_only=True)
 class InspectDirectory(CommandArguments):
-    """Which directories, and how closely."""
+    """The directories to inspect, and how thoroughly."""
 
     directory: tuple[str, ...] = positional(
         "DIR",
-        "a directory that Kafka's log.dirs names; all of one broker, if it has several",
+        "a directory in Kafka's log.dirs; name all directories of the broker",
         nargs="+",
     )
-    quick: bool = switch("--quick", help="look only where the logs end, and read no batches")
-    internal: bool = switch("--internal", help="Kafka's own topics, too")
-    quiet: bool = switch("--quiet", help="show no progress")
+    quick: bool = switch("--quick", help="check only the ends of the logs; read no batches")
+    internal: bool = switch("--internal", help="include Kafka's internal topics")
+    quiet: bool = switch("--quiet", help="do not show progress")
 
 
 def run(args: InspectDirectory) -> int:
@@ -54,7 +54,7 @@ def run(args: InspectDirectory) -> int:
         print_json(_as_json(directory, views, groups, transactions))
     else:
         _print(directory, views, groups, transactions)
-    return 1 if any(not one.is_torn for one in damage) else 0
+    return 1 if any(not fault.is_torn for fault in damage) else 0
 
 
 def _as_json(
@@ -89,7 +89,7 @@ def _as_json(
             for name, value in sorted(transactions.by_id.items())
         },
         "leftovers": [str(path) for path in sorted(directory.leftovers)],
-        "damage": [_damage_row(one) for one in directory.damage],
+        "damage": [_damage_row(damage) for damage in directory.damage],
         "damaged_records": groups.damaged + transactions.damaged,
     }
 
@@ -105,9 +105,9 @@ def _topic_rows(
             "name": name,
             "id": _id_text(directory.topic_id(name)),
             "configs": directory.image.topic_configs(name),
-            "partitions": [_partition_row(view) for view in found],
+            "partitions": [_partition_row(view) for view in views],
         }
-        for name, found in topics.items()
+        for name, views in topics.items()
     ]
 
 
@@ -124,7 +124,7 @@ def _partition_row(view: PartitionInspection) -> dict[str, object]:
         "records": view.records,
         "first_timestamp": view.first_timestamp,
         "last_timestamp": view.last_timestamp,
-        "producers": [one._asdict() for one in view.producers],
+        "producers": [producer._asdict() for producer in view.producers],
         "open_transactions": view.open_transactions,
         "aborted_transactions": view.aborted_transactions,
         "damage": view.damage,
@@ -150,14 +150,14 @@ def _group_rows(groups: LoggedGroups) -> list[dict[str, object]]:
     ]
 
 
-def _damage_row(one: Damage) -> dict[str, object]:
+def _damage_row(damage: Damage) -> dict[str, object]:
     return {
-        "file": str(one.path),
-        "position": one.position,
-        "offset": one.offset,
-        "next_offset": one.end_offset,
-        "what": one.reason,
-        "torn": one.is_torn,
+        "file": str(damage.path),
+        "position": damage.position,
+        "offset": damage.offset,
+        "next_offset": damage.end_offset,
+        "what": damage.reason,
+        "torn": damage.is_torn,
     }
 
 
@@ -225,15 +225,15 @@ def _foot(
 ) -> Iterator[str]:
     for name, group in sorted(groups.by_name.items()):
         offsets = ", ".join(
-            f"{place.text} at {one.offset}" for place, one in sorted(group.offsets.items())
+            f"{place.text} at {offset.offset}" for place, offset in sorted(group.offsets.items())
         )
         yield f"group {name}: {offsets or 'no offsets'}"
     if transactions.by_id:
         yield f"{len(transactions.by_id):,} transactional ids"
     for path, folder in sorted(directory.leftovers.items()):
         yield f"left over: {path.name} ({folder.stage or 'unknown to the cluster'})"
-    for one in directory.damage:
-        yield f"{'torn' if one.is_torn else 'damaged'}: {one.text}"
+    for damage in directory.damage:
+        yield f"{'torn' if damage.is_torn else 'damaged'}: {damage.text}"
     for text in groups.damaged + transactions.damaged:
         yield f"damaged: a record of Kafka's own topics: {text}"
     if not directory.damage:
@@ -255,7 +255,7 @@ def _time_text(timestamp: int) -> str:
 COMMAND = Command(
     arguments=InspectDirectory,
     run=run,
-    summary="Show what a Kafka broker's data directory holds, and what is damaged in it.",
+    summary="Show the contents of a Kafka broker's data directory, and any damage.",
     example="rookery inspect /var/lib/kafka/data\n"
     "  rookery inspect /disk1/kafka /disk2/kafka --json",
 )

@@ -1,4 +1,4 @@
-"""`rookery produce`: lines of standard input or a file become records of a topic."""
+"""`rookery produce`: sends lines of a file or standard input as records."""
 
 from __future__ import annotations
 
@@ -28,22 +28,23 @@ _LAST_CHANCE_MS: Final = 5_000
 class ProduceLines(CommandArguments):
     """The records to send, and the topic that gets them."""
 
-    topic: str = positional("TOPIC", "where to")
+    topic: str = positional("TOPIC", "the topic")
     file: str = option(
-        "-f", "--file", default="-", help="the lines; `-` is standard input (default)"
+        "-f", "--file", default="-", help="the file to read; `-` is standard input (default)"
     )
     format: str = option(
         "--format",
         choices=("text", "json"),
         default="text",
-        help="text: a line is a value; json: as `rookery consume --format json` prints it, such as "
-        '{"key": "corvus", "value": {"id": 1}}; other fields are refused',
+        help="text: each line is a value; json: each line is a record as `rookery consume "
+        '--format json` prints it, such as {"key": "corvus", "value": {"id": 1}}; unknown '
+        "fields are rejected",
     )
     key_separator: str | None = option(
         "-k",
         "--key-separator",
         metavar="TEXT",
-        help="separates the key from the value in a line; \\t is a tab",
+        help="the separator between key and value in a line; \\t is a tab",
     )
     header: tuple[tuple[str, str], ...] = repeated(
         "-H",
@@ -53,9 +54,9 @@ class ProduceLines(CommandArguments):
         help="a header for every record; may be repeated",
     )
     partition: int | None = option(
-        "-p", "--partition", type=count_or_none, help="which one; default: by the key"
+        "-p", "--partition", type=count_or_none, help="the partition (default: chosen by the key)"
     )
-    quiet: bool = switch("-q", "--quiet", help="no figures on standard error")
+    quiet: bool = switch("-q", "--quiet", help="do not print statistics on standard error")
     delivery: DeliveryOptions = part(DeliveryOptions, "sending")
     address: ClusterOptions = part(ClusterOptions, "connection")
 
@@ -141,7 +142,7 @@ def _report(args: ProduceLines, meter: LiveMeter) -> None:
 COMMAND = Command(
     arguments=ProduceLines,
     run=run,
-    summary="Send lines as records to a topic.",
+    summary="Produce a record to a topic from each line of the input.",
     example="rookery produce birds --key-separator : --file sightings.txt\n"
     """  echo '{"key": "k", "value": {"id": 1}}' | rookery produce birds --format json""",
 )

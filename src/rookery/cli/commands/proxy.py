@@ -1,17 +1,24 @@
-"""`rookery proxy`: put an address in front of a Kafka cluster."""
+"""`rookery proxy`: runs a proxy in front of a Kafka cluster."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rookery.cli.command import Command
 from rookery.cli.options.fields import positional
-from rookery.cli.options.server import ServerArguments, run_configured, settings_flags
+from rookery.cli.options.server import (
+    ConfiguredSettings,
+    ServerArguments,
+    run_configured,
+    settings_flags,
+)
 
 if TYPE_CHECKING:
+    from rookery.config.sources import GivenValue
     from rookery.proxy.serve import ProxyInfo
     from rookery.proxy.settings import ProxySettings
 
@@ -29,32 +36,52 @@ class ServeProxy(ServerArguments):
     """The settings of the proxy."""
 
     file: str | None = positional(
-        "PROXY_TOML", "a TOML file with the table [proxy], as with --config", nargs="?"
+        "FILE",
+        "a TOML file with a [proxy] table, as with --config, or the YAML file of a partition "
+        "remapper",
+        nargs="?",
     )
     flags: Mapping[str, object] = settings_flags(_settings_class)
 
 
 def run(args: ServeProxy) -> int:
-    """Show the settings, or serve until told to stop."""
-    if args.file is not None:
+    """Show the settings, or serve until a signal arrives."""
+    more: list[GivenValue] = []
+    if args.file is not None and args.file.endswith((".yaml", ".yml")):
+        from rookery.proxy.virtual.remapperfile import read_remapper_file
+
+        more = read_remapper_file(Path(args.file))
+    elif args.file is not None:
         args = replace(args, config=(*args.config, args.file))
     return run_configured(
-        args, _settings_class(), SECTION, lambda settings: _serve(settings, as_json=args.json)
+        args,
+        _settings_class(),
+        SECTION,
+        lambda configured: _serve(configured, as_json=args.json),
+        more,
     )
 
 
-async def _serve(settings: ProxySettings, *, as_json: bool) -> int:
+async def _serve(configured: ConfiguredSettings[ProxySettings], *, as_json: bool) -> int:
+    from rookery.errors import ConfigError
     from rookery.proxy.serve import serve
     from rookery.service.process import StopRequest
 
-    stop = StopRequest()
-    if settings.workers == 1:
-        return await serve(settings, stop, lambda info: _tell([info], as_json=as_json))
-    from rookery.proxy.workers import ProxyWorkers
+    stop, settings = StopRequest(), configured.settings
+    # Without a file nothing can change, so that a hang-up stops the proxy as any server.
+    source = configured if configured.has_files else None
+    try:
+        if settings.workers == 1:
+            return await serve(settings, stop, lambda info: _tell([info], as_json=as_json), source)
+        from rookery.proxy.workers import ProxyWorkers
 
-    workers = ProxyWorkers(settings, lambda infos: _tell(infos, as_json=as_json))
-    stop.on_signals()
-    return await workers.run(stop)
+        workers = ProxyWorkers(settings, lambda infos: _tell(infos, as_json=as_json))
+        if source is not None:
+            workers.reload_from(source, stop)
+        stop.on_signals()
+        return await workers.run(stop)
+    except ConfigError as error:
+        raise configured.locate(error) from error
 
 
 def _tell(workers: Sequence[ProxyInfo], *, as_json: bool) -> None:
@@ -81,7 +108,7 @@ def _tell(workers: Sequence[ProxyInfo], *, as_json: bool) -> None:
 COMMAND = Command(
     arguments=ServeProxy,
     run=run,
-    summary="Run a proxy: clients connect to it as they would to the Kafka cluster.",
+    summary="Run a proxy in front of a Kafka cluster.",
     example="rookery proxy --upstream kafka:9092 --listen 127.0.0.1:9192\n"
     "  rookery proxy proxy.toml",
 )

@@ -1,4 +1,4 @@
-"""`rookery recover`: rebuild a cluster log that was lost from what is in the store."""
+"""`rookery recover`: rebuilds a lost cluster log from the objects in the store."""
 
 from __future__ import annotations
 
@@ -17,17 +17,19 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class RecoverLog(CommandArguments):
-    """Which log, and how far to go."""
+    """The log to recover, and how much of the recovery to carry out."""
 
     log: LogAddress = part(LogAddress, STORAGE_TITLE, STORAGE_HELP)
-    dry_run: bool = switch("--dry-run", help="report what would be done, and write nothing")
-    yes: bool = switch("--yes", help="do it; stop all brokers first: this is not checked")
+    dry_run: bool = switch("--dry-run", help="show what would be done without writing")
+    yes: bool = switch(
+        "--yes", help="rebuild the cluster log; stop all brokers first, as this is not checked"
+    )
     append_unplaced: bool = switch(
         "--append-unplaced",
-        help="batches whose offsets are unknown get new ones, at the end of their partitions, "
-        "in the order of their objects; otherwise they are set aside",
+        help="append batches whose offsets are unknown to their partitions, in the order of "
+        "their objects (default: set them aside)",
     )
-    quiet: bool = switch("--quiet", help="show no progress")
+    quiet: bool = switch("--quiet", help="do not show progress")
 
 
 def run(args: RecoverLog) -> int:
@@ -37,17 +39,17 @@ def run(args: RecoverLog) -> int:
 
     if not args.yes and not args.dry_run:
         raise ConfigError(
-            "stop all brokers first: one that still runs would write to a log that is no more; "
+            "stop all brokers first: one that still runs would write to a lost log; "
             "then confirm with --yes. --dry-run reports what would be done"
         )
-    made, placed = run_loop(_recover(args, args.log.load_settings()))
+    recovery, placed = run_loop(_recover(args, args.log.load_settings()))
     if args.json:
-        print_json(as_json(made, placed, is_dry=args.dry_run))
+        print_json(as_json(recovery, placed, is_dry=args.dry_run))
     else:
-        for line in as_text(made, placed, is_dry=args.dry_run):
+        for line in as_text(recovery, placed, is_dry=args.dry_run):
             print(line)
-    is_whole = not made.rebuilt.lost and not made.faults and not made.leftovers
-    return 0 if is_whole and (not made.unplaced or placed) else 1
+    is_whole = not recovery.rebuilt.lost and not recovery.faults and not recovery.leftovers
+    return 0 if is_whole and (not recovery.unplaced or placed) else 1
 
 
 async def _recover(
@@ -65,21 +67,22 @@ async def _recover(
     async with opened(settings, with_log=False) as sources:
         await check_lost(sources)
         with LiveMeter("read", shown=not args.quiet) as meter:
-            made = await plan(sources, clock, meter.add)
+            recovery = await plan(sources, clock, meter.add)
         if not args.dry_run:
-            await carry_out(sources, made, keep_unplaced=not args.append_unplaced)
-            if args.append_unplaced and made.unplaced:
-                placed = await append_unplaced(sources, made, clock, SystemRandom())
-    made.faults = with_full_keys(made.faults, settings.namespace)
-    made.rebuilt.unplaced = [
-        one._replace(key=full_key(settings.namespace, one.key)) for one in made.unplaced
+            await carry_out(sources, recovery, keep_unplaced=not args.append_unplaced)
+            if args.append_unplaced and recovery.unplaced:
+                placed = await append_unplaced(sources, recovery, clock, SystemRandom())
+    recovery.faults = with_full_keys(recovery.faults, settings.namespace)
+    recovery.rebuilt.unplaced = [
+        unplaced._replace(key=full_key(settings.namespace, unplaced.key))
+        for unplaced in recovery.unplaced
     ]
-    return made, placed
+    return recovery, placed
 
 
 COMMAND = Command(
     arguments=RecoverLog,
     run=run,
-    summary="Rebuild a cluster log that was lost, from the objects in the store.",
+    summary="Rebuild a lost cluster log from the objects in the store.",
     example="rookery recover --store s3://bucket/log --cluster etcd://10.0.0.5:2379 --dry-run",
 )

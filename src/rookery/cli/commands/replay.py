@@ -1,4 +1,4 @@
-"""`rookery replay`: topics as one stream in the order of time, to the terminal or to a file."""
+"""`rookery replay`: reads topics as one stream in time order, to the terminal or a file."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _WORDS: Final[Mapping[str, Position]] = {
 }  # fmt: skip
 _SAMPLE_ROWS: Final = 1_000
 _WHERE: Final = (
-    "a time such as 2026-01-31T12:00:00Z, or a span back from now such as 30s, 15m, 2h, 7d"
+    "a time such as 2026-01-31T12:00:00Z, or a time span before now such as 30s, 15m, 2h, 7d"
 )
 
 
@@ -41,20 +41,22 @@ class ReplayRange:
         "--from",
         default="beginning",
         metavar="WHERE",
-        help=f"beginning (default), end, committed (by --group), {_WHERE}",
+        help=f"where to start: beginning (default), end, committed (with --group), {_WHERE}",
     )
     end: str = option(
         "--to",
         default="now",
         metavar="WHERE",
-        help=f"now (default: where the partitions end at the start), {_WHERE}",
+        help=f"where to stop: now (default: the ends of the partitions at the start), {_WHERE}",
     )
-    follow: bool = switch("-F", "--follow", help="then wait for rows to come")
+    follow: bool = switch("-F", "--follow", help="keep waiting for new rows")
     group: str | None = option(
-        "--group", metavar="NAME", help="whose committed offsets; none are written"
+        "--group",
+        metavar="NAME",
+        help="the group whose committed offsets `--from committed` uses; it commits none",
     )
     max: int | None = option("-n", "--max", type=count, metavar="N", help="stop after N rows")
-    uncommitted: bool = switch("--uncommitted", help="also open and aborted transactions")
+    uncommitted: bool = switch("--uncommitted", help="include open and aborted transactions")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,29 +67,33 @@ class ReplayOrder:
         "--event-time",
         default="record",
         metavar="WHERE",
-        help="record (default), header:NAME, or a field such as value.created_at",
+        help="the time to order by: record (default), header:NAME, or a field such as "
+        "value.created_at",
     )
     lateness: float | None = option(
         "--lateness",
         type=seconds,
         metavar="SECONDS",
-        help="how much disorder inside a partition is put right",
+        help="the maximum disorder within a partition that is sorted out",
     )
     late: str = option(
-        "--late", choices=("flag", "drop", "raise"), default="flag", help="default: %(default)s"
+        "--late",
+        choices=("flag", "drop", "raise"),
+        default="flag",
+        help="what happens to rows that are later than that (default: %(default)s)",
     )
     speed: float | None = option(
         "--speed",
         type=seconds,
         metavar="TIMES",
-        help="as fast as it was written, times this; default: as fast as possible",
+        help="the speed as a multiple of the original (default: as fast as possible)",
     )
     memory: int = option(
         "--memory",
         type=count,
         default=256 << 20,
         metavar="BYTES",
-        help="the most that is held, such as 64Mi (default: 256Mi)",
+        help="the memory for buffered rows, such as 64Mi (default: 256Mi)",
     )
 
 
@@ -98,27 +104,28 @@ class ReplayForm:
     decode: tuple[str, ...] = repeated(
         "--decode",
         metavar="[TOPIC=]NAME",
-        help="how values are read: raw, utf8 (default), json, avro, protobuf, arrow; for all "
-        "topics or for one",
+        help="the decoder of values: raw, utf8 (default), json, avro, protobuf or arrow; for "
+        "all topics or for one",
     )
     schema: tuple[str, ...] = repeated(
         "--schema",
         metavar="[TOPIC=]TEXT",
-        help="their fields, such as 'id long, name string'; JSON without it is looked at first",
+        help="the fields of the values, such as 'id long, name string' (default for JSON: "
+        "inferred from the first rows)",
     )
     registry: str | None = option(
-        "--registry", metavar="URL", help="the schema registry, for Avro, Protobuf"
+        "--registry", metavar="URL", help="the schema registry for Avro and Protobuf"
     )
     format: str = option(
         "--format",
         choices=("table", "json", "arrow", "parquet"),
         default="table",
-        help="table: for people; json: a line each; arrow: an IPC stream; parquet: a file",
+        help="table: text; json: one object per line; arrow: an IPC stream; parquet: a file",
     )
     output: str | None = option(
-        "-o", "--output", metavar="FILE", help="where to; default: the terminal"
+        "-o", "--output", metavar="FILE", help="the output file (default: standard output)"
     )
-    quiet: bool = switch("-q", "--quiet", help="show no progress")
+    quiet: bool = switch("-q", "--quiet", help="do not show progress")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -126,11 +133,11 @@ class ReplayTopics(CommandArguments):
     """The records to read, their order, and the form of the output."""
 
     topics: tuple[str, ...] = positional(
-        "TOPIC", "of equal times, the first named comes first", nargs="+"
+        "TOPIC", "the topics; at equal times, an earlier argument comes first", nargs="+"
     )
-    rows: ReplayRange = part(ReplayRange, "what to read")
+    rows: ReplayRange = part(ReplayRange, "range")
     order: ReplayOrder = part(ReplayOrder, "order")
-    form: ReplayForm = part(ReplayForm, "what to make of it")
+    form: ReplayForm = part(ReplayForm, "decoding and output")
     address: ClusterOptions = part(ClusterOptions, "connection")
     log: LogAddress = part(LogAddress, STORAGE_TITLE, STORAGE_HELP)
 
@@ -190,13 +197,13 @@ def _position(flag: str, text: str) -> Position:
     if text in _WORDS:
         return _WORDS[text]
     try:
-        found = parse_position(text, SystemClock())
+        position = parse_position(text, SystemClock())
     except ConfigError as error:
         raise ConfigError(error.reason, name=flag) from None
-    if found is None or found <= EARLIEST:
+    if position is None or position <= EARLIEST:
         raise ConfigError(f"{flag}: {text!r} is an offset, and a stream has many partitions")
     # Not from a float: those have no milliseconds left in some thousand years.
-    return datetime.fromtimestamp(0, UTC) + timedelta(milliseconds=found)
+    return datetime.fromtimestamp(0, UTC) + timedelta(milliseconds=position)
 
 
 def _options(args: ReplayTopics) -> StreamOptions:
@@ -229,31 +236,31 @@ def _decoders(
     chosen = _by_topic("--decode", args.form.decode, args.topics, "utf8")
     schemas = _by_topic("--schema", args.form.schema, args.topics, "")
     registry = SchemaRegistry(args.form.registry) if args.form.registry else None
-    found: dict[str, DecoderSpec] = {}
+    decoders: dict[str, DecoderSpec] = {}
     for topic, name in chosen.items():
         if name not in names():
             raise ConfigError(f"--decode: {name!r} is none of {', '.join(names())}")
         schema: str | pa.Schema | None = schemas[topic] or None
         if name == "json" and schema is None:
             schema = _fields(cluster, topic, start, options)
-        found[topic] = open_decoder(name, DecoderSettings(schema=schema, registry=registry))
-    return found
+        decoders[topic] = open_decoder(name, DecoderSettings(schema=schema, registry=registry))
+    return decoders
 
 
 def _by_topic(
     flag: str, given: Sequence[str], topics: Sequence[str], default: str
 ) -> dict[str, str]:
     """Read `VALUE` and `TOPIC=VALUE`; the last one that fits a topic counts."""
-    found = dict.fromkeys(topics, default)
+    values = dict.fromkeys(topics, default)
     for text in given:
         topic, equals, value = text.partition("=")
-        if equals and topic in found:
-            found[topic] = value
+        if equals and topic in values:
+            values[topic] = value
         elif equals and flag == "--decode":
             raise ConfigError(f"{flag}: {topic!r} is not among the topics")
         else:
-            found = dict.fromkeys(topics, text)
-    return found
+            values = dict.fromkeys(topics, text)
+    return values
 
 
 def _fields(cluster: Cluster, topic: str, start: Position, options: StreamOptions) -> pa.Schema:
@@ -270,24 +277,24 @@ def _fields(cluster: Cluster, topic: str, start: Position, options: StreamOption
         "deadline": options["deadline"],
     }
     with replay(cluster, topic, start=start, **shown) as stream:
-        found = fields_of(_values(stream))
-    if found is None:
+        schema = fields_of(_values(stream))
+    if schema is None:
         raise ConfigError(
             f"--decode json: the first rows of {topic} hold no JSON objects; name the fields with "
             "--schema, or read them with --decode utf8"
         )
-    return found
+    return schema
 
 
 def _values(stream: Any) -> Iterator[bytes]:
     for batch in stream:
-        yield from (one for one in batch.column("value").to_pylist() if one is not None)
+        yield from (value for value in batch.column("value").to_pylist() if value is not None)
 
 
 COMMAND = Command(
     arguments=ReplayTopics,
     run=run,
-    summary="Read topics in the order of time, all partitions merged into one stream.",
+    summary="Read all partitions of topics as one stream in time order.",
     example="rookery replay orders payments --from 1h --decode json --format parquet "
     "-o last-hour.parquet",
 )

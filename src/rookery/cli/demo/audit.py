@@ -14,7 +14,7 @@ _NUMBER: Final = 9
 
 
 @dataclass(slots=True)
-class Sent:
+class SentRecords:
     """The number of records sent to a partition, and the checksum over all of them."""
 
     count: int = 0
@@ -80,7 +80,7 @@ class PartitionVerdict:
         return self.is_identical and not self.lost and not self.duplicated
 
 
-def compare(partition: int, sent: Sent, received: ReceivedRecords) -> PartitionVerdict:
+def compare(partition: int, sent: SentRecords, received: ReceivedRecords) -> PartitionVerdict:
     """Judge a partition."""
     return PartitionVerdict(
         partition=partition,

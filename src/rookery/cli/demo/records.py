@@ -8,13 +8,12 @@ import tempfile
 from collections.abc import Awaitable, Callable
 from contextlib import aclosing, suppress
 from pathlib import Path
-from time import perf_counter
-from typing import Final, TypeVar
+from typing import Final, Protocol, TypeVar
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
-from rookery.cli.demo.audit import ReceivedRecords, Sent, compare
+from rookery.cli.demo.audit import ReceivedRecords, SentRecords, compare
 from rookery.cli.demo.childbroker import ChildBroker
 from rookery.cli.demo.summary import Crash, Summary
 from rookery.cli.output.figures import Speed, size_text
@@ -26,6 +25,7 @@ from rookery.client.fetch import FetchSettings
 from rookery.client.produce.partition import partition_of
 from rookery.client.produce.producer import Producer
 from rookery.client.settings import ClientSettings, ProducerSettings
+from rookery.clock import stopwatch
 from rookery.errors import Error
 from rookery.net.loop import run_loop
 from rookery.records.recordcodec import Record
@@ -44,9 +44,9 @@ _BIRDS: Final = (
 )
 _TEXT: Final = b"was seen in the old oak behind the church, with a twig in its beak, at dusk"
 _TICK_SECONDS: Final = 0.25
-_KILL_AT: Final = 0.4  # of all records: early enough for a long way after it
+_KILL_AT: Final = 0.4  # of all records, so that most are sent after the restart
 _PATIENCE_MS: Final = 60_000
-# A small buffer: what was sent long ago is stored when the broker is killed.
+# A small buffer: most of the sent records are stored when the broker is killed.
 _PRODUCER: Final = ProducerSettings(batch_bytes=1 << 18, buffer_bytes=8 << 20)
 
 T = TypeVar("T")
@@ -58,16 +58,16 @@ def run_records_demo(records: int, durability: str, *, as_json: bool) -> int:
     with tempfile.TemporaryDirectory(prefix="rookery-demo-") as folder:
         broker = ChildBroker(Path(folder), durability)
         try:
-            summary = run_loop(_ended_by_signals(lambda: _Demo(broker, records, console).run()))
+            summary = run_loop(end_on_signals(lambda: RecordsDemo(broker, records, console).run()))
         finally:
-            # In whatever way it ends: neither the process nor the folder stays.
+            # Also after an error, so that neither the process nor the folder remains.
             broker.kill()
     summary.show(console, as_json=as_json)
     return 0 if summary.is_sound else 1
 
 
-async def _ended_by_signals(work: Callable[[], Awaitable[T]]) -> T:
-    """Let SIGTERM end the work as Ctrl-C does, so that it tidies up."""
+async def end_on_signals(work: Callable[[], Awaitable[T]]) -> T:
+    """Run work that SIGTERM ends as Ctrl-C does, so that it cleans up."""
     task = asyncio.ensure_future(work())
     with suppress(NotImplementedError):
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
@@ -80,14 +80,30 @@ async def _ended_by_signals(work: Callable[[], Awaitable[T]]) -> T:
         raise KeyboardInterrupt from None
 
 
-class _Demo:
+class KilledServer(Protocol):
+    """A server that is killed and started again while clients write."""
+
+    bootstrap: str
+    """The address for clients."""
+
+    async def start(self) -> float:
+        """Start it; return how many seconds that took."""
+
+    def kill(self) -> None:
+        """End it as a crash would."""
+
+    def stop(self) -> None:
+        """Stop it in an orderly way."""
+
+
+class RecordsDemo:
     """One run, from an empty folder to the comparison."""
 
-    def __init__(self, broker: ChildBroker, records: int, console: Console) -> None:
+    def __init__(self, broker: KilledServer, records: int, console: Console) -> None:
         self._broker = broker
         self._total = records
         self._console = console
-        self._sent = [Sent() for _ in range(PARTITIONS)]
+        self._sent = [SentRecords() for _ in range(PARTITIONS)]
         self._received = [ReceivedRecords() for _ in range(PARTITIONS)]
         self._bytes = 0
         self._ticks: list[float] = []
@@ -100,6 +116,7 @@ class _Demo:
         )
 
     async def run(self) -> Summary:
+        """Write, kill, restart, read back; return the results."""
         start_seconds = await self._broker.start()
         self._say(
             f"A broker serves at {self._broker.bootstrap}, {start_seconds:.2f} s after start."
@@ -133,7 +150,7 @@ class _Demo:
         try:
             return await self._send_and_kill(producer)
         except BaseException as error:
-            # It failed or was interrupted: what is on its way does not matter any more.
+            # After a failure or an interrupt, records in flight no longer matter.
             with suppress(Error):
                 await producer.close(timeout_ms=1)
             if isinstance(error, BaseExceptionGroup):
@@ -142,21 +159,21 @@ class _Demo:
 
     async def _send_and_kill(self, producer: Producer) -> tuple[Speed, Crash]:
         bar = self._progress.add_task("producing", total=self._total, rate="")
-        start, middle = perf_counter(), round(self._total * _KILL_AT)
+        start, middle = stopwatch(), round(self._total * _KILL_AT)
         async with asyncio.TaskGroup() as group:
             watching = group.create_task(self._watch(producer, bar))
             await self._send(producer, 0, middle)
             killing = group.create_task(self._kill_and_restart(producer))
             await self._send(producer, middle, self._total)
             await producer.flush()
-            speed = Speed(self._total, self._bytes, perf_counter() - start)
+            speed = Speed(self._total, self._bytes, stopwatch() - start)
             watching.cancel()
         self._show(bar, self._total, speed)
         at_record, down = killing.result()
         return speed, Crash(at_record, down, producer.retried_batches)
 
     async def _send(self, producer: Producer, first: int, last: int) -> None:
-        """Send the records of these numbers; the key decides the partition, as anywhere."""
+        """Send the records with these numbers, each to the partition of its key."""
         keys = [b"%b-%d" % (bird, number) for bird in _BIRDS for number in range(50)]
         homes = [partition_of(key, PARTITIONS) for key in keys]
         send, sent, count = producer.send, self._sent, len(keys)
@@ -168,24 +185,24 @@ class _Demo:
             await send(TOPIC, Record(keys[index], value), partition)
 
     async def _kill_and_restart(self, producer: Producer) -> tuple[int, float]:
-        """Kill the broker, start it again at once; return records stored by then, and seconds."""
-        stored, start = producer.delivered_records, perf_counter()
+        """Kill and restart the broker; return the records stored before, and its down time."""
+        stored, start = producer.delivered_records, stopwatch()
         self._broker.kill()
         self._say(
             f"[bold red]kill -9[/bold red] with {stored:,} records acknowledged and "
-            f"{size_text(producer.buffered_bytes)} of records on their way …"
+            f"{size_text(producer.buffered_bytes)} of records in flight …"
         )
         await self._broker.start()
-        down = perf_counter() - start
+        down = stopwatch() - start
         self._say(f"… it serves again after {down:.2f} s, and the client sends again what it must.")
         return stored, down
 
     async def _watch(self, producer: Producer, bar: TaskID) -> None:
-        """Show how it goes, and note the rate of each tick."""
-        last_count, last_time = 0, perf_counter()
+        """Show the progress, and note the rate of each tick."""
+        last_count, last_time = 0, stopwatch()
         while True:
             await asyncio.sleep(_TICK_SECONDS)
-            count, now = producer.delivered_records, perf_counter()
+            count, now = producer.delivered_records, stopwatch()
             rate = (count - last_count) / (now - last_time)
             self._ticks.append(rate)
             self._progress.update(bar, completed=count, rate=f"{rate:>9,.0f} a second")
@@ -199,15 +216,15 @@ class _Demo:
         places = await places_of(client, TOPIC)
         ends = await ends_of(client, places)
         bar = self._progress.add_task("reading", total=sum(ends.values()), rate="")
-        start, count = perf_counter(), 0
-        found = fetch_all(client, dict.fromkeys(places, 0), ends, FetchSettings())
-        async with aclosing(found):
-            async for fetched in found:
+        start, count = stopwatch(), 0
+        fetches = fetch_all(client, dict.fromkeys(places, 0), ends, FetchSettings())
+        async with aclosing(fetches):
+            async for fetched in fetches:
                 count += self._received[fetched.place.partition].take(fetched.records())
                 self._show(bar, count, self._speed_of_reading(start))
         return self._speed_of_reading(start)
 
     def _speed_of_reading(self, start: float) -> Speed:
-        count = sum(one.count for one in self._received)
-        size = sum(one.bytes for one in self._received)
-        return Speed(count, size, perf_counter() - start)
+        count = sum(received.count for received in self._received)
+        size = sum(received.bytes for received in self._received)
+        return Speed(count, size, stopwatch() - start)

@@ -47,7 +47,7 @@ class Summary:
     def show(self, console: Console, *, as_json: bool) -> None:
         """Print it."""
         if as_json:
-            print_json(self._as_json())
+            print_json(self.as_json())
             return
         console.print()
         self._show_time(console)
@@ -55,7 +55,8 @@ class Summary:
         self._show_partitions(console)
         console.print(self._sentence())
 
-    def _as_json(self) -> dict[str, object]:
+    def as_json(self) -> dict[str, object]:
+        """Return it for scripts."""
         return {
             "sound": self.is_sound,
             "produced": self.produced.as_json(),
@@ -82,28 +83,28 @@ class Summary:
     def _show_partitions(self, console: Console) -> None:
         titles = ("partition", "sent", "read back", "lost", "doubled", "order and checksum")
         table = make_table(titles, right=titles)
-        for one in self.verdicts:
-            same = "[green]the same[/green]" if one.is_identical else "[red]different[/red]"
+        for verdict in self.verdicts:
+            same = "[green]the same[/green]" if verdict.is_identical else "[red]different[/red]"
             table.add_row(
-                str(one.partition),
-                f"{one.sent:,}",
-                f"{one.received:,}",
-                str(one.lost),
-                str(one.duplicated),
+                str(verdict.partition),
+                f"{verdict.sent:,}",
+                f"{verdict.received:,}",
+                str(verdict.lost),
+                str(verdict.duplicated),
                 same,
             )
         console.print(table)
 
     def _sentence(self) -> str:
-        sent = sum(one.sent for one in self.verdicts)
+        sent = sum(verdict.sent for verdict in self.verdicts)
         if self.is_sound:
             return (
                 f"\n[bold green]Nothing lost, nothing doubled[/bold green]: {sent:,} records, a "
                 f"kill -9 after {self.crash.at_record:,}, {self.crash.down_seconds:.2f} s down, "
                 f"{self.crash.resent_batches} batches sent again."
             )
-        lost = sum(one.lost for one in self.verdicts)
-        doubled = sum(one.duplicated for one in self.verdicts)
+        lost = sum(verdict.lost for verdict in self.verdicts)
+        doubled = sum(verdict.duplicated for verdict in self.verdicts)
         return (
             f"\n[bold red]This must not happen[/bold red]: of {sent:,} records {lost:,} were lost "
             f"and {doubled:,} doubled or out of order. Please report it, with this output."

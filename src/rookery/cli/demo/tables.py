@@ -81,7 +81,7 @@ class Counts:
     iceberg: int
     """Rows of the Iceberg table, as DuckDB counts them."""
     iceberg_distinct: int
-    """The same by partition and offset: as many if none is there twice."""
+    """The same by partition and offset: as many if none occurs twice."""
     topic: int
     """Records of the topic, as Spark SQL counts them."""
     topic_distinct: int
@@ -91,8 +91,8 @@ class Counts:
     def is_sound(self) -> bool:
         """Whether everything is there, once."""
         good = self.produced - self.broken
-        found = {self.iceberg, self.iceberg_distinct, self.topic, self.topic_distinct}
-        return found == {good} and self.dead_letters == self.broken
+        counts = {self.iceberg, self.iceberg_distinct, self.topic, self.topic_distinct}
+        return counts == {good} and self.dead_letters == self.broken
 
 
 def run_tables_demo(records: int, durability: str, report_file: str, *, as_json: bool) -> int:
@@ -109,7 +109,7 @@ def run_tables_demo(records: int, durability: str, report_file: str, *, as_json:
             )
         )
         _run_and_kill(declared, console)
-        console.print("… run again, it goes on where it was", highlight=False)
+        console.print("… run again, it resumes where it was", highlight=False)
         _run(declared)
         counts = _count(folder, records, broken)
         report.parent.mkdir(parents=True, exist_ok=True)
@@ -172,7 +172,7 @@ def _run_and_kill(declared: Path, console: Console) -> None:
             highlight=False,
         )
     finally:
-        with suppress(ProcessLookupError):  # it may have ended by itself, and has told why
+        with suppress(ProcessLookupError):  # it may have ended by itself, and has reported why
             os.killpg(process.pid, signal.SIGKILL)
         process.wait()
 
@@ -256,7 +256,7 @@ def _show(counts: Counts, report: Path, console: Console) -> None:
     table.add_row("dead letters", "Parquet", f"{counts.dead_letters:,}", "", f"{counts.broken:,}")
     console.print(table)
     if counts.is_sound:
-        console.print("[green]Nothing is missing, nothing is there twice.[/green]")
+        console.print("[green]Nothing is missing, nothing occurs twice.[/green]")
     else:
         console.print("[bold red]The counts differ.[/bold red]")
     console.print(f"The pipeline's report: {report}", highlight=False, soft_wrap=True)

@@ -25,7 +25,7 @@ class ResourceOptions:
     """The resources that rules protect."""
 
     topics: tuple[str, ...] = repeated(
-        "--topic", metavar="NAME", help="a topic; * is every topic; may be repeated"
+        "--topic", metavar="NAME", help="a topic; * matches every topic; may be repeated"
     )
     groups: tuple[str, ...] = repeated(
         "--group", metavar="NAME", help="a consumer group; may be repeated"
@@ -34,7 +34,9 @@ class ResourceOptions:
         "--transactional-id", metavar="ID", help="a transactional id; may be repeated"
     )
     token_users: tuple[str, ...] = repeated(
-        "--token-user", metavar="PRINCIPAL", help="a user whose tokens are managed"
+        "--token-user",
+        metavar="PRINCIPAL",
+        help="the principal that owns delegation tokens; may be repeated",
     )
     cluster: bool = switch("--cluster", help="the cluster itself")
 
@@ -58,11 +60,14 @@ class AclFilterOptions:
     """The rules that a command is about; all that match every flag."""
 
     resources: ResourceOptions = part(ResourceOptions)
-    prefix: bool = switch("--prefix", help="the names are prefixes")
+    prefix: bool = switch("--prefix", help="treat the names as prefixes")
     operation: str | None = option(
-        "--operation", choices=OPERATIONS, metavar="OPERATION", help="only rules for this operation"
+        "--operation",
+        choices=OPERATIONS,
+        metavar="OPERATION",
+        help="select rules for this operation only",
     )
-    host: str | None = option("--host", metavar="ADDRESS", help="only rules for this host")
+    host: str | None = option("--host", metavar="ADDRESS", help="select rules for this host only")
 
 
 def read_operation(text: str) -> Operation:
@@ -103,12 +108,6 @@ def find_filters(
 
 def rule_as_json(rule: AclBinding) -> dict[str, str]:
     """Return a rule for scripts."""
-    return {
-        "permission": rule.permission.name.lower(),
-        "principal": rule.principal,
-        "host": rule.host,
-        "operation": rule.operation.name.lower().replace("_", "-"),
-        "resource": rule.resource_type.name.lower().replace("_", "-"),
-        "pattern": rule.pattern_type.name.lower(),
-        "name": rule.name,
-    }
+    from rookery.security.acltext import rule_fields
+
+    return rule_fields(rule)

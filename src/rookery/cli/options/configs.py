@@ -17,5 +17,5 @@ class ConfigArguments:
         "--config",
         type=setting,
         metavar="NAME=VALUE",
-        help="set a config, such as retention.ms=3600000; may be repeated",
+        help="a topic config, such as retention.ms=3600000; may be repeated",
     )

@@ -23,38 +23,45 @@ class Credentials:
     client_config: str | None = option(
         "--client-config",
         metavar="FILE",
-        help="Java's client.properties: brokers, TLS and login; the other options come first",
+        help="a client.properties file of the Java client with brokers, TLS and login; other "
+        "options override it",
     )
-    tls: bool = switch("--tls", help="speak TLS; the options below imply it")
+    tls: bool = switch("--tls", help="use TLS; implied by the other TLS options")
     ca_file: str | None = option(
-        "--ca-file", metavar="PEM", help="authorities to trust; else the system's"
+        "--ca-file",
+        metavar="PEM",
+        help="the certificate authorities to trust (default: the system's)",
     )
     cert_file: str | None = option(
-        "--cert-file", metavar="PEM", help="our own certificate, if brokers ask"
+        "--cert-file", metavar="PEM", help="the client certificate, if brokers request one"
     )
     key_file: str | None = option(
-        "--key-file", metavar="PEM", help="its key, if it is in a file of its own"
+        "--key-file",
+        metavar="PEM",
+        help="the private key of the certificate, if it is in a separate file",
     )
-    no_verify: bool = switch("--no-verify", help="take any certificate: for trials, not for use")
-    user: str | None = option("--user", metavar="NAME", help="log in with this name (SASL)")
+    no_verify: bool = switch(
+        "--no-verify", help="accept any server certificate; insecure, for tests only"
+    )
+    user: str | None = option("--user", metavar="NAME", help="the user name for SASL")
     password_file: str | None = option(
         "--password-file",
         metavar="FILE",
-        help="the password, in the first line; without it you are asked",
+        help="a file with the password in its first line (default: prompt)",
     )
     mechanism: str = option(
         "--mechanism",
         default="SCRAM-SHA-512",
-        help="PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512 (default: %(default)s)",
+        help="the SASL mechanism: PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512 (default: %(default)s)",
     )
     token_file: str | None = option(
         "--token-file",
         metavar="FILE",
-        help="log in with the token in this file (OAUTHBEARER)",
+        help="a file with the token for SASL/OAUTHBEARER",
     )
     delegation_token: bool = switch(
         "--delegation-token",
-        help="--user and the password are the id and the HMAC of a delegation token",
+        help="log in with a delegation token: --user is its id, the password is its HMAC",
     )
 
     def properties(self) -> ClientProperties:
@@ -133,14 +140,14 @@ class ClusterOptions:
         "--bootstrap",
         default=DEFAULT_BOOTSTRAP,
         metavar="HOST:PORT,…",
-        help="one broker or more; the others are found through them (default: %(default)s)",
+        help="one or more brokers, from which the client learns all others (default: %(default)s)",
     )
     timeout: float = option(
         "--timeout",
         type=seconds,
         default=15.0,
         metavar="SECONDS",
-        help="how long to try before giving up (default: %(default)g)",
+        help="the time after which retries stop (default: %(default)g)",
     )
     credentials: Credentials = part(Credentials)
 

@@ -23,17 +23,23 @@ class DeliveryOptions:
     """Compression, acknowledgements and batches."""
 
     compression: str = option(
-        "-z", "--compression", choices=COMPRESSIONS, default="none", help="default: %(default)s"
+        "-z",
+        "--compression",
+        choices=COMPRESSIONS,
+        default="none",
+        help="the compression of batches (default: %(default)s)",
     )
     acks: str = option(
         "--acks",
         choices=tuple(ACKS),
         default="all",
-        help="which replicas must have a record before it counts (default: %(default)s)",
+        help="the replicas that must have a record before it is acknowledged (default: "
+        "%(default)s)",
     )
     no_idempotence: bool = switch(
         "--no-idempotence",
-        help="a retry may store records twice; the default with --acks all is that it may not",
+        help="disable idempotence, so that retries can duplicate records (default: enabled "
+        "with --acks all)",
     )
     linger_ms: int = option(
         "--linger-ms",
@@ -47,13 +53,14 @@ class DeliveryOptions:
         type=count,
         default=256 * 1024,
         metavar="BYTES",
-        help="the size at which a batch goes at once (default: %(default)s)",
+        help="the size at which a batch is sent immediately (default: %(default)s)",
     )
     max_request_bytes: int | None = option(
         "--max-request-bytes",
         type=count,
         metavar="BYTES",
-        help="the largest request, and so the largest record (default: 1Mi, or four batches)",
+        help="the maximum size of a request, which also limits records (default: 1Mi, or four "
+        "batches)",
     )
 
     def producer_settings(self, timeout_ms: int) -> ProducerSettings:

@@ -69,8 +69,8 @@ def option(
         help: what it is good for.
         default: the value without the flag.
         group: the title in the help under which the flag appears.
-        one_of: of all flags with this word, exactly one must be given.
-        at_most_one_of: of all flags with this word, no two may be given.
+        one_of: a word; exactly one of the flags with this word must be given.
+        at_most_one_of: a word; at most one of the flags with this word may be given.
         options: what else `argparse.add_argument` takes: type, choices, metavar, required.
     """
     options |= {"default": default, "help": help}
@@ -153,14 +153,14 @@ def add_arguments(parser: argparse.ArgumentParser, cls: type[DataclassInstance])
 def read_arguments(cls: type[T], parsed: Mapping[str, Any], prefix: str = "") -> T:
     """Make the class of what a parser has parsed."""
     values: dict[str, Any] = {}
-    for one in fields(cls):
-        declared = one.metadata.get(_KEY)
+    for item in fields(cls):
+        declared = item.metadata.get(_KEY)
         if isinstance(declared, _Part):
-            values[one.name] = read_arguments(declared.cls, parsed, f"{prefix}{one.name}.")
+            values[item.name] = read_arguments(declared.cls, parsed, f"{prefix}{item.name}.")
         elif isinstance(declared, _Custom):
-            values[one.name] = declared.read(parsed)
+            values[item.name] = declared.read(parsed)
         else:
-            values[one.name] = _value(parsed[prefix + one.name], one.default)
+            values[item.name] = _value(parsed[prefix + item.name], item.default)
     return cls(**values)
 
 
@@ -177,20 +177,20 @@ def _add(
     prefix: str,
     groups: dict[str, argparse._ArgumentGroup],
 ) -> None:
-    for one in fields(arguments.cls):
-        declared = one.metadata.get(_KEY)
+    for item in fields(arguments.cls):
+        declared = item.metadata.get(_KEY)
         if isinstance(declared, _Part):
             below = target
             if declared.title:
                 below = parser.add_argument_group(declared.title, declared.description)
-            _add(parser, below, declared, f"{prefix}{one.name}.", groups)
+            _add(parser, below, declared, f"{prefix}{item.name}.", groups)
         elif isinstance(declared, _Custom):
             declared.add(parser)
         elif isinstance(declared, _Argument):
-            if one.name in arguments.defaults:
-                own = {**declared.options, "default": arguments.defaults[one.name]}
+            if item.name in arguments.defaults:
+                own = {**declared.options, "default": arguments.defaults[item.name]}
                 declared = replace(declared, options=own)
-            _add_one(_group(parser, target, declared, groups), declared, one.name, prefix)
+            _add_one(_group(parser, target, declared, groups), declared, item.name, prefix)
 
 
 def _group(

@@ -14,7 +14,7 @@ from rookery.cli.options.values import size
 from rookery.errors import ConfigError
 
 if TYPE_CHECKING:
-    from rookery.jobs import Into
+    from rookery.jobs import FillTarget
 
 _SLICE_BYTES: Final = 512 * 1024 * 1024
 
@@ -24,7 +24,7 @@ class JobSparkOptions(SparkOptions):
     """Where Spark is: a master, or a Connect server."""
 
     remote: str | None = option(
-        "--remote", metavar="URL", help="a Connect server, such as sc://host"
+        "--remote", metavar="URL", help="a Spark Connect server, such as sc://host"
     )
 
 
@@ -32,12 +32,19 @@ class JobSparkOptions(SparkOptions):
 class JobArguments(CommandArguments):
     """Which log, on which Spark, and how far to go."""
 
-    dry_run: bool = switch("--dry-run", help="say what would be done, and stop")
+    dry_run: bool = switch("--dry-run", help="show what would be done without writing")
     max_bytes: int = option(
-        "--max-bytes", type=size, default=0, metavar="SIZE", help="read no more than this, as 10GB"
+        "--max-bytes",
+        type=size,
+        default=0,
+        metavar="SIZE",
+        help="the maximum amount of data to read, such as 10GB (default: no limit)",
     )
-    no_proof: bool = switch("--no-proof", help="do not read and compare what was there before")
-    quiet: bool = switch("--quiet", help="show no progress")
+    no_proof: bool = switch(
+        "--no-proof",
+        help="do not verify the result by reading it and comparing it with the original",
+    )
+    quiet: bool = switch("--quiet", help="do not show progress")
     spark: JobSparkOptions = part(JobSparkOptions, "Spark")
     log: LogAddress = part(LogAddress, STORAGE_TITLE, STORAGE_HELP)
 
@@ -57,14 +64,14 @@ class FillArguments(JobArguments):
         "--compression",
         choices=COMPRESSIONS,
         default="none",
-        help="of batches (default: %(default)s)",
+        help="the compression of batches (default: %(default)s)",
     )
     slice_bytes: int = option(
         "--slice-bytes",
         type=size,
         default=_SLICE_BYTES,
         metavar="SIZE",
-        help="size of one commit (default: 512MiB)",
+        help="the amount of data per commit (default: 512MiB)",
     )
 
     def check(self) -> None:
@@ -87,7 +94,7 @@ def offset_map_option(default: str = "none") -> Any:
         "--offset-map",
         default="",
         metavar="FOLDER",
-        help="a folder, or a URL of one, for Parquet files with the old and new offsets "
+        help="the folder or URL for Parquet files that map old to new offsets "
         f"(default: {default})",
     )
 
@@ -96,10 +103,14 @@ def offset_map_option(default: str = "none") -> Any:
 class TargetTopic:
     """The new topic that a job fills."""
 
-    to: str = option("--to", required=True, metavar="NEW", help="the new topic")
+    to: str = option("--to", required=True, metavar="NEW", help="the new topic to create")
     offset_map: str = offset_map_option()
     partitions: int = option(
-        "--partitions", type=int, required=True, metavar="N", help="how many the new topic has"
+        "--partitions",
+        type=int,
+        required=True,
+        metavar="N",
+        help="the number of partitions of the new topic",
     )
 
     @property
@@ -123,13 +134,15 @@ class FillTopicArguments(FillArguments):
         super().check()
         check_partitions("--partitions", self.target.partitions, 1)
 
-    def into(self) -> Into:
+    def into(self) -> FillTarget:
         """Return the topic as jobs take it."""
         from rookery.direct.layout import PackSettings
-        from rookery.jobs import Into
+        from rookery.jobs import FillTarget
 
         target, packing = self.target, PackSettings(compression=self.compression)
-        return Into(target.to, target.partitions, target.map_folder, packing, self.slice_bytes)
+        return FillTarget(
+            target.to, target.partitions, target.map_folder, packing, self.slice_bytes
+        )
 
 
 def check_partitions(flag: str, number: int, least: int) -> None:

@@ -16,14 +16,16 @@ if TYPE_CHECKING:
 class QuotaEntityOptions:
     """A user, a client id, both, or an IP address; each by its name or the default for all."""
 
-    user: str | None = option("--for-user", metavar="NAME", help="the user")
-    user_default: bool = switch("--for-user-default", help="all users without a quota of their own")
-    client_id: str | None = option("--for-client-id", metavar="ID", help="the client id")
+    user: str | None = option("--for-user", metavar="NAME", help="the quota of a user")
+    user_default: bool = switch("--for-user-default", help="the default quota for users")
+    client_id: str | None = option("--for-client-id", metavar="ID", help="the quota of a client id")
     client_id_default: bool = switch(
-        "--for-client-id-default", help="all client ids without a quota of their own"
+        "--for-client-id-default", help="the default quota for client ids"
     )
-    ip: str | None = option("--for-ip", metavar="ADDRESS", help="the client's address")
-    ip_default: bool = switch("--for-ip-default", help="all addresses without a quota of their own")
+    ip: str | None = option(
+        "--for-ip", metavar="ADDRESS", help="the quota of a client's IP address"
+    )
+    ip_default: bool = switch("--for-ip-default", help="the default quota for IP addresses")
 
     def entity(self) -> QuotaEntity | None:
         """Return the entity; None if no flag was given.

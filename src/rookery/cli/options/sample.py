@@ -17,14 +17,14 @@ class SampleSize:
         type=count,
         default=1_000_000,
         metavar="N",
-        help="how many; 10k and 1M will do (default: %(default)s)",
+        help="the number of records, such as 10k or 1M (default: %(default)s)",
     )
     warmup: int = option(
         "--warmup",
         type=count_or_none,
         default=0,
         metavar="N",
-        help="records before these that do not count (default: %(default)s)",
+        help="the number of warm-up records, which are not measured (default: %(default)s)",
     )
 
     @property

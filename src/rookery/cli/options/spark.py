@@ -13,23 +13,25 @@ class SparkOptions:
     """The master of a session, its settings, and the environment of its tasks."""
 
     master: str | None = option(
-        "--master", metavar="URL", help="such as spark://head:7077 (default: local[*])"
+        "--master",
+        metavar="URL",
+        help="the Spark master, such as spark://head:7077 (default: local[*])",
     )
     conf: tuple[tuple[str, str], ...] = repeated(
         "--conf",
         type=setting,
         metavar="NAME=VALUE",
-        help="a setting of Spark, such as spark.executor.memory=4g; may be repeated",
+        help="a Spark setting, such as spark.executor.memory=4g; may be repeated",
     )
     archive: str | None = option(
         "--archive",
         at_most_one_of="environment",
         metavar="FILE",
-        help="the environment for other hosts, written by `rookery spark pack` "
-        "(default: this one, which is packed when it has changed)",
+        help="the environment for other hosts that `rookery spark pack` wrote (default: pack "
+        "this environment if it has changed)",
     )
     installed: bool = switch(
         "--installed",
         at_most_one_of="environment",
-        help="the hosts have this environment at the same path: send none",
+        help="send no environment, because all hosts have it at the same path",
     )

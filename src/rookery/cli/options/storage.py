@@ -11,8 +11,10 @@ if TYPE_CHECKING:
     from rookery.broker.settings import BrokerSettings
     from rookery.direct.place import ClusterAddress
 
-STORAGE_TITLE: Final = "where the log is"
-STORAGE_HELP: Final = "as for `rookery broker`, whose configuration holds here, too"
+STORAGE_TITLE: Final = "log"
+STORAGE_HELP: Final = (
+    "The same settings as for `rookery broker`, also from its configuration files."
+)
 _SETTINGS: Final = ("data", "store", "cluster", "namespace")
 
 
@@ -23,7 +25,7 @@ class LogAddress:
     data: str | None = option(
         "--data",
         metavar="FOLDER",
-        help="the folder of brokers on this host (default: rookery-data)",
+        help="the data folder of brokers on this host (default: rookery-data)",
     )
     store: str | None = option(
         "--store",
@@ -38,12 +40,12 @@ class LogAddress:
     namespace: str | None = option(
         "--namespace",
         metavar="NAME",
-        help="what the keys of segments begin with (default: default)",
+        help="the key prefix of the cluster's segments (default: default)",
     )
     config: tuple[str, ...] = repeated(
         "--config",
         metavar="FILE",
-        help="read the broker's settings from a TOML file; may be repeated",
+        help="a TOML file with the broker's settings; may be repeated",
     )
 
     @property

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from rookery.client.client import Client
     from rookery.client.tokens import DelegationToken
 
-PRINCIPAL_HELP = "as in User:alice"
+PRINCIPAL_HELP = "such as User:alice"
 
 
 def read_principals(flag: str, texts: tuple[str, ...]) -> tuple[str, ...]:

@@ -11,11 +11,11 @@ from rookery.store.wrappers import full_key
 
 def with_full_keys(faults: Sequence[LogFault], namespace: str) -> list[LogFault]:
     """Name objects as they are called in the store."""
-    return [replace(one, key=full_key(namespace, one.key)) for one in faults]
+    return [replace(fault, key=full_key(namespace, fault.key)) for fault in faults]
 
 
 def fault_text(fault: LogFault) -> Iterator[str]:
-    """Tell one fault, and what to do about it."""
+    """Describe a fault, and its remedy."""
     yield f"{fault.kind:<10} {fault.key}"
     where = ""
     if fault.where is not None:

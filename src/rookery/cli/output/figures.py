@@ -5,12 +5,13 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
-from time import perf_counter
 from typing import Final
 
 from rich.console import Console
 from rich.live import Live
 from rich.text import Text
+
+from rookery.clock import stopwatch
 
 QUANTILES: Final = {"p50": 0.5, "p95": 0.95, "p99": 0.99, "p99.9": 0.999}
 _BLOCKS: Final = "▁▂▃▄▅▆▇█"
@@ -67,8 +68,8 @@ def quantiles(values: Sequence[float]) -> dict[str, float]:
         return {}
     ranked = sorted(values)
     last = len(ranked) - 1
-    found = {name: ranked[min(last, int(q * len(ranked)))] for name, q in QUANTILES.items()}
-    return {**found, "max": ranked[last]}
+    ranks = {name: ranked[min(last, int(q * len(ranked)))] for name, q in QUANTILES.items()}
+    return {**ranks, "max": ranked[last]}
 
 
 def sparkline(values: Sequence[float]) -> str:
@@ -91,7 +92,7 @@ class LiveMeter:
             shown: whether to show anything; only ever done on a terminal.
         """
         self._verb = verb
-        self._start = perf_counter()
+        self._start = stopwatch()
         self.records = 0
         self.bytes = 0
         self._live = Live(
@@ -116,4 +117,4 @@ class LiveMeter:
 
     def speed(self) -> Speed:
         """Return the figures from the beginning up to now."""
-        return Speed(self.records, self.bytes, perf_counter() - self._start)
+        return Speed(self.records, self.bytes, stopwatch() - self._start)

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterator
-from time import perf_counter
 from typing import Final
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from rookery.cli.output.figures import size_text
+from rookery.clock import stopwatch
 from rookery.jobs.report import JobPart, JobReport, JobStep
 from rookery.store.prices import Prices
 
@@ -25,7 +25,7 @@ class JobDisplay:
         self._job = job
         self._is_json = is_json
         self._is_quiet = is_quiet
-        self._began = perf_counter()
+        self._began = stopwatch()
         self._bar = Progress(
             TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[text]}"),
             TimeRemainingColumn(), console=Console(stderr=True), transient=True,
@@ -52,8 +52,8 @@ class JobDisplay:
             self._line({"event": "progress", "job": self._job, **step._asdict()})
 
     def report(self, report: JobReport) -> None:
-        """Tell what came of it."""
-        seconds = perf_counter() - self._began
+        """Describe the result."""
+        seconds = stopwatch() - self._began
         if self._is_json:
             event = "plan" if report.is_dry else "report"
             self._line({"event": event, **report.as_json(Prices()), "seconds": round(seconds, 3)})
@@ -67,7 +67,7 @@ class JobDisplay:
 
 
 def plan_text(report: JobReport) -> Iterator[str]:
-    """Tell what would be done."""
+    """Describe what the job would do."""
     plan = report.plan
     yield from _parts(plan.parts, "would")
     yield from _parts(plan.left, "later")
@@ -79,7 +79,7 @@ def plan_text(report: JobReport) -> Iterator[str]:
 
 
 def report_text(report: JobReport, seconds: float) -> Iterator[str]:
-    """Tell what was done, and the proof of it."""
+    """Describe what the job did, and its proof."""
     plan = report.plan
     yield (
         f"{plan.job}: {size_text(report.done_bytes)} in {report.slices:,} slices, {seconds:.1f} s"

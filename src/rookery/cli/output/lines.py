@@ -81,8 +81,8 @@ def from_text(line: bytes, separator: bytes | None, headers: tuple[Header, ...])
     """Read a record from a line of text; a line without the separator has no key."""
     if separator is None:
         return Record(None, line, headers)
-    key, found, value = line.partition(separator)
-    return Record(key, value, headers) if found else Record(None, line, headers)
+    key, has_key, value = line.partition(separator)
+    return Record(key, value, headers) if has_key else Record(None, line, headers)
 
 
 def _named(name: str, value: bytes | None) -> dict[str, str | None]:
@@ -95,12 +95,12 @@ def _named(name: str, value: bytes | None) -> dict[str, str | None]:
 
 
 def _unique(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
+    unique = dict(pairs)
+    if len(unique) < len(pairs):
         names = [name for name, _ in pairs]
         twice = next(name for name in names if names.count(name) > 1)
-        raise ValueError(f"{twice} is there twice")
-    return found
+        raise ValueError(f"{twice} occurs twice")
+    return unique
 
 
 def _object(row: object, what: str, fields: frozenset[str]) -> dict[str, object]:
@@ -117,8 +117,8 @@ def _headers(row: dict[str, object]) -> Iterator[Header]:
     headers = row.get("headers", [])
     if not isinstance(headers, list):
         raise TypeError("headers must be a list")
-    for one in headers:
-        header = _object(one, "a header", _HEADER_FIELDS)
+    for item in headers:
+        header = _object(item, "a header", _HEADER_FIELDS)
         name = header.get("name")
         if not isinstance(name, str):
             raise TypeError("the name of a header must be text")
@@ -142,7 +142,7 @@ def _read(row: dict[str, object], name: str) -> bytes | None:
     encoded = row.get(f"{name}_base64")
     if encoded is not None:
         if row.get(name) is not None:
-            raise ValueError(f"both {name} and {name}_base64 are there")
+            raise ValueError(f"both {name} and {name}_base64 are set")
         if not isinstance(encoded, str):
             raise ValueError(f"{name}_base64 must be text")
         return base64.b64decode(encoded, validate=True)

@@ -21,12 +21,14 @@ class Measurement:
 
     def show(self, *, as_json: bool) -> None:
         """Print it."""
-        found = quantiles(self.times)
+        latencies = quantiles(self.times)
         if as_json:
-            times = {name: round(value, 3) for name, value in found.items()}
+            times = {name: round(value, 3) for name, value in latencies.items()}
             print_json({"measured": self.what, **self.speed.as_json(), "latency_ms": times})
             return
         console = open_console(highlight=False)
         console.print(f"[bold]{self.what}[/bold]  {self.speed.text()}")
-        figures = "  ".join(f"{name} [bold]{value:,.2f}[/bold]" for name, value in found.items())
+        figures = "  ".join(
+            f"{name} [bold]{value:,.2f}[/bold]" for name, value in latencies.items()
+        )
         console.print(f"  {self.timed}, in ms: {figures or 'none was timed'}")

@@ -35,7 +35,7 @@ class RowWriter:
         self.rows += batch.num_rows
         if "lateness" in batch.schema.names:
             late = batch.column("lateness").cast(pa.int64()).to_pylist()
-            self.late += sum(1 for one in late if one)
+            self.late += sum(1 for lateness in late if lateness)
         self._write(batch)
 
     def end(self, schema: pa.Schema) -> None:

@@ -33,27 +33,30 @@ _LAST_DATE_MS: Final = 253_402_300_799_999
 
 
 def as_json(
-    stem: str, files: Files, found: Examination, *, with_records: bool
+    stem: str, files: Files, examination: Examination, *, with_records: bool
 ) -> dict[str, object]:
     """Return what was found for scripts."""
     return {
         "segment": stem + SEGMENT_ENDING,
         "sizes": {ending[1:]: len(data) for ending, data in files.items() if data is not None},
-        "header": found.header and found.header._asdict(),
-        "footer": found.footer and found.footer._asdict(),
-        "index": found.index
+        "header": examination.header and examination.header._asdict(),
+        "footer": examination.footer and examination.footer._asdict(),
+        "index": examination.index
         and {
-            "interval": found.index.interval,
-            "entries": [entry._asdict() for entry in found.index.entries],
+            "interval": examination.index.interval,
+            "entries": [entry._asdict() for entry in examination.index.entries],
         },
-        "times": found.times and _times_row(found.times),
+        "times": examination.times and _times_row(examination.times),
         "batches": [
-            {**_batch_row(one), **({"records": _record_rows(files, one)} if with_records else {})}
-            for one in found.batches
+            {
+                **_batch_row(batch),
+                **({"records": _record_rows(files, batch)} if with_records else {}),
+            }
+            for batch in examination.batches
         ],
         "damage": [
             {"file": stem + fault.ending, "position": fault.position, "what": fault.text}
-            for fault in found.faults
+            for fault in examination.faults
         ],
     }
 
@@ -63,8 +66,8 @@ def _times_row(times: Times) -> dict[str, object]:
         **times.origin._asdict(),
         "topic_id": uuid_text(times.origin.topic_id),
         "blocks": [block._asdict() for block in times.blocks],
-        "aborted": [one._asdict() for one in times.aborted],
-        "epochs": [one._asdict() for one in times.epochs],
+        "aborted": [transaction._asdict() for transaction in times.aborted],
+        "epochs": [epoch._asdict() for epoch in times.epochs],
     }
 
 
@@ -104,27 +107,29 @@ def _record_rows(files: Files, batch: ExaminedBatch) -> list[dict[str, Any]] | N
     if data is None or not batch.is_sound:
         return None
     try:
-        found = list(recordcodec.read(data, batch.header))
+        records = list(recordcodec.read(data, batch.header))
     except Error:
         return None
-    rows = [json.loads(lines.to_json(TopicPartition("", 0), record)) for record in found]
+    rows = [json.loads(lines.to_json(TopicPartition("", 0), record)) for record in records]
     return [
         {name: value for name, value in row.items() if name not in ("topic", "partition")}
         for row in rows
     ]
 
 
-def as_text(stem: str, files: Files, found: Examination, *, with_records: bool) -> Iterator[str]:
+def as_text(
+    stem: str, files: Files, examination: Examination, *, with_records: bool
+) -> Iterator[str]:
     """Yield what was found, in lines for people."""
     yield from _title(stem, files)
-    yield from _ends(found)
-    yield from _beside(found)
-    for batch in found.batches:
+    yield from _ends(examination)
+    yield from _beside(examination)
+    for batch in examination.batches:
         yield _batch_line(batch)
         if with_records:
             yield from _record_lines(files, batch)
-    yield from (_fault_line(stem, fault) for fault in found.faults)
-    yield "damaged" if found.faults else "sound"
+    yield from (_fault_line(stem, fault) for fault in examination.faults)
+    yield "damaged" if examination.faults else "sound"
 
 
 def _title(stem: str, files: Files) -> Iterator[str]:
@@ -136,28 +141,30 @@ def _title(stem: str, files: Files) -> Iterator[str]:
     yield "files    " + ", ".join(sizes + [f"no {ending}" for ending in missing])
 
 
-def _ends(found: Examination) -> Iterator[str]:
-    if found.header is not None:
-        base, count, created = found.header
+def _ends(examination: Examination) -> Iterator[str]:
+    if examination.header is not None:
+        base, count, created = examination.header
         yield f"header   base offset {base}, {_count(count)}, created {_when(created)}"
-    if found.footer is not None:
-        yield f"footer   last offset {found.footer.last_offset}, CRC-32C {found.footer.crc:#010x}"
+    if examination.footer is not None:
+        crc, last_offset = examination.footer
+        yield f"footer   last offset {last_offset}, CRC-32C {crc:#010x}"
 
 
-def _beside(found: Examination) -> Iterator[str]:
-    if found.index is not None:
-        entries = _count(len(found.index.entries), "entry", "entries")
-        yield f"index    {entries}, the next after {found.index.interval} messages"
-    if found.times is None:
+def _beside(examination: Examination) -> Iterator[str]:
+    if examination.index is not None:
+        entries = _count(len(examination.index.entries), "entry", "entries")
+        yield f"index    {entries}, the next after {examination.index.interval} messages"
+    if examination.times is None:
         return
-    origin = found.times.origin
+    origin = examination.times.origin
     yield (
         f"times    {origin.namespace}/{origin.topic}/{origin.partition}, topic id "
         f"{uuid_text(origin.topic_id)}, object {origin.number} of incarnation {origin.incarnation}"
     )
-    for one in found.times.aborted:
-        yield f"aborted  producer {one.producer_id}, offsets {one.first_offset}-{one.last_offset}"
-    for epoch in found.times.epochs:
+    for transaction in examination.times.aborted:
+        offsets = f"{transaction.first_offset}-{transaction.last_offset}"
+        yield f"aborted  producer {transaction.producer_id}, offsets {offsets}"
+    for epoch in examination.times.epochs:
         yield f"epoch    {epoch.epoch} from offset {epoch.start_offset}"
 
 
@@ -203,8 +210,8 @@ def _fault_line(stem: str, fault: SegmentFault) -> str:
     return f"DAMAGE   {stem}{fault.ending}, byte {fault.position}: {fault.text}"
 
 
-def _count(number: int, one: str = "record", more: str = "records") -> str:
-    return f"{number} {one if number == 1 else more}"
+def _count(number: int, singular: str = "record", plural: str = "records") -> str:
+    return f"{number} {singular if number == 1 else plural}"
 
 
 def _when(time_ms: int) -> str:

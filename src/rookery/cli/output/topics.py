@@ -14,16 +14,16 @@ def topic_as_json(topic: TopicOverview, *, every_config: bool) -> dict[str, obje
         "id": topic.id,
         "partitions": [
             {
-                "partition": one.partition,
-                "leader": one.leader,
-                "replicas": one.replicas,
-                "isr": one.isr,
-                "start": one.start,
-                "end": one.end,
+                "partition": partition.partition,
+                "leader": partition.leader,
+                "replicas": partition.replicas,
+                "isr": partition.isr,
+                "start": partition.start,
+                "end": partition.end,
             }
-            for one in topic.partitions
+            for partition in topic.partitions
         ],
-        "configs": {one.name: one.value for one in _configs(topic, every=every_config)},
+        "configs": {config.name: config.value for config in _configs(topic, every=every_config)},
     }
 
 
@@ -33,14 +33,14 @@ def print_topic(topic: TopicOverview, *, every_config: bool) -> None:
     console.print(f"[bold]{topic.name}[/bold]  id {topic.id}, offsets span {topic.span:,} records")
     titles = ("partition", "leader", "replicas", "in sync", "start", "end")
     table = make_table(titles, right=titles)
-    for one in topic.partitions:
+    for partition in topic.partitions:
         table.add_row(
-            str(one.partition),
-            str(one.leader) if one.has_leader else "[red]none[/red]",
-            ",".join(map(str, one.replicas)),
-            ",".join(map(str, one.isr)),
-            number_text(one.start, "?"),
-            number_text(one.end, "?"),
+            str(partition.partition),
+            str(partition.leader) if partition.has_leader else "[red]none[/red]",
+            ",".join(map(str, partition.replicas)),
+            ",".join(map(str, partition.isr)),
+            number_text(partition.start, "?"),
+            number_text(partition.end, "?"),
         )
     console.print(table)
     for config in _configs(topic, every=every_config):

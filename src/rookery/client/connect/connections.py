@@ -178,12 +178,12 @@ class Connections:
 
     def usable(self, addresses: Iterable[Address]) -> list[Address]:
         """Return the addresses that can be queried without connecting first."""
-        found = []
+        linked = []
         for address in addresses:
             link = self._links.get((address, Lane.QUESTIONS))
             if link is not None and link.is_usable:
-                found.append(address)
-        return found
+                linked.append(address)
+        return linked
 
     async def close(self) -> None:
         """Close all connections and wait until they are closed."""

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from rookery.client.connect.cluster import NO_NODE, ClusterView, PartitionView, TopicView
 from rookery.client.connect.connections import Connections, Link
-from rookery.client.connect.retry import Deadline, Hopeless
+from rookery.client.connect.retry import Deadline, PersistentError
 from rookery.client.settings import ClientSettings
 from rookery.clock import Clock
 from rookery.errors import ApiError, ErrorCode, Unavailable
@@ -75,10 +75,10 @@ class Metadata:
         if not self._is_fresh(name):
             await self.refresh([name], deadline)
         self._check(name)
-        found = self.view.topics.get(name)
-        if found is None:
+        topic = self.view.topics.get(name)
+        if topic is None:
             raise self._unknown(name)
-        return found
+        return topic
 
     async def locate(
         self, places: Iterable[TopicPartition], deadline: Deadline
@@ -100,10 +100,10 @@ class Metadata:
         Raises:
             Unavailable: the broker is not in the metadata.
         """
-        found = self.view.nodes.get(number)
-        if found is None:
+        node = self.view.nodes.get(number)
+        if node is None:
             raise Unavailable(f"broker {number} is not on the cluster's map; it may be restarting")
-        return found
+        return node
 
     def leader(self, place: TopicPartition) -> Node | None:
         """Return the partition's leader if it is known and the topic's entry is not stale."""
@@ -234,7 +234,7 @@ class Metadata:
         if waited < self._settings.unknown_topic_ms:
             return ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, text)
         del self._missed_at[name]
-        return Hopeless(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, text)
+        return PersistentError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, text)
 
 
 def _asked(topics: frozenset[str] | None, version: int) -> list[MetadataRequestTopic] | None:

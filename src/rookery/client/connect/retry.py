@@ -37,13 +37,13 @@ class Deadline:
         return max(1, min(ms, self.left_ms))
 
 
-class Hopeless(ApiError):  # noqa: N818 (it is an ApiError, told apart here only)
+class PersistentError(ApiError):
     """An error that is retriable at first, but has persisted for too long."""
 
 
 def may_retry(error: Error) -> bool:
     """Return whether a retry may succeed."""
-    if isinstance(error, Hopeless):
+    if isinstance(error, PersistentError):
         return False
     if isinstance(error, ApiError):
         return error.code.retriable

@@ -159,9 +159,9 @@ class Router:
         Raises:
             ApiError: there is none at the moment, or access is denied.
         """
-        found = self._coordinators.get((kind, key))
-        if found is not None:
-            return found
+        known = self._coordinators.get((kind, key))
+        if known is not None:
+            return known
         link = await self.metadata.link()
         version = link.versions.choose(FIND_COORDINATOR, lowest=1 if kind else 0)
         request = FindCoordinatorRequest(key=key, key_type=kind, coordinator_keys=[key])
@@ -252,7 +252,7 @@ def _coordinator(answer: FindCoordinatorResponse, version: int, key: str) -> Nod
     else:
         row = next((row for row in answer.coordinators if row.key == key), None)
         if row is None:
-            raise Unavailable(f"a broker told nothing of the coordinator of {key!r}")
+            raise Unavailable(f"a broker's response does not name the coordinator of {key!r}")
         code, message = row.error_code, row.error_message
         node = Node(row.node_id, row.host, row.port)
     if code is not ErrorCode.NONE:

@@ -50,17 +50,17 @@ class Versions:
         ours_high = min(api.versions.stop - 1, self._highest.get(api.key, 0x7FFF))
         if highest is not None:
             ours_high = min(ours_high, highest)
-        found = self._ranges.get(api.key)
-        if found is None:
+        offered = self._ranges.get(api.key)
+        if offered is None:
             raise ApiError(
                 ErrorCode.UNSUPPORTED_VERSION,
                 f"broker {self._broker} does not offer {api.name}; it is too old for this call",
             )
-        chosen = min(ours_high, found[1])
-        if chosen < max(ours_low, found[0]):
+        chosen = min(ours_high, offered[1])
+        if chosen < max(ours_low, offered[0]):
             raise ApiError(
                 ErrorCode.UNSUPPORTED_VERSION,
-                f"broker {self._broker} speaks {api.name} {found[0]} to {found[1]}, "
+                f"broker {self._broker} speaks {api.name} {offered[0]} to {offered[1]}, "
                 f"this client {ours_low} to {ours_high}: there is none in common",
             )
         return chosen
@@ -83,7 +83,7 @@ async def negotiate(
     if response.error_code is ErrorCode.UNSUPPORTED_VERSION:
         response = await _ask(upstream, client_id, _offered(response, newest), timeout_ms)
     if response.error_code is not ErrorCode.NONE:
-        raise ApiError(response.error_code, f"broker {upstream.name} does not tell its versions")
+        raise ApiError(response.error_code, f"broker {upstream.name} does not report its versions")
     ranges = {row.api_key: (row.min_version, row.max_version) for row in response.api_keys}
     return Versions(upstream.name, ranges, highest)
 

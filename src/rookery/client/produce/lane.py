@@ -231,7 +231,7 @@ class BrokerLane:
         for queue, batch in batches:
             answer = answers.get(queue.place)
             if answer is None:
-                silent = Unavailable(f"broker {link.name} told nothing of {queue.place.text}")
+                silent = Unavailable(f"broker {link.name} returned nothing for {queue.place.text}")
                 self._on_no_answer([(queue, batch)], silent)
             else:
                 self._on_result(link, queue, batch, answer)

@@ -12,7 +12,7 @@ from rookery.errors import Error
 
 
 class Outcomes:
-    """Collects all results of one producer."""
+    """Reports the outcomes of one producer's batches."""
 
     def __init__(
         self,
@@ -20,11 +20,11 @@ class Outcomes:
         clock: Clock,
         on_settled: Callable[[ProducerBatch, Error | None], None],
     ) -> None:
-        """Create it without results.
+        """Create it; nothing is reported yet.
 
         Args:
-            retrier: for the pauses between tries.
-            clock: for the same.
+            retrier: computes the pauses between tries.
+            clock: gives the time of the next try.
             on_settled: called with each batch when its outcome is final.
         """
         self._retrier = retrier

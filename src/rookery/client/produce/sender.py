@@ -71,13 +71,13 @@ class Sender:
 
     def queue(self, place: TopicPartition) -> PartitionQueue:
         """Return a partition's queue, to append to it."""
-        found = self._queues.get(place)
-        if found is None:
-            found = self._queues[place] = PartitionQueue(place, self._settings)
+        queue = self._queues.get(place)
+        if queue is None:
+            queue = self._queues[place] = PartitionQueue(place, self._settings)
             if self._producer is not None:
-                found.restart(*self._producer)
-        self._busy[place] = found
-        return found
+                queue.restart(*self._producer)
+        self._busy[place] = queue
+        return queue
 
     async def confirm(self) -> None:
         """Wait until brokers have read batches sent without acknowledgement (acks=0)."""
@@ -101,7 +101,7 @@ class Sender:
                 pause_ms = self._dispatch()
             except Exception:
                 # An unexpected error here must not leave callers waiting silently.
-                log.exception("the producer cannot go on")
+                log.exception("the producer cannot continue")
                 raise
             try:
                 async with asyncio.timeout(None if pause_ms is None else pause_ms / 1000):

@@ -158,12 +158,12 @@ class TransactionCalls:
 
 
 def _by_topic(places: Iterable[TopicPartition]) -> list[AddPartitionsToTxnTopic]:
-    found: dict[str, list[int]] = {}
+    topics: dict[str, list[int]] = {}
     for place in places:
-        found.setdefault(place.topic, []).append(place.partition)
+        topics.setdefault(place.topic, []).append(place.partition)
     return [
         AddPartitionsToTxnTopic(name=name, partitions=sorted(set(many)))
-        for name, many in found.items()
+        for name, many in topics.items()
     ]
 
 
@@ -173,13 +173,13 @@ def _offsets_request(
     member_id, epoch = sent.member or ("", -1)
     topics: dict[str, list[TxnOffsetCommitRequestPartition]] = {}
     for place, value in sorted(sent.offsets.items()):
-        one = value if isinstance(value, CommittedOffset) else CommittedOffset(value)
+        offset = value if isinstance(value, CommittedOffset) else CommittedOffset(value)
         topics.setdefault(place.topic, []).append(
             TxnOffsetCommitRequestPartition(
                 partition_index=place.partition,
-                committed_offset=one.offset,
-                committed_leader_epoch=one.leader_epoch,
-                committed_metadata=one.metadata,
+                committed_offset=offset.offset,
+                committed_leader_epoch=offset.leader_epoch,
+                committed_metadata=offset.metadata,
             )
         )
     return TxnOffsetCommitRequest(

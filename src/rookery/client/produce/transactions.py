@@ -238,8 +238,8 @@ class TransactionalWriter:
             return {place: ApiError(row.error_code, text)}
 
         deadline = self._router.retrier.deadline()
-        found = await self._router.ask_leaders(f"write to {place.text}", [place], ask, deadline)
-        return found[place]
+        answers = await self._router.ask_leaders(f"write to {place.text}", [place], ask, deadline)
+        return answers[place]
 
 
 def _encoded(

@@ -63,9 +63,9 @@ async def describe_cluster(client: Client) -> ClusterOverview:
 async def list_log_dirs(client: Client) -> tuple[LogDirOverview, ...]:
     """Return the log directories of all brokers, sorted by broker."""
     return tuple(
-        _log_dir(broker, found)
+        _log_dir(broker, directory)
         for broker, directories in (await client.diagnostics.log_dirs()).items()
-        for found in directories
+        for directory in directories
     )
 
 
@@ -79,13 +79,13 @@ async def partition_sizes(client: Client) -> dict[TopicPartition, int]:
     return sizes
 
 
-def _log_dir(broker: int, found: LogDirDescription) -> LogDirOverview:
+def _log_dir(broker: int, directory: LogDirDescription) -> LogDirOverview:
     return LogDirOverview(
         broker=broker,
-        path=found.path,
-        is_usable=found.error is ErrorCode.NONE,
-        partitions=len(found.sizes),
-        size_bytes=sum(found.sizes.values()),
-        total_bytes=found.total_bytes,
-        usable_bytes=found.usable_bytes,
+        path=directory.path,
+        is_usable=directory.error is ErrorCode.NONE,
+        partitions=len(directory.sizes),
+        size_bytes=sum(directory.sizes.values()),
+        total_bytes=directory.total_bytes,
+        usable_bytes=directory.usable_bytes,
     )

@@ -59,14 +59,14 @@ class GroupOverview:
     @property
     def lag(self) -> int:
         """The sum over all partitions."""
-        return sum(one.lag or 0 for one in self.offsets)
+        return sum(offset.lag or 0 for offset in self.offsets)
 
 
 async def list_groups(client: Client, states: Collection[str] = ()) -> tuple[GroupListing, ...]:
     """Return the groups in one of these states (case-insensitive), or all; sorted by name."""
     wanted = {state.lower() for state in states}
     listed = await client.groups.list_all()
-    return tuple(one for one in listed if not wanted or one.state.lower() in wanted)
+    return tuple(group for group in listed if not wanted or group.state.lower() in wanted)
 
 
 async def describe_groups(client: Client, names: Iterable[str]) -> tuple[GroupOverview, ...]:
@@ -81,7 +81,7 @@ async def describe_groups(client: Client, names: Iterable[str]) -> tuple[GroupOv
 async def _describe(client: Client, name: str) -> GroupOverview:
     group = await client.groups.describe(name)
     committed = await client.groups.committed_offsets(name)
-    readers = {place: one.member_id for one in group.members for place in one.partitions}
+    readers = {place: member.member_id for member in group.members for place in member.partitions}
     places = sorted({*committed, *readers})
     ends = await client.offsets.find(dict.fromkeys(places, LATEST))
     return GroupOverview(
@@ -113,11 +113,11 @@ def _lag(
 def _members(group: GroupDescription) -> tuple[MemberOverview, ...]:
     return tuple(
         MemberOverview(
-            member=one.member_id,
-            instance=one.instance_id,
-            client=one.client_id,
-            host=one.host.lstrip("/"),
-            partitions=one.partitions,
+            member=member.member_id,
+            instance=member.instance_id,
+            client=member.client_id,
+            host=member.host.lstrip("/"),
+            partitions=member.partitions,
         )
-        for one in group.members
+        for member in group.members
     )

@@ -70,12 +70,12 @@ class TopicOverview:
     @property
     def span(self) -> int:
         """The offsets between the starts and ends of all partitions."""
-        return sum(one.span for one in self.partitions)
+        return sum(partition.span for partition in self.partitions)
 
     @property
     def own_configs(self) -> tuple[ConfigOverview, ...]:
         """The configs that were set at run time."""
-        return tuple(one for one in self.configs if one.is_own)
+        return tuple(config for config in self.configs if config.is_own)
 
 
 async def list_topics(
@@ -111,8 +111,8 @@ async def describe_topics(
     overviews = []
     for view in views.values():
         partitions = (
-            _partition(one, TopicPartition(view.name, number), starts, ends, sizes)
-            for number, one in view.partitions.items()
+            _partition(partition, TopicPartition(view.name, number), starts, ends, sizes)
+            for number, partition in view.partitions.items()
         )
         configs = await describe_configs(client, ResourceType.TOPIC, view.name)
         overviews.append(
@@ -147,7 +147,9 @@ def _summary(view: TopicView) -> TopicSummary:
         name=view.name,
         id=uuid_text(view.id),
         partitions=len(view.partitions),
-        replication_factor=max((len(one.replicas) for one in view.partitions.values()), default=0),
+        replication_factor=max(
+            (len(partition.replicas) for partition in view.partitions.values()), default=0
+        ),
         without_leader=len(view.partitions) - len(view.available),
         is_internal=view.is_internal,
     )

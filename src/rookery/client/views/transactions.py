@@ -49,33 +49,33 @@ async def describe_transaction(client: Client, transactional_id: str) -> Transac
     Raises:
         ApiError: TRANSACTIONAL_ID_NOT_FOUND.
     """
-    found = await client.diagnostics.describe_transaction(transactional_id)
-    started = found.start_time_ms
+    description = await client.diagnostics.describe_transaction(transactional_id)
+    started = description.start_time_ms
     return TransactionOverview(
         transactional_id=transactional_id,
-        state=found.state,
-        producer_id=found.producer_id,
-        producer_epoch=found.producer_epoch,
-        timeout_ms=found.timeout_ms,
+        state=description.state,
+        producer_id=description.producer_id,
+        producer_epoch=description.producer_epoch,
+        timeout_ms=description.timeout_ms,
         age_ms=None if started is None else max(0, client.clock.now_ms() - started),
-        partitions=tuple(sorted(found.partitions)),
+        partitions=tuple(sorted(description.partitions)),
     )
 
 
 async def open_transactions(client: Client) -> tuple[TransactionOverview, ...]:
     """Return the open transactions, the oldest first."""
-    found = []
+    overviews = []
     for listed in await client.diagnostics.list_transactions():
         if listed.state != "Ongoing":
             continue
         try:
-            found.append(await describe_transaction(client, listed.transactional_id))
+            overviews.append(await describe_transaction(client, listed.transactional_id))
         except ApiError as error:
             # It expired after it was listed.
             if error.code is not ErrorCode.TRANSACTIONAL_ID_NOT_FOUND:
                 raise
-    still_open = [one for one in found if one.age_ms is not None]
-    return tuple(sorted(still_open, key=lambda one: one.age_ms or 0, reverse=True))
+    still_open = [overview for overview in overviews if overview.age_ms is not None]
+    return tuple(sorted(still_open, key=lambda overview: overview.age_ms or 0, reverse=True))
 
 
 async def list_producers(client: Client, topic: str) -> tuple[ProducerOverview, ...]:
@@ -87,12 +87,12 @@ async def list_producers(client: Client, topic: str) -> tuple[ProducerOverview, 
         ProducerOverview(
             topic=topic,
             partition=place.partition,
-            producer_id=one.producer_id,
-            producer_epoch=one.producer_epoch,
-            last_sequence=one.last_sequence,
-            last_timestamp=one.last_timestamp,
-            open_from=one.open_from,
+            producer_id=producer.producer_id,
+            producer_epoch=producer.producer_epoch,
+            last_sequence=producer.last_sequence,
+            last_timestamp=producer.last_timestamp,
+            open_from=producer.open_from,
         )
         for place in sorted(by_place)
-        for one in sorted(by_place[place], key=lambda one: one.producer_id)
+        for producer in sorted(by_place[place], key=lambda producer: producer.producer_id)
     )

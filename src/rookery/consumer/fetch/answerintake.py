@@ -37,7 +37,7 @@ class AnswerIntake:
         Args:
             shelves: where the batches go.
             settings: how corrupt batches and transactions are treated.
-            clock: tells when an answer arrived.
+            clock: measures when an answer arrived.
             on_error: called with a partition that cannot be read, and why; the lock is held.
         """
         self._shelves = shelves
@@ -101,11 +101,11 @@ class AnswerIntake:
             shelf.place, shelf.position, shelf.end, chunk_bytes, chunk_rows
         )
         try:
-            found = list(chunks.cut(answer.data, answer.headers, answer.aborted, wanted))
+            parts = list(chunks.cut(answer.data, answer.headers, answer.aborted, wanted))
         except Corrupt as error:
             self._on_error(shelf, error)
             return
-        self._shelves.put(shelf, found)
+        self._shelves.put(shelf, parts)
         last = answer.headers[-1]
         shelf.position = max(shelf.position, last.last_offset + 1)
         shelf.leader_epoch = last.partition_leader_epoch

@@ -64,7 +64,7 @@ class Feed:
     async def run(self) -> None:
         """Fetch until cancelled; permanent errors are reported to the reader."""
         loop = asyncio.get_running_loop()
-        self._shelves.on_room(lambda: _tell(loop, self._wake))
+        self._shelves.on_room(lambda: _set_from_thread(loop, self._wake))
         try:
             while True:
                 self._wake.clear()
@@ -92,21 +92,21 @@ class Feed:
             return LONG_WAIT_MS
         now = self._clock.monotonic_ms()
         with self._shelves.lock:
-            open_ones = [one for one in self._shelves.by_place.values() if not one.is_exhausted]
+            unread = [shelf for shelf in self._shelves.by_place.values() if not shelf.is_exhausted]
             ready = [
-                one
-                for one in open_ones
-                if not one.is_fetching and one.fault is None and one.retry_at <= now
+                shelf
+                for shelf in unread
+                if not shelf.is_fetching and shelf.fault is None and shelf.retry_at <= now
             ]
             self._find_lanes(ready)
-            requests = self._planner.plan(ready, len(open_ones), now)
+            requests = self._planner.plan(ready, len(unread), now)
         for request in requests:
             self._spawn(self._fetch(request))
-        waits = [one.retry_at - now for one in open_ones if one.retry_at > now]
+        waits = [shelf.retry_at - now for shelf in unread if shelf.retry_at > now]
         return min(waits, default=LONG_WAIT_MS)
 
     def _find_lanes(self, ready: list[Shelf]) -> None:
-        lost = [one.place for one in ready if one.place not in self._planner.lanes]
+        lost = [shelf.place for shelf in ready if shelf.place not in self._planner.lanes]
         if lost and not self._is_locating:
             self._is_locating = True
             self._spawn(self._locate(lost))
@@ -128,17 +128,19 @@ class Feed:
                 request.lane, request.wants, request.max_bytes, request.wait_ms
             )
         except Error as error:
-            answers = [PartitionAnswer(one.place, one.offset, error=error) for one in request.wants]
+            answers = [
+                PartitionAnswer(want.place, want.offset, error=error) for want in request.wants
+            ]
         finally:
             with self._shelves.lock:
                 self._planner.release(request)
             self._wake.set()
-        told = {answer.place: answer for answer in answers}
+        by_place = {answer.place: answer for answer in answers}
         is_alone = len(request.wants) == 1
         with self._shelves.lock:
             for shelf, want in zip(request.shelves, request.wants, strict=True):
                 if shelf.position == want.offset and not shelf.is_gone:
-                    answer = told.get(shelf.place, PartitionAnswer(shelf.place, want.offset))
+                    answer = by_place.get(shelf.place, PartitionAnswer(shelf.place, want.offset))
                     if not answer.is_skipped:
                         self._intake.take(shelf, answer, is_alone=is_alone)
             self._shelves.tell()
@@ -206,7 +208,7 @@ class Feed:
             self._shelves.fail(error)
 
 
-def _tell(loop: asyncio.AbstractEventLoop, event: asyncio.Event) -> None:
+def _set_from_thread(loop: asyncio.AbstractEventLoop, event: asyncio.Event) -> None:
     """Set an event of a loop from another thread; ignore a loop that has ended."""
     with suppress(RuntimeError):
         loop.call_soon_threadsafe(event.set)

@@ -12,7 +12,7 @@ from rookery.client.client import Client
 from rookery.client.connect.cluster import ClusterView
 from rookery.client.connect.connections import Lane
 from rookery.client.connect.metadata import PartitionLeader
-from rookery.client.connect.retry import Hopeless
+from rookery.client.connect.retry import PersistentError
 from rookery.client.settings import ClientSettings
 from rookery.consumer.checkpoint import Checkpoint, PartitionMark
 from rookery.consumer.fetch import budget
@@ -58,15 +58,15 @@ class KafkaSource:
         async def attempt() -> dict[str, list[int]]:
             # One metadata request for all of them.
             await router.metadata.refresh(names, deadline)
-            found = [await router.metadata.topic(name, deadline) for name in names]
-            for topic in found:
+            topics = [await router.metadata.topic(name, deadline) for name in names]
+            for topic in topics:
                 self._topic_ids.setdefault(topic.name, topic.id)
-            return {topic.name: sorted(topic.partitions) for topic in found}
+            return {topic.name: sorted(topic.partitions) for topic in topics}
 
         what = f"look at {', '.join(names[:3])}"
-        found = await router.retrier.run(what, deadline, attempt) if names else {}
+        partitions = await router.retrier.run(what, deadline, attempt) if names else {}
         self._warm_up()
-        return found
+        return partitions
 
     async def _matching(self, pattern: re.Pattern[str]) -> list[str]:
         metadata = self.client.metadata
@@ -89,15 +89,15 @@ class KafkaSource:
         """Return the offsets for EARLIEST, LATEST or times."""
         if not specs:
             return {}
-        found = await self.client.offsets.find(specs, committed=is_committed)
-        return {place: row.offset for place, row in found.items()}
+        rows = await self.client.offsets.find(specs, committed=is_committed)
+        return {place: row.offset for place, row in rows.items()}
 
     async def committed(
         self, group: str, places: Iterable[TopicPartition]
     ) -> dict[TopicPartition, PartitionMark]:
         """Return a group's committed positions."""
-        found = await self.client.groups.committed_offsets(group, places, stable=True)
-        return {place: PartitionMark.of_commit(row) for place, row in found.items()}
+        commits = await self.client.groups.committed_offsets(group, places, stable=True)
+        return {place: PartitionMark.of_commit(row) for place, row in commits.items()}
 
     async def commit(self, group: str, checkpoint: Checkpoint) -> None:
         """Commit a group's positions; the group must have no members."""
@@ -110,9 +110,9 @@ class KafkaSource:
         try:
             await metadata.locate(places, deadline)
         except ApiError as error:
-            if isinstance(error, Hopeless) or not error.code.retriable:
+            if isinstance(error, PersistentError) or not error.code.retriable:
                 raise
-        found: dict[TopicPartition, Hashable] = {}
+        nodes: dict[TopicPartition, Hashable] = {}
         problem: Error | None = None
         for place in places:
             try:
@@ -121,15 +121,15 @@ class KafkaSource:
                 problem = error
                 continue
             self._check_id(located)
-            found[place] = located.node
-        if not found and problem is not None:
+            nodes[place] = located.node
+        if not nodes and problem is not None:
             raise problem
-        return found
+        return nodes
 
     def _check_id(self, located: PartitionLeader) -> None:
         first = self._topic_ids.setdefault(located.place.topic, located.topic_id)
         if first != located.topic_id:
-            raise Hopeless(
+            raise PersistentError(
                 ErrorCode.UNKNOWN_TOPIC_ID,
                 f"topic {located.place.topic!r} was deleted, and another of its name created",
             )

@@ -12,8 +12,8 @@ from array import array
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Final
 
-from rookery.client.connect.retry import Hopeless
-from rookery.cluster.state import aborted
+from rookery.client.connect.retry import PersistentError
+from rookery.cluster.state import aborts
 from rookery.cluster.state.partition import Partition
 from rookery.consumer.checkpoint import Checkpoint, PartitionMark
 from rookery.consumer.fetch.source import PartitionAnswer, Want
@@ -65,53 +65,53 @@ class ObjectSource:
         known = state.topics.by_name
         if pattern is not None:
             names = sorted(name for name in known if pattern.fullmatch(name))
-        found = {}
+        numbers = {}
         for name in names:
             topic = known.get(name)
             if topic is None:
-                raise Hopeless(
+                raise PersistentError(
                     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
                     f"topic {name!r} does not exist; create it first, or check its name",
                 )
             self._topic_ids.setdefault(name, topic.id)
-            found[name] = list(range(len(topic.partitions)))
-        return found
+            numbers[name] = list(range(len(topic.partitions)))
+        return numbers
 
     async def find(
         self, specs: Mapping[TopicPartition, int], *, is_committed: bool = False
     ) -> dict[TopicPartition, int]:
         """Return the offsets for EARLIEST, LATEST or times."""
-        found = {}
+        offsets = {}
         for place, spec in specs.items():
             partition = self._partition(place)
             if spec == EARLIEST:
-                found[place] = partition.log_start
+                offsets[place] = partition.log_start
             elif spec == LATEST:
-                found[place] = end_of(partition, is_committed=is_committed)
+                offsets[place] = end_of(partition, is_committed=is_committed)
             else:
-                found[place] = await self._first_at(place, partition, spec)
-        return found
+                offsets[place] = await self._first_at(place, partition, spec)
+        return offsets
 
     async def _first_at(self, place: TopicPartition, partition: Partition, time_ms: int) -> int:
         if self._log.place.is_listed:
             raise ConfigError("a time: these segments have no times; begin at an offset instead")
         key = (self._topic_ids[place.topic], place.partition)
-        found = await times.first_at(self._log.reader, key, partition, time_ms)
-        return -1 if found is None else found.offset
+        record = await times.first_at(self._log.reader, key, partition, time_ms)
+        return -1 if record is None else record.offset
 
     async def committed(
         self, group: str, places: Iterable[TopicPartition]
     ) -> dict[TopicPartition, PartitionMark]:
         """Return a group's committed positions."""
         known = self._log.state.groups.by_id.get(group)
-        found = {}
+        marks = {}
         for place in places:
             row = known.offset(self._topic_ids[place.topic], place.partition) if known else None
             if row is not None:
-                found[place] = PartitionMark.of_commit(
+                marks[place] = PartitionMark.of_commit(
                     CommittedOffset(row.offset, row.metadata or "")
                 )
-        return found
+        return marks
 
     async def commit(self, group: str, checkpoint: Checkpoint) -> None:  # noqa: ARG002 (the port's)
         """Raise: committing requires a group coordinator, which is a broker."""
@@ -173,31 +173,31 @@ class ObjectSource:
             # Before the read: a newer list may lack transactions whose records are still read.
             listed = partition.aborted
             try:
-                found = await self._log.reader.read(
+                stored = await self._log.reader.read(
                     key, partition, want.offset, max_bytes, until=end
                 )
             except Conflict:
                 await self._log.barrier()  # the batches were rewritten and moved
                 continue
-            data = memoryview(b"".join(found.parts))
+            data = memoryview(b"".join(stored.parts))
             headers = batches.outline(data)  # the reader has verified them
             return PartitionAnswer(
                 want.place,
                 want.offset,
                 data,
                 headers,
-                self._aborted(listed, want.offset, found.next_offset),
+                self._aborted(listed, want.offset, stored.next_offset),
                 high,
                 stable,
-                found.next_offset,
+                stored.next_offset,
             )
         raise Unavailable(f"{want.place.text}: its objects are rewritten faster than read")
 
     def _aborted(self, listed: array[int], begin: int, end: int) -> list[tuple[int, int]]:
         if not self._is_committed:
             return []
-        found = aborted.within(listed, begin, end)
-        return [(one.producer_id, one.first_offset) for one in found]
+        aborted = aborts.within(listed, begin, end)
+        return [(transaction.producer_id, transaction.first_offset) for transaction in aborted]
 
     def _check_range(self, want: Want, partition: Partition) -> None:
         if not partition.log_start <= want.offset <= partition.next_offset:
@@ -209,7 +209,7 @@ class ObjectSource:
     def _partition(self, place: TopicPartition) -> Partition:
         topic = self._log.state.topics.by_id.get(self._topic_ids.get(place.topic, b""))
         if topic is None or place.partition >= len(topic.partitions):
-            raise Hopeless(
+            raise PersistentError(
                 ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {place.topic!r} was deleted"
             )
         return topic.partitions[place.partition]

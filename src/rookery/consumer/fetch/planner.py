@@ -104,8 +104,8 @@ class RequestPlanner:
         room = self._shelves.memory - self._shelves.held - self._reserved
         chosen = self._chosen(shelves, share, room)
         picked = set(chosen)
-        for one in shelves:
-            one.is_passed_over = one not in picked
+        for shelf in shelves:
+            shelf.is_passed_over = shelf not in picked
         if not chosen:
             self._shelves.be_hungry()
             return None
@@ -115,39 +115,39 @@ class RequestPlanner:
         each = min(max(share, _MIN_PARTITION), max(max_bytes // len(chosen), _MIN_PARTITION))
         each = max(1, min(each, _MAX_PARTITION, max_bytes))
         max_bytes = min(max_bytes, each * len(chosen))
-        wants = [Want(one.place, one.position, each, one.leader_epoch) for one in chosen]
-        reserved = max(max_bytes, *(one.batch_bytes for one in chosen))
+        wants = [Want(shelf.place, shelf.position, each, shelf.leader_epoch) for shelf in chosen]
+        reserved = max(max_bytes, *(shelf.batch_bytes for shelf in chosen))
         wait_ms = self._wait_ms(chosen, now, is_all=len(chosen) == len(shelves))
         return LaneRequest(lane, chosen, wants, max_bytes, reserved, wait_ms)
 
     def _chosen(self, shelves: list[Shelf], share: int, room: int) -> list[Shelf]:
         here = set(shelves)
-        needed = [one for one in self._shelves.needed if one in here]
+        needed = [shelf for shelf in self._shelves.needed if shelf in here]
         if room <= 0:
             # Without room, exactly one batch is allowed. Otherwise the merge could not make
             # progress.
             is_over = self._reserved or not needed or self._shelves.is_over(needed[0])
             return [] if is_over else needed[:1]
-        suspects = [one for one in needed if one.is_suspect]
+        suspects = [shelf for shelf in needed if shelf.is_suspect]
         if suspects:
             return suspects[:1]
         first = set(needed)
         # A batch larger than the room would still be returned whole.
         ahead = [
-            one
-            for one in shelves
-            if one.held < share and one.batch_bytes <= room and one not in first
+            shelf
+            for shelf in shelves
+            if shelf.held < share and shelf.batch_bytes <= room and shelf not in first
         ]
-        return needed + sorted(ahead, key=lambda one: one.held)
+        return needed + sorted(ahead, key=lambda shelf: shelf.held)
 
     def _wait_ms(self, chosen: list[Shelf], now: int, *, is_all: bool) -> int:
         """Return how long a broker may wait, so that idle partitions are detected in time."""
-        if not is_all or any(one.is_suspect for one in chosen):
+        if not is_all or any(shelf.is_suspect for shelf in chosen):
             return _SHORT_WAIT_MS
         limit = ms(self._settings.max_idle)
         left = [
-            one.empty_since + limit - now
-            for one in chosen
-            if one.empty_since is not None and one.idle_ms() < limit
+            shelf.empty_since + limit - now
+            for shelf in chosen
+            if shelf.empty_since is not None and shelf.idle_ms() < limit
         ]
         return max(1, min([LONG_WAIT_MS, *left]))

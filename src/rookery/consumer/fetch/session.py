@@ -29,7 +29,7 @@ _LOST: Final = frozenset(
 )
 
 
-class _Asked(NamedTuple):
+class _RequestedPartition(NamedTuple):
     want: Want
     current_epoch: int
     topic_id: bytes
@@ -41,12 +41,12 @@ class Session:
     def __init__(self) -> None:
         self._id = 0
         self._epoch = 0
-        self._known: dict[TopicPartition, _Asked] = {}
+        self._known: dict[TopicPartition, _RequestedPartition] = {}
 
     def request(self, wants: Sequence[Want], located: Sequence[PartitionLeader]) -> FetchRequest:
         """Build the request: the changes since the last one, or a full request."""
         asked = {
-            want.place: _Asked(want, row.leader_epoch, row.topic_id)
+            want.place: _RequestedPartition(want, row.leader_epoch, row.topic_id)
             for want, row in zip(wants, located, strict=True)
         }
         known = self._known if self._id else {}
@@ -80,7 +80,7 @@ class Session:
         self._known = {}
 
 
-def _topics(rows: Iterable[_Asked]) -> list[FetchTopic]:
+def _topics(rows: Iterable[_RequestedPartition]) -> list[FetchTopic]:
     topics: dict[str, FetchTopic] = {}
     for want, epoch, topic_id in rows:
         name = want.place.topic
@@ -98,7 +98,7 @@ def _topics(rows: Iterable[_Asked]) -> list[FetchTopic]:
     return list(topics.values())
 
 
-def _forgotten(rows: Iterable[_Asked]) -> list[ForgottenTopic]:
+def _forgotten(rows: Iterable[_RequestedPartition]) -> list[ForgottenTopic]:
     topics: dict[str, ForgottenTopic] = {}
     for want, _, topic_id in rows:
         name = want.place.topic

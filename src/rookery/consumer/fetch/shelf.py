@@ -136,7 +136,7 @@ class Shelf:
     @property
     def last_readable(self) -> int:
         """The end of readable records, as far as it is known."""
-        ends = [one for one in (self.high_watermark, self.last_stable_offset) if one >= 0]
+        ends = [end for end in (self.high_watermark, self.last_stable_offset) if end >= 0]
         return min(ends, default=-1)
 
     @property
@@ -284,7 +284,7 @@ class Shelves:
 
         One batch may be held in excess of the memory; the largest one held counts as that batch.
         """
-        largest = max((one.largest for one in self.by_place.values()), default=0)
+        largest = max((each.largest for each in self.by_place.values()), default=0)
         return self.held - largest + shelf.batch_bytes > self.memory
 
     def evict(self, shelves: Iterable[Shelf], room: int) -> int:

@@ -164,7 +164,9 @@ class ClassicGroupMember:
         assignments: list[SyncGroupRequestAssignment] = []
         if joined.leader == joined.member_id and not joined.skip_assignment:
             claims = {row.member_id: _claim(row.metadata) for row in joined.members}
-            self._counts = await self._count({one for claim in claims.values() for one in claim[0]})
+            self._counts = await self._count(
+                {topic for claim in claims.values() for topic in claim[0]}
+            )
             assignments = [
                 SyncGroupRequestAssignment(member_id=member, assignment=_assignment(places))
                 for member, places in assign(self._counts, claims).items()
@@ -187,15 +189,15 @@ class ClassicGroupMember:
 
     async def _count(self, topics: set[str]) -> dict[str, int]:
         """Return the partition count of each topic; topics that do not exist are left out."""
-        found: dict[str, int] = {}
+        counts: dict[str, int] = {}
         deadline = self._client.router.retrier.deadline()
         await self._client.metadata.refresh(sorted(topics), deadline)
         for name in sorted(topics):
             try:
-                found[name] = len((await self._client.metadata.topic(name, deadline)).partitions)
+                counts[name] = len((await self._client.metadata.topic(name, deadline)).partitions)
             except ApiError as error:
                 log.debug("topic %s of group %s: %s", name, self._group, error)
-        return found
+        return counts
 
     async def _stay(self) -> None:
         """Send heartbeats until the group rebalances or, as leader, partition counts change."""
@@ -270,19 +272,19 @@ def _check(code: ErrorCode, group: str) -> None:
 def _claim(metadata: bytes) -> MemberClaim:
     """Parse a member's subscription; one that cannot be parsed claims no topics."""
     try:
-        found = consumer.read_subscription(metadata)
+        subscription = consumer.read_subscription(metadata)
     except ProtocolError as error:
         log.warning("a member's subscription cannot be read: %s", error)
         return MemberClaim(frozenset())
     owned = frozenset(
         TopicPartition(topic.topic, number)
-        for topic in found.owned_partitions
+        for topic in subscription.owned_partitions
         for number in topic.partitions
     )
-    generation = found.generation_id
-    if generation < 0 and len(found.user_data or b"") == _GENERATION.size:
-        [generation] = _GENERATION.unpack(found.user_data or b"")
-    return MemberClaim(frozenset(found.topics), owned, generation)
+    generation = subscription.generation_id
+    if generation < 0 and len(subscription.user_data or b"") == _GENERATION.size:
+        [generation] = _GENERATION.unpack(subscription.user_data or b"")
+    return MemberClaim(frozenset(subscription.topics), owned, generation)
 
 
 def _assignment(places: set[TopicPartition]) -> bytes:

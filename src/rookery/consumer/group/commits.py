@@ -77,14 +77,14 @@ class Commits:
             names = ", ".join(place.text for place in lost)
             raise ApiError(
                 ErrorCode.ILLEGAL_GENERATION,
-                f"group {self.group!r} has taken {names} from this member since the batch came; "
-                "open the stream again to go on where the group has committed",
+                f"group {self.group!r} has taken {names} from this member since it read the batch; "
+                "open the stream again to continue where the group has committed",
             )
         return offsets, member
 
     def _still_ours(self, checkpoint: Checkpoint) -> dict[TopicPartition, CommittedOffset]:
         return {
-            place: one
-            for place, one in checkpoint.commits().items()
+            place: offset
+            for place, offset in checkpoint.commits().items()
             if checkpoint.stays.get(place) not in self._over
         }

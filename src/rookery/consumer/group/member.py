@@ -23,7 +23,7 @@ from rookery.client.connect.connections import Link
 from rookery.consumer.group.partitions import Change, MemberPartitions
 from rookery.errors import ApiError, Error, ErrorCode
 from rookery.model.partition import TopicPartition
-from rookery.model.uuid import uuid_text
+from rookery.model.uuid import random_uuid, uuid_text
 from rookery.wire.messages.consumer_group_heartbeat import (
     CONSUMER_GROUP_HEARTBEAT,
     ConsumerGroupHeartbeatRequest,
@@ -58,7 +58,7 @@ class ConsumerMember:
         self._ids: dict[str, bytes] = {}
         self.holding = MemberPartitions(client, group, is_classic=False)
         """The partitions that the member owns."""
-        self.holding.member_id = uuid_text(client.random.token(16))
+        self.holding.member_id = uuid_text(random_uuid(client.random.token))
         self.holding.epoch = 0
 
     async def run(self, on_given: Change, on_taken: Change) -> None:
@@ -149,4 +149,6 @@ class ConsumerMember:
         if self.holding.epoch > 0:
             for place in sorted(self.holding.owned):
                 topics.setdefault(self._ids[place.topic], []).append(place.partition)
-        return [TopicPartitions(topic_id=one, partitions=many) for one, many in topics.items()]
+        return [
+            TopicPartitions(topic_id=topic_id, partitions=many) for topic_id, many in topics.items()
+        ]

@@ -90,7 +90,7 @@ class MemberPartitions:
             ApiError: the commit is rejected.
         """
         for attempt in range(_TRIES):
-            ours = {place: one for place, one in offsets().items() if place in self.owned}
+            ours = {place: offset for place, offset in offsets().items() if place in self.owned}
             if not ours:
                 return
             try:

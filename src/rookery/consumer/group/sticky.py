@@ -75,20 +75,20 @@ def _deal(
         for number in range(count if readers else 0):
             place = TopicPartition(topic, number)
             if place not in taken:
-                hands[min(readers, key=lambda one: len(hands[one]))].add(place)
+                hands[min(readers, key=lambda reader: len(hands[reader]))].add(place)
 
 
 def _balance(members: Mapping[str, MemberClaim], hands: dict[str, set[TopicPartition]]) -> None:
     """Move partitions from members that have at least two more than another member."""
     while True:
-        order = sorted(hands, key=lambda one: len(hands[one]))
+        order = sorted(hands, key=lambda member: len(hands[member]))
         for poor in order:
             rich = next(
                 (
-                    one
-                    for one in reversed(order)
-                    if len(hands[one]) - len(hands[poor]) > 1
-                    and any(place.topic in members[poor].topics for place in hands[one])
+                    member
+                    for member in reversed(order)
+                    if len(hands[member]) - len(hands[poor]) > 1
+                    and any(place.topic in members[poor].topics for place in hands[member])
                 ),
                 None,
             )

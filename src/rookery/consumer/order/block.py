@@ -151,7 +151,9 @@ def _block(rows: pa.RecordBatch, partition: int) -> RowBlock:
         else:
             put(table, column, strings)
             # Keys and values share the same buffers, which must not be counted twice.
-            owned.update({one.address: one.size for one in strings.buffers()[2:] if one})
+            owned.update(
+                {buffer.address: buffer.size for buffer in strings.buffers()[2:] if buffer}
+            )
     size = sum(owned.values()) + sum(column.nbytes for column in arrays.values())
     return RowBlock(table, arrays, rows, size + rows.num_rows * _ROW_BYTES, left=rows.num_rows)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from rookery.consumer.faults import OutOfMemory, Unheard
+from rookery.consumer.faults import OutOfMemory, UnheardPartitions
 from rookery.consumer.fetch import budget
 from rookery.consumer.fetch.shelf import Shelf, Shelves
 from rookery.consumer.order.block import RowBlock
@@ -44,7 +44,7 @@ class Demand:
         self._blocked_since: int | None = None
 
     def reset(self) -> None:
-        """Record that the merge has released rows; the deadline starts anew."""
+        """Record that the merge has released rows; the deadline starts again."""
         self._blocked_since = None
 
     def ask(self, now: int) -> None:
@@ -52,7 +52,7 @@ class Demand:
 
         Raises:
             Error: a partition failed, and no row can be returned without it.
-            Unheard: no broker has answered for a partition within the deadline.
+            UnheardPartitions: no broker has answered for a partition within the deadline.
             OutOfMemory: there is no room for one more batch.
         """
         if not self._ready.size:
@@ -85,7 +85,7 @@ class Demand:
         if now - max(shelf.heard_at, self._blocked_since) > deadline:
             self._blocked_since = None
             why = shelf.problem or "no broker has answered for it"
-            raise Unheard([shelf.place], deadline, f"the last problem: {why}")
+            raise UnheardPartitions([shelf.place], deadline, f"the last problem: {why}")
 
     def _make_room(self, needed: Sequence[Shelf]) -> None:
         """Make room to fetch the partitions that the merge waits for."""

@@ -88,16 +88,16 @@ class StreamEngine:
         """Resume at a checkpoint; call this before any partition joins."""
         self.marks.frontier, self.marks.rows = checkpoint.frontier_ms, checkpoint.rows
 
-    def join(self, one: PartitionRange) -> Shelf:
+    def join(self, range_: PartitionRange) -> Shelf:
         """Add a partition; its rows are ordered after those already returned."""
-        mark = one.mark or PartitionMark(one.start)
+        mark = range_.mark or PartitionMark(range_.start)
         index = self._merge.join(mark.clock, self.marks.frontier, mark.passed)
-        shelf = _new_shelf(one, index, self._clock.monotonic_ms(), is_live=self._is_live)
+        shelf = _new_shelf(range_, index, self._clock.monotonic_ms(), is_live=self._is_live)
         self.shelf_of.append(shelf)
-        self.marks.join(one.place, mark)
-        self._shape.join(one.place)
+        self.marks.join(range_.place, mark)
+        self._shape.join(range_.place)
         with self._shelves.lock:
-            self._shelves.by_place[one.place] = shelf
+            self._shelves.by_place[range_.place] = shelf
             self._shelves.changed.append(shelf)
             self._shelves.tell()
         return shelf
@@ -105,9 +105,9 @@ class StreamEngine:
     def join_all(self, ranges: Sequence[PartitionRange]) -> None:
         """Add partitions; callable from any thread."""
         with self._guard:
-            for one in ranges:
-                if one.place not in self._shelves.by_place:
-                    self.join(one)
+            for range_ in ranges:
+                if range_.place not in self._shelves.by_place:
+                    self.join(range_)
 
     def leave_all(self, places: Iterable[TopicPartition]) -> None:
         """Drop partitions and stop returning their rows; callable from any thread."""
@@ -217,11 +217,11 @@ class StreamEngine:
             if self._is_tight and (self._outlet.ready.size or self._shelves.held > held):
                 break
             shelf = self._blocking()
-            found = None if shelf is None else self._intake.take(shelf)
-            if found is None:
+            decoded = None if shelf is None else self._intake.take(shelf)
+            if decoded is None:
                 break
             has_decoded = True
-            rows += found
+            rows += decoded
             if self._is_live and shelf is not None and not shelf.chunks:
                 self._watch.look_at(shelf)
         return has_decoded
@@ -284,20 +284,20 @@ class StreamEngine:
         return self._outlet.bytes
 
 
-def _new_shelf(one: PartitionRange, index: int, now: int, *, is_live: bool) -> Shelf:
+def _new_shelf(range_: PartitionRange, index: int, now: int, *, is_live: bool) -> Shelf:
     """Return the empty shelf of a partition that joins."""
     return Shelf(
-        one.place,
+        range_.place,
         index,
-        one.start,
-        one.start,
-        ENDLESS if is_live else one.end,
-        NO_TIME if one.min_time_ms is None else one.min_time_ms,
-        one.end_time_ms,
-        replay_end=one.end,
-        decoded_to=one.start,
-        high_watermark=one.high_watermark,
-        last_stable_offset=one.last_stable_offset,
+        range_.start,
+        range_.start,
+        ENDLESS if is_live else range_.end,
+        NO_TIME if range_.min_time_ms is None else range_.min_time_ms,
+        range_.end_time_ms,
+        replay_end=range_.end,
+        decoded_to=range_.start,
+        high_watermark=range_.high_watermark,
+        last_stable_offset=range_.last_stable_offset,
         heard_at=now,
     )
 

@@ -90,16 +90,16 @@ def _of_headers(headers: Array, name: str) -> Numbers:
 
 def _of_bytes(values: Array) -> Numbers:
     """Parse header values: eight bytes, or text."""
-    found = np.full(len(values), NO_TIME, np.int64)
+    times = np.full(len(values), NO_TIME, np.int64)
     for row, value in enumerate(values.to_pylist()):
         if value is None:
             continue
         if len(value) == _INT64_BYTES and not value.isdigit():
-            found[row] = int.from_bytes(value, "big", signed=True)
+            times[row] = int.from_bytes(value, "big", signed=True)
         else:
-            found[row] = _of_text(value)
-    found[found == -1] = NO_TIME
-    return found
+            times[row] = _of_text(value)
+    times[times == -1] = NO_TIME
+    return times
 
 
 def _of_text(value: bytes) -> int:
@@ -116,8 +116,8 @@ def _milliseconds(column: Array) -> Numbers:
     if pa.types.is_timestamp(column.type):
         column = column.cast(TIMESTAMP, safe=False)
     numbers = column.cast(pa.int64())
-    found: Numbers = np.asarray(compute.fill_null(numbers, NO_TIME)).astype(np.int64)
-    return np.where(found == -1, NO_TIME, found)
+    times: Numbers = np.asarray(compute.fill_null(numbers, NO_TIME)).astype(np.int64)
+    return np.where(times == -1, NO_TIME, times)
 
 
 def _is_text(kind: pa.DataType) -> bool:

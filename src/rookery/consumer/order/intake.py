@@ -33,8 +33,8 @@ class Intake:
         if chunk is None:
             return None
         try:
-            found = decoded(chunk, self._reading, shelf.index)
-            many = [self._kept(shelf, block) for block in found]
+            blocks = decoded(chunk, self._reading, shelf.index)
+            many = [self._kept(shelf, block) for block in blocks]
         except (Corrupt, ApiError) as error:
             self._on_fault(shelf, chunk, error)
             return 0
@@ -82,7 +82,7 @@ class Intake:
             self._shelves.open(shelf, chunk, [])
             return
         with self._shelves.lock:
-            freed = chunk.size + sum(one.size for one in shelf.chunks)
+            freed = chunk.size + sum(queued.size for queued in shelf.chunks)
             shelf.chunks.clear()
             self._shelves.charge(shelf, -freed)
             shelf.position, shelf.leader_epoch = chunk.begin, -1

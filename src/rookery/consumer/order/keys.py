@@ -55,11 +55,11 @@ def keyed(times: Numbers, clock: int, lateness_ms: int, max_time_ms: int) -> Row
         return RowKeys(clocks, clocks, clock)
     counted = np.where(times <= max_time_ms, times, NO_TIME)
     clocks = np.maximum.accumulate(np.maximum(counted, clock))
-    found = RowKeys(clocks, clocks, clock)
-    before = found.before
+    row_keys = RowKeys(clocks, clocks, clock)
+    before = row_keys.before
     keys = np.maximum(counted, before - lateness_ms)
     # A row without a valid time takes the clock's.
-    return found._replace(keys=np.where(counted == NO_TIME, before, keys))
+    return row_keys._replace(keys=np.where(counted == NO_TIME, before, keys))
 
 
 def lateness(keys: Numbers, times: Numbers, max_time_ms: int) -> Numbers:

@@ -67,13 +67,21 @@ class PartitionMarks:
             if len(offsets):
                 first = int(np.argmin(offsets))
                 self.offsets[index], self._clocks[index] = offsets[first], before[first]
-                known = [one for one in self._passed.get(index, ()) if one[1] > decoded_to[index]]
-                found = _between(np.sort(offsets), decoded_to[index])
-                self._passed[index] = (*found, *known)
+                known = [
+                    passed
+                    for passed in self._passed.get(index, ())
+                    if passed[1] > decoded_to[index]
+                ]
+                ranges = _between(np.sort(offsets), decoded_to[index])
+                self._passed[index] = (*ranges, *known)
             elif decoded_to[index] > self.offsets[index]:
                 self.offsets[index] = decoded_to[index]
                 self._clocks[index] = merge.clocks[index]
-                known = [one for one in self._passed.get(index, ()) if one[1] > decoded_to[index]]
+                known = [
+                    passed
+                    for passed in self._passed.get(index, ())
+                    if passed[1] > decoded_to[index]
+                ]
                 self._passed[index] = tuple(known)
 
     def maker(self) -> Callable[[], Checkpoint]:

@@ -169,15 +169,15 @@ class Merge(Generic[B]):
 
     def add(self, index: int, block: B, times: Numbers, offsets: Numbers) -> RowKeys:
         """Add a partition's next rows; return their keys."""
-        found = keyed(times, int(self.clocks[index]), self._lateness_ms, self._max_time_ms)
+        row_keys = keyed(times, int(self.clocks[index]), self._lateness_ms, self._max_time_ms)
         if not len(times):
-            return found
-        self.clocks[index] = found.clock
+            return row_keys
+        self.clocks[index] = row_keys.clock
         self._mark(index)
-        keys, floor = found.keys, self._floors[index]
+        keys, floor = row_keys.keys, self._floors[index]
         if self._lateness_ms or keys[0] < floor:
             keys = np.maximum(keys, floor)
-            found = found._replace(keys=keys)
+            row_keys = row_keys._replace(keys=keys)
         rows = self._rows(index, keys, offsets)
         if rows is not None:
             keys = keys[rows]
@@ -185,7 +185,7 @@ class Merge(Generic[B]):
             self._runs[index].append(RowRun(index, block, rows, keys))
             self._heads[index] = min(int(self._heads[index]), int(keys[0]))
             self.pending += len(keys)
-        return found
+        return row_keys
 
     def _rows(self, index: int, keys: Numbers, offsets: Numbers) -> Numbers | None:
         """Return the requested rows in key order; None: all rows, as they are."""

@@ -74,15 +74,17 @@ class OrderedRows:
 
     def sizes(self) -> Numbers:
         """Return the bytes of key and value of each row."""
-        found = np.maximum(self.columns.keys.sizes, 0, dtype=np.int64)
-        found += np.maximum(self.columns.values.sizes, 0)
-        return found
+        sizes = np.maximum(self.columns.keys.sizes, 0, dtype=np.int64)
+        sizes += np.maximum(self.columns.values.sizes, 0)
+        return sizes
 
     def total(self) -> int:
         """Return the bytes of all keys and values."""
         both = (self.columns.keys.sizes, self.columns.values.sizes)
         # A missing key or value has size -1.
-        return sum(int(one.sum(dtype=np.int64)) + int(np.count_nonzero(one < 0)) for one in both)
+        return sum(
+            int(sizes.sum(dtype=np.int64)) + int(np.count_nonzero(sizes < 0)) for sizes in both
+        )
 
 
 class ReadyRows:
@@ -125,10 +127,10 @@ class ReadyRows:
 
     def waiting(self) -> list[OrderedRows]:
         """Return all waiting rows."""
-        found = [rows for _, rows in self._rounds]
-        if found and self._at:
-            found[0] = found[0].at(slice(self._at, None))
-        return found
+        waiting = [rows for _, rows in self._rounds]
+        if waiting and self._at:
+            waiting[0] = waiting[0].at(slice(self._at, None))
+        return waiting
 
     def forget(self, index: int) -> list[MergePiece[RowBlock]]:
         """Remove a partition's waiting rows; return the pieces that are finished."""
@@ -172,10 +174,10 @@ def _concatenated(parts: list[OrderedRows]) -> OrderedRows:
     if len(parts) == 1:
         return parts[0]
     return OrderedRows(
-        np.concatenate([one.lines for one in parts]),
-        {name: pa.concat_arrays([one.arrays[name] for one in parts]) for name in parts[0].arrays},
-        _all([one.event_times for one in parts]),
-        _all([one.before for one in parts]),
+        np.concatenate([part.lines for part in parts]),
+        {name: pa.concat_arrays([part.arrays[name] for part in parts]) for name in parts[0].arrays},
+        _all([part.event_times for part in parts]),
+        _all([part.before for part in parts]),
     )
 
 
@@ -184,7 +186,7 @@ def _some(numbers: Numbers | None, rows: Numbers | slice) -> Numbers | None:
 
 
 def _all(many: list[Numbers | None]) -> Numbers | None:
-    some = [one for one in many if one is not None]
+    some = [column for column in many if column is not None]
     return np.concatenate(some) if some else None
 
 

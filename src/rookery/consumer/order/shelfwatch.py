@@ -1,4 +1,4 @@
-"""Tells the merge which partitions it must not wait for: those that are done or idle."""
+"""Selects the partitions that the merge must not wait for: those that are done or idle."""
 
 from __future__ import annotations
 

@@ -90,8 +90,8 @@ class Batch:
     def __arrow_c_array__(self, requested_schema: object = None) -> tuple[object, object]:
         """Export the rows through Arrow's C data interface."""
         data: Any = self.data
-        found: tuple[object, object] = data.__arrow_c_array__(requested_schema)
-        return found
+        capsules: tuple[object, object] = data.__arrow_c_array__(requested_schema)
+        return capsules
 
     def __repr__(self) -> str:
         return f"<Batch of {self.num_rows} rows: {', '.join(self.schema.names)}>"

@@ -33,7 +33,7 @@ class ArrowForms(ABC):
     def batches(self) -> Iterator[pa.RecordBatch]:
         """Yield plain record batches; late and rejected rows are kept for `take_side`."""
         for batch in self:
-            self._side += [one for one in (batch.late, batch.rejected) if one is not None]
+            self._side += [part for part in (batch.late, batch.rejected) if part is not None]
             yield batch.data
 
     def tables(self) -> Iterator[pa.Table]:

@@ -1,4 +1,4 @@
-"""Builds output batches: limits their size, and handles late and undecodable rows."""
+"""Builds output batches: when rows are due, limits of size, late and undecodable rows."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from rookery.consumer.faults import LateRow, MissingTimestamp, Undecodable
 from rookery.consumer.order.keys import lateness
 from rookery.consumer.order.ready import OrderedRows, ReadyRows
 from rookery.consumer.output.arrow import Flags, Numbers, column
-from rookery.consumer.output.pace import ReplayPace
 from rookery.consumer.output.shape import BatchShape
 from rookery.consumer.settings import StreamSettings, ms
 from rookery.model.partition import TopicPartition
@@ -30,6 +29,34 @@ class RowsInHand(NamedTuple):
     data: pa.RecordBatch
     late: pa.RecordBatch | None
     rejected: pa.RecordBatch | None
+
+
+class ReplayPace:
+    """When rows are due in a replay at the recorded speed: the first one at once."""
+
+    def __init__(self, speed: float | None, clock: Clock) -> None:
+        self._speed = speed
+        self._clock = clock
+        self._began: tuple[int, int] | None = None
+
+    def may_go(self, ready: ReadyRows) -> bool:
+        """Return whether the first waiting row is due."""
+        return self._speed is None or self.limit(ready, 1) > 0
+
+    def limit(self, ready: ReadyRows, size: int) -> int:
+        """Return how many of the first rows are due."""
+        if self._speed is None or not size:
+            return size
+        keys = ready.peek(size).keys
+        first = int(keys[0])
+        now = self._clock.monotonic_ms()
+        if self._began is None:
+            if first == NO_TIME:
+                return int(np.count_nonzero(keys == NO_TIME))
+            self._began = now, first
+        began, key = self._began
+        due = key + int((now - began) * self._speed)
+        return int(np.searchsorted(keys, due, "right"))
 
 
 class Outlet:
@@ -109,7 +136,7 @@ class Outlet:
         rejected: pa.RecordBatch | None = None
         if rejects and self._settings.on_decode_error == "side":
             rejected = self._shape.rejected(taken, rejects)
-            data = _without(data, [one.row for one in rejects])
+            data = _without(data, [reject.row for reject in rejects])
         return RowsInHand(rows, is_late, data, side, rejected)
 
     def count(self, rows: OrderedRows) -> None:

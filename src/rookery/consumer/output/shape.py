@@ -99,7 +99,9 @@ class BatchShape:
         key = StreamDecoder("key", self._settings.key, topics)
         value = StreamDecoder("value", self._settings.value, topics)
         if not (key.type.equals(self.key.type) and value.type.equals(self.value.type)):
-            raise ConfigError(f"topic {name!r} is new, and decodes to other columns: start anew")
+            raise ConfigError(
+                f"topic {name!r} is new, and decodes to other columns: open the stream again"
+            )
         self.topics, self.key, self.value = topics, key, value
         self._names = pa.array(topics, pa.string())
 
@@ -109,8 +111,8 @@ class BatchShape:
 
     def _type(self, name: str) -> pa.DataType:
         decoded = {"key": self.key.type, "value": self.value.type}
-        found = decoded.get(name) or _FIXED[name]
-        return self._bytes if found == pa.binary() else found
+        type_ = decoded.get(name) or _FIXED[name]
+        return self._bytes if type_ == pa.binary() else type_
 
     def build(self, rows: OrderedRows, late: Numbers | None) -> tuple[pa.RecordBatch, list[Reject]]:
         """Build a batch; also return the rows that could not be decoded."""
@@ -125,8 +127,8 @@ class BatchShape:
                 taken = raw[source]
                 if name == source:
                     decoding = self.key if name == "key" else self.value
-                    found = decoding.decode(taken, self._topic_of[rows.indices])
-                    taken, rejects = found.values, rejects + found.rejects
+                    decoded = decoding.decode(taken, self._topic_of[rows.indices])
+                    taken, rejects = decoded.values, rejects + decoded.rejects
                 arrays.append(taken.cast(self._bytes) if taken.type == pa.binary() else taken)
             else:
                 arrays.append(self._plain(name, rows, late))
@@ -134,10 +136,10 @@ class BatchShape:
 
     def rejected(self, rows: OrderedRows, rejects: list[Reject]) -> pa.RecordBatch:
         """Build a batch of the rows that could not be decoded, with the reasons."""
-        some = rows.at(np.array([one.row for one in rejects], np.int64))
+        some = rows.at(np.array([reject.row for reject in rejects], np.int64))
         columns = [self._plain(name, some, None) for name in REJECTED.names[:4]]
         columns += [gather.binary(_strings(some, name)) for name in ("key", "value")]
-        columns.append(pa.array([one.reason for one in rejects], pa.string()))
+        columns.append(pa.array([reject.reason for reject in rejects], pa.string()))
         return pa.RecordBatch.from_arrays(columns, schema=REJECTED)
 
     def _plain(self, name: str, rows: OrderedRows, late: Numbers | None) -> Array:

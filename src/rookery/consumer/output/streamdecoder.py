@@ -51,8 +51,10 @@ class StreamDecoder:
         self._names = list(topics)
         self._decoders = [_opened(what, _of(decoders, name)) for name in topics]
         types = [decoder.type for decoder in self._decoders]
-        self._is_one = all(one.equals(types[0]) for one in types)
-        self.is_raw = not types or (self._is_one and all(_is_raw(one) for one in self._decoders))
+        self._is_uniform = all(type_.equals(types[0]) for type_ in types)
+        self.is_raw = not types or (
+            self._is_uniform and all(_is_raw(decoder) for decoder in self._decoders)
+        )
         """Whether the column contains the bytes unchanged."""
 
     @property
@@ -60,9 +62,11 @@ class StreamDecoder:
         """The type of the column."""
         if not self._decoders:
             return pa.binary()
-        if self._is_one:
+        if self._is_uniform:
             return self._decoders[0].type
-        return pa.struct(list(zip(self._names, (one.type for one in self._decoders), strict=True)))
+        return pa.struct(
+            list(zip(self._names, (decoder.type for decoder in self._decoders), strict=True))
+        )
 
     def decode(self, column: Array, topics: Sizes) -> DecodedColumn:
         """Decode bytes; `topics` contains the topic number of each row."""
@@ -70,28 +74,28 @@ class StreamDecoder:
             return DecodedColumn(column if self.is_raw else nulls(0, self.type), [])
         present = np.unique(topics).tolist()
         if len(present) == 1:
-            return self._one(present[0], column)
+            return self._decode_with(present[0], column)
         parts = [self._of_topic(number, column, topics) for number in present]
         order = np.argsort(np.concatenate([rows for rows, _ in parts]), kind="stable")
-        values = take(pa.concat_arrays([found.values for _, found in parts]), order)
-        rejects = [one for _, found in parts for one in found.rejects]
+        values = take(pa.concat_arrays([part.values for _, part in parts]), order)
+        rejects = [reject for _, part in parts for reject in part.rejects]
         return DecodedColumn(values, sorted(rejects))
 
     def _of_topic(self, number: int, column: Array, topics: Sizes) -> tuple[Numbers, DecodedColumn]:
         rows = np.flatnonzero(topics == number)
-        found = self._one(number, take(column, rows))
-        moved = [Reject(int(rows[one.row]), one.reason) for one in found.rejects]
-        return rows, DecodedColumn(found.values, moved)
+        decoded = self._decode_with(number, take(column, rows))
+        moved = [Reject(int(rows[reject.row]), reject.reason) for reject in decoded.rejects]
+        return rows, DecodedColumn(decoded.values, moved)
 
-    def _one(self, number: int, column: Array) -> DecodedColumn:
+    def _decode_with(self, number: int, column: Array) -> DecodedColumn:
         decoder = self._decoders[number]
-        found = decoder.decode(column)
-        rejects = [Reject(bad.row, f"{self._what}: {bad.reason}") for bad in found.bad]
-        values = found.values
-        if not self._is_one:
+        decoded = decoder.decode(column)
+        rejects = [Reject(bad.row, f"{self._what}: {bad.reason}") for bad in decoded.bad]
+        values = decoded.values
+        if not self._is_uniform:
             fields = [
-                pa.field(name, one.type)
-                for name, one in zip(self._names, self._decoders, strict=True)
+                pa.field(name, each.type)
+                for name, each in zip(self._names, self._decoders, strict=True)
             ]
             arrays = [
                 values if place == number else nulls(len(column), field.type)

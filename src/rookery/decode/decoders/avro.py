@@ -30,7 +30,7 @@ class _Avro:
         return decode_present(column, self._type, self._translation.run)
 
 
-class _Registered:
+class _RegisteredDecoder:
     """Every value names the schema with which it was written."""
 
     def __init__(self, reader: AvroType, registry: SchemaRegistry) -> None:
@@ -82,11 +82,11 @@ def open(settings: DecoderSettings) -> Decoder:  # noqa: A001 (the plug's interf
             raise ConfigError("decoder avro: set schema, or registry and subject")
         return _Avro(avroschema.parse(given))
     if given is not None:
-        return _Registered(avroschema.parse(given), registry)
+        return _RegisteredDecoder(avroschema.parse(given), registry)
     if settings.subject is None:
         raise ConfigError("decoder avro: set subject (or schema) to choose the readers' schema")
     try:
-        found = registry.latest(settings.subject, settings.version)
+        registered = registry.latest(settings.subject, settings.version)
     except UnknownSchema as error:
         raise ConfigError(f"decoder avro: {error}; check subject and version") from None
-    return _Registered(_parsed(found, registry), registry)
+    return _RegisteredDecoder(_parsed(registered, registry), registry)

@@ -57,11 +57,11 @@ class _Json:
         if not len(others):
             return halve(column, self._type, self._block, self._singly)
         rows = compute.indices_nonzero(is_object)
-        found = halve(column.take(rows), self._type, self._block, self._singly)
+        objects = halve(column.take(rows), self._type, self._block, self._singly)
         rest = self._singly(to_list(column.take(others)))
-        values = spread([(rows, found.values), (others, rest.values)], len(column), self._type)
-        bad = moved(found.bad, rows) + moved(rest.bad, others)
-        return DecodeResult(values, tuple(sorted(bad, key=lambda one: one.row)))
+        values = spread([(rows, objects.values), (others, rest.values)], len(column), self._type)
+        bad = moved(objects.bad, rows) + moved(rest.bad, others)
+        return DecodeResult(values, tuple(sorted(bad, key=lambda reject: reject.row)))
 
     def _block(self, column: Array) -> Array | int | None:
         text = _joined(column)
@@ -83,8 +83,8 @@ class _Json:
                 self._type
             )
         except pa.ArrowException as error:
-            found = _ROW.search(str(error))
-            return int(found[1]) if found else None
+            match = _ROW.search(str(error))
+            return int(match[1]) if match else None
 
     def _singly(self, rows: list[bytes]) -> DecodeResult:
         values: list[dict[str, Any] | None] = []
@@ -92,7 +92,7 @@ class _Json:
         for row, data in enumerate(rows):
             try:
                 values.append(self._converted(data))
-            except jsonrows.Wrong as error:
+            except jsonrows.FieldMismatch as error:
                 values.append(None)
                 bad.append((row, data, str(error)))
         whole = self._built(rows, values, bad)
@@ -122,9 +122,9 @@ class _Json:
     def _converted(self, data: bytes) -> dict[str, Any]:
         value = jsonrows.loads(data)
         if not isinstance(value, dict):
-            raise jsonrows.Wrong("not an object: the value must begin with {")
-        found: dict[str, Any] = self._convert(value, "")
-        return found
+            raise jsonrows.FieldMismatch("not an object: the value must begin with {")
+        converted: dict[str, Any] = self._convert(value, "")
+        return converted
 
     def _with_second_looks(self, whole: Array, bad: list[tuple[int, bytes, str]]) -> DecodeResult:
         """Retry rejected rows with Arrow: a row that it accepts in a block must pass alone, too.
@@ -133,12 +133,12 @@ class _Json:
         """
         still: list[BadRow] = []
         for row, data, reason in bad:
-            one = pa.array([data], pa.binary())
-            found = self._block(one) if jsonrows.is_unsure(data, reason) else None
-            if found is None or isinstance(found, int):
+            alone = pa.array([data], pa.binary())
+            retried = self._block(alone) if jsonrows.is_unsure(data, reason) else None
+            if retried is None or isinstance(retried, int):
                 still.append(bad_row(row, reason))
             else:
-                whole = pa.concat_arrays([whole.slice(0, row), found, whole.slice(row + 1)])
+                whole = pa.concat_arrays([whole.slice(0, row), retried, whole.slice(row + 1)])
         return DecodeResult(whole, tuple(still))
 
 
@@ -154,9 +154,9 @@ class _Variant:
 
     def decode(self, column: Array) -> DecodeResult:
         whole = self._decode_framed if self._is_framed else self._decode
-        found = decode_present(column, pa.string(), whole)
-        text = cast("Any", pa.ExtensionArray).from_storage(variant.TEXT, found.values)
-        return DecodeResult(text, found.bad)
+        result = decode_present(column, pa.string(), whole)
+        text = cast("Any", pa.ExtensionArray).from_storage(variant.TEXT, result.values)
+        return DecodeResult(text, result.bad)
 
     def _decode_framed(self, column: Array) -> DecodeResult:
         return decode_framed(column, pa.string(), lambda _, payload: self._decode(payload))
@@ -167,7 +167,7 @@ class _Variant:
         for row, data in enumerate(to_list(column)):
             try:
                 texts.append(variant.checked(data))
-            except jsonrows.Wrong as error:
+            except jsonrows.FieldMismatch as error:
                 texts.append(None)
                 bad.append(bad_row(row, str(error)))
         return DecodeResult(pa.array(texts, pa.string()), tuple(bad))
@@ -179,8 +179,8 @@ def _are_objects(column: Array) -> Array:
     Such rows, separated by line feeds, cannot run into each other. A closing brace, a line feed and
     an opening brace occur in JSON only between two objects, since strings must escape a line feed.
     """
-    found: Array = compute.and_(compute.starts_with(column, "{"), compute.ends_with(column, "}"))
-    return found
+    mask: Array = compute.and_(compute.starts_with(column, "{"), compute.ends_with(column, "}"))
+    return mask
 
 
 def _joined(column: Array) -> pa.Buffer | None:

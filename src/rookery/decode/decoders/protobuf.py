@@ -51,8 +51,8 @@ class _Protobuf:
         return halve(column, self._type, self._block, one_by_one(self._type, self._row))
 
     def _block(self, column: Array) -> Array | None:
-        found = self._convert(column)
-        return None if isinstance(found, str) else found
+        values = self._convert(column)
+        return None if isinstance(values, str) else values
 
     def _row(self, data: bytes) -> Array | str:
         return self._convert(pa.array([data], pa.binary()))
@@ -83,9 +83,9 @@ class _Protobuf:
             is_ours = compute.and_(is_left, compute.starts_with(payload, prefix))
             is_left = compute.and_not(is_left, is_ours)
             rows = compute.indices_nonzero(is_ours)
-            found = self._decode(without_head(payload.take(rows), len(prefix)))
-            parts.append((rows, found.values))
-            bad += moved(found.bad, rows)
+            result = self._decode(without_head(payload.take(rows), len(prefix)))
+            parts.append((rows, result.values))
+            bad += moved(result.bad, rows)
         reason = f"another message than {self._descriptor.full_name}, or no message indexes"
         bad += [bad_row(row, reason) for row in compute.indices_nonzero(is_left).to_pylist()]
         return DecodeResult(spread(parts, len(payload), self._type), tuple(bad))
@@ -96,8 +96,8 @@ class _Protobuf:
         Raises:
             UnknownSchema: the file does not have the message, or a field has changed its type.
         """
-        found = self._prefixes.get(schema_id)
-        if found is None:
+        prefixes = self._prefixes.get(schema_id)
+        if prefixes is None:
             assert self._registry is not None  # noqa: S101 (framed values only)
             try:
                 files = from_registry(self._registry.schema(schema_id, SERIALIZED), self._registry)
@@ -107,11 +107,11 @@ class _Protobuf:
             except ConfigError as error:
                 # The registered schema that a row names is at fault, not the decoder's settings.
                 raise UnknownSchema(f"schema {schema_id} cannot be used: {error}") from None
-            found = (zigzag(len(path)) + b"".join(map(zigzag, path)),)
+            prefixes = (zigzag(len(path)) + b"".join(map(zigzag, path)),)
             if path == [0]:
-                found += (b"\0",)
-            self._prefixes[schema_id] = found
-        return found
+                prefixes += (b"\0",)
+            self._prefixes[schema_id] = prefixes
+        return prefixes
 
 
 def _handler(descriptor: Any) -> Any:
@@ -131,8 +131,8 @@ def _nullable(kind: pa.DataType) -> pa.DataType:
         return pa.struct([_nullable_field(field) for field in kind])
     if pa.types.is_map(kind):
         arrow: Any = pa  # the stubs know maps of types only, not of fields
-        found: pa.DataType = arrow.map_(kind.key_type, _nullable_field(kind.item_field))
-        return found
+        map_type: pa.DataType = arrow.map_(kind.key_type, _nullable_field(kind.item_field))
+        return map_type
     if pa.types.is_list(kind):
         return pa.list_(_nullable_field(kind.value_field))
     return kind
@@ -149,8 +149,8 @@ def open(settings: DecoderSettings) -> Decoder:  # noqa: A001 (the plug's interf
         files = from_set(settings.schema)
     elif registry is not None and settings.schema is None and settings.subject is not None:
         try:
-            found = registry.latest(settings.subject, settings.version, SERIALIZED)
-            files = from_registry(found, registry)
+            registered = registry.latest(settings.subject, settings.version, SERIALIZED)
+            files = from_registry(registered, registry)
         except UnknownSchema as error:
             raise ConfigError(f"decoder protobuf: {error}; check subject and version") from None
     else:

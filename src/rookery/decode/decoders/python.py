@@ -33,36 +33,36 @@ class _Python:
         return halve(column, self._type, self._block, one_by_one(self._type, self._row))
 
     def _block(self, column: Array) -> Array | None:
-        found = self._call(column)
-        return None if isinstance(found, str) else found
+        values = self._call(column)
+        return None if isinstance(values, str) else values
 
     def _row(self, data: bytes) -> Array | str:
         return self._call(pa.array([data], pa.binary()))
 
     def _call(self, column: Array) -> Array | str:
         try:
-            found: Any = self._function(column)
+            values: Any = self._function(column)
         except Exception as error:  # noqa: BLE001 (whatever the user's function raises)
             return f"{type(error).__name__}: {error}"
-        if isinstance(found, pa.ChunkedArray):
-            found = found.combine_chunks()
-        if not isinstance(found, pa.Array) or len(found) != len(column):
+        if isinstance(values, pa.ChunkedArray):
+            values = values.combine_chunks()
+        if not isinstance(values, pa.Array) or len(values) != len(column):
             raise ConfigError(
                 f"decoder python: the function must return an Arrow array of {len(column)} rows, "
                 f"as many as it was given"
             )
         try:
-            cast_to: Array = found.cast(self._type)
+            cast_to: Array = values.cast(self._type)
             return cast_to
         except pa.ArrowException as error:
-            return f"{found.type} cannot become {self._type}: {error}"
+            return f"{values.type} cannot become {self._type}: {error}"
 
 
 def open(settings: DecoderSettings) -> Decoder:  # noqa: A001 (the plug's interface)
     """Create a decoder from `function`; its type is `schema`, or that of its empty result."""
     function = settings.function
     if isinstance(function, str):
-        function = _found(function)
+        function = _resolve(function)
     if not callable(function):
         raise ConfigError("decoder python: set function, such as package.module:name")
     schema = settings.schema
@@ -78,7 +78,7 @@ def open(settings: DecoderSettings) -> Decoder:  # noqa: A001 (the plug's interf
         ) from error
 
 
-def _found(name: str) -> Function:
+def _resolve(name: str) -> Function:
     module, colon, attribute = name.partition(":")
     if not colon:
         raise ConfigError(f"decoder python: function {name!r}: write package.module:name")

@@ -89,9 +89,9 @@ def _head(
     timestamp: int, kraft_version: int, voters: VotersRecord | None
 ) -> list[tuple[ControlRecordType, Message]]:
     header = SnapshotHeaderRecord(version=0, last_contained_log_timestamp=timestamp)
-    found: list[tuple[ControlRecordType, Message]] = [(ControlRecordType.SNAPSHOT_HEADER, header)]
+    records: list[tuple[ControlRecordType, Message]] = [(ControlRecordType.SNAPSHOT_HEADER, header)]
     if voters is not None:
         version = KRaftVersionRecord(version=0, k_raft_version=kraft_version)
-        found.append((ControlRecordType.KRAFT_VERSION, version))
-        found.append((ControlRecordType.KRAFT_VOTERS, voters))
-    return found
+        records.append((ControlRecordType.KRAFT_VERSION, version))
+        records.append((ControlRecordType.KRAFT_VOTERS, voters))
+    return records

@@ -31,10 +31,10 @@ def parse_offsets(text: str, name: str) -> dict[TopicPartition, int]:
     Raises:
         Corrupt: it is damaged; the text begins with the name.
     """
-    found = {}
+    offsets = {}
     for topic, partition, offset in _rows(text, name, 3):
-        found[TopicPartition(topic, _number(partition, name))] = _number(offset, name)
-    return found
+        offsets[TopicPartition(topic, _number(partition, name))] = _number(offset, name)
+    return offsets
 
 
 def format_offsets(offsets: Mapping[TopicPartition, int]) -> str:
@@ -48,14 +48,14 @@ def parse_epochs(text: str, name: str) -> list[LoggedEpoch]:
     Raises:
         Corrupt: it is damaged; the text begins with the name.
     """
-    found: list[LoggedEpoch] = []
+    epochs: list[LoggedEpoch] = []
     for row in _rows(text, name, 2):
         entry = LoggedEpoch(*(_number(part, name) for part in row))
         # As in Kafka: of contradicting entries the later one is valid.
-        while found and (found[-1].epoch >= entry.epoch or found[-1][1] >= entry.start_offset):
-            found.pop()
-        found.append(entry)
-    return found
+        while epochs and (epochs[-1].epoch >= entry.epoch or epochs[-1][1] >= entry.start_offset):
+            epochs.pop()
+        epochs.append(entry)
+    return epochs
 
 
 def format_epochs(epochs: Iterable[LoggedEpoch]) -> str:

@@ -163,11 +163,11 @@ class LoggedTransactions:
         if not isinstance(key, TransactionLogKey):
             self.skipped += 1
             return
-        found = TRANSACTION_STATE.read_value(key, record.value)
-        if found is None:
+        value = TRANSACTION_STATE.read_value(key, record.value)
+        if value is None:
             self.by_id.pop(key.transactional_id, None)
-        elif isinstance(found[0], TransactionLogValue):
-            self.by_id[key.transactional_id] = found[0]
+        elif isinstance(value[0], TransactionLogValue):
+            self.by_id[key.transactional_id] = value[0]
 
 
 def _read(record: Record) -> tuple[Message, Message | None] | None:

@@ -98,7 +98,7 @@ def parse_aborted(data: Buffer, name: str = "txnindex") -> list[LoggedAbort]:
     """
     if len(data) % _ABORTED.size:
         raise Corrupt(f"{len(data)} bytes are not a number of entries; rebuild it", name=name)
-    found = []
+    entries = []
     for number, (version, *fields) in enumerate(_ABORTED.iter_unpack(data)):
         entry = LoggedAbort(*fields)
         if version != 0:
@@ -106,8 +106,8 @@ def parse_aborted(data: Buffer, name: str = "txnindex") -> list[LoggedAbort]:
         if not 0 <= entry.first_offset <= entry.last_offset:
             reason = f"entry {number} ends at {entry.last_offset}, before it begins"
             raise Corrupt(reason, name=name)
-        found.append(entry)
-    return found
+        entries.append(entry)
+    return entries
 
 
 def pack_aborted(entries: Iterable[LoggedAbort]) -> bytes:

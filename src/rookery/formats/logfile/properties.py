@@ -19,11 +19,11 @@ def parse_properties(text: str, name: str = "properties") -> dict[str, str]:
     Raises:
         Corrupt: a `\u` is not followed by four hexadecimal digits.
     """
-    found = {}
+    properties = {}
     for line in _logical_lines(text):
         key, value = _split(line)
-        found[_unescape(key, name)] = _unescape(value, name)
-    return found
+        properties[_unescape(key, name)] = _unescape(value, name)
+    return properties
 
 
 def format_properties(values: Mapping[str, str], comment: str = "") -> str:

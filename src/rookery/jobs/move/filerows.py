@@ -133,7 +133,7 @@ def _folder(path: str) -> str:
 def _has_columns(paths: list[str], path: str) -> bool:
     """Whether files are in folders that may be columns; not so for a file named directly."""
     is_named = len(paths) == 1 and paths[0].rpartition("/")[2] == path.rpartition("/")[2]
-    return not is_named and any("=" in one.rpartition("/")[0] for one in paths)
+    return not is_named and any("=" in file.rpartition("/")[0] for file in paths)
 
 
 def _check_values(spark: SparkSession, paths: list[str], value: str, names: list[str]) -> None:
@@ -144,8 +144,8 @@ def _check_values(spark: SparkSession, paths: list[str], value: str, names: list
         columns = spark.read.parquet(path).columns
         if value not in columns and f"/{value}=" not in path:
             raise ConfigError(
-                f"import: {path} has no column {value}, which is the value in files beside it; "
-                f"there are {columns}; import them one by one"
+                f"import: {path} has no column {value}, which is the value in other files; "
+                f"it has {columns}; import them one by one"
             )
 
 
@@ -168,13 +168,13 @@ def changed(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
 def _cast(name: str, column: str, kind: str) -> Column:
     from pyspark.sql import functions as sql  # noqa: PLC0415
 
-    found = sql.col(f"`{column}`")
+    value = sql.col(f"`{column}`")
     if name == "timestamp":
-        return found if kind.startswith("timestamp") else _time(found.cast("string"))
+        return value if kind.startswith("timestamp") else _time(value.cast("string"))
     if kind in {"binary", "string"}:
-        return found
+        return value
     is_plain = not kind.startswith(("struct", "array", "map", "variant"))
-    return found.cast("string") if is_plain else sql.to_json(found)
+    return value.cast("string") if is_plain else sql.to_json(value)
 
 
 def _time(text: Column) -> Column:

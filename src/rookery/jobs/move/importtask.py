@@ -73,7 +73,7 @@ def _load(task: Load, batches: Iterable[pa.RecordBatch]) -> LoadResult | None:
     except BaseException:
         log.run(staging.abort())
         raise
-    return LoadResult(order, [one.object_id for one in objects], proof)
+    return LoadResult(order, [staged.object_id for staged in objects], proof)
 
 
 def timed(rows: pa.RecordBatch, now_ms: int) -> pa.RecordBatch:

@@ -65,7 +65,7 @@ class CopyEnds(NamedTuple):
 
 def runs_of(offsets: npt.NDArray[np.int64], written: list[StoredBatch]) -> list[CopiedRun]:
     """Map source offsets to target offsets, from the batches that were written."""
-    targets = np.concatenate([one.base_offset + np.arange(one.records) for one in written])
+    targets = np.concatenate([batch.base_offset + np.arange(batch.records) for batch in written])
     breaks = np.flatnonzero((np.diff(offsets) != 1) | (np.diff(targets) != 1)) + 1
     starts = [0, *breaks.tolist()]
     ends = [*breaks.tolist(), len(offsets)]
@@ -93,34 +93,34 @@ async def read_progress(client: Client, place: TopicPartition, ends: CopyEnds) -
         Conflict: the stored progress belongs to another copy, or to another topic of that name.
         Unavailable: the cluster cannot be reached.
     """
-    found = await _noted(client, place)
-    if found.copy and found.copy != ends.copy:
+    position = await _noted(client, place)
+    if position.copy and position.copy != ends.copy:
         raise Conflict(
-            f"the job that keeps its place in {place.topic} copies to {found.copy}, not to "
+            f"the job that keeps its place in {place.topic} copies to {position.copy}, not to "
             f"{ends.copy}: choose another name for this one"
         )
-    if found.target and ends.copy_id and found.target != ends.copy_id:
-        found = CopyPosition(-1)
-    if found.topic and found.topic != ends.topic_id:
+    if position.target and ends.copy_id and position.target != ends.copy_id:
+        position = CopyPosition(-1)
+    if position.topic and position.topic != ends.topic_id:
         raise Conflict(
             f"topic {ends.topic} was deleted and created again since this job read it: begin a "
             "new job (name), with a new target (prefix)"
         )
-    return found._replace(topic=ends.topic_id, target=ends.copy_id, copy=ends.copy)
+    return position._replace(topic=ends.topic_id, target=ends.copy_id, copy=ends.copy)
 
 
 async def _noted(client: Client, place: TopicPartition) -> CopyPosition:
-    found = CopyPosition(-1)
+    position = CopyPosition(-1)
     records = client.read(place.topic, place.partition, settings=_COMMITTED)
     async for record in records:
         if record.key == _NEXT and record.value is not None:
-            found = CopyPosition(**json.loads(record.value))
-    return found
+            position = CopyPosition(**json.loads(record.value))
+    return position
 
 
 async def read_map(client: Client, place: TopicPartition) -> list[CopiedRun]:
     """Return the offset map of a partition."""
-    found: dict[str, list[CopiedRun]] = {}
+    runs_by_target: dict[str, list[CopiedRun]] = {}
     target = ""
     async for record in client.read(place.topic, place.partition, settings=_COMMITTED):
         if record.value is None:
@@ -129,6 +129,6 @@ async def read_map(client: Client, place: TopicPartition) -> list[CopiedRun]:
         if record.key == _NEXT:
             target = value.get("target", "")
         else:
-            runs = found.setdefault(value.get("target", ""), [])
-            runs += [CopiedRun(*one) for one in value["runs"]]
-    return sorted(found.get(target, []))
+            runs = runs_by_target.setdefault(value.get("target", ""), [])
+            runs += [CopiedRun(*run) for run in value["runs"]]
+    return sorted(runs_by_target.get(target, []))

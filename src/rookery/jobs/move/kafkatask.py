@@ -97,10 +97,10 @@ def copy_partition(task: CopyTask) -> CopyTaskResult:
         Unavailable: the source or the target cannot be reached.
     """
     check_host(task.source, task.host)
-    return _Copying(task).run()
+    return _CopyRun(task).run()
 
 
-class _Copying:
+class _CopyRun:
     """One running task; asynchronous code runs on the loop of the source's log."""
 
     def __init__(self, task: CopyTask) -> None:
@@ -220,12 +220,12 @@ class _Copying:
 
 def spans(runs: list[CopiedRun]) -> list[tuple[int, int]]:
     """Return the first and last offsets of each contiguous range in the target."""
-    found: list[tuple[int, int]] = []
+    ranges: list[tuple[int, int]] = []
     for _, offset, records in runs:
-        follows = found and found[-1][1] + 1 == offset
-        first = found.pop()[0] if follows else offset
-        found.append((first, offset + records - 1))
-    return found
+        follows = ranges and ranges[-1][1] + 1 == offset
+        first = ranges.pop()[0] if follows else offset
+        ranges.append((first, offset + records - 1))
+    return ranges
 
 
 async def _opened(settings: ClientSettings) -> Client:

@@ -16,9 +16,9 @@ from rookery.cluster.state.sinks import SinkBatch
 from rookery.direct.blockinglog import shared
 from rookery.direct.blockingreader import plan_again
 from rookery.direct.layout import PackSettings
-from rookery.direct.ordered import Reached, SpanShare, read_in_order
 from rookery.direct.place import ClusterAddress, check_host
 from rookery.direct.rowstager import RowStager
+from rookery.direct.timeorder import Reached, SpanShare, read_in_order
 from rookery.jobs.move.offsetmap import packed, piece
 from rookery.jobs.move.rangereads import read, refuse
 from rookery.jobs.move.route import TopicRoute
@@ -65,10 +65,10 @@ def move(task: Move) -> MoveResult:
     """
     check_host(task.source, task.source_host)
     check_host(task.target, task.target_host)
-    return _Moving(task).run()
+    return _MoveRun(task).run()
 
 
-class _Moving:
+class _MoveRun:
     """One running task."""
 
     def __init__(self, task: Move) -> None:
@@ -95,7 +95,7 @@ class _Moving:
                 self._log.run(self._staging.abort())
             raise
         origins = packed(self._pieces) if self._task.has_map else b""
-        staged = [one.object_id for one in objects]
+        staged = [written.object_id for written in objects]
         return MoveResult(staged, self._rows, proof, origins, self._reached)
 
     def _sent(self) -> Iterator[pa.RecordBatch]:
@@ -120,10 +120,10 @@ def rows_of(
     if not isinstance(share, SpanShare):
         return read(place, share, READ_COLUMNS)
 
-    def again(one: PlannedRange, begin: int, end: int) -> PlannedRange | None:
-        return plan_again(place, replace(one, end=end), begin, refuse)
+    def again(planned: PlannedRange, begin: int, end: int) -> PlannedRange | None:
+        return plan_again(place, replace(planned, end=end), begin, refuse)
 
-    def read_one(one: PlannedRange, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        return read(place, [one], tuple(names))
+    def read_one(planned: PlannedRange, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        return read(place, [planned], tuple(names))
 
     return read_in_order(share, READ_COLUMNS, read_one, again, reached)

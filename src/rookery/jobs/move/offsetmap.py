@@ -55,7 +55,7 @@ def packed(pieces: Sequence[pa.RecordBatch]) -> bytes:
 
 def mapped(pieces: Sequence[bytes], bases: Bases) -> pa.Table:
     """Assign an offset to every row: those of a partition are consecutive from its base on."""
-    tables = [PIECE.empty_table(), *(pa.ipc.open_stream(one).read_all() for one in pieces)]
+    tables = [PIECE.empty_table(), *(pa.ipc.open_stream(data).read_all() for data in pieces)]
     table = pa.concat_tables(tables).unify_dictionaries().combine_chunks()
     topics: Any = table.column("topic").combine_chunks()
     numbers = topics.indices.to_numpy()
@@ -84,8 +84,8 @@ class OffsetMapFolder:
 
     async def missing(self, numbers: range) -> list[int]:
         """Return the slices that do not exist."""
-        found = {one.key for one in await self._store.list("slice-")}
-        return [number for number in numbers if slice_name(number) not in found]
+        stored = {file.key for file in await self._store.list("slice-")}
+        return [number for number in numbers if slice_name(number) not in stored]
 
     async def check_empty(self) -> None:
         """Check that a job can start its map here.

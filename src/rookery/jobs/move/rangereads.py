@@ -31,10 +31,10 @@ def plan_ranges(place: ClusterAddress, wanted: Sequence[OffsetRange]) -> list[Pl
         await log.log.barrier()
         return await planner.plan(wanted)
 
-    found = log.run(plan())
+    planned = log.run(plan())
     if planner.gaps:
         refuse(planner.gaps)
-    return found
+    return planned
 
 
 def read(
@@ -53,7 +53,7 @@ def read(
     except ConfigError as error:
         raise ConfigError(
             f"jobs take no record of more than {_BATCH_BYTES} bytes; consume it, and produce it "
-            f"anew ({error})"
+            f"again ({error})"
         ) from error
 
 
@@ -63,4 +63,4 @@ def refuse(gaps: Sequence[Gap]) -> None:
     Raises:
         Gone: always.
     """
-    raise Gone(f"records that the job wants are gone: {'; '.join(map(str, gaps[:5]))}")
+    raise Gone(f"records that the job needs no longer exist: {'; '.join(map(str, gaps[:5]))}")

@@ -9,7 +9,7 @@ from typing import Any, Final
 from rookery.cluster.state.topics import Topic
 from rookery.direct.blockinglog import BlockingLog
 from rookery.direct.offsets import check_reached, end_of
-from rookery.direct.ordered import SpanShare, span_shares
+from rookery.direct.timeorder import SpanShare, span_shares
 from rookery.errors import ConfigError, Conflict
 from rookery.jobs.move.rangereads import refuse
 from rookery.jobs.move.transfer import Offsets, TransferSlice
@@ -66,7 +66,7 @@ class _Cutter:
             ConfigError: a topic of the position is no longer among the topics, so its progress
                 would be lost.
         """
-        ids = {one.name: uuid_text(one.id) for one in find_topics(self.log, self.topics)}
+        ids = {topic.name: uuid_text(topic.id) for topic in find_topics(self.log, self.topics)}
         for name, known in position.get("topics", {}).items():
             if name not in ids:
                 raise ConfigError(
@@ -82,13 +82,18 @@ class _Cutter:
     def _ends(self) -> Offsets:
         """Return the current end offsets of committed records."""
         return {
-            topic.name: {str(one.index): end_of(one, is_committed=True) for one in topic.partitions}
+            topic.name: {
+                str(partition.index): end_of(partition, is_committed=True)
+                for partition in topic.partitions
+            }
             for topic in find_topics(self.log, self.topics)
         }
 
     def _starts(self) -> Offsets:
         return {
-            topic.name: {str(one.index): one.log_start for one in topic.partitions}
+            topic.name: {
+                str(partition.index): partition.log_start for partition in topic.partitions
+            }
             for topic in find_topics(self.log, self.topics)
         }
 
@@ -99,10 +104,10 @@ class _Cutter:
                 begin = begins.get(topic.name, {}).get(index, 0)
                 wanted.append(OffsetRange(topic.id, int(index), begin, end))
         planner = ReadPlanner(self.log.log)
-        found = self.log.run(planner.plan(wanted))
+        planned = self.log.run(planner.plan(wanted))
         if planner.gaps:
             refuse(planner.gaps)
-        return found
+        return planned
 
 
 @dataclass(kw_only=True, slots=True)
@@ -257,7 +262,7 @@ def _check_starts(begins: Offsets, ends: Offsets, starts: Offsets) -> None:
 
 
 def _size(ranges: Sequence[PlannedRange]) -> int:
-    return sum(one.size for one in ranges)
+    return sum(planned.size for planned in ranges)
 
 
 def _offsets(begins: Offsets, ends: Offsets) -> int:

@@ -26,7 +26,7 @@ _READ_BYTES: Final = 8 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
-class Into:
+class FillTarget:
     """The topic that a job creates, and how it writes."""
 
     topic: str
@@ -55,7 +55,7 @@ class FillRequest(NamedTuple):
 
 
 def fill(
-    spark: SparkSession, log: BlockingLog, filling: FillRequest, into: Into, run: JobRun
+    spark: SparkSession, log: BlockingLog, filling: FillRequest, into: FillTarget, run: JobRun
 ) -> JobReport:
     """Fill a topic, or continue an earlier run.
 
@@ -70,7 +70,7 @@ def fill(
     if run.dry_run:
         return report
     make_topic(log, into.topic, into.partitions, filling.configs, is_begun=bool(at.position))
-    names = [one.name for one in filling.sources]
+    names = [source.name for source in filling.sources]
     transfer = Transfer(
         spark=spark,
         source=filling.place,
@@ -88,8 +88,8 @@ def fill(
     return report
 
 
-def _plan(filling: FillRequest, into: Into, size: int, run: JobRun) -> JobPlan:
-    names = ", ".join(one.name for one in filling.sources)
+def _plan(filling: FillRequest, into: FillTarget, size: int, run: JobRun) -> JobPlan:
+    names = ", ".join(source.name for source in filling.sources)
     what = f"{names} to {into.topic} with {into.partitions} partitions"
     return JobPlan(filling.job, *budgeted(what, size, run), moving_requests(size, run))
 

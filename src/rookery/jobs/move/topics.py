@@ -43,12 +43,12 @@ def make_topic(
     topic = log.run(_find_or_make(log.log, name, partitions, configs))
     if len(topic.partitions) != partitions:
         raise ConfigError(
-            f"topic {name!r} is there already, with {len(topic.partitions)} partitions instead of "
+            f"topic {name!r} already exists, with {len(topic.partitions)} partitions instead of "
             f"{partitions}; name another"
         )
-    if not is_begun and any(one.next_offset for one in topic.partitions):
+    if not is_begun and any(partition.next_offset for partition in topic.partitions):
         raise ConfigError(
-            f"topic {name!r} is there already, and has records of its own; name a new one"
+            f"topic {name!r} already exists, and has records of its own; name a new one"
         )
 
 

@@ -18,8 +18,8 @@ from rookery.cluster.state.state import State
 from rookery.direct.blockinglog import BlockingLog
 from rookery.direct.commit import Commit
 from rookery.direct.layout import PackSettings
-from rookery.direct.ordered import SpanShare
 from rookery.direct.place import ClusterAddress, check_host, host_mark
+from rookery.direct.timeorder import SpanShare
 from rookery.errors import ConfigError, Conflict
 from rookery.jobs.move.movetask import Move, MoveResult, move
 from rookery.jobs.move.offsetmap import OffsetMapFolder, mapped, slice_name
@@ -102,16 +102,16 @@ class Transfer:
             if self.run.max_bytes and left <= 0:
                 break
             self.holding.renew()
-            one = self.cutter.next(position, left)
-            if one is None and left and not report.slices:
-                one = self._least(position, report.plan.job)
-            if one is None:
+            slice_ = self.cutter.next(position, left)
+            if slice_ is None and left and not report.slices:
+                slice_ = self._least(position, report.plan.job)
+            if slice_ is None:
                 break
-            moved, position = self._move(batch_id, position, one)
+            moved, position = self._move(batch_id, position, slice_)
             before += moved[0]
             after += moved[1]
             report.slices += 1
-            report.done_bytes += one.bytes
+            report.done_bytes += slice_.bytes
             batch_id += 1
             text = f"{position['rows']:,} records"
             self.run.progress(JobStep(report.done_bytes, max(total, report.done_bytes), text))
@@ -122,19 +122,19 @@ class Transfer:
 
     def _least(self, position: dict[str, Any], job: str) -> TransferSlice | None:
         """Return a slice regardless of the budget, and check that it fits; None if none is left."""
-        one = self.cutter.next(position, 0)
-        if one is not None:
-            self.run.check_budget(job, "a slice", one.bytes)
-        return one
+        slice_ = self.cutter.next(position, 0)
+        if slice_ is not None:
+            self.run.check_budget(job, "a slice", slice_.bytes)
+        return slice_
 
     def _move(
-        self, batch_id: int, was: dict[str, Any], one: TransferSlice
+        self, batch_id: int, was: dict[str, Any], slice_: TransferSlice
     ) -> tuple[tuple[Proof, Proof], dict[str, Any]]:
-        position = {**one.position, **self._begin(batch_id, was)}
+        position = {**slice_.position, **self._begin(batch_id, was)}
         self.ledger.check_room(position)
-        done = run_tasks(self.spark, move, [self._task(share, batch_id) for share in one.shares])
+        done = run_tasks(self.spark, move, [self._task(share, batch_id) for share in slice_.shares])
         rows = sum(moved.rows for moved in done)
-        position |= {"slice_rows": rows, "rows": one.position.get("rows", 0) + rows}
+        position |= {"slice_rows": rows, "rows": slice_.position.get("rows", 0) + rows}
         if any(moved.reached for moved in done):
             self.holding.check()
             position["next"] = _reached(position["next"], done)
@@ -179,8 +179,8 @@ class Transfer:
                 f"another producer has written to {', '.join(self._targets)} since this job began: "
                 "the order and the offset map would be wrong; stop it and begin with a new topic"
             )
-        found = {"bases": bases, "first": was.get("first", 0) if was else batch_id}
-        return found if self.offset_map is None else {**found, "map": self.offset_map.where}
+        position = {"bases": bases, "first": was.get("first", 0) if was else batch_id}
+        return position if self.offset_map is None else {**position, "map": self.offset_map.where}
 
     @property
     def _targets(self) -> list[str]:
@@ -190,7 +190,10 @@ class Transfer:
         """Return the current end offsets of the target's partitions."""
         state: State = self.log.run(self.log.log.barrier())
         return {
-            name: {str(one.index): one.next_offset for one in state.topics.by_name[name].partitions}
+            name: {
+                str(partition.index): partition.next_offset
+                for partition in state.topics.by_name[name].partitions
+            }
             for name in self._targets
         }
 
@@ -201,12 +204,12 @@ class Transfer:
         if commit.records != rows:
             raise Conflict(f"{rows} records were moved, but {commit.records} got offsets")
         state = self.log.log.state
-        for one in commit.ranges:
-            name = state.topics.by_id[one.topic_id].name
-            if one.base_offset != position["bases"][name][str(one.partition)]:
+        for range_ in commit.ranges:
+            name = state.topics.by_id[range_.topic_id].name
+            if range_.base_offset != position["bases"][name][str(range_.partition)]:
                 raise Conflict(
-                    f"another producer writes to {name}-{one.partition} while it is being filled: "
-                    "the offset map would be wrong; stop it and begin with a new topic"
+                    f"another producer writes to {name}-{range_.partition} while it is being "
+                    "filled: the offset map would be wrong; stop it and begin with a new topic"
                 )
 
     # The map.
@@ -237,18 +240,18 @@ class Transfer:
             return
         if missing[0] != number:
             raise ConfigError(
-                f"offset map {self.offset_map.where}: {slice_name(missing[0])} is not there; this "
+                f"offset map {self.offset_map.where}: {slice_name(missing[0])} is missing; this "
                 f"job began with {position.get('map', 'no map')}: name that, or begin with a new "
                 "topic"
             )
-        one = self.cutter.same(position)
-        done = run_tasks(self.spark, move, [self._task(share, None) for share in one.shares])
+        slice_ = self.cutter.same(position)
+        done = run_tasks(self.spark, move, [self._task(share, None) for share in slice_.shares])
         rows = sum(moved.rows for moved in done)
         if not rows == position["slice_rows"] == _grown(position["bases"], self._bases()):
             raise Conflict(
-                f"the offset map of slice {number} is missing and cannot be made: its records are "
-                "gone from the source, or another producer has written to the target; begin with a "
-                "new topic"
+                f"the offset map of slice {number} is missing and cannot be rebuilt: its records "
+                "no longer exist in the source, or another producer wrote to the target; begin "
+                "with a new topic"
             )
         self._write_map(number, position, done)
 
@@ -264,11 +267,11 @@ def _grown(bases: Offsets, now: Offsets) -> int:
 
 def _reached(begins: Offsets, done: Sequence[MoveResult]) -> Offsets:
     """Return the partitions' positions after a slice; the last task in order decides."""
-    found = {name: dict(many) for name, many in begins.items()}
+    reached = {name: dict(many) for name, many in begins.items()}
     for moved in done:
         for (topic, partition), offset in moved.reached.items():
-            found[topic][str(partition)] = offset
-    return found
+            reached[topic][str(partition)] = offset
+    return reached
 
 
 def read_back(
@@ -276,7 +279,7 @@ def read_back(
 ) -> Proof:
     """Read the committed records back, and sum them up."""
     host = host_mark(place)
-    tasks = [_Back(place, host, OffsetRange(*one[:4]), columns) for one in commit.ranges]
+    tasks = [_Back(place, host, OffsetRange(*range_[:4]), columns) for range_ in commit.ranges]
     return sum(run_tasks(spark, _prove_back, tasks), Proof())
 
 

@@ -34,9 +34,9 @@ class Checks:
         if not self._checks or not rows.num_rows:
             return [None] * rows.num_rows
         table = _plain(pa.Table.from_batches([rows]))
-        found = _evaluated(table, list(self._checks.values()))
+        verdicts = _evaluated(table, list(self._checks.values()))
         names = list(self._checks)
-        columns = [column.to_pylist() for column in found.columns]
+        columns = [column.to_pylist() for column in verdicts.columns]
         return [
             next((name for name, passed in zip(names, row, strict=True) if not passed), None)
             for row in zip(*columns, strict=True)
@@ -62,8 +62,8 @@ def _evaluated(rows: pa.Table, expressions: list[str]) -> pa.Table:
     ) as database:
         database.execute("SET TimeZone = 'UTC'")
         database.register("_rows", rows)
-        found: pa.Table = database.sql(f"SELECT {columns} FROM _rows").to_arrow_table()  # noqa: S608
-        return found
+        verdicts: pa.Table = database.sql(f"SELECT {columns} FROM _rows").to_arrow_table()  # noqa: S608
+        return verdicts
 
 
 def _duckdb() -> ModuleType:

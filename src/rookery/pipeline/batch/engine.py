@@ -17,7 +17,7 @@ import pyarrow as pa
 from rookery.clock import Clock, SystemClock
 from rookery.decode.port import DecoderSettings
 from rookery.errors import ConfigError, Gone
-from rookery.pipeline.batch.schemagrowth import Chosen, choose, may_grow
+from rookery.pipeline.batch.schemagrowth import ChosenSchema, choose, may_grow
 from rookery.pipeline.batch.task import REPORT, StageTask, TaskReport
 from rookery.pipeline.declaration.columns import sink_schema, table_columns
 from rookery.pipeline.declaration.spec import Pipeline, Sink
@@ -30,7 +30,7 @@ from rookery.pipeline.manifests import (
     StagedFiles,
     batch_name,
 )
-from rookery.pipeline.metrics import BatchMetrics, Figures, quantile
+from rookery.pipeline.metrics import BatchMetrics, Figures, OnBatch, quantile
 from rookery.pipeline.reprocess.migration import has_own_columns, migrations, restaged
 from rookery.spark.failures import own_errors
 from rookery.tables.open import open_table
@@ -72,7 +72,7 @@ class BatchPlan:
     silver: Mapping[str, pa.Schema]
     sinks: Mapping[int, pa.Schema]
     kind: Literal["batch", "replay"] = "batch"
-    chosen: Mapping[str, Chosen] = field(default_factory=dict)
+    chosen: Mapping[str, ChosenSchema] = field(default_factory=dict)
     """By topic, the registry schema that readers use."""
     number: Callable[[int], int] = int
     """Maps a batch to the number that its dead letters carry."""
@@ -91,13 +91,13 @@ class BatchPlan:
         """
         decoders: dict[str, tuple[str, DecoderSettings]] = {}
         silver: dict[str, pa.Schema] = {}
-        chosen: dict[str, Chosen] = {}
+        chosen: dict[str, ChosenSchema] = {}
         has_silver = bool(pipeline.of("silver"))
         known = before.chosen if before else {}
         for topic in pipeline.source.topics if has_silver else ():
-            one = chosen[topic] = choose(pipeline, topic, silver, known.get(topic))
-            decoders[topic] = (pipeline.decode(topic).value, one.settings)
-            silver[topic] = one.schema
+            choice = chosen[topic] = choose(pipeline, topic, silver, known.get(topic))
+            decoders[topic] = (pipeline.decode(topic).value, choice.settings)
+            silver[topic] = choice.schema
         sinks = {
             number: sink_schema(pipeline, sink, silver)
             for number, sink in enumerate(pipeline.sinks)
@@ -156,7 +156,7 @@ class BatchEngine:
     """Only stage and write manifests; another engine commits them."""
     run_tasks: Run = here
     """Runs the tasks that rewrite files during a commit."""
-    told: Callable[[BatchMetrics], None] = lambda _: None
+    on_batch: OnBatch = lambda _: None
     """Receives the metrics of a batch that an earlier run left unfinished."""
     reread: Reread | None = None
     """Reads staged rows again that have expired; None if they cannot be read again."""
@@ -188,7 +188,7 @@ class BatchEngine:
         if not manifest.replaces and not self.is_staging:
             # If all tables have it, the earlier run committed it soon after it wrote the manifest.
             self._measure(metrics, manifest, self.clock.now_ms() if is_new else manifest.at)
-            self.told(metrics)
+            self.on_batch(metrics)
 
     def finish(self) -> None:
         """Record that no commit is pending, so that tables can be removed from the declaration."""
@@ -246,12 +246,12 @@ class BatchEngine:
     ) -> BatchManifest:
         sinks = {}
         for number, schema in self.plan.sinks.items():
-            files = tuple(file for one in reports for file in one.files.get(str(number), ()))
+            files = tuple(file for report in reports for file in report.files.get(str(number), ()))
             key = self._key(number)
             sinks[key] = StagedFiles.of(files, schema)
         seen = dict(self.last.seen) if self.last else {}
-        for one in reports:
-            seen.update(one.seen)
+        for report in reports:
+            seen.update(report.seen)
         return BatchManifest(
             batch,
             self.origin.query,
@@ -277,7 +277,7 @@ class BatchEngine:
     def _watermark_after(self, reports: Sequence[TaskReport]) -> int | None:
         delay = self.pipeline.silver.watermark_ms()
         old = self.last.watermark_ms if self.last else None
-        latest = [one.max_event_ms for one in reports if one.max_event_ms is not None]
+        latest = [report.max_event_ms for report in reports if report.max_event_ms is not None]
         if delay is None or not latest or not self.is_ordered:
             return old
         # One wrong clock must not make all other records late.
@@ -328,13 +328,13 @@ class BatchEngine:
         """Stage a batch again for one of its topics."""
         before = self.manifests.read(manifest.batch - 1) if manifest.batch else None
         rows = reread((before or self.origin).reached, manifest.reached)
-        sinks = {n: one for n, one in self.plan.sinks.items() if self._key(n) == key}
+        sinks = {n: sink for n, sink in self.plan.sinks.items() if self._key(n) == key}
         name = batch_name(self.identity, manifest)
         reports = _reports(replace(self.plan, sinks=sinks), name, rows, before)
-        return [file for one in reports for files in one.files.values() for file in files]
+        return [file for report in reports for files in report.files.values() for file in files]
 
     def _schema(self, key: str) -> pa.Schema:
-        return next(one for number, one in self.plan.sinks.items() if self._key(number) == key)
+        return next(sink for number, sink in self.plan.sinks.items() if self._key(number) == key)
 
     def _key(self, number: int) -> str:
         return sink_key(self.pipeline.sinks[number])
@@ -343,7 +343,9 @@ class BatchEngine:
         figures = manifest.figures or self._counted(manifest)
         metrics.at_ms = at_ms
         metrics.watermark_ms = manifest.watermark_ms
-        metrics.alerts = [one.left_out for one in self.plan.chosen.values() if one.left_out]
+        metrics.alerts = [
+            schema.left_out for schema in self.plan.chosen.values() if schema.left_out
+        ]
         metrics.rows = dict(figures.rows)
         metrics.bytes_in = figures.bytes_in
         ages = [(max(at_ms - time, 0), 1.0) for time in figures.times_ms]
@@ -369,14 +371,14 @@ class BatchEngine:
 def _figures(reports: Sequence[TaskReport]) -> Figures:
     rows: dict[str, int] = {}
     times: list[tuple[int, float]] = []
-    for one in reports:
-        for layer, count in one.rows.items():
+    for report in reports:
+        for layer, count in report.rows.items():
             rows[layer] = rows.get(layer, 0) + count
-        weight = one.rows.get("bronze", 0) / max(len(one.ages), 1)
-        times += [(time, weight) for time in one.ages]
+        weight = report.rows.get("bronze", 0) / max(len(report.ages), 1)
+        times += [(time, weight) for time in report.ages]
     shares = [quantile(times, (number + 0.5) / _TIMES) for number in range(_TIMES)]
     return Figures(
-        rows, sum(one.bytes for one in reports), [time for time in shares if time is not None]
+        rows, sum(report.bytes for report in reports), [time for time in shares if time is not None]
     )
 
 
@@ -385,8 +387,8 @@ def _reports(
 ) -> list[TaskReport]:
     """Run the tasks of a batch, which stage its rows; return their reports."""
     with own_errors():
-        found = rows.mapInArrow(plan.task(name, before), REPORT).collect()
-    return [TaskReport.read(row["report"]) for row in found]
+        results = rows.mapInArrow(plan.task(name, before), REPORT).collect()
+    return [TaskReport.read(row["report"]) for row in results]
 
 
 def sink_key(sink: Sink) -> str:

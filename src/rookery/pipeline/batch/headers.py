@@ -35,8 +35,8 @@ def emptied(batch: pa.RecordBatch) -> pa.RecordBatch:
     if not pc.any(is_empty).as_py():
         return batch
     if not len(pc.list_flatten(lists)):  # true for most records
-        found = pa.nulls(len(lists), lists.type)
+        nulled = pa.nulls(len(lists), lists.type)
     else:
         is_empty = pc.fill_null(is_empty, pa.scalar(value=False))
-        found = pc.if_else(is_empty, pa.scalar(None, lists.type), lists)
-    return batch.set_column(at, batch.schema.field(at), found)
+        nulled = pc.if_else(is_empty, pa.scalar(None, lists.type), lists)
+    return batch.set_column(at, batch.schema.field(at), nulled)

@@ -31,8 +31,8 @@ def routed(plan: BatchPlan, rows: RawRows) -> RawRows:
     if not plan.pipeline.silver.dedupe or not plan.silver:
         return rows
     task = _BucketTask(plan.pipeline, plan.decoders, plan.silver)
-    found = rows.mapInArrow(task, f"{_columns()}, {_BUCKET} int")
-    return filled(found.repartition(BUCKETS, _BUCKET).drop(_BUCKET))
+    bucketed = rows.mapInArrow(task, f"{_columns()}, {_BUCKET} int")
+    return filled(bucketed.repartition(BUCKETS, _BUCKET).drop(_BUCKET))
 
 
 def _columns() -> str:

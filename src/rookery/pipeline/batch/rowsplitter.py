@@ -18,7 +18,7 @@ from rookery.pipeline.declaration.spec import Pipeline
 from rookery.tables.schemas import fit
 
 
-class Bad(NamedTuple):
+class RejectedRow(NamedTuple):
     """A row that becomes a dead letter, and the reason."""
 
     row: int
@@ -51,7 +51,7 @@ class RowSplitter:
 
     def split(self, raw: pa.RecordBatch, watermark_ms: int | None) -> Split:
         """Split raw rows; each row is in exactly one part, except plain null values."""
-        bad: list[Bad] = []
+        bad: list[RejectedRow] = []
         rows, kept = self._decoded(raw, bad)
         rows, kept = self._checked(rows, kept, bad)
         late = rows.slice(0, 0)
@@ -67,10 +67,15 @@ class RowSplitter:
         latest: int | None = pc.max(_as_ms(rows.column(self._silver.event_time))).as_py()
         return latest
 
-    def _decoded(self, raw: pa.RecordBatch, bad: list[Bad]) -> tuple[pa.RecordBatch, pa.Array[Any]]:
+    def _decoded(
+        self, raw: pa.RecordBatch, bad: list[RejectedRow]
+    ) -> tuple[pa.RecordBatch, pa.Array[Any]]:
         """Return the silver rows, and the number of the raw row for each."""
         decoded = self._decoder.decode(raw.column("value"))
-        bad.extend(Bad(one.row, one.reason, "decode", one.schema_id) for one in decoded.bad)
+        bad.extend(
+            RejectedRow(reject.row, reject.reason, "decode", reject.schema_id)
+            for reject in decoded.bad
+        )
         values = decoded.values
         if self._silver.debezium:
             columns = _change_columns(values, bad)
@@ -80,7 +85,10 @@ class RowSplitter:
                 columns[DELETED] = pc.is_null(raw.column("value"))
         if self._key is not None:
             keys = self._key.decode(raw.column("key"))
-            bad.extend(Bad(one.row, one.reason, "key", one.schema_id) for one in keys.bad)
+            bad.extend(
+                RejectedRow(reject.row, reject.reason, "key", reject.schema_id)
+                for reject in keys.bad
+            )
             columns[KEY] = keys.values
         for name in COORDINATES.names:
             columns[name] = raw.column(name.removeprefix(PREFIX))
@@ -88,16 +96,18 @@ class RowSplitter:
         kept = self._kept(raw, values, bad)
         return rows.take(kept), kept
 
-    def _kept(self, raw: pa.RecordBatch, values: pa.Array[Any], bad: list[Bad]) -> pa.Array[Any]:
+    def _kept(
+        self, raw: pa.RecordBatch, values: pa.Array[Any], bad: list[RejectedRow]
+    ) -> pa.Array[Any]:
         """Return the numbers of rows to keep: not bad, and not null unless null deletes."""
-        gone = {one.row for one in bad}
+        gone = {reject.row for reject in bad}
         if not self._silver.upsert() or self._silver.debezium:
             # A null value has no meaning, except in an upsert, where it deletes.
             gone.update(_numbers(pc.is_null(values)))
         return pa.array([row for row in range(raw.num_rows) if row not in gone], pa.int64())
 
     def _checked(
-        self, rows: pa.RecordBatch, kept: pa.Array[Any], bad: list[Bad]
+        self, rows: pa.RecordBatch, kept: pa.Array[Any], bad: list[RejectedRow]
     ) -> tuple[pa.RecordBatch, pa.Array[Any]]:
         failed = self._checks.failed(self._checkable(rows))
         reasons = [f"check {name!r} is not true" if name else "" for name in failed]
@@ -109,7 +119,7 @@ class RowSplitter:
             for at in _numbers(pc.fill_null(rows.column(DELETED), pa.scalar(value=False))):
                 reasons[at] = reasons[at] if reasons[at].endswith("is null") else ""
         numbers: list[Any] = kept.to_pylist()
-        bad.extend(Bad(numbers[at], why, "check") for at, why in enumerate(reasons) if why)
+        bad.extend(RejectedRow(numbers[at], why, "check") for at, why in enumerate(reasons) if why)
         passed = pa.array([at for at, why in enumerate(reasons) if not why], pa.int64())
         return rows.take(passed), kept.take(passed)
 
@@ -142,22 +152,22 @@ def _value_columns(values: pa.Array[Any]) -> dict[str, pa.Array[Any]]:
     return dict(zip((field.name for field in values.type), values.flatten(), strict=True))
 
 
-def _change_columns(values: pa.Array[Any], bad: list[Bad]) -> dict[str, pa.Array[Any]]:
+def _change_columns(values: pa.Array[Any], bad: list[RejectedRow]) -> dict[str, pa.Array[Any]]:
     """Return the columns of change events: `after`, or `before` if the row is deleted."""
     while values.type != envelope(values.type):
         values = _value_columns(values)["payload"]
     parts = _value_columns(values)
     deleted = pc.equal(parts["op"], pa.scalar("d"))
     source = {True: parts["before"], False: parts["after"]}
-    ops, gone = parts["op"].to_pylist(), {one.row for one in bad}
+    ops, gone = parts["op"].to_pylist(), {reject.row for reject in bad}
     for row, op in enumerate(ops):
         if row in gone or not values[row].is_valid:
             continue
         if op not in ("c", "u", "r", "d"):
-            bad.append(Bad(row, f"op is {op!r}, not c, u, r or d", "change"))
+            bad.append(RejectedRow(row, f"op is {op!r}, not c, u, r or d", "change"))
         elif not source[op == "d"][row].is_valid:
             which = "before" if op == "d" else "after"
-            bad.append(Bad(row, f"op is {op!r}, but {which} is null", "change"))
+            bad.append(RejectedRow(row, f"op is {op!r}, but {which} is null", "change"))
     before, after = _value_columns(parts["before"]), _value_columns(parts["after"])
     columns = {
         name: pc.if_else(deleted, before[name], after[name]) if name in before else after[name]
@@ -166,14 +176,16 @@ def _change_columns(values: pa.Array[Any], bad: list[Bad]) -> dict[str, pa.Array
     return {**columns, DELETED: deleted}
 
 
-def _dead(raw: pa.RecordBatch, bad: list[Bad]) -> pa.RecordBatch:
-    first = {one.row: one for one in sorted(bad, key=lambda one: one.row, reverse=True)}
-    found = [first[row] for row in sorted(first)]
-    rows = raw.take(pa.array([one.row for one in found], pa.int64()))
+def _dead(raw: pa.RecordBatch, bad: list[RejectedRow]) -> pa.RecordBatch:
+    first = {
+        reject.row: reject for reject in sorted(bad, key=lambda reject: reject.row, reverse=True)
+    }
+    rejects = [first[row] for row in sorted(first)]
+    rows = raw.take(pa.array([reject.row for reject in rejects], pa.int64()))
     columns: dict[str, Any] = {name: rows.column(name) for name in rows.schema.names}
-    columns["reason"] = pa.array([one.reason for one in found], pa.string())
-    columns["stage"] = pa.array([one.stage for one in found], pa.string())
-    columns["schema_id"] = pa.array([one.schema_id for one in found], pa.int32())
+    columns["reason"] = pa.array([reject.reason for reject in rejects], pa.string())
+    columns["stage"] = pa.array([reject.stage for reject in rejects], pa.string())
+    columns["schema_id"] = pa.array([reject.schema_id for reject in rejects], pa.int32())
     return fit(pa.RecordBatch.from_pydict(columns), DEAD)
 
 

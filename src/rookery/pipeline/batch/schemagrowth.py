@@ -34,7 +34,7 @@ _MAX_STEPS: Final = 100
 
 
 @dataclass(frozen=True, slots=True)
-class Chosen:
+class ChosenSchema:
     """The decoder settings of a topic, and the columns of its rows."""
 
     settings: DecoderSettings
@@ -46,8 +46,11 @@ class Chosen:
 
 
 def choose(
-    pipeline: Pipeline, topic: str, others: Mapping[str, pa.Schema], before: Chosen | None = None
-) -> Chosen:
+    pipeline: Pipeline,
+    topic: str,
+    others: Mapping[str, pa.Schema],
+    before: ChosenSchema | None = None,
+) -> ChosenSchema:
     """Choose the decoder of a topic, and check that its columns fit keys, checks and tables.
 
     Args:
@@ -63,14 +66,14 @@ def choose(
     decode = pipeline.decode(topic)
     settings = decoder_settings(decode)
     if not _is_versioned(decode):
-        return Chosen(settings, _columns(pipeline, topic, settings))
+        return ChosenSchema(settings, _columns(pipeline, topic, settings))
     latest = _latest(settings)
     if before is not None and before.latest == latest:
         return before
-    found = _newest(pipeline, topic, others, replace(settings, version=latest))
-    if found.left_out:
-        log.warning("%s", found.left_out)
-    return found
+    newest = _newest(pipeline, topic, others, replace(settings, version=latest))
+    if newest.left_out:
+        log.warning("%s", newest.left_out)
+    return newest
 
 
 def may_grow(decode: Decode) -> bool:
@@ -85,17 +88,17 @@ def _is_versioned(decode: Decode) -> bool:
 
 def _newest(
     pipeline: Pipeline, topic: str, others: Mapping[str, pa.Schema], settings: DecoderSettings
-) -> Chosen:
+) -> ChosenSchema:
     refused: ConfigError | None = None
-    for one in _downward(settings):
+    for version in _downward(settings):
         try:
-            schema = _columns(pipeline, topic, one)
+            schema = _columns(pipeline, topic, version)
             _check_tables(pipeline, topic, {**others, topic: schema})
         except ConfigError as error:
             refused = refused or error
             continue
-        why = "" if refused is None else _left_out(topic, settings, one, refused)
-        return Chosen(one, schema, settings.version, why)
+        why = "" if refused is None else _left_out(topic, settings, version, refused)
+        return ChosenSchema(version, schema, settings.version, why)
     raise refused or ConfigError(f"topic {topic!r}: subject {settings.subject!r} has no version")
 
 

@@ -110,7 +110,7 @@ class SeenInReplay(SeenKeys):
 
     def _is_new(self, key: bytes, event_ms: int) -> bool:
         times = self._times.setdefault(key, [])
-        if any(abs(event_ms - one) <= self._apart_ms for one in times):
+        if any(abs(event_ms - time) <= self._apart_ms for time in times):
             return False
         times.append(event_ms)
         return True
@@ -132,12 +132,12 @@ def event_ms(column: pa.Array[Any]) -> list[int]:
     """Return event times in milliseconds."""
     if pa.types.is_timestamp(column.type):
         column = column.cast(pa.timestamp("ms", tz=column.type.tz), safe=False).cast(pa.int64())
-    return [int(one or 0) for one in column.to_pylist()]
+    return [int(ms or 0) for ms in column.to_pylist()]
 
 
 def forget(folder: TableFolder, used: set[str], before_ms: int) -> int:
     """Delete files of seen keys that are unused and were written before a given time."""
-    stored = [one.key for one in folder.list(_SEEN) if one.key not in used]
+    stored = [file.key for file in folder.list(_SEEN) if file.key not in used]
     old = [key for key in stored if int(key.removeprefix(_SEEN).partition("-")[0]) < before_ms]
     for key in old:
         folder.delete(key)

@@ -31,8 +31,8 @@ def on_spark(spark: SparkSession, small_bytes: int = _SMALL_BYTES) -> Run:
         frame = spark.createDataFrame(rows, _TASKS)
         frame = frame.repartition(min(len(rows), _MAX_PARTITIONS), "at")
         with own_errors():
-            found = frame.mapInArrow(_run_all, _RESULTS).collect()
-        return [pickle.loads(row.result) for row in sorted(found, key=lambda row: row.at)]  # noqa: S301 (our own)
+            results = frame.mapInArrow(_run_all, _RESULTS).collect()
+        return [pickle.loads(row.result) for row in sorted(results, key=lambda row: row.at)]  # noqa: S301 (our own)
 
     return run
 

@@ -184,10 +184,10 @@ class _Work:
 
 def _quantiles(times: list[pa.Array[Any]]) -> list[int]:
     """Return quantiles of the timestamps, each for an equal number of rows."""
-    found = pa.chunked_array(times).cast(pa.int64()).drop_null()
-    if not len(found):
+    present = pa.chunked_array(times).cast(pa.int64()).drop_null()
+    if not len(present):
         return []
-    ordered: list[Any] = found.take(pc.sort_indices(found)).to_pylist()
+    ordered: list[Any] = present.take(pc.sort_indices(present)).to_pylist()
     step = len(ordered) / _QUANTILES
     return [ordered[int((number + 0.5) * step)] for number in range(_QUANTILES)]
 

@@ -1,1 +1,5 @@
-"""The declaration of a pipeline: its classes, loading it from TOML, its checks and its export."""
+"""The declaration of a pipeline: its classes, loading it from TOML, its checks and its export.
+
+`load` reads a file to a `Pipeline` and checks all of it; the other parts of the package see no
+files.
+"""

@@ -91,7 +91,7 @@ def silver_schema(pipeline: Pipeline, topic: str, decoder: Decoder) -> pa.Schema
 
 def _renamed(name: str) -> str:
     """Return a hint for users of a name from an earlier release."""
-    new = next((one for one in names.OWN if names.former(one) == name), None)
+    new = next((own for own in names.OWN if names.former(own) == name), None)
     return f". {name} is called {new} now" if new else ""
 
 
@@ -156,13 +156,13 @@ def envelope(kind: pa.DataType) -> pa.StructType | None:
 
 def _value_fields(pipeline: Pipeline, topic: str, decoder: Decoder) -> list[pa.Field[Any]]:
     if pipeline.silver.debezium:
-        found = envelope(decoder.type)
-        if found is None or not pa.types.is_struct(found.field("after").type):
+        change = envelope(decoder.type)
+        if change is None or not pa.types.is_struct(change.field("after").type):
             raise ConfigError(
                 f"topic {topic!r}: silver.debezium needs op, before and after in the schema"
                 " (or in its field payload), of which before and after are structs"
             )
-        return list(found.field("after").type)
+        return list(change.field("after").type)
     if pa.types.is_struct(decoder.type):
         return list(decoder.type)
     return [pa.field("value", decoder.type)]

@@ -47,8 +47,8 @@ def bronze():
 def _together(parts):
     """Rows of several topics; columns that one of them lacks are null."""
     rows, *others = parts
-    for one in others:
-        rows = rows.unionByName(one, allowMissingColumns=True)
+    for other in others:
+        rows = rows.unionByName(other, allowMissingColumns=True)
     return rows
 '''
 _TOPIC: Final = """

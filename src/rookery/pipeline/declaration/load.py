@@ -42,8 +42,8 @@ def _pipeline(value: dict[str, Any], stem: str) -> Pipeline:
     value["silver"] = _filled(Silver, "silver", value.get("silver", {}))
     value["upkeep"] = _filled(Upkeep, "upkeep", value.get("upkeep", {}))
     value["topics"] = {
-        topic: _filled(Decode, f"topics.{topic}", one)
-        for topic, one in _topics(value.get("topics", {})).items()
+        topic: _filled(Decode, f"topics.{topic}", table)
+        for topic, table in _topics(value.get("topics", {})).items()
     }
     value["sinks"] = _each(Sink, "sinks", value.get("sinks", []))
     value["gold"] = _each(Gold, "gold", value.get("gold", []))
@@ -61,13 +61,13 @@ def _topics(value: object) -> Mapping[str, object]:
 def _each(cls: type[T], name: str, values: object) -> list[T]:
     if not isinstance(values, list):
         raise ConfigError(f"{name}: write [[{name}]], once for each")
-    return [_filled(cls, f"{name} {number}", one) for number, one in enumerate(values, 1)]
+    return [_filled(cls, f"{name} {number}", item) for number, item in enumerate(values, 1)]
 
 
 def _filled(cls: type[T], section: str, value: object) -> T:
     if not isinstance(value, Mapping):
         raise ConfigError(f"{section}: must be a table")
-    known = {one.name: one for one in fields(cls)}  # type: ignore[arg-type] # all are dataclasses
+    known = {field.name: field for field in fields(cls)}  # type: ignore[arg-type] # all are dataclasses
     given: dict[str, Any] = {}
     for key, item in value.items():
         name = str(key).replace("-", "_")
@@ -76,8 +76,8 @@ def _filled(cls: type[T], section: str, value: object) -> T:
                 f"{_in(section, key)}: unknown{meant(dashed(key), list(map(dashed, known)))}"
             )
         given[name] = _checked(_in(section, key), str(known[name].type), item)
-    for name, one in known.items():
-        if name not in given and one.default is MISSING and one.default_factory is MISSING:
+    for name, option in known.items():
+        if name not in given and option.default is MISSING and option.default_factory is MISSING:
             raise ConfigError(f"{_in(section, dashed(name))}: is missing")
     return cls(**given)
 
@@ -105,7 +105,7 @@ def _checked(name: str, kind: str, value: Any) -> Any:
 
 
 def _check_text(name: str, values: list[object]) -> None:
-    if not all(isinstance(one, str) for one in values):
+    if not all(isinstance(value, str) for value in values):
         raise ConfigError(f"{name}: its values must be text")
 
 
@@ -134,12 +134,12 @@ def _placed(pipeline: Pipeline, folder: Path) -> Pipeline:
             else replace(sink, location=_below(folder, sink.location))
             for sink in pipeline.sinks
         ),
-        gold=tuple(replace(one, location=_below(folder, one.location)) for one in pipeline.gold),
+        gold=tuple(replace(gold, location=_below(folder, gold.location)) for gold in pipeline.gold),
         topics={
-            topic: replace(one, schema_file=_below(folder, one.schema_file))
-            if one.schema_file
-            else one
-            for topic, one in pipeline.topics.items()
+            topic: replace(decode, schema_file=_below(folder, decode.schema_file))
+            if decode.schema_file
+            else decode
+            for topic, decode in pipeline.topics.items()
         },
     )
 

@@ -28,7 +28,7 @@ def sink_problems(pipeline: Pipeline) -> Iterator[str]:
         if sink.layer == "silver" and sink.format == "topic" and pipeline.silver.mode == "upsert":
             yield f"sink {number}: records of a topic are only added; it cannot have upserts"
     for gold in pipeline.gold:
-        replaceable = [one for one in known if one != "topic"]
+        replaceable = [kind for kind in known if kind != "topic"]
         yield from not_of(f"gold {gold.name!r}: format", gold.format, replaceable)
     yield from _missing(pipeline)
     yield from _shared(pipeline)

@@ -257,8 +257,8 @@ def span_ms(name: str, text: str) -> int:
     Raises:
         ConfigError: the text is not a duration.
     """
-    found = _SPAN.fullmatch(text.strip())
-    if found is None:
+    match = _SPAN.fullmatch(text.strip())
+    if match is None:
         raise ConfigError(f"{name}: {text!r} is no span of time such as `10 minutes` or `7 days`")
-    unit = found[2] if found[2] in _UNITS_MS else found[2].rstrip("s")
-    return int(found[1]) * _UNITS_MS[unit]
+    unit = match[2] if match[2] in _UNITS_MS else match[2].rstrip("s")
+    return int(match[1]) * _UNITS_MS[unit]

@@ -13,9 +13,10 @@ from rookery.errors import ConfigError
 from rookery.pipeline.batch.engine import BatchEngine, BatchPlan
 from rookery.pipeline.declaration.spec import Pipeline
 from rookery.pipeline.manifests import BACKFILL, Manifests, identities
+from rookery.pipeline.metrics import OnBatch
 from rookery.pipeline.reprocess.deadletters import backfill_number
-from rookery.pipeline.reprocess.rebuilt import unless_rebuilt
-from rookery.pipeline.reprocess.slices import Told, log_start, read_slices
+from rookery.pipeline.reprocess.rebuildstate import unless_rebuilt
+from rookery.pipeline.reprocess.slices import log_start, read_slices
 from rookery.pipeline.run import reading_again
 from rookery.tables.folder import below
 
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def backfill(
-    spark: SparkSession, pipeline: Pipeline, told: Told = lambda _: None
+    spark: SparkSession, pipeline: Pipeline, on_batch: OnBatch = lambda _: None
 ) -> dict[str, int]:
     """Read the records before the origin of a pipeline that has run; return rows by layer.
 
@@ -41,7 +42,7 @@ def backfill(
         )
     engine = open_backfill(spark, pipeline)
     engine.hook = unless_rebuilt(pipeline.state)
-    return read_slices(spark, engine, {}, origin.reached, told)
+    return read_slices(spark, engine, {}, origin.reached, on_batch)
 
 
 def open_backfill(spark: SparkSession, pipeline: Pipeline) -> BatchEngine:

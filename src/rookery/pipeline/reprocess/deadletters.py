@@ -71,16 +71,16 @@ def waiting(
     Raises:
         ConfigError: there is no readable table of dead letters.
     """
-    found: DataFrame | None = None
+    letters: DataFrame | None = None
     for sink in _tables(pipeline):
         frame = frame_of(spark, sink.table())
         if frame is not None:
             rows = frame.select(*DEAD.names).where(_between(done, until))
             # The tables can have different topics, and can have topics in common.
-            found = rows if found is None else found.union(rows).dropDuplicates([*_SAME])
-    if found is None:
+            letters = rows if letters is None else letters.union(rows).dropDuplicates([*_SAME])
+    if letters is None:
         return spark.createDataFrame([], spark_schema(RAW))
-    return found.select(*RAW.names)
+    return letters.select(*RAW.names)
 
 
 def _between(done: DeadLetterMarks, until: DeadLetterMarks) -> str:
@@ -92,13 +92,13 @@ def _between(done: DeadLetterMarks, until: DeadLetterMarks) -> str:
 
 
 def _tables(pipeline: Pipeline) -> list[Sink]:
-    found = readable(pipeline.of("dead-letters"))
-    if not found:
+    sinks = readable(pipeline.of("dead-letters"))
+    if not sinks:
         raise ConfigError(
             f"pipeline {pipeline.name!r}: dead letters can be replayed from a table of files:"
             " add a sink of the layer 'dead-letters' with the format parquet, iceberg or delta"
         )
-    return found
+    return sinks
 
 
 def _complete(pipeline: Pipeline, state: str, identity: str) -> int:

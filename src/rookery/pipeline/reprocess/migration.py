@@ -57,7 +57,7 @@ class Migration:
         if self.sink.format in _REWRITTEN:
             raise ConfigError(
                 f"table {self.place}: its columns have the names of an earlier release, and this"
-                f" format cannot rename them ({self._names}) without writing all files anew: run"
+                f" format cannot rename them ({self._names}) without writing all files again: run"
                 f" `{COMMAND}` once, with the pipeline stopped"
             )
 
@@ -105,6 +105,6 @@ def restaged(
     if not columns:
         return staged
     after = pa.schema([field.with_name(columns.get(field.name, field.name)) for field in schema])
-    rows = (one.rename_columns(after.names) for one in table.read_staged(staged.files, schema))
+    rows = (batch.rename_columns(after.names) for batch in table.read_staged(staged.files, schema))
     attempt = f"renamed-{SystemRandom().token(4).hex()}"
     return StagedFiles.of(tuple(table.stage(name, rows, after, attempt)), after)

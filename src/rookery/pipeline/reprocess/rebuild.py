@@ -18,11 +18,12 @@ from rookery.errors import ConfigError, Conflict
 from rookery.pipeline.batch.engine import BatchEngine, BatchPlan, sink_key
 from rookery.pipeline.declaration.spec import Pipeline
 from rookery.pipeline.manifests import BACKFILL, CHAINS, BatchManifest, Manifests, StagedFiles
+from rookery.pipeline.metrics import OnBatch
 from rookery.pipeline.reprocess.backfill import open_backfill, refuse_ordered
 from rookery.pipeline.reprocess.deadletters import DeadLetterMarks
-from rookery.pipeline.reprocess.rebuilt import staging_state
+from rookery.pipeline.reprocess.rebuildstate import staging_state
 from rookery.pipeline.reprocess.replay import open_replays
-from rookery.pipeline.reprocess.slices import Told, add_counts, log_start, read_slices
+from rookery.pipeline.reprocess.slices import add_counts, log_start, read_slices
 from rookery.pipeline.reprocess.spans import BatchSpan, begins_in, check_whole, still_read
 from rookery.pipeline.run import open_engine
 from rookery.tables.folder import below
@@ -35,15 +36,15 @@ if TYPE_CHECKING:
 def rebuild(
     spark: SparkSession,
     pipeline: Pipeline,
-    told: Told = lambda _: None,
-    recovered: Told = lambda _: None,
+    on_batch: OnBatch = lambda _: None,
+    recovered: OnBatch = lambda _: None,
 ) -> dict[str, int]:
     """Compute the silver tables again, up to the pipeline's position, and replace them.
 
     Args:
         spark: the session.
         pipeline: the declaration.
-        told: receives the metrics of each slice.
+        on_batch: receives the metrics of each slice.
         recovered: receives the metrics of a batch that an earlier run left unfinished.
 
     Raises:
@@ -52,21 +53,21 @@ def rebuild(
             or records of existing rows are no longer in the log.
     """
     refuse_ordered(pipeline, "rebuild")
-    live = open_engine(pipeline, spark=spark, told=recovered)
+    live = open_engine(pipeline, spark=spark, on_batch=recovered)
     if live.last is None:
         raise ConfigError(f"pipeline {pipeline.name!r} has no batch yet; run it first")
     # Finish their pending batches first: these belong to the old tables, not to the new ones.
     replays, filled = open_replays(spark, pipeline), _backfill(spark, pipeline)
     heads = _heads(live.last, filled.last if filled else None, replays.last)
     read = [filled, live] if filled else [live]
-    spans = [BatchSpan(one.origin.reached, one.reached()) for one in read]
+    spans = [BatchSpan(engine.origin.reached, engine.reached()) for engine in read]
     there = log_start(pipeline)
     check_whole(live, spans, there)
     staging = _staging(pipeline, heads)
     rows: dict[str, int] = {}
     for span in spans:
         begin, until = begins_in(there, span), still_read(live.reached(), span)
-        add_counts(rows, read_slices(spark, staging, begin, until, told))
+        add_counts(rows, read_slices(spark, staging, begin, until, on_batch))
     states = (pipeline.state, *(below(pipeline.state, name) for name in CHAINS))
     if _heads(*(Manifests(state).last() for state in states)) != heads:
         raise Conflict(
@@ -87,7 +88,7 @@ def _backfill(spark: SparkSession, pipeline: Pipeline) -> BatchEngine | None:
 
 def _heads(*lasts: BatchManifest | None) -> DeadLetterMarks:
     """Return the last batches of all chains that the tables contain."""
-    return DeadLetterMarks(*(one.batch if one else -1 for one in lasts))
+    return DeadLetterMarks(*(last.batch if last else -1 for last in lasts))
 
 
 def _staging(pipeline: Pipeline, heads: DeadLetterMarks) -> BatchEngine:
@@ -109,7 +110,7 @@ def _staging(pipeline: Pipeline, heads: DeadLetterMarks) -> BatchEngine:
 
 def _digest(plan: BatchPlan, heads: DeadLetterMarks) -> str:
     """Return a digest that changes if staged slices are incompatible with later ones."""
-    decoders = [(name, one.schema, one.version) for name, one in plan.decoders.values()]
+    decoders = [(name, decoder.schema, decoder.version) for name, decoder in plan.decoders.values()]
     text = repr((plan.pipeline, decoders, plan.silver, heads.backfill))
     return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
 
@@ -122,7 +123,7 @@ def _swap(last: BatchManifest, staging: BatchEngine, heads: DeadLetterMarks) -> 
         for key, staged in manifest.sinks.items():
             files.setdefault(key, []).extend(staged.files)
             schemas[key] = staged.schema
-    sinks = {key: StagedFiles(tuple(found), schemas[key]) for key, found in files.items()}
+    sinks = {key: StagedFiles(tuple(data_files), schemas[key]) for key, data_files in files.items()}
     silver = {sink_key(sink) for sink in staging.pipeline.of("silver")}
     return replace(
         last,

@@ -19,7 +19,7 @@ from rookery.pipeline.batch.keyroutes import routed
 from rookery.pipeline.declaration.spec import Pipeline
 from rookery.pipeline.manifests import REPLAYS, Manifests, PipelinePosition, identities
 from rookery.pipeline.reprocess.deadletters import DeadLetterMarks, complete, waiting
-from rookery.pipeline.reprocess.rebuilt import rebuilt, unless_rebuilt
+from rookery.pipeline.reprocess.rebuildstate import rebuilt, unless_rebuilt
 from rookery.tables.folder import below
 
 if TYPE_CHECKING:

@@ -26,11 +26,13 @@ def begins_in(there: PipelinePosition, span: BatchSpan) -> Offsets:
     A topic that was deleted and created again was read from its first record. So were partitions
     that were added later.
     """
-    found = {}
+    begins = {}
     for topic, firsts in there.ends.items():
         known = span.begin.ends.get(topic, {}) if _is_same(topic, span.begin, there) else {}
-        found[topic] = {one: max(first, known.get(one, 0)) for one, first in firsts.items()}
-    return found
+        begins[topic] = {
+            partition: max(first, known.get(partition, 0)) for partition, first in firsts.items()
+        }
+    return begins
 
 
 def still_read(reached: PipelinePosition, span: BatchSpan) -> PipelinePosition:
@@ -41,8 +43,8 @@ def still_read(reached: PipelinePosition, span: BatchSpan) -> PipelinePosition:
     return PipelinePosition({topic: until.ends[topic] for topic in same}, topics)
 
 
-def _is_same(topic: str, one: PipelinePosition, other: PipelinePosition) -> bool:
-    ids = {each.topics[topic] for each in (one, other) if topic in each.topics}
+def _is_same(topic: str, left: PipelinePosition, right: PipelinePosition) -> bool:
+    ids = {each.topics[topic] for each in (left, right) if topic in each.topics}
     return len(ids) < 2
 
 
@@ -64,19 +66,19 @@ def check_whole(live: BatchEngine, spans: Sequence[BatchSpan], there: PipelinePo
         for partition, begin in begins.items()
         if begin > (known := _first(spans, topic, partition, begin))
     ]
-    gone += sorted(f"topic {one}" for one in live.ends() if one not in pipeline.source.topics)
+    gone += sorted(f"topic {end}" for end in live.ends() if end not in pipeline.source.topics)
     if gone:
         raise Conflict(
             f"{what}: {', '.join(gone[:_SHOWN])}{' and more' if len(gone) > _SHOWN else ''} can no"
-            " longer be read, or are not declared any more: their rows would vanish from silver."
-            ' If they may, set on-data-loss = "skip"'
+            " longer be read, or are no longer declared: their rows would be lost from silver."
+            ' To accept that, set on-data-loss = "skip"'
         )
 
 
 def _first(spans: Sequence[BatchSpan], topic: str, partition: str, otherwise: int) -> int:
     """Return the first offset of a partition that was read."""
     places = [
-        [one.ends.get(topic, {}).get(partition, 0) for one in (span.begin, span.until)]
+        [position.ends.get(topic, {}).get(partition, 0) for position in (span.begin, span.until)]
         for span in spans
     ]
     return min((begin for begin, end in places if end > begin), default=otherwise)

@@ -47,7 +47,7 @@ class ArchiveCache:
         """Return an archive, writing it if it is missing; it is kept until this process ends.
 
         Args:
-            fingerprint: of its contents.
+            fingerprint: the fingerprint of its contents.
             write: writes the file atomically.
 
         Raises:

@@ -60,8 +60,8 @@ class ArchiveContents:
         theirs = closure(provided, left_out=_LEFT_OUT)
         modules = tuple(sorted(name for name in set(also) if _is_module(name)))
         wanted = [f"rookery[{','.join(extras)}]", *(name for name in also if name not in modules)]
-        found = closure(wanted, left_out={*_LEFT_OUT, *theirs, *without})
-        return cls(found, theirs, modules)
+        ours = closure(wanted, left_out={*_LEFT_OUT, *theirs, *without})
+        return cls(ours, theirs, modules)
 
     def files(self) -> Iterator[tuple[str, Path]]:
         """Yield the files to pack: the path below `lib`, and the source file.

@@ -105,8 +105,8 @@ def pack(target: Path, contents: ArchiveContents, *, with_python: bool = False) 
     return PackedArchive(target, target.stat().st_size, versions, _versions(contents.provided))
 
 
-def _versions(found: Mapping[str, metadata.Distribution]) -> dict[str, str]:
-    return {name: one.version for name, one in sorted(found.items())}
+def _versions(distributions: Mapping[str, metadata.Distribution]) -> dict[str, str]:
+    return {name: distribution.version for name, distribution in sorted(distributions.items())}
 
 
 def _stage_packages(lib: Path, contents: ArchiveContents) -> None:
@@ -116,11 +116,11 @@ def _stage_packages(lib: Path, contents: ArchiveContents) -> None:
     compileall.compile_dir(lib, quiet=2, legacy=False)
 
 
-def _link_packages(folder: Path, found: Mapping[str, metadata.Distribution]) -> None:
+def _link_packages(folder: Path, distributions: Mapping[str, metadata.Distribution]) -> None:
     """Make a folder from which only the given packages of this host can be imported."""
     folder.mkdir()
-    for one in found.values():
-        for file, place in files_of(one):
+    for distribution in distributions.values():
+        for file, place in files_of(distribution):
             top = folder / file.partition("/")[0]
             if not top.exists():
                 top.symlink_to(place.parents[file.count("/") - 1] if "/" in file else place)

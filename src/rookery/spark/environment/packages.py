@@ -35,7 +35,7 @@ def closure(
     Raises:
         ConfigError: a package that is needed on every platform is not installed.
     """
-    found: dict[str, metadata.Distribution] = {}
+    distributions: dict[str, metadata.Distribution] = {}
     seen: set[tuple[str, str]] = set()
     waiting = [(requirement, "") for requirement in wanted]
     while waiting:
@@ -46,12 +46,12 @@ def closure(
         distribution = _find(name, requirement, needed_by)
         if distribution is None:
             continue
-        found[name] = distribution
+        distributions[name] = distribution
         for extra in ("", *extras):
             if (name, extra) not in seen:
                 seen.add((name, extra))
-                waiting += [(one, name) for one in _needs(distribution, extra)]
-    return found
+                waiting += [(need, name) for need in _needs(distribution, extra)]
+    return distributions
 
 
 def files_of(distribution: metadata.Distribution) -> Iterator[tuple[str, Path]]:
@@ -90,11 +90,11 @@ def sources_of(module: str) -> list[tuple[str, Path]]:
 
 
 def _parse(requirement: str) -> tuple[str, list[str]]:
-    found = _REQUIREMENT.match(requirement)
-    if found is None:
+    match = _REQUIREMENT.match(requirement)
+    if match is None:
         raise ConfigError(f"{requirement!r} is not the name of a package")
-    extras = [extra.strip() for extra in (found[2] or "").split(",")]
-    return _normal(found[1]), [extra for extra in extras if extra]
+    extras = [extra.strip() for extra in (match[2] or "").split(",")]
+    return _normal(match[1]), [extra for extra in extras if extra]
 
 
 def _find(name: str, requirement: str, needed_by: str) -> metadata.Distribution | None:

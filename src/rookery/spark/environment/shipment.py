@@ -57,7 +57,7 @@ def archive_setting(archive: Path, settings: Mapping[str, str]) -> dict[str, str
         ConfigError: the user sends another archive with the same name.
     """
     given = settings.get(_ARCHIVES, "")
-    if any(one.strip().endswith(f"#{FOLDER}") for one in given.split(",")):
+    if any(archive_url.strip().endswith(f"#{FOLDER}") for archive_url in given.split(",")):
         raise ConfigError(f"{_ARCHIVES}={given}: #{FOLDER} is Rookery's own: choose another name")
     sent = f"{archive.absolute().as_uri()}#{FOLDER}"
     return {_ARCHIVES: f"{given},{sent}" if given else sent}

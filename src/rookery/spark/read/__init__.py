@@ -1,1 +1,4 @@
-"""Reading topics in Spark: options, planning on the driver, batch and stream readers."""
+"""Reading topics in Spark: options, planning on the driver, batch and stream readers.
+
+Spark's interface is implemented by `BatchReader` and `StreamReader`; both parse `ReadOptions`.
+"""

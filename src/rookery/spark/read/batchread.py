@@ -9,15 +9,15 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 
-from rookery.direct import latest, ordered
+from rookery.direct import latest, timeorder
 from rookery.direct.blockinglog import BlockingLog
 from rookery.direct.blockingreader import plan_again, reader
 from rookery.direct.latest import KeyShare
 from rookery.direct.log import DirectLog
 from rookery.direct.offsets import SubscribedPartition
-from rookery.direct.ordered import SpanShare
 from rookery.direct.pins import Pins
 from rookery.direct.place import check_host, host_mark
+from rookery.direct.timeorder import SpanShare
 from rookery.errors import ConfigError
 from rookery.log.read.rangeplan import OffsetRange, PlannedRange, ReadPlanner, TaskSize
 from rookery.records.reading import ReadSettings
@@ -59,7 +59,7 @@ class BatchReader(DataSourceReader):
             shares = log.run(log.log.plan(lambda: self._plan(log.log)))
         mark = host_mark(self._options.place)
         settle()
-        return [replace(one, host=mark) for one in shares]
+        return [replace(share, host=mark) for share in shares]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield a task's records."""
@@ -84,26 +84,34 @@ class BatchReader(DataSourceReader):
         handle_gaps(options, planner.gaps)
         cut = choose_task_size(options)
         if options.is_latest_per_key:
-            found = latest.shares(ranges, cut.tasks(sum(one.size for one in ranges)))
-            return [Share(many, keys=keys) for many, keys in found]
+            key_shares = latest.shares(ranges, cut.tasks(sum(range_.size for range_ in ranges)))
+            return [Share(many, keys=keys) for many, keys in key_shares]
         if options.is_ordered:
-            spans = await ordered.span_shares(log, ranges, options.min_partitions)
-            return [Share([], span=one) for one in spans]
+            spans = await timeorder.span_shares(log, ranges, options.min_partitions)
+            return [Share([], span=span) for span in spans]
         return [Share(many) for many in await planner.tasks(ranges, cut)]
 
     async def _pin(self, log: DirectLog, wanted: list[OffsetRange]) -> None:
         """Pin the ranges against compaction; Spark does not report when the tasks have finished."""
-        starts = {(one.topic_id, one.partition): one.begin for one in wanted if one.begin < one.end}
+        starts = {
+            (range_.topic_id, range_.partition): range_.begin
+            for range_ in wanted
+            if range_.begin < range_.end
+        }
         await Pins(log, self._options.pin_ms).hold_from(starts)
 
     async def _wanted(self, log: DirectLog) -> list[OffsetRange]:
         options = self._options
-        subjects = [one for one in options.subscription.find(log.state) if self._bounds.admits(one)]
+        subjects = [
+            subject
+            for subject in options.subscription.find(log.state)
+            if self._bounds.admits(subject)
+        ]
         committed = options.is_committed
         begins = await options.start.resolve(log, subjects, is_committed=committed)
         ends = await options.end.resolve(log, subjects, is_committed=committed)
-        for one in subjects:
-            self._check_start(one, begins[_key(one)], ends[_key(one)])
+        for subject in subjects:
+            self._check_start(subject, begins[_key(subject)], ends[_key(subject)])
         return [
             self._bounds.within(OffsetRange(*key, begins[key], ends[key]))
             for key in map(_key, subjects)
@@ -155,8 +163,8 @@ def read_latest(
 ) -> Iterator[pa.RecordBatch]:
     """Yield the last record of every key, partition by partition."""
     reading = schema.choose_settings(dict.fromkeys((*options.columns, "key", "value")))
-    for one in ranges:
-        kept = latest.latest(_decoded(options, [one], reading), keys)
+    for range_ in ranges:
+        kept = latest.latest(_decoded(options, [range_], reading), keys)
         yield from schema.to_spark(kept, options.columns)
 
 
@@ -164,16 +172,16 @@ def read_ordered(options: ReadOptions, share: SpanShare) -> Iterator[pa.RecordBa
     """Yield the records of a span of time in order."""
     reading = schema.choose_settings(options.columns)
 
-    def read(one: PlannedRange, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        return _decoded(options, [one], replace(reading, columns=tuple(names)))
+    def read(range_: PlannedRange, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        return _decoded(options, [range_], replace(reading, columns=tuple(names)))
 
-    def again(one: PlannedRange, begin: int, end: int) -> PlannedRange | None:
+    def again(range_: PlannedRange, begin: int, end: int) -> PlannedRange | None:
         return plan_again(
-            options.place, one, begin, lambda gaps: handle_gaps(options, gaps), end=end
+            options.place, range_, begin, lambda gaps: handle_gaps(options, gaps), end=end
         )
 
-    found = ordered.read_in_order(share, reading.columns, read, again)
-    return schema.to_spark(found, options.columns)
+    batches = timeorder.read_in_order(share, reading.columns, read, again)
+    return schema.to_spark(batches, options.columns)
 
 
 def _decoded(

@@ -43,8 +43,8 @@ class FilterBounds:
     def of(cls, filters: Iterable[Filter]) -> FilterBounds:
         """Return the bounds implied by a conjunction of filters; unknown filters are ignored."""
         bounds = cls()
-        for one in filters:
-            bounds = bounds._and(one)
+        for condition in filters:
+            bounds = bounds._and(condition)
         return bounds
 
     def whole_partitions(self) -> FilterBounds:
@@ -56,42 +56,44 @@ class FilterBounds:
         is_topic = self.topics is None or subject.topic.name in self.topics
         return is_topic and (self.partitions is None or subject.partition.index in self.partitions)
 
-    def within(self, one: OffsetRange) -> OffsetRange:
+    def within(self, range_: OffsetRange) -> OffsetRange:
         """Return the part of a range that can contain matching records."""
-        end = one.end if self.last is None else min(one.end, self.last + 1)
-        return one._replace(begin=max(one.begin, min(self.first, one.end)), end=end)
+        end = range_.end if self.last is None else min(range_.end, self.last + 1)
+        return range_._replace(begin=max(range_.begin, min(self.first, range_.end)), end=end)
 
-    def _and(self, one: Filter) -> FilterBounds:
-        name = ".".join(getattr(one, "attribute", ()))
-        value: Any = getattr(one, "value", None)
+    def _and(self, condition: Filter) -> FilterBounds:
+        name = ".".join(getattr(condition, "attribute", ()))
+        value: Any = getattr(condition, "value", None)
         if name == "topic":
-            return replace(self, topics=_among(self.topics, one, value))
+            return replace(self, topics=_among(self.topics, condition, value))
         if name == "partition":
-            return replace(self, partitions=_among(self.partitions, one, value))
+            return replace(self, partitions=_among(self.partitions, condition, value))
         if name == "offset":
-            return self._offset(one, value)
-        if name == "timestamp" and isinstance(one, EqualTo | GreaterThan | GreaterThanOrEqual):
+            return self._offset(condition, value)
+        if name == "timestamp" and isinstance(
+            condition, EqualTo | GreaterThan | GreaterThanOrEqual
+        ):
             return replace(self, time_ms=max(self.time_ms, _milliseconds(value)))
         return self
 
-    def _offset(self, one: Filter, value: Any) -> FilterBounds:
+    def _offset(self, condition: Filter, value: Any) -> FilterBounds:
         first, last = self.first, self.last
-        if isinstance(one, EqualTo | GreaterThanOrEqual):
+        if isinstance(condition, EqualTo | GreaterThanOrEqual):
             first = max(first, value)
-        elif isinstance(one, GreaterThan):
+        elif isinstance(condition, GreaterThan):
             first = max(first, value + 1)
-        if isinstance(one, EqualTo | LessThanOrEqual):
+        if isinstance(condition, EqualTo | LessThanOrEqual):
             last = value if last is None else min(last, value)
-        elif isinstance(one, LessThan):
+        elif isinstance(condition, LessThan):
             last = value - 1 if last is None else min(last, value - 1)
         return replace(self, first=first, last=last)
 
 
-def _among(known: frozenset[Any] | None, one: Filter, value: Any) -> frozenset[Any] | None:
-    if not isinstance(one, EqualTo | In):
+def _among(known: frozenset[Any] | None, condition: Filter, value: Any) -> frozenset[Any] | None:
+    if not isinstance(condition, EqualTo | In):
         return known
-    found = frozenset(value) if isinstance(one, In) else frozenset((value,))
-    return found if known is None else known & found
+    allowed = frozenset(value) if isinstance(condition, In) else frozenset((value,))
+    return allowed if known is None else known & allowed
 
 
 def _milliseconds(value: Any) -> int:

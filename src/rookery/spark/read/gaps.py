@@ -37,10 +37,10 @@ def handle_gaps(options: ReadOptions, gaps: Sequence[Gap]) -> None:
         words += f"; and {len(gaps) - _SHOWN} more"
     if options.on_data_loss == "fail":
         raise Conflict(
-            f"records that this query wants are gone: {words}. Start it elsewhere, or choose "
+            f"records that this query needs are deleted: {words}. Start it elsewhere, or choose "
             "onDataLoss=skip (failOnDataLoss=false) or onDataLoss=report with gapsTo=FOLDER"
         )
-    log.warning("records that this query wants are gone: %s", words)
+    log.warning("records that this query needs are deleted: %s", words)
     if options.on_data_loss == "report":
         for gap in gaps:
             _report(options.gaps_to, gap)

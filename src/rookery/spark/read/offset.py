@@ -44,21 +44,21 @@ class StreamOffset:
         return cls(origin, origin)
 
     @classmethod
-    def of(cls, found: Mapping[str, Any]) -> StreamOffset:
+    def of(cls, stored: Mapping[str, Any]) -> StreamOffset:
         """Parse the result of `as_json`.
 
         Raises:
             Corrupt: it is not an offset, or is of a later version.
         """
-        version = found.get("version")
+        version = stored.get("version")
         if version != VERSION:
             raise Corrupt(
                 f"an offset of version {version!r} in the checkpoint: this program knows "
                 f"{VERSION}; use the one that wrote it, or a newer one"
             )
         try:
-            cleaned = _read(found.get("cleaned", {}))
-            return cls(_read(found["next"]), _read(found["origin"]), cleaned)
+            cleaned = _read(stored.get("cleaned", {}))
+            return cls(_read(stored["next"]), _read(stored["origin"]), cleaned)
         except (ConfigError, KeyError, ValueError, AttributeError, TypeError) as error:
             raise Corrupt(f"the checkpoint's offset cannot be read: {error!r}") from error
 
@@ -86,9 +86,9 @@ def _write(numbers: Mapping[Key, int]) -> dict[str, dict[str, int]]:
     return written
 
 
-def _read(found: Mapping[str, Mapping[str, int]]) -> dict[Key, int]:
+def _read(numbers: Mapping[str, Mapping[str, int]]) -> dict[Key, int]:
     return {
         (parse_uuid_text(topic), int(partition)): int(number)
-        for topic, many in found.items()
+        for topic, many in numbers.items()
         for partition, number in many.items()
     }

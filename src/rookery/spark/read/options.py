@@ -52,7 +52,9 @@ class StreamPace:
     @property
     def is_bounded(self) -> bool:
         """Return whether a batch can be smaller than all available records."""
-        return any(one is not None for one in (self.max_offsets, self.min_offsets, self.max_bytes))
+        return any(
+            limit is not None for limit in (self.max_offsets, self.min_offsets, self.max_bytes)
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,14 +159,14 @@ def limits_in(options: Mapping[str, str]) -> list[str]:
 
 def _known(options: Mapping[str, str]) -> dict[str, str]:
     """Return options by their canonical names, without a writer's; refuse unknown ones."""
-    found: dict[str, str] = {}
+    known_options: dict[str, str] = {}
     for name, value in options.items():
         known = _BY_LOWER.get(name.lower())
         if known is not None:
-            found[known] = value
+            known_options[known] = value
         elif name.lower() not in NOT_READ:
             raise ConfigError(_unknown(name))
-    return found
+    return known_options
 
 
 def _unknown(name: str) -> str:
@@ -201,7 +203,7 @@ def _subscription(given: RawOptions) -> DirectSubscription:
     [name] = named
     value = given.text(name)
     if name == "subscribe":
-        topics = tuple(one.strip() for one in value.split(",") if one.strip())
+        topics = tuple(topic.strip() for topic in value.split(",") if topic.strip())
         if not topics:
             raise ConfigError("subscribe: name topics, with commas between them")
         return DirectSubscription(topics=topics)
@@ -215,10 +217,12 @@ def _subscription(given: RawOptions) -> DirectSubscription:
 
 
 def _assigned(value: str) -> dict[str, tuple[int, ...]]:
-    found = json_object("assign", value)
+    topics = json_object("assign", value)
     assigned: dict[str, tuple[int, ...]] = {}
-    for topic, listed in found.items():
-        if not isinstance(listed, list) or not all(is_whole(one) and one >= 0 for one in listed):
+    for topic, listed in topics.items():
+        if not isinstance(listed, list) or not all(
+            is_whole(index) and index >= 0 for index in listed
+        ):
             raise _not_assigned(value)
         assigned[topic] = tuple(listed)
     if not assigned:
@@ -278,7 +282,7 @@ def _columns(given: RawOptions) -> tuple[str, ...]:
     if not chosen:
         is_wide = given.flag("includeHeaders", default=False)
         return ALL_COLUMNS if is_wide else COLUMNS
-    names = tuple(one.strip() for one in chosen.split(",") if one.strip())
+    names = tuple(column.strip() for column in chosen.split(",") if column.strip())
     unknown = [name for name in names if name not in ALL_COLUMNS]
     if unknown or not names or len(set(names)) != len(names):
         raise ConfigError(

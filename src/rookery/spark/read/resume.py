@@ -25,14 +25,14 @@ async def resume_offset(log: DirectLog, sink_id: str) -> StreamOffset:
     sink = await last_commit(log, sink_id)
     if sink is None:
         raise ConfigError(f"resumeFrom={sink_id!r}: nothing was ever committed to such a sink")
-    found = _offsets(sink.source_offsets)
-    if len(found) != 1:
+    offsets = _offsets(sink.source_offsets)
+    if len(offsets) != 1:
         raise ConfigError(
             f"resumeFrom={sink_id!r}: its last batch (number {sink.batch_id}) names "
-            f"{len(found)} sources of this kind, and exactly one is needed; the checkpoint must "
+            f"{len(offsets)} sources of this kind, and exactly one is needed; the checkpoint must "
             "have been a folder of the driver's host, and the query must read one log"
         )
-    return StreamOffset.beginning(found[0].next)
+    return StreamOffset.beginning(offsets[0].next)
 
 
 def _offsets(text: str) -> list[StreamOffset]:

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from rookery.cluster.state.partition import Partition
 from rookery.direct import pace
-from rookery.direct.grouped import publish_offsets
+from rookery.direct.groupoffsets import publish_offsets
 from rookery.direct.log import DirectLog
 from rookery.direct.offsets import SubscribedPartition, check_reached, end_of
 from rookery.direct.pins import Pins, compacted_since
@@ -61,7 +61,10 @@ class StreamPlan:
         """Return the end of the log, as of the last refresh."""
         committed = self._options.is_committed
         return StreamOffset(
-            {_key(one): end_of(one.partition, is_committed=committed) for one in self._subjects()}
+            {
+                _key(subject): end_of(subject.partition, is_committed=committed)
+                for subject in self._subjects()
+            }
         )
 
     async def latest(self, start: StreamOffset, max_records: int | None) -> StreamOffset:
@@ -80,8 +83,8 @@ class StreamPlan:
         await self._publish(start)
         begin = self._with_new(self._without_gone(start))
         self._check_within(begin)
-        found = self.ends().next if self._target is None else self._target
-        ends = {key: max(found.get(key, 0), first) for key, first in begin.next.items()}
+        newest = self.ends().next if self._target is None else self._target
+        ends = {key: max(newest.get(key, 0), first) for key, first in begin.next.items()}
         if max_records is not None:
             ends = self._paced(begin.next, ends, max_records)
         if ends == dict(start.next):
@@ -96,12 +99,14 @@ class StreamPlan:
         """
         wanted = _between(begin, end)
         await self._hold(wanted)
-        pinned = [one[:2] for one in wanted if self._pins.is_needed(one.topic_id)]
-        cleaned = {key: one.cleaned_to for key, one in self._partitions(pinned).items()}
+        pinned = [range_[:2] for range_ in wanted if self._pins.is_needed(range_.topic_id)]
+        cleaned = {key: partition.cleaned_to for key, partition in self._partitions(pinned).items()}
         return replace(end, cleaned=cleaned)
 
     async def _hold(self, wanted: list[OffsetRange]) -> None:
-        await self._pins.hold_from({(one.topic_id, one.partition): one.begin for one in wanted})
+        await self._pins.hold_from(
+            {(range_.topic_id, range_.partition): range_.begin for range_ in wanted}
+        )
 
     async def shares(self, start: StreamOffset, end: StreamOffset) -> list[list[PlannedRange]]:
         """Plan a batch: the same offsets always return the same records.
@@ -128,9 +133,13 @@ class StreamPlan:
 
     def _compacted(self, wanted: list[OffsetRange], end: StreamOffset) -> list[Gap]:
         """Return the gaps caused by compaction since the batch was first planned."""
-        known = [(one, end.cleaned[one[:2]]) for one in wanted if one[:2] in end.cleaned]
-        found = (compacted_since(self._log.state, one, cleaned_to) for one, cleaned_to in known)
-        return [gap for gap in found if gap is not None]
+        known = [
+            (range_, end.cleaned[range_[:2]]) for range_ in wanted if range_[:2] in end.cleaned
+        ]
+        gaps = (
+            compacted_since(self._log.state, range_, cleaned_to) for range_, cleaned_to in known
+        )
+        return [gap for gap in gaps if gap is not None]
 
     async def _publish(self, done: StreamOffset) -> None:
         """Publish the progress of the query: the next batch starts where the last was committed.
@@ -155,9 +164,9 @@ class StreamPlan:
 
     def _knows(self, wanted: list[OffsetRange]) -> bool:
         """Return whether the last refresh of the log covers the offsets."""
-        for one in wanted:
-            partition = self._log.state.topics.partition(one.topic_id, one.partition)
-            if partition is None or partition.next_offset < one.end:
+        for range_ in wanted:
+            partition = self._log.state.topics.partition(range_.topic_id, range_.partition)
+            if partition is None or partition.next_offset < range_.end:
                 return False
         return True
 
@@ -169,7 +178,8 @@ class StreamPlan:
             return start
         reason = "the topic was deleted"
         gaps = [
-            Gap(uuid_text(one), index, start.next[one, index], -1, reason) for one, index in gone
+            Gap(uuid_text(topic_id), index, start.next[topic_id, index], -1, reason)
+            for topic_id, index in gone
         ]
         handle_gaps(self._options, gaps)
         return StreamOffset(_but(start.next, gone), _but(start.origin, gone))
@@ -185,17 +195,24 @@ class StreamPlan:
     def _with_new(self, start: StreamOffset) -> StreamOffset:
         """Add new partitions, from their log start."""
         new = [
-            one
-            for one in self._subjects()
-            if _key(one) not in start.next and (self._target is None or _key(one) in self._target)
+            subject
+            for subject in self._subjects()
+            if _key(subject) not in start.next
+            and (self._target is None or _key(subject) in self._target)
         ]
         gaps = [
-            Gap(one.topic.name, one.partition.index, 0, one.partition.log_start, "too old by now")
-            for one in new
-            if one.partition.log_start
+            Gap(
+                subject.topic.name,
+                subject.partition.index,
+                0,
+                subject.partition.log_start,
+                "too old by now",
+            )
+            for subject in new
+            if subject.partition.log_start
         ]
         handle_gaps(self._options, gaps)
-        begins = {_key(one): one.partition.log_start for one in new}
+        begins = {_key(subject): subject.partition.log_start for subject in new}
         return StreamOffset({**start.next, **begins}, {**start.origin, **begins})
 
     def _paced(
@@ -221,8 +238,8 @@ class StreamPlan:
 
     def _partitions(self, keys: Iterable[Key]) -> dict[Key, Partition]:
         topics = self._log.state.topics
-        found = {key: topics.partition(*key) for key in keys}
-        return {key: one for key, one in found.items() if one is not None}
+        partitions = {key: topics.partition(*key) for key in keys}
+        return {key: partition for key, partition in partitions.items() if partition is not None}
 
 
 def _key(subject: SubscribedPartition) -> Key:
@@ -232,7 +249,7 @@ def _key(subject: SubscribedPartition) -> Key:
 def _between(start: StreamOffset, end: StreamOffset) -> list[OffsetRange]:
     """Return the ranges that a batch reads."""
     wanted = [OffsetRange(*key, start.begin(key, end), end.next[key]) for key in end.next]
-    return [one for one in wanted if one.begin < one.end]
+    return [range_ for range_ in wanted if range_.begin < range_.end]
 
 
 def _but(numbers: Mapping[Key, int], gone: list[Key]) -> dict[Key, int]:

@@ -59,8 +59,8 @@ def choose(text: str, version: str) -> tuple[Tuning, ...]:
         raise ConfigError(
             f"{SETTING}: there is no {', '.join(sorted(unknown))}; there are {', '.join(known)}"
         )
-    wanted = [one for name, one in known.items() if name in names or ALL in names]
-    return tuple(one for one in wanted if _is_checked(one.name, one.checked, version))
+    wanted = [tuning for name, tuning in known.items() if name in names or ALL in names]
+    return tuple(tuning for tuning in wanted if _is_checked(tuning.name, tuning.checked, version))
 
 
 @cache
@@ -72,8 +72,8 @@ def tunings() -> dict[str, Tuning]:
         for module in iter_modules([str(Path(__file__).parent)])
         if not module.ispkg
     )
-    found: list[Tuning] = [module.TUNING for module in modules if hasattr(module, "TUNING")]
-    return {one.name: one for one in sorted(found, key=lambda one: one.name)}
+    imported: list[Tuning] = [module.TUNING for module in modules if hasattr(module, "TUNING")]
+    return {tuning.name: tuning for tuning in sorted(imported, key=lambda tuning: tuning.name)}
 
 
 @cache
@@ -92,5 +92,5 @@ def _is_checked(name: str, checked: tuple[str, ...], version: str) -> bool:
 
 def python_path(tunings: Iterable[Tuning], before: str | None) -> str | None:
     """Return a `PYTHONPATH` with the folders of tunings first; unchanged if there are none."""
-    folders = [str(one.folder) for one in tunings if one.folder]
+    folders = [str(tuning.folder) for tuning in tunings if tuning.folder]
     return os.pathsep.join([*folders, *([before] if before else [])]) if folders else before

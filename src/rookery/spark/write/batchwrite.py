@@ -128,8 +128,8 @@ class BatchWriter(DataSourceArrowWriter):
 def _topic_in(kept: str) -> str:
     """Return the topic that `_kept` stored; empty if it is another text."""
     try:
-        found = json.loads(kept or "{}")
+        note = json.loads(kept or "{}")
     except ValueError:
         return ""
-    topic = found.get(_TOPIC) if isinstance(found, dict) else None
+    topic = note.get(_TOPIC) if isinstance(note, dict) else None
     return topic if isinstance(topic, str) else ""

@@ -91,19 +91,21 @@ class StreamWriter(DataSourceStreamArrowWriter):
         """
         if self._options.checkpoint:
             return self._options.checkpoint
-        found = {one.checkpoints for one in messages if isinstance(one, taskoutput.TaskOutput)} - {
-            ""
-        }
-        if len(found) != 1 or not self._options.query_name:
+        folders = {
+            message.checkpoints
+            for message in messages
+            if isinstance(message, taskoutput.TaskOutput)
+        } - {""}
+        if len(folders) != 1 or not self._options.query_name:
             return ""
-        return f"{found.pop().rstrip('/')}/{self._options.query_name}"
+        return f"{folders.pop().rstrip('/')}/{self._options.query_name}"
 
     def _check(self, messages: list[WriterCommitMessage | None], batch_id: int) -> None:
-        for one in messages:
-            if isinstance(one, taskoutput.TaskOutput) and one.batch.batch_id != batch_id:
+        for message in messages:
+            if isinstance(message, taskoutput.TaskOutput) and message.batch.batch_id != batch_id:
                 raise Conflict(
-                    f"a task has written batch {one.batch.batch_id}, but batch {batch_id} is to be "
-                    "committed; nothing was: run the query again"
+                    f"a task has written batch {message.batch.batch_id}, but batch {batch_id} is "
+                    "to be committed; nothing was: run the query again"
                 )
 
 

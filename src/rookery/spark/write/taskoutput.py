@@ -178,14 +178,14 @@ def commit_all(
         Conflict: the messages are of different batches, or the sink refuses the batch.
         Unavailable: it is unknown whether the batch was committed.
     """
-    written = sorted(_written(messages), key=lambda one: one.partition)
+    written = sorted(_written(messages), key=lambda output: output.partition)
     if not written:
         return None
-    batches = {one.batch for one in written}
+    batches = {output.batch for output in written}
     if len(batches) > 1:
         raise Conflict(f"tasks of one write have different batches: {sorted(batches)}")
     log = shared(options.place)
-    objects = [staged.object_id for one in written for staged in one.objects]
+    objects = [staged.object_id for output in written for staged in output.objects]
     return log.run(
         commit(
             log.log, written[0].batch, objects, source_offsets=source_offsets,
@@ -196,11 +196,11 @@ def commit_all(
 
 def abort_all(options: WriteOptions, messages: Sequence[WriterCommitMessage | None]) -> None:
     """Discard the objects that tasks have staged; committed objects stay."""
-    objects = [staged.object_id for one in _written(messages) for staged in one.objects]
+    objects = [staged.object_id for output in _written(messages) for staged in output.objects]
     log = shared(options.place)
     log.run(abort(log.log, objects))
 
 
 def _written(messages: Iterable[WriterCommitMessage | None]) -> Iterator[TaskOutput]:
     """Return the messages of tasks; failed tasks have none."""
-    return (one for one in messages if isinstance(one, TaskOutput))
+    return (message for message in messages if isinstance(message, TaskOutput))

@@ -7,7 +7,7 @@
     batchId        for batch writes: the batch number, which must increase from run to run
     takeOver       true: this query takes over the sink of another query, for one run
     sourceOffsets  for batch writes: any text to store with the batch, for resuming
-    batchBytes, objectBytes, uploads: sizes, see `rookery.direct.layout.Packing`
+    batchBytes, objectBytes, uploads: sizes, see `rookery.direct.layout.PackSettings`
 
 Without `sinkId`, a repeated batch write writes its rows again. A stream requires one.
 """

@@ -32,11 +32,11 @@ from rookery.tables.port import (
     TableSnapshot,
     TableSpec,
     UpkeepPolicy,
-    Upkept,
+    UpkeepResult,
     Upsert,
     here,
 )
-from rookery.tables.reserved import DELTA, check_names
+from rookery.tables.reservednames import DELTA, check_names
 from rookery.tables.schemas import check_kept, merged
 
 _ATTEMPTS: Final = 20
@@ -84,7 +84,7 @@ class DeltaFormat:
         name: BatchName,
         files: Sequence[DataFile],
         schema: pa.Schema,
-        run: Run = here,  # noqa: ARG002 (nothing is written anew)
+        run: Run = here,  # noqa: ARG002 (nothing is rewritten)
     ) -> bool:
         """Replace the whole contents of the table with these files."""
         return self._commit(name, schema, lambda table, _: Swap(_live(table), list(files)))
@@ -135,16 +135,16 @@ class DeltaFormat:
 
     def read(self) -> Iterator[pa.RecordBatch]:
         """Yield the rows of the newest version."""
-        found = self.snapshot()
-        return found.read(found.files) if found else iter(())
+        snapshot = self.snapshot()
+        return snapshot.read(snapshot.files) if snapshot else iter(())
 
     def read_staged(self, files: Sequence[DataFile], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
         """Yield the rows of staged files."""
         return parquetfiles.rows_of(self._folder, files, schema)
 
-    def upkeep(self, policy: UpkeepPolicy, now: Time) -> Upkept:
+    def upkeep(self, policy: UpkeepPolicy, now: Time) -> UpkeepResult:
         """Compact, and delete the files that no retained version references."""
-        done, table = Upkept(), self._load()
+        done, table = UpkeepResult(), self._load()
         if table is None:
             return done
         for group in filerewrite.compactions(_live(table), policy):
@@ -249,11 +249,11 @@ class DeltaFormat:
     def _kept(self, columns: pa.Schema) -> pa.Schema:
         """Return columns as a new table would return them."""
         try:
-            found = Schema.from_arrow(columns).to_arrow()
+            stored = Schema.from_arrow(columns).to_arrow()
         except Exception as error:  # deltalake raises no more specific error
             why = str(error).partition("\n")[0]
             raise ConfigError(f"table {self._name!r}: Delta cannot keep it: {why}") from error
-        return merged(self._name, None, pa.schema(found))  # type: ignore[arg-type] # by capsule
+        return merged(self._name, None, pa.schema(stored))  # type: ignore[arg-type] # by capsule
 
     def _grown(self, old: pa.Schema, schema: pa.Schema) -> pa.Schema:
         columns = merged(self._name, old, schema)
@@ -303,7 +303,10 @@ def _live(table: DeltaTable) -> list[DataFile]:
         )
     actions = pa.table(table.get_add_actions(flatten=True)).to_pylist()
     # Other writers can omit the number of rows.
-    return [DataFile(one["path"], one["num_records"] or 0, one["size_bytes"]) for one in actions]
+    return [
+        DataFile(action["path"], action["num_records"] or 0, action["size_bytes"])
+        for action in actions
+    ]
 
 
 def _known(table: DeltaTable) -> set[str]:

@@ -29,7 +29,7 @@ from rookery.tables.port import (
     TableSnapshot,
     TableSpec,
     UpkeepPolicy,
-    Upkept,
+    UpkeepResult,
     Upsert,
     here,
 )
@@ -89,7 +89,7 @@ class DuckTable:
         name: BatchName,
         files: Sequence[DataFile],
         schema: pa.Schema,
-        run: Run = here,  # noqa: ARG002 (nothing is written anew)
+        run: Run = here,  # noqa: ARG002 (nothing is rewritten)
     ) -> bool:
         """Replace the whole contents of the table with the rows of these files."""
 
@@ -156,9 +156,9 @@ class DuckTable:
         """Yield the rows of staged files."""
         return parquetfiles.rows_of(self._folder, files, schema)
 
-    def upkeep(self, policy: UpkeepPolicy, now: Time) -> Upkept:
+    def upkeep(self, policy: UpkeepPolicy, now: Time) -> UpkeepResult:
         """Checkpoint the database, and delete abandoned staged files."""
-        done = Upkept()
+        done = UpkeepResult()
         if self._path.exists():
             # If another process is committing now, the next upkeep does it.
             with self._opened() as database, suppress(duckdb.TransactionException):
@@ -204,8 +204,8 @@ class DuckTable:
     def _columns(self, database: duckdb.DuckDBPyConnection) -> pa.Schema | None:
         if not _exists(database, self._name):
             return None
-        found = database.sql(f"FROM {self._name} LIMIT 0").to_arrow_table()
-        return merged(self._name, None, found.schema)
+        empty = database.sql(f"FROM {self._name} LIMIT 0").to_arrow_table()
+        return merged(self._name, None, empty.schema)
 
     def _evolved(self, database: duckdb.DuckDBPyConnection, schema: pa.Schema) -> pa.Schema:
         old = self._columns(database)
@@ -274,8 +274,8 @@ class DuckTable:
 
 
 def _exists(database: duckdb.DuckDBPyConnection, name: str) -> bool:
-    found = database.execute("SELECT 1 FROM duckdb_tables() WHERE table_name = ?", [name])
-    return bool(found.fetchall())
+    tables = database.execute("SELECT 1 FROM duckdb_tables() WHERE table_name = ?", [name])
+    return bool(tables.fetchall())
 
 
 def _quoted(name: str) -> str:

@@ -48,11 +48,11 @@ from rookery.tables.port import (
     TableSnapshot,
     TableSpec,
     UpkeepPolicy,
-    Upkept,
+    UpkeepResult,
     Upsert,
     here,
 )
-from rookery.tables.reserved import ICEBERG, check_names
+from rookery.tables.reservednames import ICEBERG, check_names
 from rookery.tables.schemas import check_kept, merged
 
 _ATTEMPTS: Final = 20
@@ -152,16 +152,16 @@ class IcebergTable:
 
     def read(self) -> Iterator[pa.RecordBatch]:
         """Yield the rows of the newest snapshot."""
-        found = self.snapshot()
-        return found.read(found.files) if found else iter(())
+        snapshot = self.snapshot()
+        return snapshot.read(snapshot.files) if snapshot else iter(())
 
     def read_staged(self, files: Sequence[DataFile], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
         """Yield the rows of staged files."""
         return parquetfiles.rows_of(self._folder, files, schema)
 
-    def upkeep(self, policy: UpkeepPolicy, now: Time) -> Upkept:
+    def upkeep(self, policy: UpkeepPolicy, now: Time) -> UpkeepResult:
         """Compact, expire snapshots, and delete the files that only they reference."""
-        done, table = Upkept(), self._entry.load()
+        done, table = UpkeepResult(), self._entry.load()
         if table is None:
             return done
         there = self._files(table)
@@ -303,8 +303,8 @@ def _keep_names(transaction: Transaction) -> None:
 def _kept(name: str, columns: pa.Schema) -> pa.Schema:
     """Return columns as a new table would return them."""
     try:
-        found = assign_fresh_schema_ids(_pyarrow_to_schema_without_ids(columns))
-        return merged(name, None, schema_to_pyarrow(found, include_field_ids=False))
+        stored = assign_fresh_schema_ids(_pyarrow_to_schema_without_ids(columns))
+        return merged(name, None, schema_to_pyarrow(stored, include_field_ids=False))
     except (UnsupportedPyArrowTypeException, TypeError, ValueError) as error:
         raise ConfigError(f"table {name!r}: Iceberg cannot keep its columns: {error}") from error
 

@@ -26,7 +26,7 @@ from rookery.tables.port import (
     TableSnapshot,
     TableSpec,
     UpkeepPolicy,
-    Upkept,
+    UpkeepResult,
     Upsert,
     here,
 )
@@ -76,7 +76,7 @@ class ParquetTable:
         name: BatchName,
         files: Sequence[DataFile],
         schema: pa.Schema,
-        run: Run = here,  # noqa: ARG002 (nothing is written anew)
+        run: Run = here,  # noqa: ARG002 (nothing is rewritten)
     ) -> bool:
         """Replace the whole contents of the table with these files."""
         return self._commit(
@@ -124,16 +124,16 @@ class ParquetTable:
 
     def read(self) -> Iterator[pa.RecordBatch]:
         """Yield the rows of the newest version."""
-        found = self.snapshot()
-        return found.read(found.files) if found else iter(())
+        snapshot = self.snapshot()
+        return snapshot.read(snapshot.files) if snapshot else iter(())
 
     def read_staged(self, files: Sequence[DataFile], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
         """Yield the rows of staged files."""
         return parquetfiles.rows_of(self._folder, files, schema)
 
-    def upkeep(self, policy: UpkeepPolicy, now: Time) -> Upkept:
+    def upkeep(self, policy: UpkeepPolicy, now: Time) -> UpkeepResult:
         """Compact, expire old versions, and delete their files."""
-        done = Upkept()
+        done = UpkeepResult()
         version = manifest.current(self._folder)
         for group in filerewrite.compactions(list(version.files.values()), policy):
             schema = version.arrow_schema() or pa.schema([])
@@ -181,7 +181,9 @@ class ParquetTable:
             return version  # Another writer replaced a file; the new files are orphans.
         raise Conflict(f"table {self._name!r}: others commit all the time; try again")
 
-    def _expire(self, version: Version, policy: UpkeepPolicy, now: Time, done: Upkept) -> None:
+    def _expire(
+        self, version: Version, policy: UpkeepPolicy, now: Time, done: UpkeepResult
+    ) -> None:
         until = now - policy.keep_ms
         entries = manifest.entry_times(self._folder, version)
         old = [number for number, at in entries[: -max(policy.keep_versions, 1)] if at < until]

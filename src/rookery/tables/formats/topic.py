@@ -41,7 +41,7 @@ from rookery.tables.port import (
     TableSnapshot,
     TableSpec,
     UpkeepPolicy,
-    Upkept,
+    UpkeepResult,
     Upsert,
     here,
 )
@@ -78,7 +78,7 @@ class TopicTable:
         except BaseException:
             log.run(staging.abort())
             raise
-        return [DataFile(str(one.object_id), one.rows, one.size) for one in staged]
+        return [DataFile(str(file.object_id), file.rows, file.size) for file in staged]
 
     def commit(
         self,
@@ -143,9 +143,9 @@ class TopicTable:
         """Yield nothing: staged objects contain records, not rows."""
         return iter(())
 
-    def upkeep(self, policy: UpkeepPolicy, now: Time) -> Upkept:
+    def upkeep(self, policy: UpkeepPolicy, now: Time) -> UpkeepResult:
         """Do nothing: brokers maintain the log."""
-        return Upkept()
+        return UpkeepResult()
 
     def _log(self) -> BlockingLog:
         return blockinglog.shared(self._place)
@@ -181,11 +181,11 @@ def _as_bytes(column: pa.Array[Any]) -> pa.Array[Any]:
 
 
 def _as_json(rows: pa.RecordBatch) -> pa.Array[Any]:
-    found = rows.to_pylist()
+    values = rows.to_pylist()
     for name in (field.name for field in rows.schema if variant.is_variant(field.type)):
-        for row in found:
+        for row in values:
             row[name] = None if row[name] is None else json.loads(row[name])
-    lines = [json.dumps(row, default=_plain, ensure_ascii=False) for row in found]
+    lines = [json.dumps(row, default=_plain, ensure_ascii=False) for row in values]
     return pa.array(lines, pa.string()).cast(pa.binary())
 
 

@@ -1,1 +1,4 @@
-"""The records of Kafka's state topics: the state of group, transaction and share coordinators."""
+"""The records of Kafka's state topics: the state of group, transaction and share coordinators.
+
+`CONSUMER_OFFSETS` and `TRANSACTION_STATE` (catalog.py) read and write the records of their topics.
+"""

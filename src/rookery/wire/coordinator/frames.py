@@ -12,7 +12,7 @@ from rookery.errors import ApiError, Corrupt, ProtocolError
 from rookery.wire.buffer import Buffer, write_i16
 from rookery.wire.codec import decode, encode_bytes
 from rookery.wire.message import Message
-from rookery.wire.protocols import prefixed
+from rookery.wire.protocols import versionedbytes
 
 KEY_VERSION: Final = 0
 
@@ -40,10 +40,10 @@ class StateTopic:
             Corrupt: the bytes are no such key.
         """
         try:
-            message = self.keys.get(prefixed.read_prefix(buffer))
+            message = self.keys.get(versionedbytes.read_prefix(buffer))
             if message is None:
                 return None
-            return decode(message, KEY_VERSION, memoryview(buffer)[prefixed.PREFIX_BYTES :])
+            return decode(message, KEY_VERSION, memoryview(buffer)[versionedbytes.PREFIX_BYTES :])
         except ProtocolError as error:
             raise Corrupt(f"a key in {self.name} cannot be read: {error}") from error
 
@@ -57,7 +57,7 @@ class StateTopic:
         if buffer is None:
             return None
         try:
-            return prefixed.read_exactly(message, buffer)
+            return versionedbytes.read_exactly(message, buffer)
         except ProtocolError as error:
             raise Corrupt(f"a value in {self.name} cannot be read: {error}") from error
         except ApiError as error:
@@ -75,7 +75,7 @@ class StateTopic:
         """Write a record's value, its version first."""
         if type(value) not in self.values.values():
             raise TypeError(f"a {type(value).__name__} does not belong in {self.name}")
-        return prefixed.write(value, version)
+        return versionedbytes.write(value, version)
 
     def _value_of(self, key: Message) -> type[Message]:
         message = self.values.get(type(key))

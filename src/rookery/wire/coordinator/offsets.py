@@ -44,7 +44,7 @@ class OffsetCommitValue(Message, key=1, versions=range(5), flexible=4):
     """The offset that was committed.
 
     Versions:
-        1 says when the offset expires; only where the client set a retention time of its own.
+        1 has the time at which the offset expires, if the client set a retention time.
         3 adds the leader epoch of the last record read (KIP-320).
         4 adds the topic's id (KIP-848).
     """

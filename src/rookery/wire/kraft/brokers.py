@@ -17,7 +17,7 @@ class RegisterBrokerRecord(Message, key=0, versions=range(5), flexible=0):
 
     broker_id: BrokerId
     is_migrating_zk_broker: bool = field(since=2, default=False)
-    incarnation_id: Uuid  # drawn anew at every start of the process
+    incarnation_id: Uuid  # drawn again at every start of the process
     broker_epoch: i64  # the offset of this very record
     end_points: list[Endpoint]
     features: list[Feature]

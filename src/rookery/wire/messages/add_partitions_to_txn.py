@@ -44,7 +44,7 @@ class AddPartitionsToTxnTransaction(Message):
     transactional_id: TransactionalId
     producer_id: ProducerId
     producer_epoch: ProducerEpoch
-    verify_only: bool = False  # only tell whether the partitions are in it
+    verify_only: bool = False  # only report whether the partitions are in it
     topics: list[AddPartitionsToTxnTopic]
 
 

@@ -34,7 +34,7 @@ class BrokerRegistrationRequest(Message):
 
     broker_id: BrokerId
     cluster_id: ClusterId
-    incarnation_id: Uuid  # drawn anew at every start of the process
+    incarnation_id: Uuid  # drawn again at every start of the process
     listeners: list[Listener]
     features: list[Feature]
     rack: RackId | None

@@ -13,7 +13,7 @@ class ControllerRegistrationRequest(Message):
     """The controller's identity, its listeners and its features."""
 
     controller_id: BrokerId  # controllers and brokers share one space of node ids
-    incarnation_id: Uuid  # drawn anew at every start of the process
+    incarnation_id: Uuid  # drawn again at every start of the process
     zk_migration_ready: bool
     listeners: list[Listener]
     features: list[Feature]

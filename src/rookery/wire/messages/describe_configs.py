@@ -19,7 +19,7 @@ from rookery.wire.resources import ConfigResourceName
 
 
 class DescribeConfigsRequest(Message):
-    """The resources to read, and how much to tell of each setting."""
+    """The resources to read, and how much to report of each setting."""
 
     resources: list[DescribeConfigsResource]
     include_synonyms: bool = field(since=1, default=False)

@@ -61,7 +61,7 @@ class DescribeLogDirsPartition(Message):
     partition_size: i64  # bytes
     # Offsets that it lags behind the high watermark, or a future replica the current one.
     offset_lag: i64
-    is_future_key: bool  # the copy of a move that goes on (AlterReplicaLogDirs)
+    is_future_key: bool  # the copy of a move that is in progress (AlterReplicaLogDirs)
 
 
 def refuse(request: DescribeLogDirsRequest, code: ErrorCode) -> DescribeLogDirsResponse:

@@ -22,7 +22,7 @@ from rookery.wire.message import (
 
 
 class DescribeTopicPartitionsRequest(Message):
-    """The topics to show, and where to go on from."""
+    """The topics to show, and where to continue."""
 
     topics: list[TopicRequest]  # none: every topic that the caller may see
     response_partition_limit: i32 = 2000
@@ -74,6 +74,15 @@ class PartitionResponse(Message):
     eligible_leader_replicas: list[BrokerId] | None = None
     last_known_elr: list[BrokerId] | None = None
     offline_replicas: list[BrokerId]
+
+
+def has_valid_cursor(request: DescribeTopicPartitionsRequest) -> bool:
+    """Return whether the cursor is of a partition that can exist, of a topic that is asked for."""
+    cursor = request.cursor
+    if cursor is None:
+        return True
+    names = {topic.name for topic in request.topics}
+    return cursor.partition_index >= 0 and (not names or cursor.topic_name in names)
 
 
 def refuse(

@@ -1,4 +1,4 @@
-"""ElectLeaders (key 43): make partitions choose their leaders anew.
+"""ElectLeaders (key 43): make partitions choose new leaders.
 
 The usual election brings back the preferred leader, the first in the list of replicas. An unclean
 one makes any live replica the leader; the records that it has missed are lost.

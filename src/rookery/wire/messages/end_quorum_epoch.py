@@ -48,7 +48,7 @@ class EndQuorumEpochPartition(Message):
 
 
 class ReplicaInfo(Message):
-    """A voter, told by its id and its log directory."""
+    """A voter, identified by its id and its log directory."""
 
     candidate_id: BrokerId
     candidate_directory_id: Uuid

@@ -5,7 +5,7 @@ Versions:
     2 records may carry timestamps (KIP-32).
     3 a limit for the whole response; the first batch comes whole even if it is larger (KIP-74).
     4 isolation level, last stable offset and aborted transactions (KIP-98); Kafka 4's oldest.
-    5 both sides tell where their log starts (KIP-107).
+    5 both sides report their log start (KIP-107).
     6 the client knows KAFKA_STORAGE_ERROR (KIP-112).
     7 sessions: name only what has changed since the last fetch (KIP-227).
     8 a throttled client is answered at once and waits by itself (KIP-219).
@@ -18,7 +18,7 @@ Versions:
     15 a follower's broker epoch (KIP-903).
     16 new leaders come with their addresses (KIP-951).
     17 a follower's log directory (KIP-853).
-    18 a follower's high watermark, so that the leader can tell it of a new one at once (KIP-1166).
+    18 a follower's high watermark, so that the leader can report a new one at once (KIP-1166).
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ class FetchTopic(Message):
 
 
 class FetchPartition(Message):
-    """Where to go on reading in one partition."""
+    """Where to continue reading in one partition."""
 
     partition: PartitionId
     current_leader_epoch: LeaderEpoch = field(since=9, default=-1)  # -1: do not check
@@ -141,7 +141,7 @@ class PartitionData(Message):
     snapshot_id: SnapshotId | None = field(since=12, tag=2, default=None)
     # Only for a reader of committed records, which leaves out what these producers wrote.
     aborted_transactions: list[AbortedTransaction] | None = field(since=4, default=None)
-    preferred_read_replica: BrokerId = field(since=11, default=-1)  # -1: go on reading here
+    preferred_read_replica: BrokerId = field(since=11, default=-1)  # -1: continue reading here
     # Whole batches, of which the first may begin below the offset asked for.
     records: Records | None
 

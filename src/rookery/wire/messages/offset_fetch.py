@@ -35,7 +35,7 @@ from rookery.wire.message import (
 
 
 class OffsetFetchRequest(Message):
-    """Whose offsets to tell: one group's up to version 7, any number's from version 8."""
+    """The groups whose offsets to return: one up to version 7, any number from version 8."""
 
     group_id: GroupId = field(until=7, default="")
     # Null asks for every partition that the group has an offset for.

@@ -12,7 +12,7 @@ from rookery.wire.message import Api, Message, SecretBytes, i32, i64
 
 
 class RenewDelegationTokenRequest(Message):
-    """The token, told by its HMAC, and for how long from now."""
+    """The token, identified by its HMAC, and for how long from now."""
 
     hmac: SecretBytes
     renew_period_ms: i64 = -1  # -1: as long as the broker gives by default

@@ -17,7 +17,7 @@ from rookery.wire.message import Api, GroupId, InstanceId, MemberId, Message, fi
 
 
 class SyncGroupRequest(Message):
-    """A member asks for its part; the leader brings everybody's."""
+    """A member asks for its part; the leader sends all of them."""
 
     group_id: GroupId
     generation_id: i32

@@ -55,7 +55,7 @@ class TxnOffsetCommitRequestTopic(Message):
 
 
 class TxnOffsetCommitRequestPartition(Message):
-    """Where to go on in one partition: the offset after the last one consumed."""
+    """Where to continue in one partition: the offset after the last one consumed."""
 
     partition_index: PartitionId
     committed_offset: Offset

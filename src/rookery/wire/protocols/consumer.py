@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from rookery.wire.buffer import Buffer
 from rookery.wire.message import Message, PartitionId, TopicName, field, i32
-from rookery.wire.protocols import prefixed
+from rookery.wire.protocols import versionedbytes
 
 
 class ConsumerProtocolSubscription(Message, versions=range(4), flexible=None):
@@ -48,12 +48,12 @@ def read_subscription(buffer: Buffer) -> ConsumerProtocolSubscription:
     Raises:
         ProtocolError: the bytes are no subscription.
     """
-    return prefixed.read_leniently(ConsumerProtocolSubscription, buffer)[0]
+    return versionedbytes.read_leniently(ConsumerProtocolSubscription, buffer)[0]
 
 
 def write_subscription(subscription: ConsumerProtocolSubscription, version: int = 3) -> bytes:
     """Write a subscription, version first."""
-    return prefixed.write(subscription, version)
+    return versionedbytes.write(subscription, version)
 
 
 def read_assignment(buffer: Buffer) -> ConsumerProtocolAssignment:
@@ -62,9 +62,9 @@ def read_assignment(buffer: Buffer) -> ConsumerProtocolAssignment:
     Raises:
         ProtocolError: the bytes are no assignment.
     """
-    return prefixed.read_leniently(ConsumerProtocolAssignment, buffer)[0]
+    return versionedbytes.read_leniently(ConsumerProtocolAssignment, buffer)[0]
 
 
 def write_assignment(assignment: ConsumerProtocolAssignment, version: int = 3) -> bytes:
     """Write an assignment, version first."""
-    return prefixed.write(assignment, version)
+    return versionedbytes.write(assignment, version)

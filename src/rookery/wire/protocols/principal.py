@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rookery.wire.buffer import Buffer
 from rookery.wire.message import Message
-from rookery.wire.protocols import prefixed
+from rookery.wire.protocols import versionedbytes
 
 
 class DefaultPrincipalData(Message, versions=range(1), flexible=0):
@@ -22,9 +22,9 @@ def read_principal(buffer: Buffer) -> DefaultPrincipalData:
         ProtocolError: the bytes are no principal.
         ApiError: UNSUPPORTED_VERSION, if the version is newer than ours.
     """
-    return prefixed.read_exactly(DefaultPrincipalData, buffer)[0]
+    return versionedbytes.read_exactly(DefaultPrincipalData, buffer)[0]
 
 
 def write_principal(principal: DefaultPrincipalData, version: int = 0) -> bytes:
     """Write a principal, version first."""
-    return prefixed.write(principal, version)
+    return versionedbytes.write(principal, version)

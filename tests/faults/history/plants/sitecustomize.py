@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Final
 from unittest.mock import patch
 
-from rookery.cluster.state import aborted, producers
+from rookery.cluster.state import aborts, producers
 
 
 def plant_sequences() -> None:
@@ -33,7 +33,7 @@ def plant_forgetful() -> None:
 
 def plant_aborted() -> None:
     """Tell readers of no aborted transaction: aborted reads."""
-    patch.object(aborted, "within", lambda *_: iter(())).start()
+    patch.object(aborts, "within", lambda *_: iter(())).start()
 
 
 def plant_repetitions() -> None:

@@ -5,6 +5,6 @@ from __future__ import annotations
 from rookery.cli.command import CommandFamily
 
 COMMAND = CommandFamily(
-    summary="Add, remove and list access rules, and check a permission by them.",
+    summary="Add, remove and list access rules (ACLs), and check permissions.",
     example="rookery acls add User:alice --topic birds --operation read",
 )

@@ -1,4 +1,4 @@
-"""`rookery acls add`."""
+"""`rookery acls add`: adds access rules."""
 
 from __future__ import annotations
 
@@ -19,20 +19,28 @@ if TYPE_CHECKING:
 class AddAcls(CommandArguments):
     """The rules to add: one for each resource and operation."""
 
-    principal: str = positional("PRINCIPAL", "as in User:alice; User:* is everyone")
+    principal: str = positional(
+        "PRINCIPAL", "the principal, such as User:alice; User:* matches everyone"
+    )
     operations: tuple[str, ...] = repeated(
         "--operation",
         choices=OPERATIONS,
         metavar="OPERATION",
-        help=f"one of {', '.join(OPERATIONS)}; may be repeated",
+        help=f"the operation: {', '.join(OPERATIONS)}; may be repeated",
     )
     resources: ResourceOptions = part(ResourceOptions)
-    prefix: bool = switch("--prefix", help="the names are prefixes")
-    deny: bool = switch("--deny", help="deny it; a denial wins over all that allows")
-    host: str = option(
-        "--host", default="*", metavar="ADDRESS", help="only for clients at this IP address"
+    prefix: bool = switch("--prefix", help="treat the names as prefixes")
+    deny: bool = switch(
+        "--deny",
+        help="deny the operation; a denial takes precedence over every rule that allows it",
     )
-    dry_run: bool = switch("--dry-run", help="report the rules, and add none")
+    host: str = option(
+        "--host",
+        default="*",
+        metavar="ADDRESS",
+        help="apply the rules only to clients at this IP address (default: all)",
+    )
+    dry_run: bool = switch("--dry-run", help="show the rules without adding them")
     address: ClusterOptions = part(ClusterOptions, "connection")
 
 

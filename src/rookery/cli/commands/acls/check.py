@@ -1,4 +1,4 @@
-"""`rookery acls check`."""
+"""`rookery acls check`: checks whether a principal is allowed an operation, and by which rule."""
 
 from __future__ import annotations
 
@@ -18,28 +18,29 @@ if TYPE_CHECKING:
 class CheckAcls(CommandArguments):
     """The permission to check."""
 
-    principal: str = positional("PRINCIPAL", "as in User:alice")
+    principal: str = positional("PRINCIPAL", "the principal, such as User:alice")
     resources: ResourceOptions = part(ResourceOptions)
     operation: str = option(
         "--operation",
         choices=OPERATIONS[1:],
         metavar="OPERATION",
         required=True,
-        help=f"one of {', '.join(OPERATIONS[1:])}",
+        help=f"the operation: {', '.join(OPERATIONS[1:])}",
     )
     host: str = option(
         "--host",
         default="*",
         metavar="ADDRESS",
-        help="the client's IP address; without it, only rules for all hosts count",
+        help="the client's IP address (default: only rules for all hosts apply)",
     )
     super_users: tuple[str, ...] = repeated(
         "--super-user",
         metavar="PRINCIPAL",
-        help="one of the brokers' super_users, which clients cannot see; may be repeated",
+        help="a principal in the super_users setting of the brokers, which clients cannot "
+        "read; may be repeated",
     )
     open: bool = switch(
-        "--allow-if-no-acl", help="resources without rules are open, as the brokers' setting says"
+        "--allow-if-no-acl", help="assume that the brokers set allow_everyone_if_no_acl"
     )
     address: ClusterOptions = part(ClusterOptions, "connection")
 
@@ -61,7 +62,7 @@ def run(args: CheckAcls) -> int:
         for resource in resources
     }
     if args.json:
-        print_json([_as_json(one, decision) for one, decision in decisions.items()])
+        print_json([_as_json(resource, decision) for resource, decision in decisions.items()])
     else:
         for resource, decision in decisions.items():
             print(_text(args, resource, decision))
@@ -104,6 +105,6 @@ def _text(args: CheckAcls, resource: ProtectedResource, decision: AclDecision) -
 COMMAND = Command(
     arguments=CheckAcls,
     run=run,
-    summary="Check whether a principal is allowed an operation, and by which rule.",
+    summary="Check whether access rules allow an operation, and show the rule that decides.",
     example="rookery acls check User:alice --topic birds --operation read",
 )

@@ -1,4 +1,4 @@
-"""`rookery acls list`."""
+"""`rookery acls list`: lists access rules."""
 
 from __future__ import annotations
 
@@ -19,7 +19,9 @@ if TYPE_CHECKING:
 class ListAcls(CommandArguments):
     """The rules to list: for a name, all rules that cover it, with prefixes and *."""
 
-    principal: str | None = positional("PRINCIPAL", "only rules of this one", nargs="?")
+    principal: str | None = positional(
+        "PRINCIPAL", "select rules of this principal only (default: all)", nargs="?"
+    )
     rules: AclFilterOptions = part(AclFilterOptions)
     address: ClusterOptions = part(ClusterOptions, "connection")
 

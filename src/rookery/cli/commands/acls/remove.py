@@ -1,4 +1,4 @@
-"""`rookery acls remove`."""
+"""`rookery acls remove`: removes the access rules that match."""
 
 from __future__ import annotations
 
@@ -19,10 +19,12 @@ if TYPE_CHECKING:
 class RemoveAcls(CommandArguments):
     """The rules to remove: those that match every flag."""
 
-    principal: str | None = positional("PRINCIPAL", "only rules of this one", nargs="?")
+    principal: str | None = positional(
+        "PRINCIPAL", "select rules of this principal only (default: all)", nargs="?"
+    )
     rules: AclFilterOptions = part(AclFilterOptions)
-    all: bool = switch("--all", help="remove all rules, if nothing else chooses some")
-    dry_run: bool = switch("--dry-run", help="report the rules, and remove none")
+    all: bool = switch("--all", help="remove all rules; required if no other option selects rules")
+    dry_run: bool = switch("--dry-run", help="show the rules without removing them")
     address: ClusterOptions = part(ClusterOptions, "connection")
 
 

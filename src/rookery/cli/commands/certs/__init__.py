@@ -5,6 +5,6 @@ from __future__ import annotations
 from rookery.cli.command import CommandFamily
 
 COMMAND = CommandFamily(
-    summary="Create a certificate authority, issue certificates, and show them.",
+    summary="Create a certificate authority, issue certificates and show them.",
     example="rookery certs init && rookery certs issue broker-1 --host kafka-1.example.org",
 )

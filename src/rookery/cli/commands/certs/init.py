@@ -1,4 +1,4 @@
-"""`rookery certs init`."""
+"""`rookery certs init`: creates a certificate authority in a folder."""
 
 from __future__ import annotations
 
@@ -16,10 +16,12 @@ class InitCertificates(CommandArguments):
     """The authority to create."""
 
     folder: str | None = positional(
-        "FOLDER", f"the folder of its files (default: {DEFAULT_FOLDER})", nargs="?"
+        "FOLDER", f"the folder for its files (default: {DEFAULT_FOLDER})", nargs="?"
     )
     name: str = option(
-        "--name", default="Rookery CA", help="the name of the authority (default: %(default)s)"
+        "--name",
+        default="Rookery CA",
+        help="the name of the certificate authority (default: %(default)s)",
     )
 
 

@@ -1,4 +1,4 @@
-"""`rookery certs issue`."""
+"""`rookery certs issue`: issues a certificate for a broker or a user."""
 
 from __future__ import annotations
 
@@ -18,15 +18,21 @@ if TYPE_CHECKING:
 class IssueCertificate(CommandArguments):
     """The certificate to issue: for a broker with hosts, or for a client."""
 
-    name: str = positional("NAME", "the name of the file, and of the user of a client certificate")
+    name: str = positional(
+        "NAME", "the name of the file, and of the user if it is a client certificate"
+    )
     hosts: tuple[str, ...] = repeated(
         "--host",
         metavar="HOST",
-        help="a name or an address that clients connect to; may be repeated",
+        help="a host name or IP address that clients connect to; may be repeated",
     )
-    client: bool = switch("--client", help="issue a certificate for a user, not for a broker")
+    client: bool = switch(
+        "--client", help="issue a client certificate for a user instead of a broker's"
+    )
     folder: str = option(
-        "--folder", default=DEFAULT_FOLDER, help="that of `certs init` (default: %(default)s)"
+        "--folder",
+        default=DEFAULT_FOLDER,
+        help="the folder that `certs init` created (default: %(default)s)",
     )
 
 

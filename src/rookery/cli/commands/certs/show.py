@@ -1,4 +1,4 @@
-"""`rookery certs show`."""
+"""`rookery certs show`: shows names, issuer, expiry and fingerprint of certificates."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 class ShowCertificates(CommandArguments):
     """The files to read."""
 
-    files: tuple[str, ...] = positional("PEM", "files with certificates", nargs="+")
+    files: tuple[str, ...] = positional("PEM", "a file with certificates (PEM)", nargs="+")
 
 
 def run(args: ShowCertificates) -> int:
@@ -28,40 +28,45 @@ def run(args: ShowCertificates) -> int:
     from rookery.security.certificates import describe_certificates
 
     now = SystemClock().now_ms()
-    described = [(path, one) for path in args.files for one in describe_certificates(Path(path))]
+    described = [
+        (path, certificate)
+        for path in args.files
+        for certificate in describe_certificates(Path(path))
+    ]
     if args.json:
-        print_json([_as_json(path, one, now) for path, one in described])
+        print_json([_as_json(path, certificate, now) for path, certificate in described])
     else:
-        print("\n\n".join(_text(path, one, now) for path, one in described))
-    return 1 if any(one.expires <= now for _, one in described) else 0
+        print("\n\n".join(_text(path, certificate, now) for path, certificate in described))
+    return 1 if any(certificate.expires <= now for _, certificate in described) else 0
 
 
-def _as_json(path: str, one: CertificateDescription, now: Time) -> dict[str, object]:
+def _as_json(path: str, certificate: CertificateDescription, now: Time) -> dict[str, object]:
     return {
         "file": path,
-        "subject": one.subject,
-        "issuer": one.issuer,
-        "names": list(one.names),
-        "valid_from": _moment(one.valid_from),
-        "expires": _moment(one.expires),
-        "days_left": one.days_left(now),
-        "fingerprint": one.fingerprint,
-        "is_authority": one.is_authority,
+        "subject": certificate.subject,
+        "issuer": certificate.issuer,
+        "names": list(certificate.names),
+        "valid_from": _moment(certificate.valid_from),
+        "expires": _moment(certificate.expires),
+        "days_left": certificate.days_left(now),
+        "fingerprint": certificate.fingerprint,
+        "is_authority": certificate.is_authority,
     }
 
 
-def _text(path: str, one: CertificateDescription, now: Time) -> str:
-    left = "expired" if one.expires <= now else f"in {one.days_left(now)} days"
+def _text(path: str, certificate: CertificateDescription, now: Time) -> str:
+    left = "expired" if certificate.expires <= now else f"in {certificate.days_left(now)} days"
+    authority = " (an authority)" if certificate.is_authority else ""
     lines = [
         path,
-        f"  subject      {one.subject}{' (an authority)' if one.is_authority else ''}",
-        f"  issuer       {one.issuer}",
-        f"  valid from   {_moment(one.valid_from)}",
-        f"  expires      {_moment(one.expires)}, {left}",
-        f"  fingerprint  {one.fingerprint}",
+        f"  subject      {certificate.subject}{authority}",
+        f"  issuer       {certificate.issuer}",
+        f"  valid from   {_moment(certificate.valid_from)}",
+        f"  expires      {_moment(certificate.expires)}, {left}",
+        f"  fingerprint  {certificate.fingerprint}",
     ]
-    if one.names:
-        lines.insert(3, f"  hosts        {', '.join(one.names)}")
+    if certificate.names:
+        lines.insert(3, f"  hosts        {', '.join(certificate.names)}")
     return "\n".join(lines)
 
 
@@ -72,6 +77,6 @@ def _moment(time: Time) -> str:
 COMMAND = Command(
     arguments=ShowCertificates,
     run=run,
-    summary="Show certificates: names, issuer, expiry and fingerprint.",
+    summary="Show the names, issuer, expiry and fingerprint of certificates.",
     example="rookery certs show certs/broker-1.pem",
 )

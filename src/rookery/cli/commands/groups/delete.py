@@ -1,4 +1,4 @@
-"""`rookery groups delete`."""
+"""`rookery groups delete`: deletes groups without members, and their offsets."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from rookery.errors import ErrorCode
 
 @dataclass(frozen=True, kw_only=True)
 class DeleteGroups(CommandArguments):
-    """Which groups."""
+    """The groups to delete."""
 
-    groups: tuple[str, ...] = positional("GROUP", "their names", nargs="+")
-    if_exists: bool = switch("--if-exists", help="one that is gone is no error")
+    groups: tuple[str, ...] = positional("GROUP", "the names of the groups", nargs="+")
+    if_exists: bool = switch("--if-exists", help="do not fail if a group does not exist")
     address: ClusterOptions = part(ClusterOptions, "connection")
 
 
@@ -37,6 +37,6 @@ def run(args: DeleteGroups) -> int:
 COMMAND = Command(
     arguments=DeleteGroups,
     run=run,
-    summary="Delete groups that have no members, with all their offsets.",
+    summary="Delete groups that have no members, including their offsets.",
     example="rookery groups delete watchers --if-exists",
 )

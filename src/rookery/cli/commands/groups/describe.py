@@ -1,4 +1,4 @@
-"""`rookery groups describe`."""
+"""`rookery groups describe`: shows members, offsets and lag of groups."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class DescribeGroups(CommandArguments):
-    """Which groups."""
+    """The groups to describe."""
 
-    groups: tuple[str, ...] = positional("GROUP", "their names", nargs="+")
+    groups: tuple[str, ...] = positional("GROUP", "the names of the groups", nargs="+")
     address: ClusterOptions = part(ClusterOptions, "connection")
 
 
@@ -47,25 +47,25 @@ def _as_json(group: GroupOverview) -> dict[str, object]:
         "lag": group.lag,
         "members": [
             {
-                "member": one.member,
-                "instance": one.instance,
-                "client": one.client,
-                "host": one.host,
-                "partitions": len(one.partitions),
+                "member": member.member,
+                "instance": member.instance,
+                "client": member.client,
+                "host": member.host,
+                "partitions": len(member.partitions),
             }
-            for one in group.members
+            for member in group.members
         ],
         "offsets": [
             {
-                "topic": one.topic,
-                "partition": one.partition,
-                "offset": one.offset,
-                "end": one.end,
-                "lag": one.lag,
-                "member": one.member,
-                "metadata": one.metadata,
+                "topic": offset.topic,
+                "partition": offset.partition,
+                "offset": offset.offset,
+                "end": offset.end,
+                "lag": offset.lag,
+                "member": offset.member,
+                "metadata": offset.metadata,
             }
-            for one in group.offsets
+            for offset in group.offsets
         ],
     }
 
@@ -94,9 +94,9 @@ def _members_table(members: Sequence[MemberOverview]) -> Table:
     from rookery.cli.output.tables import make_table
 
     table = make_table(("member", "instance", "client", "host", "partitions"), right={"partitions"})
-    for one in members:
-        texts = (one.member, one.instance or "-", one.client, one.host)
-        table.add_row(*map(escape, texts), str(len(one.partitions)))
+    for member in members:
+        texts = (member.member, member.instance or "-", member.client, member.host)
+        table.add_row(*map(escape, texts), str(len(member.partitions)))
     return table
 
 
@@ -107,14 +107,14 @@ def _offsets_table(offsets: Sequence[PartitionLag]) -> Table:
 
     numbers = ("partition", "offset", "end", "lag")
     table = make_table(("topic", *numbers, "member"), right=numbers)
-    for one in offsets:
+    for offset in offsets:
         table.add_row(
-            one.topic,
-            str(one.partition),
-            number_text(one.offset, "-"),
-            number_text(one.end, "-"),
-            number_text(one.lag, "-"),
-            escape(one.member or "-"),
+            offset.topic,
+            str(offset.partition),
+            number_text(offset.offset, "-"),
+            number_text(offset.end, "-"),
+            number_text(offset.lag, "-"),
+            escape(offset.member or "-"),
         )
     return table
 
@@ -122,6 +122,6 @@ def _offsets_table(offsets: Sequence[PartitionLag]) -> Table:
 COMMAND = Command(
     arguments=DescribeGroups,
     run=run,
-    summary="Show members, offsets and lag of groups.",
+    summary="Show the members, offsets and lag of groups.",
     example="rookery groups describe watchers --json",
 )

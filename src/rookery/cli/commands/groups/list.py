@@ -1,4 +1,4 @@
-"""`rookery groups list`."""
+"""`rookery groups list`: lists groups, all or those in given states."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class ListGroups(CommandArguments):
-    """Which groups."""
+    """The groups to list."""
 
     state: tuple[str, ...] = repeated(
         "--state",
         metavar="STATE",
-        help="only groups in this state, such as stable or empty; may be repeated",
+        help="list only groups in this state, such as stable or empty; may be repeated",
     )
     address: ClusterOptions = part(ClusterOptions, "connection")
 
@@ -56,14 +56,16 @@ def _print_table(groups: Sequence[GroupListing]) -> None:
     from rookery.cli.output.tables import make_table, open_console
 
     table = make_table(("group", "state", "kind", "protocol"))
-    for one in groups:
-        table.add_row(escape(one.group_id), one.state, one.kind or "-", one.protocol_type or "-")
+    for group in groups:
+        table.add_row(
+            escape(group.group_id), group.state, group.kind or "-", group.protocol_type or "-"
+        )
     open_console().print(table)
 
 
 COMMAND = Command(
     arguments=ListGroups,
     run=run,
-    summary="List all groups.",
+    summary="List consumer groups.",
     example="rookery groups list --state stable --state empty",
 )

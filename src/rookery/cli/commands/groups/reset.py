@@ -1,4 +1,4 @@
-"""`rookery groups reset`: where to, what that means in each partition, and doing it."""
+"""`rookery groups reset`: shows the new offsets of a group, and commits them with `--execute`."""
 
 from __future__ import annotations
 
@@ -28,40 +28,45 @@ _IDLE: Final = frozenset({"Empty", "Dead"})
 
 @dataclass(frozen=True, kw_only=True)
 class ResetGroup(CommandArguments):
-    """Which partitions, and where to."""
+    """The partitions to reset, and their new positions."""
 
-    group: str = positional("GROUP", "its name")
+    group: str = positional("GROUP", "the name of the group")
     topic: tuple[str, ...] = repeated(
         "--topic",
         metavar="TOPIC[:PARTITIONS]",
-        help="only this one, such as birds or birds:0,2-4; may be repeated (default: all that the "
-        "group has read)",
+        help="reset only this topic or these partitions, such as birds or birds:0,2-4; may be "
+        "repeated (default: all partitions with offsets of the group)",
     )
-    to_earliest: bool = switch("--to-earliest", one_of="target", help="to the first record")
-    to_latest: bool = switch("--to-latest", one_of="target", help="after the last record")
+    to_earliest: bool = switch("--to-earliest", one_of="target", help="move to the first record")
+    to_latest: bool = switch("--to-latest", one_of="target", help="move to the end")
     to_offset: int | None = option(
-        "--to-offset", one_of="target", type=values.count_or_none, metavar="N", help="to an offset"
+        "--to-offset",
+        one_of="target",
+        type=values.count_or_none,
+        metavar="N",
+        help="move to this offset",
     )
     to_datetime: str | None = option(
         "--to-datetime",
         one_of="target",
         metavar="TIME",
-        help="to the first record that is not older, such as 2026-01-31T12:00:00Z",
+        help="move to the first record at or after this time, such as 2026-01-31T12:00:00Z",
     )
     by_duration: str | None = option(
         "--by-duration",
         one_of="target",
         metavar="SPAN",
-        help="the same, for the time this long before now: 30s, 15m, 2h, 7d or PT1H30M",
+        help="move to the first record at or after this time before now: 30s, 15m, 2h, 7d or "
+        "PT1H30M",
     )
     shift_by: int | None = option(
         "--shift-by",
         one_of="target",
         type=int,
         metavar="N",
-        help="N records forward, or back if N is below 0",
+        help="move N records forward, or back if N is negative",
     )
-    execute: bool = switch("--execute", help="do it")
+    execute: bool = switch("--execute", help="commit the new offsets (default: only show them)")
     address: ClusterOptions = part(ClusterOptions, "connection")
 
     @property
@@ -123,15 +128,15 @@ async def _reset(client: Client, args: ResetGroup) -> list[OffsetMove]:
 async def _check_idle(client: Client, group: str) -> None:
     """Refuse to move what members are reading: they would overwrite it."""
     try:
-        found = await client.groups.describe(group)
+        described = await client.groups.describe(group)
     except ApiError as error:
         if error.code is ErrorCode.GROUP_ID_NOT_FOUND:
             return
         raise
-    if found.state not in _IDLE or found.members:
+    if described.state not in _IDLE or described.members:
         raise ConfigError(
-            f"group {group!r} is {found.state} and has {len(found.members)} members; stop them "
-            "first: they would overwrite the offsets"
+            f"group {group!r} is {described.state} and has {len(described.members)} members; "
+            "stop them first: they would overwrite the offsets"
         )
 
 
@@ -190,7 +195,8 @@ def _span(text: str) -> str:
     if parts is None or not any(parts.groups()):
         raise ConfigError(f"--by-duration: {text!r} is no span such as 30s, 15m, 2h, 7d or PT1H30M")
     numbers = (int(part or 0) for part in parts.groups())
-    return f"{sum(number * one for number, one in zip(numbers, _ISO_SECONDS, strict=True))}s"
+    total = sum(number * seconds for number, seconds in zip(numbers, _ISO_SECONDS, strict=True))
+    return f"{total}s"
 
 
 def _print(args: ResetGroup, moves: Sequence[OffsetMove]) -> None:
@@ -211,6 +217,6 @@ def _print(args: ResetGroup, moves: Sequence[OffsetMove]) -> None:
 COMMAND = Command(
     arguments=ResetGroup,
     run=run,
-    summary="Move the offsets of a group that has no members; without --execute, only show.",
+    summary="Reset the offsets of a group without members; only shows them without --execute.",
     example="rookery groups reset watchers --topic birds:0,2 --to-earliest --execute",
 )

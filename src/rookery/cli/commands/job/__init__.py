@@ -5,6 +5,6 @@ from __future__ import annotations
 from rookery.cli.command import CommandFamily
 
 COMMAND = CommandFamily(
-    summary="Compact, merge, check, expire, repartition, copy, import or replay, on Spark.",
+    summary="Run jobs on Spark that maintain the log, or copy, import or reorder topics.",
     example="rookery job compact orders --store s3://bucket/log --dry-run",
 )

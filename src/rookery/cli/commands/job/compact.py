@@ -1,4 +1,4 @@
-"""`rookery job compact`."""
+"""`rookery job compact`: keeps the last record of each key, in compacted topics."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from rookery.cli.options.jobs import JobArguments
 class CompactTopics(JobArguments):
     """Which topics."""
 
-    topics: tuple[str, ...] = positional("TOPIC", "which (default: all)", nargs="*")
+    topics: tuple[str, ...] = positional("TOPIC", "the topics (default: all)", nargs="*")
 
 
 def run(args: CompactTopics) -> int:
-    """Keep the last record of every key, in topics that are compacted."""
+    """Compact topics: keep only the last record of every key."""
     from rookery import jobs
     from rookery.cli.jobs import run_job
 
@@ -29,6 +29,6 @@ def run(args: CompactTopics) -> int:
 COMMAND = Command(
     arguments=CompactTopics,
     run=run,
-    summary="Keep the last record of every key, in topics that are compacted.",
+    summary="Compact topics: keep only the last record of every key.",
     example="rookery job compact --store s3://bucket/log",
 )

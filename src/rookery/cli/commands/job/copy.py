@@ -1,4 +1,4 @@
-"""`rookery job copy`."""
+"""`rookery job copy`: copies topics into another cluster."""
 
 from __future__ import annotations
 
@@ -15,41 +15,64 @@ if TYPE_CHECKING:
     from rookery.client.settings import ClientSettings
     from rookery.jobs import CopyRequest
 
-_WHERE: Final = "where to"
+_WHERE: Final = "target"
 
 
 @dataclass(frozen=True, kw_only=True)
 class CopyTopics(FillArguments):
     """Which topics, into which cluster."""
 
-    topics: tuple[str, ...] = positional("TOPIC", "which", nargs="+")
+    topics: tuple[str, ...] = positional("TOPIC", "the topics to copy", nargs="+")
     to_store: str = option(
-        "--to-store", group=_WHERE, default="", metavar="URL", help="the other cluster's store"
+        "--to-store",
+        group=_WHERE,
+        default="",
+        metavar="URL",
+        help="the store of the target cluster",
     )
     to_cluster: str = option(
         "--to-cluster",
         group=_WHERE,
         default="",
         metavar="URL",
-        help="its cluster log, or its configured name",
+        help="the cluster log of the target, or the name of a configured cluster",
     )
     to_namespace: str = option(
-        "--to-namespace", group=_WHERE, default="default", metavar="NAME", help="its namespace"
+        "--to-namespace",
+        group=_WHERE,
+        default="default",
+        metavar="NAME",
+        help="the namespace of the target (default: default)",
     )
     to_data: str = option(
-        "--to-data", group=_WHERE, default="", metavar="FOLDER", help="its folder on this host"
+        "--to-data",
+        group=_WHERE,
+        default="",
+        metavar="FOLDER",
+        help="the data folder of the target on this host",
     )
     to_kafka: str = option(
-        "--to-kafka", group=_WHERE, default="", metavar="HOST:PORT", help="a Kafka's brokers"
+        "--to-kafka",
+        group=_WHERE,
+        default="",
+        metavar="HOST:PORT",
+        help="the brokers of a target Kafka cluster",
     )
     at_least_once: bool = switch(
         "--at-least-once",
         group=_WHERE,
-        help="to a Kafka that has no transactions: records may be there twice after a failure",
+        help="allow a target Kafka without transactions; a failure can then duplicate records",
     )
-    credentials: Credentials = part(Credentials, "how the Kafka is reached")
-    prefix: str = option("--prefix", default="", metavar="TEXT", help="before the copies' names")
-    name: str = option("--name", default="", metavar="TEXT", help="of the job")
+    credentials: Credentials = part(Credentials, "connection to the target Kafka")
+    prefix: str = option(
+        "--prefix", default="", metavar="TEXT", help="a prefix for the names of the copies"
+    )
+    name: str = option(
+        "--name",
+        default="",
+        metavar="TEXT",
+        help="a name for the job, by which a later run resumes it",
+    )
     offset_map: str = offset_map_option()
 
 
@@ -110,7 +133,7 @@ def _copying(args: CopyTopics) -> CopyRequest:
 COMMAND = Command(
     arguments=CopyTopics,
     run=run,
-    summary="Copy topics into another cluster, of ours or of Kafka's.",
+    summary="Copy topics to another Rookery or Kafka cluster.",
     example="rookery job copy orders --store s3://a/log --to-store s3://b/log\n"
     "  rookery job copy orders --store s3://a/log --to-kafka 10.0.0.9:9092 --tls --user copier",
 )

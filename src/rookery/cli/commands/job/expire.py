@@ -1,4 +1,4 @@
-"""`rookery job expire`."""
+"""`rookery job expire`: deletes records that are past their topic's retention."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rookery.cli.options.jobs import JobArguments
 class ExpireRecords(JobArguments):
     """Which topics."""
 
-    topics: tuple[str, ...] = positional("TOPIC", "which (default: all)", nargs="*")
+    topics: tuple[str, ...] = positional("TOPIC", "the topics (default: all)", nargs="*")
 
 
 def run(args: ExpireRecords) -> int:

@@ -1,5 +1,5 @@
 # ruff: noqa: N999 (a module is named as its command is)
-"""`rookery job import`."""
+"""`rookery job import`: writes rows of Parquet files or JSON lines into a topic."""
 
 from __future__ import annotations
 
@@ -15,14 +15,24 @@ from rookery.cli.options.jobs import FillArguments, check_partitions
 class ImportRows(FillArguments):
     """Which files, into which topic."""
 
-    path: str = positional("PATH", "a file, a folder or a pattern")
-    topic: str = option("--topic", required=True, metavar="TOPIC", help="where to")
+    path: str = positional("PATH", "a file, a folder or a glob pattern")
+    topic: str = option("--topic", required=True, metavar="TOPIC", help="the topic to write to")
     format: Literal["parquet", "json"] = option(
-        "--format", choices=("parquet", "json"), default="parquet", help="(default: %(default)s)"
+        "--format",
+        choices=("parquet", "json"),
+        default="parquet",
+        help="the format of the files (default: %(default)s)",
     )
-    key: str = option("--key", default="", metavar="COLUMN", help="the key")
-    value: str = option("--value", default="", metavar="COLUMN", help="the value (default: all)")
-    timestamp: str = option("--timestamp", default="", metavar="COLUMN", help="the time")
+    key: str = option("--key", default="", metavar="COLUMN", help="the column with the record key")
+    value: str = option(
+        "--value",
+        default="",
+        metavar="COLUMN",
+        help="the column with the record value (default: all columns, as JSON)",
+    )
+    timestamp: str = option(
+        "--timestamp", default="", metavar="COLUMN", help="the column with the record timestamp"
+    )
     create_partitions: int = option(
         "--create-partitions",
         type=int,
@@ -30,7 +40,12 @@ class ImportRows(FillArguments):
         metavar="N",
         help="create the topic with N partitions if it does not exist",
     )
-    name: str = option("--name", default="", metavar="TEXT", help="of the job")
+    name: str = option(
+        "--name",
+        default="",
+        metavar="TEXT",
+        help="a name for the job, by which a later run resumes it",
+    )
 
     def check(self) -> None:
         """Check what argparse cannot.

@@ -1,4 +1,4 @@
-"""`rookery job merge`."""
+"""`rookery job merge`: merges small objects into larger ones and segments."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from rookery.cli.options.jobs import JobArguments
 class MergeObjects(JobArguments):
     """Which topics."""
 
-    topics: tuple[str, ...] = positional("TOPIC", "which (default: all)", nargs="*")
+    topics: tuple[str, ...] = positional("TOPIC", "the topics (default: all)", nargs="*")
 
 
 def run(args: MergeObjects) -> int:
-    """Merge small objects into larger ones, and those into segments."""
+    """Merge small objects into larger ones, and larger ones into segments."""
     from rookery import jobs
     from rookery.cli.jobs import run_job
 
@@ -29,6 +29,6 @@ def run(args: MergeObjects) -> int:
 COMMAND = Command(
     arguments=MergeObjects,
     run=run,
-    summary="Merge small objects into larger ones, and those into segments.",
+    summary="Merge small objects into larger ones, and larger ones into segments.",
     example="rookery job merge --store s3://bucket/log",
 )

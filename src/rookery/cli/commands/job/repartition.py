@@ -1,4 +1,4 @@
-"""`rookery job repartition`."""
+"""`rookery job repartition`: copies a topic into a new one with another number of partitions."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rookery.cli.options.jobs import FillTopicArguments, TargetTopic, offset_map
 class RepartitionTarget(TargetTopic):
     """The new topic."""
 
-    offset_map: str = offset_map_option("NEW.offsets; none makes none")
+    offset_map: str = offset_map_option("NEW.offsets; `none`: do not write them")
 
     @property
     def map_folder(self) -> str:
@@ -27,7 +27,7 @@ class RepartitionTarget(TargetTopic):
 class RepartitionTopic(FillTopicArguments):
     """From which topic, into which."""
 
-    topic: str = positional("TOPIC", "whose records")
+    topic: str = positional("TOPIC", "the topic to read")
     target: TargetTopic = part(RepartitionTarget)
 
 
@@ -46,6 +46,6 @@ def run(args: RepartitionTopic) -> int:
 COMMAND = Command(
     arguments=RepartitionTopic,
     run=run,
-    summary="Fill a new topic with a topic's records, with another number of partitions, by key.",
+    summary="Copy a topic to a new topic with another number of partitions, by key.",
     example="rookery job repartition orders --to orders-24 --partitions 24 --offset-map ./map",
 )

@@ -1,4 +1,4 @@
-"""`rookery job replay`."""
+"""`rookery job replay`: writes the records of several topics into a new one, in time order."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ class ReplayTarget(TargetTopic):
         type=int,
         default=1,
         metavar="N",
-        help="of the new topic; with more than one, each is in order (default: %(default)s)",
+        help="the number of partitions of the new topic; each is in time order (default: "
+        "%(default)s)",
     )
 
 
@@ -26,7 +27,9 @@ class ReplayTarget(TargetTopic):
 class ReplayIntoTopic(FillTopicArguments):
     """From which topics, into which."""
 
-    topics: tuple[str, ...] = positional("TOPIC", "of one time, the first first", nargs="+")
+    topics: tuple[str, ...] = positional(
+        "TOPIC", "the topics to read; at equal times, an earlier argument comes first", nargs="+"
+    )
     target: TargetTopic = part(ReplayTarget)
 
 
@@ -45,6 +48,6 @@ def run(args: ReplayIntoTopic) -> int:
 COMMAND = Command(
     arguments=ReplayIntoTopic,
     run=run,
-    summary="Write the records of many topics into a new one, in the order of time.",
+    summary="Write the records of several topics to a new topic in time order.",
     example="rookery job replay clicks orders --to all-in-order",
 )

@@ -1,4 +1,4 @@
-"""`rookery job scrub`."""
+"""`rookery job scrub`: reads the whole log and checks its checksums."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from rookery.cli.options.jobs import JobArguments
 class ScrubLog(JobArguments):
     """Where to begin."""
 
-    restart: bool = switch("--restart", help="begin with the first object")
+    restart: bool = switch("--restart", help="start again from the first object")
 
 
 def run(args: ScrubLog) -> int:
-    """Read everything, and check it by its checksums; goes on where the last run stopped."""
+    """Verify the checksums of all data; resumes where the last run stopped."""
     from rookery import jobs
     from rookery.cli.jobs import run_job
 
@@ -31,6 +31,6 @@ def run(args: ScrubLog) -> int:
 COMMAND = Command(
     arguments=ScrubLog,
     run=run,
-    summary="Read everything, and check it by its checksums; goes on where the last run stopped.",
+    summary="Verify the checksums of all data; resumes where the last run stopped.",
     example="rookery job scrub --store s3://bucket/log --max-bytes 100GB",
 )

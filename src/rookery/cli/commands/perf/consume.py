@@ -1,10 +1,9 @@
-"""`rookery perf consume`."""
+"""`rookery perf consume`: measures how fast a topic is read from its beginning."""
 
 from __future__ import annotations
 
 from contextlib import aclosing
 from dataclasses import dataclass
-from time import perf_counter
 from typing import TYPE_CHECKING
 
 from rookery.cli.command import Command, CommandArguments
@@ -24,10 +23,13 @@ if TYPE_CHECKING:
 class MeasureConsume(CommandArguments):
     """The records to read and measure."""
 
-    topic: str = positional("TOPIC", "created if it is not there")
+    topic: str = positional("TOPIC", "the topic; created if it does not exist")
     sample: SampleSize = part(SampleSize)
     max_bytes: int = option(
-        "--max-bytes", type=count, default=1 << 20, help="of a partition in one fetch"
+        "--max-bytes",
+        type=count,
+        default=1 << 20,
+        help="the maximum bytes of a partition in one fetch (default: 1Mi)",
     )
     address: ClusterOptions = part(ClusterOptions, "connection")
 
@@ -57,7 +59,7 @@ async def _measure(client: Client, args: MeasureConsume) -> Measurement:
         tally = _Tally(args.sample.warmup, args.sample.records, meter)
         async with aclosing(batches):
             async for fetched in batches:
-                tally.count([len(one.value or b"") for one in fetched.records()])
+                tally.count([len(record.value or b"") for record in fetched.records()])
                 if tally.is_done:
                     break
     _check_enough(tally, args)
@@ -68,17 +70,20 @@ class _Tally:
     """Counts what is read; the first records are not counted."""
 
     def __init__(self, warmup: int, wanted: int, meter: LiveMeter) -> None:
+        from rookery.clock import stopwatch
+
+        self._stopwatch = stopwatch
         self._warmup = warmup
         self._wanted = wanted
         self._meter = meter
         self.seen = 0
         self.times: list[float] = []
-        self._start = self._last = perf_counter()
+        self._start = self._last = stopwatch()
         self._records = 0
         self._bytes = 0
 
     def count(self, sizes: list[int]) -> None:
-        now = perf_counter()
+        now = self._stopwatch()
         self._meter.add(sum(sizes), len(sizes))
         if self.seen >= self._warmup:
             self._records += len(sizes)
@@ -111,6 +116,6 @@ def _check_enough(tally: _Tally, args: MeasureConsume) -> None:
 COMMAND = Command(
     arguments=MeasureConsume,
     run=run,
-    summary="Read records from the beginning of a topic, and time the fetches.",
+    summary="Consume a topic from its beginning and measure the fetches.",
     example="rookery perf consume birds --records 1M",
 )

@@ -1,9 +1,8 @@
-"""`rookery perf latency`: the way of single records from a sender to a reader, timed."""
+"""`rookery perf latency`: measures the time from sending a record to reading it."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from time import perf_counter
 from typing import TYPE_CHECKING, Final
 
 from rookery.cli.command import Command, CommandArguments
@@ -24,23 +23,23 @@ _NUMBER_BYTES: Final = 8
 
 @dataclass(frozen=True, kw_only=True)
 class MeasureLatency(CommandArguments):
-    """The load."""
+    """The load of the measurement."""
 
-    topic: str = positional("TOPIC", "created if it is not there")
+    topic: str = positional("TOPIC", "the topic; created if it does not exist")
     sample: SampleSize = part(SampleSize, records=5_000, warmup=500)
-    size: int = option("--size", type=count, default=100, help="bytes of a value")
+    size: int = option("--size", type=count, default=100, help="the size of a value in bytes")
     throughput: int = option(
         "--throughput",
         type=count,
         default=1_000,
         metavar="N",
-        help="records a second (default: %(default)s)",
+        help="the records sent per second (default: %(default)s)",
     )
     acks: str = option(
         "--acks",
         choices=tuple(ACKS),
         default="all",
-        help="which replicas must have a record before it counts (default: all)",
+        help="the replicas that must have a record before it is acknowledged (default: all)",
     )
     address: ClusterOptions = part(ClusterOptions, "connection")
 
@@ -58,12 +57,13 @@ async def _measure(client: Client, args: MeasureLatency) -> Measurement:
     from rookery.cli.output.figures import Speed
     from rookery.cli.output.measurement import Measurement
     from rookery.cli.session import ensure_topic
+    from rookery.clock import stopwatch
 
     await ensure_topic(client, args.topic, 1)
-    start = perf_counter()
+    start = stopwatch()
     times = await _measure_trips(client, args)
     total = args.sample.total
-    speed = Speed(total, args.size * total, perf_counter() - start)
+    speed = Speed(total, args.size * total, stopwatch() - start)
     timed = f"sending to reading of {args.sample.records:,} records"
     return Measurement("latency", speed, timed, times)
 
@@ -93,6 +93,7 @@ async def _send(
 ) -> None:
     from rookery.cli.pace import SendPace
     from rookery.client.settings import ProducerSettings
+    from rookery.clock import stopwatch
     from rookery.records.recordcodec import Record
 
     settings = ProducerSettings(acks=ACKS[args.acks], linger_ms=0)
@@ -100,7 +101,7 @@ async def _send(
         pace, filling = SendPace(args.throughput), bytes(max(0, args.size - _NUMBER_BYTES))
         for number in range(args.sample.total):
             await pace.wait(number)
-            sent.append(perf_counter())
+            sent.append(stopwatch())
             value = number.to_bytes(_NUMBER_BYTES, "big") + filling
             await producer.send(place.topic, Record(None, value), place.partition)
 
@@ -109,11 +110,12 @@ async def _read(
     client: Client, place: TopicPartition, position: int, args: MeasureLatency, sent: list[float]
 ) -> list[float]:
     from rookery.client.fetch import FetchSettings
+    from rookery.clock import stopwatch
 
     settings, times, total = FetchSettings(), list[float](), args.sample.total
     while len(times) < total:
         fetched = (await client.fetcher.fetch({place: position}, settings))[place]
-        now = perf_counter()
+        now = stopwatch()
         for record in fetched.records():
             number = int.from_bytes((record.value or b"")[:_NUMBER_BYTES], "big")
             times.append((now - sent[number]) * 1000)
@@ -124,6 +126,6 @@ async def _read(
 COMMAND = Command(
     arguments=MeasureLatency,
     run=run,
-    summary="Send records at an even pace; time each from sending to its reading.",
+    summary="Produce records at a constant rate and measure the latency until each is consumed.",
     example="rookery perf latency birds --records 10k --throughput 1000",
 )

@@ -1,10 +1,9 @@
-"""`rookery perf produce`."""
+"""`rookery perf produce`: measures how fast records are produced, and acknowledgement times."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from time import perf_counter
 from typing import TYPE_CHECKING, Final
 
 from rookery.cli.command import Command, CommandArguments
@@ -27,20 +26,23 @@ _SAMPLES: Final = 20_000
 
 @dataclass(frozen=True, kw_only=True)
 class MeasureProduce(CommandArguments):
-    """The load."""
+    """The load of the measurement."""
 
-    topic: str = positional("TOPIC", "created if it is not there")
+    topic: str = positional("TOPIC", "the topic; created if it does not exist")
     sample: SampleSize = part(SampleSize, warmup=10_000)
-    size: int = option("--size", type=count, default=100, help="bytes of a value")
+    size: int = option("--size", type=count, default=100, help="the size of a value in bytes")
     throughput: int = option(
         "--throughput",
         type=count_or_none,
         default=0,
         metavar="N",
-        help="records a second at most; 0: as fast as it goes (default)",
+        help="the maximum records per second; 0 (default): no limit",
     )
     partitions: int = option(
-        "--partitions", type=count, default=4, help="of a topic that is created"
+        "--partitions",
+        type=count,
+        default=4,
+        help="the number of partitions if the topic is created",
     )
     delivery: DeliveryOptions = part(DeliveryOptions, "sending")
     address: ClusterOptions = part(ClusterOptions, "connection")
@@ -81,7 +83,9 @@ class _Load:
         self, producer: Producer, args: MeasureProduce, meter: LiveMeter | None = None
     ) -> None:
         from rookery.cli.pace import SendPace
+        from rookery.clock import stopwatch
 
+        self._stopwatch = stopwatch
         self._producer = producer
         self._topic = args.topic
         self._size = args.size
@@ -99,7 +103,7 @@ class _Load:
         async with asyncio.TaskGroup() as group:
             for number, value in enumerate(_values(count, self._size)):
                 await self._pace.wait(number)
-                start = perf_counter()
+                start = self._stopwatch()
                 delivery = await send(topic, Record(None, value))
                 if meter is not None:
                     meter.add(self._size)
@@ -108,7 +112,7 @@ class _Load:
 
     async def _time(self, delivery: Delivery, start: float) -> None:
         await delivery.wait()
-        self.times.append((perf_counter() - start) * 1000)
+        self.times.append((self._stopwatch() - start) * 1000)
 
 
 def _values(count: int, size: int) -> Iterator[bytes]:
@@ -121,6 +125,6 @@ def _values(count: int, size: int) -> Iterator[bytes]:
 COMMAND = Command(
     arguments=MeasureProduce,
     run=run,
-    summary="Send records of one size; time each from sending to acknowledgement.",
+    summary="Produce records and measure the latency until each is acknowledged.",
     example="rookery perf produce birds --records 1M --size 1000 --compression lz4",
 )

@@ -1,4 +1,4 @@
-"""`rookery pipeline backfill`: add what is older than its beginning, or compute silver anew."""
+"""`rookery pipeline backfill`: adds older records to a pipeline, or rebuilds its silver tables."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from rookery.cli.options.spark import SparkOptions
 
 @dataclass(frozen=True, kw_only=True)
 class BackfillPipeline(CommandArguments):
-    """The pipeline to fill, and whether to compute its tables anew."""
+    """The pipeline to fill, and whether to compute its tables again."""
 
-    file: str = positional("FILE", "the pipeline's declaration, in TOML")
+    file: str = positional("FILE", "the declaration of the pipeline (TOML)")
     rebuild: bool = switch(
         "--rebuild",
-        help="compute the silver tables anew and swap them; stop the pipeline first",
+        help="recompute the silver tables and replace them; stop the pipeline first",
     )
     spark: SparkOptions = part(SparkOptions, "Spark")
 
@@ -45,6 +45,6 @@ def run(args: BackfillPipeline) -> int:
 COMMAND = Command(
     arguments=BackfillPipeline,
     run=run,
-    summary="Add what lies before a pipeline's beginning, or compute silver anew.",
+    summary="Add records from before a pipeline's start, or recompute its silver tables.",
     example="rookery pipeline backfill birds.toml --rebuild",
 )

@@ -1,4 +1,4 @@
-"""`rookery pipeline export`: the same as a project of Spark's Declarative Pipelines."""
+"""`rookery pipeline export`: writes a pipeline as a project of Spark's Declarative Pipelines."""
 
 from __future__ import annotations
 
@@ -13,8 +13,10 @@ from rookery.cli.options.fields import option, positional
 class ExportPipeline(CommandArguments):
     """The pipeline to export, and its destination."""
 
-    file: str = positional("FILE", "the pipeline's declaration, in TOML")
-    to: str = option("--to", required=True, metavar="FOLDER", help="empty or absent")
+    file: str = positional("FILE", "the declaration of the pipeline (TOML)")
+    to: str = option(
+        "--to", required=True, metavar="FOLDER", help="a folder that is empty or does not exist"
+    )
 
 
 def run(args: ExportPipeline) -> int:
@@ -33,6 +35,6 @@ def run(args: ExportPipeline) -> int:
 COMMAND = Command(
     arguments=ExportPipeline,
     run=run,
-    summary="Write the same as a project of Spark's Declarative Pipelines.",
+    summary="Export a pipeline as a project of Spark Declarative Pipelines.",
     example="rookery pipeline export birds.toml --to birds-project",
 )

@@ -1,4 +1,4 @@
-"""`rookery pipeline migrate`: rename columns of tables of an earlier release."""
+"""`rookery pipeline migrate`: renames columns in tables of an earlier release."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from rookery.cli.options.fields import positional
 
 @dataclass(frozen=True, kw_only=True)
 class MigratePipeline(CommandArguments):
-    """Whose tables."""
+    """The pipeline whose tables to migrate."""
 
-    file: str = positional("FILE", "the pipeline's declaration, in TOML")
+    file: str = positional("FILE", "the declaration of the pipeline (TOML)")
 
 
 def run(args: MigratePipeline) -> int:
-    """Rename the columns of tables that an earlier release has written."""
+    """Rename columns in tables that an earlier release wrote."""
     from rookery.pipeline.batch.engine import BatchPlan
     from rookery.pipeline.declaration.load import load
     from rookery.pipeline.reprocess.migration import migrations
@@ -39,6 +39,6 @@ def run(args: MigratePipeline) -> int:
 COMMAND = Command(
     arguments=MigratePipeline,
     run=run,
-    summary="Rename the columns of tables that an earlier release has written.",
+    summary="Rename columns in tables that an earlier release wrote.",
     example="rookery pipeline migrate birds.toml",
 )

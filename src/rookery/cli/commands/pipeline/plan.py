@@ -1,4 +1,4 @@
-"""`rookery pipeline plan`: check it, and show what a run would do."""
+"""`rookery pipeline plan`: checks a pipeline, and shows what a run would do."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from rookery.cli.options.spark import SparkOptions
 class PlanPipeline(CommandArguments):
     """The pipeline to check."""
 
-    file: str = positional("FILE", "the pipeline's declaration, in TOML")
+    file: str = positional("FILE", "the declaration of the pipeline (TOML)")
     spark: SparkOptions = part(SparkOptions, "Spark")
 
 
@@ -45,19 +45,19 @@ def run(args: PlanPipeline) -> int:
         if number in checked.sinks
     }
     waiting = lag(pipeline.source, reached)
-    found = {
+    plan = {
         "name": pipeline.name,
         "batches": last.batch + 1 if last else 0,
         "next offsets": reached.ends,
         "waiting records": waiting,
         "tables": tables,
         "gold": [gold.name for gold in pipeline.gold],
-        "renamed columns": {one.place: dict(one.columns) for one in migrated},
+        "renamed columns": {renaming.place: dict(renaming.columns) for renaming in migrated},
     }
     if args.json:
-        print_json(found)
+        print_json(plan)
         return 0
-    print(f"pipeline {pipeline.name}: {found['batches']} batches so far")
+    print(f"pipeline {pipeline.name}: {plan['batches']} batches so far")
     for partition, count in waiting.items():
         print(f"  {partition}: {count} records wait")
     for table, columns in tables.items():
@@ -72,6 +72,6 @@ def run(args: PlanPipeline) -> int:
 COMMAND = Command(
     arguments=PlanPipeline,
     run=run,
-    summary="Check a pipeline and show what a run would do; nothing is written.",
+    summary="Check a pipeline and show what a run would do, without writing.",
     example="rookery pipeline plan birds.toml",
 )

@@ -1,4 +1,4 @@
-"""`rookery pipeline replay-dead-letters`: decode dead letters again."""
+"""`rookery pipeline replay-dead-letters`: decodes the dead letters of a pipeline again."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from rookery.cli.options.spark import SparkOptions
 
 @dataclass(frozen=True, kw_only=True)
 class ReplayDeadLetters(CommandArguments):
-    """Whose dead letters."""
+    """The pipeline whose dead letters to decode again."""
 
-    file: str = positional("FILE", "the pipeline's declaration, in TOML")
+    file: str = positional("FILE", "the declaration of the pipeline (TOML)")
     spark: SparkOptions = part(SparkOptions, "Spark")
 
 
@@ -37,6 +37,6 @@ def run(args: ReplayDeadLetters) -> int:
 COMMAND = Command(
     arguments=ReplayDeadLetters,
     run=run,
-    summary="Decode dead letters again, after something was mended.",
+    summary="Decode dead letters again, for example after a schema was corrected.",
     example="rookery pipeline replay-dead-letters birds.toml",
 )

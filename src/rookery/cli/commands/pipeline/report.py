@@ -1,4 +1,4 @@
-"""`rookery pipeline report`: its figures."""
+"""`rookery pipeline report`: shows the figures of a pipeline, or writes them as HTML."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from rookery.cli.options.fields import option, positional
 
 @dataclass(frozen=True, kw_only=True)
 class ReportPipeline(CommandArguments):
-    """Which figures, and where to."""
+    """The pipeline or the file of metrics to report, and the page to write."""
 
-    file: str = positional("FILE", "the pipeline's declaration, in TOML")
-    html: str | None = option("--html", metavar="FILE", help="where to write it")
+    file: str = positional("FILE", "the declaration of the pipeline (TOML)")
+    html: str | None = option("--html", metavar="FILE", help="the HTML file to write")
 
 
 def run(args: ReportPipeline) -> int:
@@ -22,7 +22,7 @@ def run(args: ReportPipeline) -> int:
     from rookery.cli.pipelines import metrics_path
     from rookery.pipeline.declaration.load import load
     from rookery.pipeline.metrics import read_metrics
-    from rookery.pipeline.report import render_report, summarize_batches, told
+    from rookery.pipeline.report import describe_batches, render_report, summarize_batches
 
     pipeline = load(Path(args.file))
     batches = list(read_metrics(metrics_path(pipeline)))
@@ -31,7 +31,10 @@ def run(args: ReportPipeline) -> int:
     if args.json:
         print_json({**summarize_batches(batches), "html": args.html})
         return 0
-    for name, text in [*told(batches), *([("written", args.html)] if args.html else [])]:
+    for name, text in [
+        *describe_batches(batches),
+        *([("written", args.html)] if args.html else []),
+    ]:
         print(f"{name}: {text}")
     return 0
 
@@ -39,6 +42,6 @@ def run(args: ReportPipeline) -> int:
 COMMAND = Command(
     arguments=ReportPipeline,
     run=run,
-    summary="Show a pipeline's figures, or write them as one HTML file with plots.",
+    summary="Show the metrics of a pipeline, or write an HTML report with plots.",
     example="rookery pipeline report birds.toml --html birds.html",
 )

@@ -1,4 +1,4 @@
-"""`rookery pipeline run`: run it from where it was."""
+"""`rookery pipeline run`: runs a pipeline from where its last run stopped."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from rookery.cli.options.values import seconds
 class RunPipeline(CommandArguments):
     """The pipeline to run, and the interval between batches."""
 
-    file: str = positional("FILE", "the pipeline's declaration, in TOML")
-    available_now: bool = switch("--available-now", help="read what there is, then end")
+    file: str = positional("FILE", "the declaration of the pipeline (TOML)")
+    available_now: bool = switch("--available-now", help="process the available records, then stop")
     interval: float = option(
         "--interval",
         type=seconds,
         default=1.0,
         metavar="SECONDS",
-        help="how often a batch is begun (default: %(default)g)",
+        help="the interval between batches (default: %(default)g)",
     )
     spark: SparkOptions = part(SparkOptions, "Spark")
 
 
 def run(args: RunPipeline) -> int:
     """Run a pipeline, until it has read all or is interrupted."""
-    from rookery.cli.pipelines import BatchProgress, ended_by_signals, start_session
+    from rookery.cli.pipelines import BatchProgress, end_on_signals, start_session
     from rookery.pipeline.batch.engine import BatchPlan
     from rookery.pipeline.declaration.load import load
     from rookery.pipeline.gold import make_gold
@@ -43,7 +43,7 @@ def run(args: RunPipeline) -> int:
     prove_gold(spark, checked)
     progress = BatchProgress(pipeline, is_json=args.json)
     pace = BatchPace(round(args.interval * 1000), args.available_now)
-    with ended_by_signals(pace):
+    with end_on_signals(pace):
         engine = run_pipeline(spark, pipeline, pace, progress.report)
         made = make_gold(spark, engine)
     progress.end({"gold": made})
@@ -53,6 +53,6 @@ def run(args: RunPipeline) -> int:
 COMMAND = Command(
     arguments=RunPipeline,
     run=run,
-    summary="Run a pipeline from where it was.",
+    summary="Run a pipeline; resumes where the last run stopped.",
     example="rookery pipeline run birds.toml --interval 5",
 )

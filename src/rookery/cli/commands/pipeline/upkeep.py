@@ -1,4 +1,4 @@
-"""`rookery pipeline upkeep`: keep its tables in shape."""
+"""`rookery pipeline upkeep`: compacts a pipeline's tables and deletes old versions."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ from rookery.cli.options.fields import positional
 
 @dataclass(frozen=True, kw_only=True)
 class UpkeepPipeline(CommandArguments):
-    """Whose tables."""
+    """The pipeline whose tables to maintain."""
 
-    file: str = positional("FILE", "the pipeline's declaration, in TOML")
+    file: str = positional("FILE", "the declaration of the pipeline (TOML)")
 
 
 def run(args: UpkeepPipeline) -> int:
-    """Keep the tables in shape."""
+    """Maintain the tables, and print what was done."""
     from rookery.pipeline.declaration.load import load
     from rookery.pipeline.upkeep import keep_up
 
     pipeline = load(Path(args.file))
-    done = {table: asdict(one) for table, one in keep_up(pipeline).items()}
+    done = {table: asdict(report) for table, report in keep_up(pipeline).items()}
     if args.json:
         print_json(done)
         return 0
     for table, figures in done.items():
-        told = ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in figures.items())
-        print(f"{table}: {told}")
+        text = ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in figures.items())
+        print(f"{table}: {text}")
     return 0
 
 

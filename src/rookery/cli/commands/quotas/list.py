@@ -1,4 +1,4 @@
-"""`rookery quotas list`."""
+"""`rookery quotas list`: lists client quotas."""
 
 from __future__ import annotations
 
@@ -19,7 +19,9 @@ if TYPE_CHECKING:
 class ListQuotas(CommandArguments):
     """The entities to list."""
 
-    chosen: QuotaEntityOptions = part(QuotaEntityOptions, "entity", "only quotas with these parts")
+    chosen: QuotaEntityOptions = part(
+        QuotaEntityOptions, "entity", "Lists only quotas with these parts."
+    )
     address: ClusterOptions = part(ClusterOptions, "connection")
 
 
@@ -29,31 +31,31 @@ def run(args: ListQuotas) -> int:
 
     chosen = args.chosen.entity()
     wanted = dict(chosen.parts()).items() if chosen is not None else ()
-    found = run_client("quotas", args.address, lambda client: client.quotas.describe())
-    found = [one for one in found if set(wanted) <= set(one.entity.parts())]
+    quotas = run_client("quotas", args.address, lambda client: client.quotas.describe())
+    quotas = [quota for quota in quotas if set(wanted) <= set(quota.entity.parts())]
     if args.json:
-        print_json([_as_json(one) for one in found])
-    elif found:
-        _print_table(found)
+        print_json([_as_json(quota) for quota in quotas])
+    elif quotas:
+        _print_table(quotas)
     else:
         print("There are no such quotas; `rookery quotas set` sets one.")
     return 0
 
 
-def _as_json(one: QuotaDescription) -> dict[str, object]:
-    return {"entity": dict(one.entity.parts()), "limits": dict(sorted(one.limits.items()))}
+def _as_json(quota: QuotaDescription) -> dict[str, object]:
+    return {"entity": dict(quota.entity.parts()), "limits": dict(sorted(quota.limits.items()))}
 
 
-def _print_table(found: Sequence[QuotaDescription]) -> None:
+def _print_table(quotas: Sequence[QuotaDescription]) -> None:
     from rich.markup import escape
 
     from rookery.cli.output.tables import make_table, open_console
 
     table = make_table(("entity", "quota", "limit"), right=("limit",))
     table.pad_edge = False
-    for one in found:
-        for key, value in sorted(one.limits.items()):
-            table.add_row(escape(str(one.entity)), key, f"{value:,g}")
+    for quota in quotas:
+        for key, value in sorted(quota.limits.items()):
+            table.add_row(escape(str(quota.entity)), key, f"{value:,g}")
     open_console().print(table)
 
 

@@ -1,4 +1,4 @@
-"""`rookery quotas remove`."""
+"""`rookery quotas remove`: removes client quotas."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 class RemoveQuotas(CommandArguments):
     """The entity and the limits to remove."""
 
-    keys: tuple[str, ...] = positional("KEY", "only these limits (default: all)", nargs="*")
+    keys: tuple[str, ...] = positional("KEY", "the limits to remove (default: all)", nargs="*")
     chosen: QuotaEntityOptions = part(QuotaEntityOptions, "entity")
-    dry_run: bool = switch("--dry-run", help="report what would change, and change nothing")
+    dry_run: bool = switch("--dry-run", help="show the changes without making them")
     address: ClusterOptions = part(ClusterOptions, "connection")
 
 
@@ -41,7 +41,10 @@ def run(args: RemoveQuotas) -> int:
 
 async def _remove(args: RemoveQuotas, entity: QuotaEntity, client: Client) -> list[str]:
     limits = {
-        key for one in await client.quotas.describe() if one.entity == entity for key in one.limits
+        key
+        for quota in await client.quotas.describe()
+        if quota.entity == entity
+        for key in quota.limits
     }
     removed = sorted(limits & set(args.keys) if args.keys else limits)
     if removed and not args.dry_run:

@@ -1,4 +1,4 @@
-"""`rookery quotas set`."""
+"""`rookery quotas set`: sets quotas of a user, a client id or an address."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ class SetQuotas(CommandArguments):
     """The entity and its limits."""
 
     limits: tuple[str, ...] = positional(
-        "KEY=VALUE", "limits, such as producer_byte_rate=1048576", nargs="+"
+        "KEY=VALUE", "a limit, such as producer_byte_rate=1048576", nargs="+"
     )
     chosen: QuotaEntityOptions = part(QuotaEntityOptions, "entity")
-    dry_run: bool = switch("--dry-run", help="check the change, and change nothing")
+    dry_run: bool = switch("--dry-run", help="validate the change without making it")
     address: ClusterOptions = part(ClusterOptions, "connection")
 
 
@@ -54,6 +54,6 @@ def _read_limit(text: str) -> tuple[str, float]:
 COMMAND = Command(
     arguments=SetQuotas,
     run=run,
-    summary="Set client quotas of a user, a client id or an address.",
+    summary="Set client quotas for a user, a client id or an IP address.",
     example="rookery quotas set --for-user alice producer_byte_rate=1048576",
 )

@@ -1,4 +1,4 @@
-"""`rookery segment close`: make segments of what a topic holds now."""
+"""`rookery segment close`: builds segments now from what a topic contains."""
 
 from __future__ import annotations
 
@@ -18,27 +18,27 @@ if TYPE_CHECKING:
     from rookery.direct.log import DirectLog
     from rookery.log.maintain.rewriter import Rewriter
 
-# Rows that a producer adds to meanwhile are planned anew this often.
+# How often a plan is repeated if a producer adds to its rows in the meantime.
 _TRIES: Final = 3
 
 
 @dataclass(frozen=True, kw_only=True)
 class CloseSegments(CommandArguments):
-    """Of which partitions."""
+    """The partitions whose segments to close."""
 
-    topic: str = positional("TOPIC", "whose batches")
+    topic: str = positional("TOPIC", "the topic")
     partition: tuple[int, ...] = repeated(
         "--partition",
         type=int,
         metavar="N",
-        help="only this partition; may be repeated (default: all)",
+        help="process only this partition; may be repeated (default: all)",
     )
     log: LogAddress = part(LogAddress, STORAGE_TITLE, STORAGE_HELP)
 
 
 @dataclass(slots=True)
 class ClosedSegment:
-    """A segment that was made."""
+    """A segment that was built."""
 
     base_offset: int
     end_offset: int
@@ -56,15 +56,15 @@ class ClosedPartition:
     open_from: int | None = None
     """The first offset that is in no segment; None if there is none."""
     reason: str = ""
-    """Why the rest is in none."""
+    """Why the remaining batches are in no segment."""
 
     def as_text(self) -> str:
         """Describe it in a few lines."""
         name = f"{self.topic}-{self.partition}"
         lines = [
-            f"{name}: offsets {one.base_offset} to {one.end_offset - 1}, {one.bytes:,} bytes: "
-            f"{one.key}"
-            for one in self.segments
+            f"{name}: offsets {segment.base_offset} to {segment.end_offset - 1}, "
+            f"{segment.bytes:,} bytes: {segment.key}"
+            for segment in self.segments
         ]
         if self.open_from is not None:
             lines.append(f"{name}: in no segment from offset {self.open_from} on: {self.reason}")
@@ -77,11 +77,11 @@ def run(args: CloseSegments) -> int:
 
     closed = run_loop(_close(args.log.load_settings(), args.topic, args.partition))
     if args.json:
-        print_json([asdict(one) for one in closed])
+        print_json([asdict(partition) for partition in closed])
     else:
-        for one in closed:
-            print(one.as_text())
-    return 1 if any(one.open_from is not None for one in closed) else 0
+        for partition in closed:
+            print(partition.as_text())
+    return 1 if any(partition.open_from is not None for partition in closed) else 0
 
 
 async def _close(
@@ -170,6 +170,6 @@ def _reason(rewriter: Rewriter, partition: Partition, offset: int) -> str:
 COMMAND = Command(
     arguments=CloseSegments,
     run=run,
-    summary="Make segments of what a topic holds now; the caretaker waits for size or age.",
+    summary="Build segments from a topic's data now, before the caretaker does.",
     example="rookery segment close orders --partition 0 --data ./rookery-data",
 )

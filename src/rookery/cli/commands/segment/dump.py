@@ -1,4 +1,4 @@
-"""`rookery segment dump`: what a segment holds, and what is wrong with it."""
+"""`rookery segment dump`: shows the contents of a segment, and its damage."""
 
 from __future__ import annotations
 
@@ -16,15 +16,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class DumpSegment(CommandArguments):
-    """Which segment, and how much of it."""
+    """The segment to show, and what to show of it."""
 
     file: str = positional(
-        "FILE", "a .kfs file; the .index and .times beside it are read, too, if they are there"
+        "FILE", "a .kfs file; the .index and .times files with the same name are read if they exist"
     )
     store: str | None = option(
-        "--store", metavar="URL", help="FILE is a key in this store, such as file:///srv/rookery"
+        "--store",
+        metavar="URL",
+        help="read FILE as a key in this store, such as file:///srv/rookery",
     )
-    records: bool = switch("--records", help="every record of every batch, too")
+    records: bool = switch("--records", help="include the records of each batch")
 
 
 def run(args: DumpSegment) -> int:
@@ -39,13 +41,13 @@ def run(args: DumpSegment) -> int:
     named = args.file[len(stem) :]
     if files[named] is None:
         raise ConfigError(f"{args.file}: there is no such {'object' if args.store else 'file'}")
-    found = examine(*(files[ending] for ending in ENDINGS))
+    examination = examine(*(files[ending] for ending in ENDINGS))
     if args.json:
-        print_json(as_json(stem, files, found, with_records=args.records))
+        print_json(as_json(stem, files, examination, with_records=args.records))
     else:
-        for line in as_text(stem, files, found, with_records=args.records):
+        for line in as_text(stem, files, examination, with_records=args.records):
             print(line)
-    return 1 if found.faults else 0
+    return 1 if examination.faults else 0
 
 
 def _stem(name: str) -> str:
@@ -93,6 +95,6 @@ async def _fetch(url: str, stem: str) -> Files:
 COMMAND = Command(
     arguments=DumpSegment,
     run=run,
-    summary="Show what a segment holds, and name every fault in it.",
+    summary="Show the contents of a segment and report every fault.",
     example="rookery segment dump segment-00000000000000000000.kfs --records",
 )

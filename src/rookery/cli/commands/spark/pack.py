@@ -1,4 +1,4 @@
-"""`rookery spark pack`: an archive for hosts that have no rookery."""
+"""`rookery spark pack`: packs the Python environment into an archive for Spark's hosts."""
 
 from __future__ import annotations
 
@@ -25,26 +25,26 @@ class PackEnvironment(CommandArguments):
     add: tuple[str, ...] = repeated(
         "--add",
         metavar="PACKAGE",
-        help="an installed package of yours, with what it needs, or a module on Python's path; "
-        "may be repeated",
+        help="an additional installed package, with its dependencies, or a module on Python's "
+        "path; may be repeated",
     )
     provided: tuple[str, ...] = option(
         "--provided",
         type=names,
         default=(),
         metavar="PACKAGES",
-        help="packages that all hosts have in these versions, with commas between, such as "
-        "pyarrow,pandas: they are not packed",
+        help="packages to leave out because all hosts have these versions, separated by "
+        "commas, such as pyarrow,pandas",
     )
     without: tuple[str, ...] = option(
         "--without",
         type=names,
         default=(),
         metavar="PACKAGES",
-        help="packages that your programs do not use, such as deltalake: they are not packed",
+        help="packages to leave out because the programs do not use them, such as deltalake",
     )
     with_python: bool = switch(
-        "--with-python", help="this Python, too, for hosts that have no such"
+        "--with-python", help="include this Python interpreter, for hosts without one"
     )
 
 
@@ -75,6 +75,6 @@ def run(args: PackEnvironment) -> int:
 COMMAND = Command(
     arguments=PackEnvironment,
     run=run,
-    summary="Write rookery and what it needs into one archive, for hosts that have none of it.",
+    summary="Pack rookery and its dependencies into an archive for Spark hosts.",
     example="rookery spark pack --output rookery.tar.gz --add mypackage",
 )

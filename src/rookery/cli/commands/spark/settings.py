@@ -1,4 +1,4 @@
-"""`rookery spark settings`: for a server's own file."""
+"""`rookery spark settings`: prints Spark settings for `spark-defaults.conf`."""
 
 from __future__ import annotations
 
@@ -10,16 +10,19 @@ from rookery.cli.options.fields import option
 
 @dataclass(frozen=True, kw_only=True)
 class ShowSparkSettings(CommandArguments):
-    """For which master."""
+    """The master to print the settings for."""
 
     master: str = option(
-        "--master", default="yarn", metavar="URL", help="for which master (default: %(default)s)"
+        "--master",
+        default="yarn",
+        metavar="URL",
+        help="the Spark master that the settings are for (default: %(default)s)",
     )
     tuning: str = option(
         "--tuning",
         default="",
         metavar="NAMES",
-        help="with the settings of these tunings, such as worker-daemon,arrow-unchecked, or all",
+        help="include the settings of these tunings, such as worker-daemon,arrow-unchecked, or all",
     )
 
 
@@ -40,6 +43,6 @@ def run(args: ShowSparkSettings) -> int:
 COMMAND = Command(
     arguments=ShowSparkSettings,
     run=run,
-    summary="Show the Spark settings that make Python sources quick, for a server's own file.",
+    summary="Show the Spark settings that speed up Python sources, for spark-defaults.conf.",
     example="rookery spark settings > conf/spark-defaults.conf",
 )

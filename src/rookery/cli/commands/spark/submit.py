@@ -1,4 +1,4 @@
-"""`rookery spark submit`: a program on hosts that have no rookery."""
+"""`rookery spark submit`: runs a program on a Spark cluster whose hosts lack rookery."""
 
 from __future__ import annotations
 
@@ -13,41 +13,48 @@ from rookery.cli.options.values import setting
 
 @dataclass(frozen=True, kw_only=True)
 class SubmitProgram(CommandArguments):
-    """Which program, and where it runs."""
+    """The program to submit, and the cluster that runs it."""
 
-    program: Path = positional("PROGRAM", "a Python file", type=Path)
+    program: Path = positional("PROGRAM", "the Python program", type=Path)
     arguments: tuple[str, ...] = positional(
-        "…", "the program's own arguments", nargs=argparse.REMAINDER
+        "…", "the arguments of the program", nargs=argparse.REMAINDER
     )
-    master: str = option("--master", required=True, metavar="URL", help="spark://…, yarn, k8s://…")
+    master: str = option(
+        "--master",
+        required=True,
+        metavar="URL",
+        help="the Spark master: spark://…, yarn or k8s://…",
+    )
     archive: Path = option(
         "--archive",
         type=Path,
         default=Path("rookery.tar.gz"),
         metavar="FILE",
-        help="what `rookery spark pack` wrote (default: %(default)s)",
+        help="the archive that `rookery spark pack` wrote (default: %(default)s)",
     )
     conf: tuple[tuple[str, str], ...] = repeated(
         "-c",
         "--conf",
         type=setting,
         metavar="NAME=VALUE",
-        help="a setting of Spark; may be repeated",
+        help="a Spark setting; may be repeated",
     )
     config: Path | None = option(
         "--config",
         type=Path,
         metavar="FILE",
-        help="a rookery.toml for all hosts, with [clusters.NAME] tables: secrets stay out of code",
+        help="a rookery.toml for all hosts, with [clusters.NAME] tables, so that programs "
+        "contain no secrets",
     )
     folder: Path = option(
         "--folder",
         type=Path,
         default=Path(),
         metavar="DIR",
-        help="where the driver runs, and the archive is unpacked for it (default: here)",
+        help="the working directory of the driver, where the archive is unpacked (default: the "
+        "current directory)",
     )
-    dry_run: bool = switch("--dry-run", help="only print the commands")
+    dry_run: bool = switch("--dry-run", help="print the commands without running them")
 
 
 def run(args: SubmitProgram) -> int:
@@ -78,6 +85,6 @@ def run(args: SubmitProgram) -> int:
 COMMAND = Command(
     arguments=SubmitProgram,
     run=run,
-    summary="Run a program on a Spark cluster whose hosts have no rookery.",
+    summary="Run a program on a Spark cluster whose hosts do not have rookery installed.",
     example="rookery spark submit --master spark://head:7077 job.py birds",
 )

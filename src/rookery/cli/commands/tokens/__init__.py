@@ -1,4 +1,4 @@
-"""`rookery tokens`: delegation tokens of any Kafka, with which jobs log in as their owner."""
+"""`rookery tokens`: delegation tokens, with which jobs log in as their owner."""
 
 from __future__ import annotations
 

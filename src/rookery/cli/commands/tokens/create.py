@@ -1,4 +1,4 @@
-"""`rookery tokens create`."""
+"""`rookery tokens create`: creates a delegation token."""
 
 from __future__ import annotations
 
@@ -28,23 +28,23 @@ class CreateToken(CommandArguments):
     owner: str | None = option(
         "--owner",
         metavar="PRINCIPAL",
-        help=f"whom it stands for, {PRINCIPAL_HELP} (default: the user that creates it)",
+        help=f"the owner of the token, {PRINCIPAL_HELP} (default: the user that creates it)",
     )
     renewers: tuple[str, ...] = repeated(
         "--renewer",
         metavar="PRINCIPAL",
-        help=f"can renew and expire it, besides its owner, {PRINCIPAL_HELP}; may be repeated",
+        help=f"a principal that can renew and expire the token, {PRINCIPAL_HELP}; may be repeated",
     )
     max_lifetime: float | None = option(
         "--max-lifetime",
         type=seconds,
         metavar="SECONDS",
-        help="no renewal goes beyond this (default: as long as the broker allows)",
+        help="the lifetime that renewals cannot exceed (default: the broker's maximum)",
     )
     hmac_file: str | None = option(
         "--hmac-file",
         metavar="FILE",
-        help="write the token's password, its HMAC, to this new file instead of printing it",
+        help="write the token's password (its HMAC) to this new file instead of printing it",
     )
     address: ClusterOptions = part(ClusterOptions, "connection")
 
@@ -89,6 +89,6 @@ def _print(token: DelegationToken, file: Path | None) -> None:
 COMMAND = Command(
     arguments=CreateToken,
     run=run,
-    summary="Create a delegation token: jobs log in with it as its owner.",
+    summary="Create a delegation token, with which jobs can log in as its owner.",
     example="rookery tokens create --renewer User:scheduler --hmac-file token.txt",
 )

@@ -1,4 +1,4 @@
-"""`rookery tokens expire`."""
+"""`rookery tokens expire`: ends a delegation token now or at a given time."""
 
 from __future__ import annotations
 
@@ -19,9 +19,12 @@ if TYPE_CHECKING:
 class ExpireToken(CommandArguments):
     """The token to expire."""
 
-    token_id: str = positional("TOKEN", "the token's id")
+    token_id: str = positional("TOKEN", "the id of the token")
     period: float | None = option(
-        "--after", type=seconds, metavar="SECONDS", help="when it expires (default: at once)"
+        "--after",
+        type=seconds,
+        metavar="SECONDS",
+        help="the time until the token expires (default: immediately)",
     )
     address: ClusterOptions = part(ClusterOptions, "connection")
 
@@ -49,6 +52,6 @@ def run(args: ExpireToken) -> int:
 COMMAND = Command(
     arguments=ExpireToken,
     run=run,
-    summary="Remove a delegation token, or let it expire sooner.",
+    summary="Expire a delegation token now or after a given time.",
     example="rookery tokens expire wZvcfZnDStaMl3nc_ycGwQ",
 )

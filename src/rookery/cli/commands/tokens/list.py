@@ -1,4 +1,4 @@
-"""`rookery tokens list`."""
+"""`rookery tokens list`: lists delegation tokens with owners, renewers and times."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class ListTokens(CommandArguments):
     owners: tuple[str, ...] = repeated(
         "--owner",
         metavar="PRINCIPAL",
-        help=f"only tokens of this principal, {PRINCIPAL_HELP}; may be repeated",
+        help=f"list only tokens of this owner, {PRINCIPAL_HELP}; may be repeated",
     )
     address: ClusterOptions = part(ClusterOptions, "connection")
 
@@ -68,6 +68,6 @@ def _print_table(tokens: Sequence[DelegationToken]) -> None:
 COMMAND = Command(
     arguments=ListTokens,
     run=run,
-    summary="List delegation tokens: owners, renewers and times.",
+    summary="List delegation tokens with their owners, renewers and expiry times.",
     example="rookery tokens list --owner User:alice",
 )

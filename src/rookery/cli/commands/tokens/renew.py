@@ -1,4 +1,4 @@
-"""`rookery tokens renew`."""
+"""`rookery tokens renew`: extends the life of a delegation token."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 class RenewToken(CommandArguments):
     """The token to renew."""
 
-    token_id: str = positional("TOKEN", "the token's id")
+    token_id: str = positional("TOKEN", "the id of the token")
     period: float | None = option(
         "--for",
         type=seconds,
         metavar="SECONDS",
-        help="how long it lives from now on (default: as long as the broker gives)",
+        help="the time from now until the token expires (default: the broker's default)",
     )
     address: ClusterOptions = part(ClusterOptions, "connection")
 
@@ -50,6 +50,6 @@ def run(args: RenewToken) -> int:
 COMMAND = Command(
     arguments=RenewToken,
     run=run,
-    summary="Extend the life of a delegation token.",
+    summary="Extend the lifetime of a delegation token.",
     example="rookery tokens renew wZvcfZnDStaMl3nc_ycGwQ --for 3600",
 )

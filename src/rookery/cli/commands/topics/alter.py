@@ -1,4 +1,4 @@
-"""`rookery topics alter`."""
+"""`rookery topics alter`: adds partitions to a topic, and sets or resets its configs."""
 
 from __future__ import annotations
 
@@ -21,13 +21,16 @@ if TYPE_CHECKING:
 class AlterTopic(CommandArguments):
     """The changes to a topic."""
 
-    topic: str = positional("TOPIC", "its name")
+    topic: str = positional("TOPIC", "the name of the topic")
     partitions: int | None = option(
-        "-p", "--partitions", type=count, help="how many in all; never fewer than now"
+        "-p",
+        "--partitions",
+        type=count,
+        help="the new total number of partitions; it cannot decrease",
     )
     configs: ConfigArguments = part(ConfigArguments)
     delete_config: tuple[str, ...] = repeated(
-        "--delete-config", metavar="NAME", help="go back to the default; may be repeated"
+        "--delete-config", metavar="NAME", help="reset a config to its default; may be repeated"
     )
     address: ClusterOptions = part(ClusterOptions, "connection")
 
@@ -64,6 +67,6 @@ async def _alter(client: Client, args: AlterTopic, changes: dict[str, str | None
 COMMAND = Command(
     arguments=AlterTopic,
     run=run,
-    summary="Add partitions to a topic, set its configs, or take them back.",
+    summary="Add partitions to a topic, and set or reset its configs.",
     example="rookery topics alter birds --partitions 8 --delete-config retention.ms",
 )

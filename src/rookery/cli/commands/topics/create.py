@@ -1,4 +1,4 @@
-"""`rookery topics create`."""
+"""`rookery topics create`: creates topics, and waits until they can be used."""
 
 from __future__ import annotations
 
@@ -18,16 +18,21 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class CreateTopics(CommandArguments):
-    """Topics that are all alike."""
+    """The topics to create, all with the same settings."""
 
-    topics: tuple[str, ...] = positional("TOPIC", "their names", nargs="+")
-    partitions: int | None = option("-p", "--partitions", type=count, help="default: the broker's")
+    topics: tuple[str, ...] = positional("TOPIC", "the names of the topics", nargs="+")
+    partitions: int | None = option(
+        "-p", "--partitions", type=count, help="the number of partitions (default: the broker's)"
+    )
     replication_factor: int | None = option(
-        "-r", "--replication-factor", type=count, help="default: the broker's"
+        "-r",
+        "--replication-factor",
+        type=count,
+        help="the replication factor (default: the broker's)",
     )
     configs: ConfigArguments = part(ConfigArguments)
-    if_not_exists: bool = switch("--if-not-exists", help="one that exists is no error")
-    dry_run: bool = switch("--dry-run", help="only check whether it would work")
+    if_not_exists: bool = switch("--if-not-exists", help="do not fail if a topic exists")
+    dry_run: bool = switch("--dry-run", help="validate the request without creating topics")
     address: ClusterOptions = part(ClusterOptions, "connection")
 
 
@@ -67,6 +72,6 @@ async def _create(client: Client, name: str, args: CreateTopics) -> bool:
 COMMAND = Command(
     arguments=CreateTopics,
     run=run,
-    summary="Create topics, and wait until they can be used.",
+    summary="Create topics and wait until they are ready.",
     example="rookery topics create birds --partitions 4 --config retention.ms=3600000",
 )

@@ -1,4 +1,4 @@
-"""`rookery topics delete`."""
+"""`rookery topics delete`: deletes topics with all their records."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from rookery.errors import ErrorCode
 
 @dataclass(frozen=True, kw_only=True)
 class DeleteTopics(CommandArguments):
-    """Which topics."""
+    """The topics to delete."""
 
-    topics: tuple[str, ...] = positional("TOPIC", "their names", nargs="+")
-    if_exists: bool = switch("--if-exists", help="one that is gone is no error")
+    topics: tuple[str, ...] = positional("TOPIC", "the names of the topics", nargs="+")
+    if_exists: bool = switch("--if-exists", help="do not fail if a topic does not exist")
     address: ClusterOptions = part(ClusterOptions, "connection")
 
 
@@ -39,6 +39,6 @@ def run(args: DeleteTopics) -> int:
 COMMAND = Command(
     arguments=DeleteTopics,
     run=run,
-    summary="Delete topics with all their records.",
+    summary="Delete topics and all their records.",
     example="rookery topics delete birds --if-exists",
 )

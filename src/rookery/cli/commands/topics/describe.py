@@ -1,4 +1,4 @@
-"""`rookery topics describe`."""
+"""`rookery topics describe`: shows partitions, leaders, offsets and configs of topics."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from rookery.cli.options.fields import part, positional, switch
 
 @dataclass(frozen=True, kw_only=True)
 class DescribeTopics(CommandArguments):
-    """Which topics, and how much of them."""
+    """The topics to describe, and what to show of them."""
 
-    topics: tuple[str, ...] = positional("TOPIC", "their names", nargs="+")
-    configs: bool = switch("--configs", help="all configs, not only those that were set")
+    topics: tuple[str, ...] = positional("TOPIC", "the names of the topics", nargs="+")
+    configs: bool = switch("--configs", help="show all configs instead of only those that were set")
     address: ClusterOptions = part(ClusterOptions, "connection")
 
 
@@ -36,6 +36,6 @@ def run(args: DescribeTopics) -> int:
 COMMAND = Command(
     arguments=DescribeTopics,
     run=run,
-    summary="Show partitions, leaders, offsets and configs of topics.",
+    summary="Show the partitions, leaders, offsets and configs of topics.",
     example="rookery topics describe birds --configs",
 )

@@ -1,4 +1,4 @@
-"""`rookery topics list`."""
+"""`rookery topics list`: lists topics."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 class ListTopics(CommandArguments):
     """The topics to list."""
 
-    internal: bool = switch("--internal", help="the cluster's own topics, too")
+    internal: bool = switch("--internal", help="include internal topics")
     address: ClusterOptions = part(ClusterOptions, "connection")
 
 
 def run(args: ListTopics) -> int:
-    """List all topics."""
+    """List topics."""
     from rookery.cli.session import run_client
     from rookery.client.views.topics import list_topics
 
@@ -64,6 +64,6 @@ def _print_table(topics: Sequence[TopicSummary]) -> None:
 COMMAND = Command(
     arguments=ListTopics,
     run=run,
-    summary="List all topics.",
+    summary="List topics.",
     example="rookery topics list --bootstrap kafka-1:9092",
 )

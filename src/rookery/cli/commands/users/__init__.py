@@ -5,6 +5,6 @@ from __future__ import annotations
 from rookery.cli.command import CommandFamily
 
 COMMAND = CommandFamily(
-    summary="Add, remove and list users that log in with SCRAM.",
+    summary="Add, remove and list SCRAM users.",
     example="rookery users add alice",
 )

@@ -1,4 +1,4 @@
-"""`rookery users list`."""
+"""`rookery users list`: lists SCRAM users and their mechanisms."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 class ListUsers(CommandArguments):
     """The users to list."""
 
-    names: tuple[str, ...] = positional("NAME", "only these (default: all)", nargs="*")
+    names: tuple[str, ...] = positional("NAME", "the users to list (default: all)", nargs="*")
     address: ClusterOptions = part(ClusterOptions, "connection")
 
 
@@ -40,8 +40,8 @@ def _as_json(user: UserDescription) -> dict[str, object]:
     return {
         "user": user.name,
         "credentials": [
-            {"mechanism": one.mechanism.text, "iterations": one.iterations}
-            for one in user.credentials
+            {"mechanism": credential.mechanism.text, "iterations": credential.iterations}
+            for credential in user.credentials
         ],
     }
 
@@ -54,14 +54,14 @@ def _print_table(users: Sequence[UserDescription]) -> None:
     table = make_table(("user", "mechanism", "iterations"), right=("iterations",))
     table.pad_edge = False
     for user in users:
-        for one in user.credentials:
-            table.add_row(escape(user.name), one.mechanism.text, str(one.iterations))
+        for credential in user.credentials:
+            table.add_row(escape(user.name), credential.mechanism.text, str(credential.iterations))
     open_console().print(table)
 
 
 COMMAND = Command(
     arguments=ListUsers,
     run=run,
-    summary="List users and the mechanisms that they can use.",
+    summary="List SCRAM users and their mechanisms.",
     example="rookery users list --bootstrap kafka-1:9092",
 )

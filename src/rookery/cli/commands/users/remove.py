@@ -1,4 +1,4 @@
-"""`rookery users remove`."""
+"""`rookery users remove`: removes SCRAM users."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 class RemoveUsers(CommandArguments):
     """The users to remove."""
 
-    names: tuple[str, ...] = positional("NAME", "their names", nargs="+")
-    if_exists: bool = switch("--if-exists", help="a user that does not exist is no error")
-    dry_run: bool = switch("--dry-run", help="report what would change, and change nothing")
+    names: tuple[str, ...] = positional("NAME", "the names of the users", nargs="+")
+    if_exists: bool = switch("--if-exists", help="do not fail if a user does not exist")
+    dry_run: bool = switch("--dry-run", help="show the changes without making them")
     address: ClusterOptions = part(ClusterOptions, "connection")
 
 
@@ -49,13 +49,15 @@ async def _remove(args: RemoveUsers, client: Client) -> list[str]:
         )
     if not args.dry_run:
         for user in users.values():
-            await client.users.remove(user.name, [one.mechanism for one in user.credentials])
+            await client.users.remove(
+                user.name, [credential.mechanism for credential in user.credentials]
+            )
     return list(users)
 
 
 COMMAND = Command(
     arguments=RemoveUsers,
     run=run,
-    summary="Remove users: they can no longer log in.",
+    summary="Remove SCRAM users. They can no longer log in.",
     example="rookery users remove alice --if-exists",
 )

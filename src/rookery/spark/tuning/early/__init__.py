@@ -1,1 +1,4 @@
-"""A folder for `PYTHONPATH` with a `sitecustomize`, which Python runs before all other code."""
+"""A folder for `PYTHONPATH` with a `sitecustomize`, which Python runs before all other code.
+
+Only Python itself imports it, when `early-connect` has put this folder on the path.
+"""

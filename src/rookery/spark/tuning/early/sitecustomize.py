@@ -33,7 +33,7 @@ def _answer(path: str) -> None:
         early.close()  # pyspark's own attempt reports the error
         return
 
-    class Answered(_PLAIN):
+    class EarlySocket(_PLAIN):
         """A socket whose `connect` to that path reuses the early connection."""
 
         def connect(self, address: Any) -> None:
@@ -45,7 +45,7 @@ def _answer(path: str) -> None:
             early.close()
             self.settimeout(self.gettimeout())  # apply it to the new descriptor
 
-    socket.socket = Answered  # type: ignore[misc] # until it was asked for once
+    socket.socket = EarlySocket  # type: ignore[misc] # until it was asked for once
 
 
 def _end_quietly(kind: type[BaseException], error: BaseException, trace: Any) -> None:
@@ -56,7 +56,7 @@ def _end_quietly(kind: type[BaseException], error: BaseException, trace: Any) ->
 def _run_next() -> None:
     """Run the next `sitecustomize` on the path, which this one hides."""
     here = os.path.dirname(os.path.abspath(__file__))  # noqa: PTH100, PTH120 (pathlib takes long)
-    sys.path[:] = [one for one in sys.path if one != here]
+    sys.path[:] = [folder for folder in sys.path if folder != here]
     spec = PathFinder.find_spec("sitecustomize", sys.path)
     if spec is not None and spec.loader is not None:
         module = sys.modules["sitecustomize"] = module_from_spec(spec)

@@ -24,7 +24,7 @@ def staging_state(state: str, batch: int, digest: str) -> str:
 def staging_states(state: str, batch: int) -> list[str]:
     """Return the staging locations of all rebuilds that can still become the given batch."""
     stored = TableFolder(state).list(f"{_FOLDER}{batch}-")
-    return [below(state, name) for name in sorted({one.key.partition("/")[0] for one in stored})]
+    return [below(state, name) for name in sorted({file.key.partition("/")[0] for file in stored})]
 
 
 def rebuilt(state: str) -> Offsets:

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 from pyspark.errors import PySparkException
 
-from rookery.pipeline.batch.stored import StoredRows
+from rookery.pipeline.batch.storedrows import StoredRows
 from rookery.spark.read.batchread import BatchReader
 from rookery.spark.read.options import ReadOptions
 from rookery.spark.schema import ALL_COLUMNS, spark_schema
@@ -48,7 +48,7 @@ def as_they_are(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def count_each(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Tell of a task how many rows it got."""
+    """Return the number of rows that a task got."""
     yield pa.RecordBatch.from_pydict({"rows": [sum(batch.num_rows for batch in batches)]})
 
 
@@ -59,18 +59,18 @@ def test_stored_rows_equal_those_of_the_source(
     rows = stored(spark, cluster, minPartitions=tasks)
     schema = spark_schema(ALL_COLUMNS).simpleString()
 
-    found = sorted(map(str, rows.mapInArrow(as_they_are, schema).collect()))
+    read = sorted(map(str, rows.mapInArrow(as_they_are, schema).collect()))
 
-    assert found == sorted(map(str, load(spark, cluster, includeHeaders="true").collect()))
-    assert len(found) == ROWS + 300
+    assert read == sorted(map(str, load(spark, cluster, includeHeaders="true").collect()))
+    assert len(read) == ROWS + 300
 
 
 def test_each_share_is_one_task(spark: SparkSession, cluster: Cluster) -> None:
     rows = stored(spark, cluster, maxRecordsPerPartition=200)
-    found = [row.rows for row in rows.mapInArrow(count_each, "rows long").collect()]
-    assert len(found) == len(rows.shares) >= 8
-    assert max(found) <= 200
-    assert sum(found) == ROWS + 300
+    counts = [row.rows for row in rows.mapInArrow(count_each, "rows long").collect()]
+    assert len(counts) == len(rows.shares) >= 8
+    assert max(counts) <= 200
+    assert sum(counts) == ROWS + 300
 
 
 def test_no_share_gives_no_task(spark: SparkSession, cluster: Cluster) -> None:
@@ -84,6 +84,6 @@ def test_a_folder_of_another_host_is_refused(spark: SparkSession, tmp_path: Path
         create(broker, "t")
         send(broker, "t", values(3))
     rows = stored(spark, cluster)
-    elsewhere = replace(rows, shares=[replace(one, host="another") for one in rows.shares])
+    elsewhere = replace(rows, shares=[replace(share, host="another") for share in rows.shares])
     with pytest.raises(PySparkException, match="cluster log is a file of the driver's host"):
         elsewhere.mapInArrow(count_each, "rows long").collect()

@@ -46,9 +46,9 @@ async def fill(state: State, store: ReadableStore, namespace: str) -> None:
     check_namespace(namespace)
     topics: dict[str, dict[int, list[Sized]]] = defaultdict(lambda: defaultdict(list))
     for item in await store.list(f"{namespace}/"):
-        found = parse_segment_key(item.key)
-        if found is not None and found.ending == SEGMENT_ENDING and found.generation is None:
-            topics[found.topic][found.partition].append((found, item.key, item.size))
+        segment = parse_segment_key(item.key)
+        if segment is not None and segment.ending == SEGMENT_ENDING and segment.generation is None:
+            topics[segment.topic][segment.partition].append((segment, item.key, item.size))
     for name, partitions in topics.items():
         topic = Topic(_id_of(namespace, name), name, 1)
         topic.partitions = [Partition(index) for index in range(max(partitions) + 1)]
@@ -63,14 +63,14 @@ async def _fill(
     state: State, store: ReadableStore, partition: Partition, segments: list[Sized]
 ) -> None:
     """Add the rows of one partition, one per segment."""
-    for found, key, size in segments:
+    for segment, key, size in segments:
         if size < HEADER_BYTES + FOOTER_BYTES:
             raise Corrupt(f"{key}: is too short for a segment: {size} bytes")
         number = object_of(key)
         state.objects.segments[number] = SegmentName(
-            found.topic, found.partition, found.base_offset, is_plain=True
+            segment.topic, segment.partition, segment.base_offset, is_plain=True
         )
-        partition.base_offsets.append(found.base_offset)
+        partition.base_offsets.append(segment.base_offset)
         partition.objects.append(number)
         partition.positions.append(0)
         partition.sizes.append(size)

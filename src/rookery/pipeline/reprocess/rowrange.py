@@ -6,7 +6,7 @@ import json
 from typing import TYPE_CHECKING
 
 from rookery.direct.offsets import EARLIEST
-from rookery.pipeline.batch.stored import StoredRows
+from rookery.pipeline.batch.storedrows import StoredRows
 from rookery.pipeline.declaration.spec import Pipeline, Source
 from rookery.pipeline.manifests import Offsets, PipelinePosition
 from rookery.pipeline.positions import check_same
@@ -36,19 +36,21 @@ def rows_between(
         Conflict: a topic was created again; or records are missing, and `on-data-loss` is `fail`.
     """
     source, what = pipeline.source, f"pipeline {pipeline.name!r}"
-    for one in (begin, end):
-        check_same(source, one.topics, what)
+    for position in (begin, end):
+        check_same(source, position.topics, what)
     given = read_options(source)
     starts, ends = _moved(begin.ends, end.ends)
-    given["assign"] = json.dumps({topic: sorted(map(int, one)) for topic, one in ends.items()})
+    given["assign"] = json.dumps(
+        {topic: sorted(map(int, partitions)) for topic, partitions in ends.items()}
+    )
     given["startingOffsets"] = json.dumps(starts)
     given["endingOffsets"] = json.dumps(ends)
     options = ReadOptions.of(given)
     shares = BatchReader(options).partitions()
     # The plan uses topic names. If the id is unchanged after planning, it was the same during
     # planning.
-    for one in (begin, end):
-        check_same(source, one.topics, what)
+    for position in (begin, end):
+        check_same(source, position.topics, what)
     return StoredRows(spark, options, shares)
 
 
@@ -59,7 +61,7 @@ def _moved(begin: Offsets, end: Offsets) -> tuple[Offsets, Offsets]:
     """
     moved = {topic: ends for topic, ends in end.items() if begin.get(topic) != ends}
     starts = {
-        topic: {one: begin.get(topic, {}).get(one, EARLIEST) for one in ends}
+        topic: {partition: begin.get(topic, {}).get(partition, EARLIEST) for partition in ends}
         for topic, ends in moved.items()
     }
     return starts, moved

@@ -1,8 +1,9 @@
-"""`rookery demo --secure`: a closed broker refuses a stranger, and admits a user by rules."""
+"""`rookery demo --secure`: a broker rejects an unknown client and admits a user by rules."""
 
 from __future__ import annotations
 
 import asyncio
+import json
 import tempfile
 from collections.abc import AsyncGenerator
 from dataclasses import asdict, dataclass
@@ -29,6 +30,7 @@ _TOPIC: Final = "birds"
 _USER: Final = "alice"
 _MECHANISM: Final = "SCRAM-SHA-512"
 _SECONDS: Final = 20
+_AUDIT_FILE: Final = "audit.log"
 _DENIED: Final = ErrorCode.TOPIC_AUTHORIZATION_FAILED
 
 
@@ -45,6 +47,8 @@ def run_secure_demo(*, as_json: bool) -> int:
     """Run the demo; return 0 if every step went as expected."""
     with tempfile.TemporaryDirectory(prefix="rookery-demo-") as folder:
         steps = run_loop(_run(Path(folder)))
+        # The broker has stopped, so that the file is complete.
+        steps.append(_audit_line(Path(folder, _AUDIT_FILE)))
     if as_json:
         print_json([asdict(step) for step in steps])
     else:
@@ -55,7 +59,7 @@ def run_secure_demo(*, as_json: bool) -> int:
 
 
 async def _run(folder: Path) -> list[DemoStep]:
-    broker = ChildBroker(folder, "os", ["--secure"])
+    broker = ChildBroker(folder, "os", ["--secure", "--audit-file", str(folder / _AUDIT_FILE)])
     data = str(folder / "data")
     try:
         await broker.start()
@@ -134,6 +138,22 @@ async def _end_of(records: AsyncGenerator[Record, None]) -> DemoStep:
     except ApiError as error:
         return DemoStep(expectation, is_met=error.code is _DENIED, observation=str(error))
     return DemoStep(expectation, is_met=False, observation="it ended without an error")
+
+
+def _audit_line(path: Path) -> DemoStep:
+    """Find the record of the user that had no rules."""
+    expectation = "the audit file names the user that was refused, its address and the topic"
+    denied = {
+        "kind": "access",
+        "principal": f"User:{_USER}",
+        "host": "127.0.0.1",
+        "resource": {"type": AclResource.TOPIC.name, "name": _TOPIC},
+        "decision": "denied",
+    }
+    for line in path.read_text("utf-8").splitlines():
+        if denied.items() <= json.loads(line).items():
+            return DemoStep(expectation, is_met=True, observation=line)
+    return DemoStep(expectation, is_met=False, observation="there is no such line")
 
 
 def _rule(operation: Operation) -> AclBinding:

@@ -12,8 +12,8 @@ from rookery.formats.keys import segment_key
 from rookery.spark.read.options import ReadOptions
 from rookery.spark.read.streamread import StreamReader
 from rookery.store.open import open_store
-from tests.direct.test_listed import place as place  # noqa: PLC0414 (a fixture)
-from tests.direct.test_listed import segment
+from tests.direct.test_kafscale import place as place  # noqa: PLC0414 (a fixture)
+from tests.direct.test_kafscale import segment
 from tests.spark.test_stream import offsets_of
 
 

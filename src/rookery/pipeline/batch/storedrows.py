@@ -35,7 +35,7 @@ class StoredRows:
         count = len(self.shares)
         numbers = self.spark.range(0, count, 1, max(count, 1))
         # Every task receives all shares, but unpickles only its own.
-        shares = [pickle.dumps(one) for one in self.shares]
+        shares = [pickle.dumps(share) for share in self.shares]
         return numbers.mapInArrow(_Task(self.options, shares, work), schema)
 
 

@@ -1,3 +1,5 @@
+"""Which versions of a table are kept."""
+
 from __future__ import annotations
 
 from hypothesis import given
@@ -20,11 +22,11 @@ def kept(times: list[int], policy: UpkeepPolicy) -> list[int]:
 
 def test_one_commit_per_second_for_a_week_leaves_few_hundred_snapshots() -> None:
     times = list(range(NOW - 9 * DAY, NOW, 1000))
-    found = kept(times, UpkeepPolicy())
+    times_kept = kept(times, UpkeepPolicy())
 
-    assert found[0] >= NOW - 7 * DAY
-    assert [time for time in found if time >= NOW - 10 * MINUTE] == times[-600:]
-    ages = [(NOW - time) // MINUTE for time in found]
+    assert times_kept[0] >= NOW - 7 * DAY
+    assert [time for time in times_kept if time >= NOW - 10 * MINUTE] == times[-600:]
+    ages = [(NOW - time) // MINUTE for time in times_kept]
     assert len([age for age in ages if 10 <= age < 60]) <= 51
     assert len([age for age in ages if age >= 60]) <= 7 * 24 + 1
 
@@ -43,9 +45,9 @@ def test_newest_snapshots_are_kept_whatever_their_age() -> None:
 @given(st.lists(st.integers(NOW - 10 * DAY, NOW), max_size=200).map(sorted))
 def test_kept_snapshots_cover_every_time_in_the_retention(times: list[int]) -> None:
     policy = UpkeepPolicy()
-    found = kept(times, policy)
-    assert kept(found, policy) == found  # a second round finds nothing to do
+    times_kept = kept(times, policy)
+    assert kept(times_kept, policy) == times_kept  # a second round finds nothing to do
     for time in times:
         if time >= NOW - policy.keep_ms:
             step = HOUR if time < NOW - HOUR else MINUTE
-            assert any(0 <= other - time <= step for other in found)
+            assert any(0 <= other - time <= step for other in times_kept)

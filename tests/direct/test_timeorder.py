@@ -1,4 +1,4 @@
-"""Records of many partitions in the order of their times; and the last one of every key."""
+"""Records of many partitions in time order, and the last record of every key."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from rookery.direct import latest, ordered
+from rookery.direct import latest, timeorder
 from rookery.direct.blockingreader import BlockingReader, plan_again
 from rookery.direct.intime import TimedPiece, in_time
 from rookery.direct.latest import KeyShare
-from rookery.direct.ordered import Reached, SpanShare
+from rookery.direct.timeorder import Reached, SpanShare
 from rookery.errors import Corrupt
 from rookery.log.read.rangeplan import Gap, PlannedRange, ReadPlanner
 from rookery.records.batches import parse, restamp_into
 from rookery.records.reading import COLUMNS, ReadSettings
 from rookery.records.recordcodec import Record, build
-from rookery.testing.served import ServedBroker
+from rookery.testing.servedbroker import ServedBroker
 from tests.broker.raw import raw
 from tests.direct.logs import (
     BASE,
@@ -97,29 +97,33 @@ class Spans:
         self._reader.close()
 
     def rows(self, share: SpanShare) -> list[Seen]:
-        found = ordered.read_in_order(share, COLUMNS, self.read, self.plan, self.reached)
+        found = timeorder.read_in_order(share, COLUMNS, self.read, self.plan, self.reached)
         return seen(found)
 
-    def read(self, one: PlannedRange, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        return self._reader.columns([one], ReadSettings(columns=tuple(names), max_rows=64), no_gaps)
+    def read(self, part: PlannedRange, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        return self._reader.columns(
+            [part], ReadSettings(columns=tuple(names), max_rows=64), no_gaps
+        )
 
-    def plan(self, one: PlannedRange, begin: int, end: int) -> PlannedRange | None:
+    def plan(self, part: PlannedRange, begin: int, end: int) -> PlannedRange | None:
         self.again.append(begin)
-        return plan_again(self._place, one, begin, no_gaps, end)
+        return plan_again(self._place, part, begin, no_gaps, end)
 
 
 @pytest.mark.parametrize("max_offsets", [1 << 40, 33])
 @pytest.mark.parametrize("count", [1, 7, 30])
 def test_consecutive_spans_are_in_order(cluster: Cluster, count: int, max_offsets: int) -> None:
     with cluster.log as log:
-        shares = log.run(ordered.span_shares(log.log, planned(log), count, max_offsets=max_offsets))
+        shares = log.run(
+            timeorder.span_shares(log.log, planned(log), count, max_offsets=max_offsets)
+        )
     with Spans(cluster) as spans:
-        found = [spans.rows(one) for one in shares]
-    assert [row for many in found for row in many] == by_clock(read_all(cluster))
+        rows = [spans.rows(share) for share in shares]
+    assert [row for many in rows for row in many] == by_clock(read_all(cluster))
     if max_offsets > 4_000:
         assert count // 2 <= len(shares) <= count + 1
-        # What comes behind the record far ahead has one clock, and is cut all the same.
-        assert max(map(len, found)) <= max(2 * 4_000 // count, 600)
+        # What comes after the record far ahead has one clock, and is cut all the same.
+        assert max(map(len, rows)) <= max(2 * 4_000 // count, 600)
     if count > 1:
         # The aborted records' times have led a span astray, which was then read on.
         assert spans.again
@@ -127,23 +131,25 @@ def test_consecutive_spans_are_in_order(cluster: Cluster, count: int, max_offset
 
 @pytest.mark.parametrize("most", [1, 5])
 def test_reading_resumes_after_a_span(cluster: Cluster, most: int) -> None:
-    found: list[Seen] = []
+    rows: list[Seen] = []
     clock = -1
     with cluster.log as log, Spans(cluster) as spans:
         while True:
             whole = planned(log)
             wanted = [
-                one.offsets._replace(begin=spans.reached.get((one.topic, one.partition), one.begin))
-                for one in whole
+                part.offsets._replace(
+                    begin=spans.reached.get((part.topic, part.partition), part.begin)
+                )
+                for part in whole
             ]
             rest = log.run(ReadPlanner(log.log).plan(wanted))
-            shares = log.run(ordered.span_shares(log.log, rest, 40, clock=clock))[:most]
+            shares = log.run(timeorder.span_shares(log.log, rest, 40, clock=clock))[:most]
             if not shares:
                 break
-            for one in shares:
-                found += spans.rows(one)
+            for share in shares:
+                rows += spans.rows(share)
             clock = shares[-1].end.clock
-    assert found == by_clock(read_all(cluster))
+    assert rows == by_clock(read_all(cluster))
 
 
 def test_ordering_partitions_takes_little_memory() -> None:
@@ -162,18 +168,18 @@ def test_ordering_partitions_takes_little_memory() -> None:
             ids = [number * 1000 + at + place for place in range(len(some))]
             yield TimedPiece(pa.record_batch({"id": pa.array(ids, pa.int64())}), np.array(some))
 
-    found: list[int | None] = []
-    for batch in in_time([pieces(*one) for one in enumerate(partitions)], ["id"], 20 * 20 * 8):
+    in_order: list[int | None] = []
+    for batch in in_time([pieces(*pair) for pair in enumerate(partitions)], ["id"], 20 * 20 * 8):
         ahead.append(loaded - yielded)
         yielded += batch.num_rows
-        found += batch["id"].to_pylist()
+        in_order += batch["id"].to_pylist()
 
     keyed = [
         (clock, number, at) for number, many in enumerate(partitions)
         for at, clock in enumerate(many)
     ]  # fmt: skip
-    assert found == [number * 1000 + at for _, number, at in sorted(keyed)]
-    assert max(ahead) <= (20 + 12) * 20 < len(found) / 2
+    assert in_order == [number * 1000 + at for _, number, at in sorted(keyed)]
+    assert max(ahead) <= (20 + 12) * 20 < len(in_order) / 2
 
 
 @pytest.mark.parametrize("count", [1, 3])
@@ -182,17 +188,17 @@ def test_last_record_of_every_key_is_kept(cluster: Cluster, count: int) -> None:
     with cluster.log as log:
         ranges = planned(log)
     reader = BlockingReader(cluster.place)
-    found = [
+    values = [
         row
-        for one in ranges
+        for part in ranges
         for index in range(count)
         for row in seen(
-            latest.latest(reader.columns([one], ReadSettings(), no_gaps), KeyShare(index, count))
+            latest.latest(reader.columns([part], ReadSettings(), no_gaps), KeyShare(index, count))
         )
     ]
     reader.close()
     last = {(row.partition, row.key): row for row in everything}
-    assert sorted(found) == sorted(last.values())
+    assert sorted(values) == sorted(last.values())
 
 
 def test_tombstones_are_removed_and_records_without_a_key_are_kept(tmp_path: Path) -> None:
@@ -204,18 +210,20 @@ def test_tombstones_are_removed_and_records_without_a_key_are_kept(tmp_path: Pat
         }
     )
     for count in (1, 2):
-        found = [
-            one for index in range(count) for one in latest.latest([batch], KeyShare(index, count))
+        batches = [
+            part
+            for index in range(count)
+            for part in latest.latest([batch], KeyShare(index, count))
         ]
-        left = {value for one in found for value in one["value"].to_pylist()}
+        left = {value for part in batches for value in part["value"].to_pylist()}
         assert left == {b"2", b"3", b"4"}
-        assert sum(one.num_rows for one in found) == 3
+        assert sum(part.num_rows for part in batches) == 3
 
 
 async def produce(broker: ServedBroker, *batches: bytes) -> None:
     async with raw(broker) as client:
-        for one in batches:
-            await client.produce("t", one)
+        for batch in batches:
+            await client.produce("t", batch)
 
 
 def batch_of(*times: int, says: int | None = None) -> bytes:
@@ -232,15 +240,15 @@ def test_records_without_a_timestamp_have_that_of_the_previous_record(tmp_path: 
         create(broker, "t", 1)
         asyncio.run(produce(broker, batch_of(-1, -1), batch_of(BASE), batch_of(-1), batch_of(BASE)))
     with cluster.log as log:
-        shares = log.run(ordered.span_shares(log.log, planned(log), 4))
+        shares = log.run(timeorder.span_shares(log.log, planned(log), 4))
     with Spans(cluster) as spans:
-        found = [
+        offsets = [
             offset
             for share in shares
-            for rows in ordered.read_in_order(share, ["offset"], spans.read, spans.plan)
+            for rows in timeorder.read_in_order(share, ["offset"], spans.read, spans.plan)
             for offset in rows["offset"].to_pylist()
         ]
-    assert found == [0, 1, 2, 3, 4]
+    assert offsets == [0, 1, 2, 3, 4]
 
 
 def test_timestamp_above_the_maximum_of_its_batch_is_reported(
@@ -252,6 +260,6 @@ def test_timestamp_above_the_maximum_of_its_batch_is_reported(
         hidden = batch_of(BASE, BASE + 100, BASE + 101, says=BASE + 10)
         asyncio.run(produce(broker, hidden, batch_of(BASE + 50), batch_of(BASE + 200)))
     with cluster.log as log:
-        shares = log.run(ordered.span_shares(log.log, planned(log), 3))
+        shares = log.run(timeorder.span_shares(log.log, planned(log), 3))
     with Spans(cluster) as spans, pytest.raises(Corrupt, match=r"t-0: the record at offset 1 is"):
         list(map(spans.rows, shares))

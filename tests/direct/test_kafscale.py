@@ -1,4 +1,4 @@
-"""A bucket that KafScale wrote: found by a listing, read like any other."""
+"""A bucket written by KafScale: found by a listing, read like any other."""
 
 from __future__ import annotations
 
@@ -49,9 +49,12 @@ def place(tmp_path: Path) -> ClusterAddress:
 
 def test_segments_are_found_and_read(place: ClusterAddress) -> None:
     with BlockingLog(place) as log:
-        assert [one.name for one in log.log.state.topics] == ["t", "u"]
+        assert [topic.name for topic in log.log.state.topics] == ["t", "u"]
         ranges = planned(log)
-        assert [(one.partition, one.begin, one.end) for one in ranges] == [(0, 0, 100), (2, 10, 60)]
+        assert [(part.partition, part.begin, part.end) for part in ranges] == [
+            (0, 0, 100),
+            (2, 10, 60),
+        ]
     rows = read(place, ranges)
     assert [(row.partition, row.offset) for row in rows] == [
         *((0, offset) for offset in range(100)),
@@ -79,8 +82,8 @@ def test_new_segments_are_found_and_broken_ones_refused(
     with BlockingLog(place) as log:
         asyncio.run(add(50, segment(50, 5)))
         log.run(log.log.barrier())
-        [one] = planned(log, "u")
-        assert one.end == 55
+        [planned_range] = planned(log, "u")
+        assert planned_range.end == 55
         asyncio.run(add(55, b"short"))
         with pytest.raises(Corrupt, match="too short"):
             log.run(log.log.barrier())

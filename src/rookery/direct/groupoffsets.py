@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from rookery.cluster.entry import divide_offsets
 from rookery.cluster.events.groupevents import OffsetCommitted, OffsetsPublished
 from rookery.direct.log import DirectLog
 from rookery.errors import ApiError, ErrorCode
 
 _MAX_ID_BYTES = 32_767
-_AT_ONCE = 4_000
 
 
 async def publish_offsets(
@@ -31,8 +31,8 @@ async def publish_offsets(
         )
         for (topic_id, index), offset in sorted(offsets.items())
     ]
-    for at in range(0, len(rows), _AT_ONCE):
-        event = OffsetsPublished(group_id=group_id, offsets=rows[at : at + _AT_ONCE])
+    for part in divide_offsets(rows):
+        event = OffsetsPublished(group_id=group_id, offsets=part)
         [outcome] = await log.propose([event])
         if outcome.error:
             raise ApiError(

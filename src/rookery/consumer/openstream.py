@@ -121,7 +121,7 @@ class OpenStream:
         marks = await self._source.committed(self._settings.group or "", places)
         # Partitions created since the stream was opened are read from the beginning, whatever the
         # start.
-        added = [one for one in places if one not in self._first and one not in marks]
+        added = [place for place in places if place not in self._first and place not in marks]
         ranges = await self._opening.ranges(places, {**await self._beginnings(added), **marks})
         await self._tell(self._settings.on_assigned, places)
         await asyncio.to_thread(self.engine.join_all, ranges)
@@ -147,7 +147,7 @@ class OpenStream:
             await asyncio.sleep(max(self._settings.discover.total_seconds(), 0.01))
             try:
                 known = self.shelves.by_place
-                places = [one for one in await self._opening.places() if one not in known]
+                places = [place for place in await self._opening.places() if place not in known]
                 if places:
                     ranges = await self._opening.ranges(places, await self._beginnings(places))
                     await asyncio.to_thread(self.engine.join_all, ranges)

@@ -113,36 +113,38 @@ async def span_shares(
     Raises:
         Corrupt, Conflict, Unavailable: an index cannot be read.
     """
-    fine = [_Fine(await _blocks(log, one), clock) for one in ranges]
-    found: list[SpanShare] = []
+    fine = [_FineRows(await _blocks(log, range_), clock) for range_ in ranges]
+    shares: list[SpanShare] = []
     begin, size = _BEGIN, 0
     for end, offsets in _cuts(fine, min_tasks, max_offsets):
-        parts = [one.part(begin.within(rank), end.within(rank)) for rank, one in enumerate(fine)]
+        parts = [rows.part(begin.within(rank), end.within(rank)) for rank, rows in enumerate(fine)]
         share = SpanShare(end, [part for part in parts if part is not None], offsets)
-        found += [share] if share.parts else []
+        shares += [share] if share.parts else []
         size += share.size
         if size > enough:
             break
         begin = end
-    return found
+    return shares
 
 
-async def _blocks(log: DirectLog, one: PlannedRange) -> PlannedRange:
+async def _blocks(log: DirectLog, range_: PlannedRange) -> PlannedRange:
     """Return a range whose segments are replaced by the blocks that it needs, as rows."""
     rows: list[Row] = []
-    for row in one.rows:
+    for row in range_.rows:
         if row.is_segment:
             rows += block_rows(row, (await log.layouts.get(row)).blocks)
         else:
             rows.append(row)
-    wanted = (row for row in rows if row.end_offset > one.begin and row.base_offset < one.end)
-    return replace(one, rows=tuple(wanted))
+    wanted = (row for row in rows if row.end_offset > range_.begin and row.base_offset < range_.end)
+    return replace(range_, rows=tuple(wanted))
 
 
-def _cuts(fine: Sequence[_Fine], min_tasks: int, max_offsets: int) -> list[tuple[RecordMark, int]]:
+def _cuts(
+    fine: Sequence[_FineRows], min_tasks: int, max_offsets: int
+) -> list[tuple[RecordMark, int]]:
     """Choose the places at which spans end, so that spans have equal size; with their offsets."""
     pieces = sorted(
-        piece for rank, one in enumerate(fine) for piece in one.pieces(rank, max_offsets)
+        piece for rank, rows in enumerate(fine) for piece in rows.pieces(rank, max_offsets)
     )
     total = sum(size for _, size, _ in pieces)
     target = total / max(1, min_tasks, -(-total // SPAN_BYTES))
@@ -157,7 +159,7 @@ def _cuts(fine: Sequence[_Fine], min_tasks: int, max_offsets: int) -> list[tuple
     return [*cuts, (_END, offsets)]
 
 
-class _Fine:
+class _FineRows:
     """A partition's rows, with the highest clock that a record of each can have."""
 
     def __init__(self, whole: PlannedRange, clock: int) -> None:
@@ -249,11 +251,11 @@ def read_in_order(
         reached: receives the span's end offsets after everything is read.
     """
     names = tuple(dict.fromkeys((*columns, *_NEEDED)))
-    takings = [_Taking(part, {} if reached is None else reached) for part in share.parts]
-    return in_time([one.pieces(names, read, again) for one in takings], list(columns))
+    takings = [_SpanReader(part, {} if reached is None else reached) for part in share.parts]
+    return in_time([taking.pieces(names, read, again) for taking in takings], list(columns))
 
 
-class _Taking:
+class _SpanReader:
     """The records of one partition that are in a span."""
 
     def __init__(self, part: SpanPart, reached: Reached) -> None:
@@ -311,11 +313,11 @@ class _Taking:
         """Reject timestamps above those of their rows: other spans would not find these records."""
         tops = self._tops[np.searchsorted(self._row_ends, offsets, "right")]
         if (wrong := np.flatnonzero(clocks > tops)).size:
-            one = self._part.range
+            range_ = self._part.range
             raise Corrupt(
-                f"{one.topic}-{one.partition}: the record at offset {offsets[wrong[0]]} is of a "
-                "later time than its batch says, so that an order by time would leave some out; "
-                "`rookery job copy` or `repartition` rewrites the topic so that it can be read"
+                f"{range_.topic}-{range_.partition}: the record at offset {offsets[wrong[0]]} is "
+                "of a later time than its batch says, so that an order by time would leave some "
+                "out; `rookery job copy` or `repartition` rewrites the topic so that it can be read"
             )
 
 
