@@ -39,8 +39,8 @@ WARM_UP = 3000
 
 def full_java() -> FullJava:
     """Find the machine's Java."""
-    found = Java.find()
-    return FullJava(found.program, found.libs)
+    java = Java.find()
+    return FullJava(java.program, java.libs)
 
 
 @dataclass
@@ -162,13 +162,13 @@ def rd_consume(
         }
     )
     consumer.assign([TopicPartition(topic, partition, 0) for partition in range(4)])
-    found, start = 0, 0.0
-    while found < count:
+    received, start = 0, 0.0
+    while received < count:
         messages = consumer.consume(10_000, 5)
         if not messages:
-            raise SystemExit(f"only {found} of {count} records came")
+            raise SystemExit(f"only {received} of {count} records came")
         start = start or time.perf_counter()
-        found += len(messages)
+        received += len(messages)
     spent = time.perf_counter() - start
     consumer.close()
     return {"records/s": count / spent, "MB/s": count * size / spent / 1e6}
@@ -245,10 +245,10 @@ def java_consume(java: Java, bootstrap: str, topic: str, count: int) -> dict[str
         for line in done.stdout.splitlines()
         if line.count(",") > 5
     )
-    found = dict(zip(names, figures, strict=True))
+    row = dict(zip(names, figures, strict=True))
     return {
-        "records/s": float(found["fetch.nMsg.sec"]),
-        "MB/s": float(found["fetch.MB.sec"]) * 1.048576,
+        "records/s": float(row["fetch.nMsg.sec"]),
+        "MB/s": float(row["fetch.MB.sec"]) * 1.048576,
     }
 
 
@@ -259,10 +259,10 @@ def java_latency(java: Java, bootstrap: str, count: int) -> dict[str, float]:
         "--num-records", str(count), "--producer-acks", "all", "--record-size", "100",
         timeout=600,
     )  # fmt: skip
-    found = _PERCENTILES.search(done.stdout)
-    if found is None:
+    percentiles = _PERCENTILES.search(done.stdout)
+    if percentiles is None:
         raise SystemExit(f"cannot read {done.stdout[-200:]!r}")
-    return {"p50 ms": float(found[1]), "p99 ms": float(found[2])}
+    return {"p50 ms": float(percentiles[1]), "p99 ms": float(percentiles[2])}
 
 
 @dataclass

@@ -7,7 +7,7 @@ others; CPU seconds are the reader's alone, and of several rounds the best count
 of 8 bytes and a value of 100, uncompressed, times interleaved over all partitions. Late rows are
 those that came after one of a later time; confluent-kafka promises no order. The time to the first
 row is measured over a way whose round trips take 400 ms, connecting included, on a topic of few
-rows: an answer shall take no time besides its way.
+rows: an answer takes no time besides its way.
 """
 
 from __future__ import annotations
@@ -84,8 +84,8 @@ def fill(logs: Logs, rows: int, partitions: int) -> str:
                 }
             )
         )
-        for one in range(0, partitions, 64):
-            logs.append(topic, dict.fromkeys(range(one, min(one + 64, partitions)), batch))
+        for first in range(0, partitions, 64):
+            logs.append(topic, dict.fromkeys(range(first, min(first + 64, partitions)), batch))
     return topic
 
 
@@ -98,19 +98,21 @@ def compare(
     best: dict[str, dict[str, float]] = {}
     for _ in range(rounds):
         for name in readers.split(","):
-            found = run(name, bootstrap, topic, wanted)
-            if found["rows"] != wanted:
-                raise RuntimeError(f"{name} read {found['rows']} of {wanted} rows")
-            if name not in best or found["cpu"] < best[name]["cpu"]:
-                best[name] = found
+            run_figures = run(name, bootstrap, topic, wanted)
+            if run_figures["rows"] != wanted:
+                raise RuntimeError(f"{name} read {run_figures['rows']} of {wanted} rows")
+            if name not in best or run_figures["cpu"] < best[name]["cpu"]:
+                best[name] = run_figures
     part = f"{partitions} partitions"
-    rates = {name: found["rows"] / found["cpu"] / 1e6 for name, found in best.items()}
-    for name, found in best.items():
-        what = f"{name}, {found['late'] / wanted:.1%} late, {found['seconds']:.1f} s"
+    rates = {
+        name: run_figures["rows"] / run_figures["cpu"] / 1e6 for name, run_figures in best.items()
+    }
+    for name, run_figures in best.items():
+        what = f"{name}, {run_figures['late'] / wanted:.1%} late, {run_figures['seconds']:.1f} s"
         figures.add(Figure(part, what, rates[name], "M rows/CPU s"))
     if "rookery" not in best:
         return
-    for name in [one for one in best if one != "rookery"]:
+    for name in [other for other in best if other != "rookery"]:
         floor = FLOORS.get((partitions, name))
         figures.add(Figure(part, f"rookery / {name}", rates["rookery"], "M", rates[name], floor))
     _memory(figures, part, run("rookery", bootstrap, topic, wanted, str(SMALL)))
@@ -128,10 +130,10 @@ def first_rows(
                 continue  # it waits for 10 000 rows
             if name == "kafkarrow" and partitions > 64:
                 continue  # it asks for one partition after the other, which takes minutes
-            found = run(name, proxy.bootstrap, topic, rows // partitions * partitions)
+            run_figures = run(name, proxy.bootstrap, topic, rows // partitions * partitions)
             floor = ROUND_TRIPS if name == "rookery" else None
-            # What is less than one more is work, not waiting.
-            trips = found["first"] * 1000 // RTT_MS
+            # A fraction of a round trip is work, not waiting.
+            trips = run_figures["first"] * 1000 // RTT_MS
             figures.add(
                 Figure(
                     f"{partitions} partitions",
@@ -158,17 +160,17 @@ def run(name: str, bootstrap: str, topic: str, rows: int, *more: str) -> dict[st
     ]
     folder = Path(__file__).parent
     done = subprocess.run(command, cwd=folder, check=True, capture_output=True, timeout=600)
-    found: dict[str, float] = json.loads(done.stdout)
-    return found
+    run_figures: dict[str, float] = json.loads(done.stdout)
+    return run_figures
 
 
-def _memory(figures: Figures, part: str, found: dict[str, float]) -> None:
-    allowed = (SMALL + found["largest"] + 64 * MEBIBYTE) / MEBIBYTE
+def _memory(figures: Figures, part: str, run_figures: dict[str, float]) -> None:
+    allowed = (SMALL + run_figures["largest"] + 64 * MEBIBYTE) / MEBIBYTE
     figures.add(
         Figure(
             part,
             f"growth with memory={SMALL // MEBIBYTE} MiB",
-            found["grown"] / MEBIBYTE,
+            run_figures["grown"] / MEBIBYTE,
             "MiB",
             floor=round(allowed),
             is_less_better=True,

@@ -4,7 +4,7 @@
     python bench/groups.py --only heartbeats  one of: heartbeats, join
 
 Heartbeats: 10 000 groups of one member each, a connection for ten of them, a heartbeat of each
-every three seconds; what is told is the CPU time of the broker's process. Join: 100 consumers of
+every three seconds; the figure is the CPU time of the broker's process. Join: 100 consumers of
 librdkafka and a topic of 1 000 partitions, from the first `subscribe` until every one of them has
 its ten partitions, by both group protocols.
 """
@@ -82,12 +82,12 @@ async def beat(line: Upstream, beats: Sequence[HeartbeatRequest], first: float) 
     """Send each heartbeat every three seconds, one after the other."""
     loop = asyncio.get_running_loop()
     for number in range(ROUNDS):
-        for place, one in enumerate(beats):
+        for place, heartbeat in enumerate(beats):
             due = first + INTERVAL_SECONDS * (number + place / len(beats))
             await asyncio.sleep(due - loop.time())
-            answer = await line.call(HEARTBEAT, 3, one, SESSION_MS)
+            answer = await line.call(HEARTBEAT, 3, heartbeat, SESSION_MS)
             if answer.error_code is not OK:
-                raise SystemExit(f"{one.group_id}: {answer.error_code!r}")
+                raise SystemExit(f"{heartbeat.group_id}: {answer.error_code!r}")
 
 
 async def heartbeats(broker: BrokerProcess) -> None:
@@ -141,19 +141,19 @@ def join_all(broker: BrokerProcess, protocol: str) -> None:
         for _ in range(MEMBERS)
     ]
     began, before = time.perf_counter(), cpu(broker.pid)
-    for one in consumers:
-        one.subscribe([topic])
+    for consumer in consumers:
+        consumer.subscribe([topic])
     want = [PARTITIONS // MEMBERS] * MEMBERS
-    while [len(one.assignment()) for one in consumers] != want:
-        for one in consumers:
-            one.poll(0)
+    while [len(consumer.assignment()) for consumer in consumers] != want:
+        for consumer in consumers:
+            consumer.poll(0)
         if time.perf_counter() - began > 120:
             raise SystemExit(f"not all partitions were given out: {protocol}")
     taken = time.perf_counter() - began
     show(f"{MEMBERS} members, {PARTITIONS:,} partitions, {protocol}", taken, "s", "goal 5")
     show("CPU of the broker for that", cpu(broker.pid) - before, "s")
-    for one in consumers:
-        one.close()
+    for consumer in consumers:
+        consumer.close()
 
 
 def main() -> None:

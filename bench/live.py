@@ -26,7 +26,7 @@ from rich.console import Console
 
 from rookery.kafkars import ConsumerManager, SourceTopic
 from rookery.testing.kafkalogs import Logs
-from rookery.testing.served import ServedBroker
+from rookery.testing.servedbroker import ServedBroker
 
 MEDIAN_MS: Final = 20.0
 ACTIVE: Final = 2

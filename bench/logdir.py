@@ -77,12 +77,12 @@ def client(bootstrap: str, count: int) -> None:
         }
     )
     consumer.assign([TopicPartition(TOPIC, 0, 0)])
-    found, start = 0, time.perf_counter()
-    while found < count:
+    received, start = 0, time.perf_counter()
+    while received < count:
         messages = consumer.consume(10_000, 10)
         if not messages:
-            raise SystemExit(f"only {found} of {count} records came")
-        found += len(messages)
+            raise SystemExit(f"only {received} of {count} records came")
+        received += len(messages)
     spent = time.perf_counter() - start
     consumer.close()
     print(json.dumps(count * RECORD_BYTES / spent / 1e6))
@@ -118,7 +118,7 @@ def rookery(server: KafkaServer) -> Iterator[str]:
 
 def measure(server: KafkaServer, count: int, rounds: int) -> list[tuple[float, float]]:
     """Let both serve, in turns; return what each was read at, cold."""
-    found = []
+    rates_of_rounds = []
     for _ in range(rounds):
         rates = []
         for serve in (rookery, kafka):
@@ -126,8 +126,8 @@ def measure(server: KafkaServer, count: int, rounds: int) -> list[tuple[float, f
                 consume(bootstrap, count // 4)
                 forget(server.data)
                 rates.append(consume(bootstrap, count))
-        found.append((rates[0], rates[1]))
-    return found
+        rates_of_rounds.append((rates[0], rates[1]))
+    return rates_of_rounds
 
 
 def main() -> None:
@@ -140,12 +140,12 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     args = parser.parse_args()
     count = int(args.gigabytes * 1e9 / RECORD_BYTES)
-    found = Java.find()
+    machine_java = Java.find()
     with tempfile.TemporaryDirectory(prefix="bench-") as folder:
         settings = KafkaSettings(
             properties={"num.partitions": "1", "log.retention.ms": "-1"}, heap_mb=1024
         )
-        java = FullJava(found.program, found.libs)
+        java = FullJava(machine_java.program, machine_java.libs)
         server = KafkaServer(settings, folder=Path(folder), java=java)
         with kafka(server) as bootstrap:
             fill(bootstrap, count)

@@ -2,9 +2,9 @@
 
     python bench/objects.py [--only rates,latency] [--stub] [--quick] [--json]
 
-The store is SeaweedFS behind a delaying proxy, the cluster log an etcd of one member. SeaweedFS
+The store is SeaweedFS with a delaying proxy, the cluster log an etcd of one member. SeaweedFS
 takes about ten seconds of CPU for each gigabyte, which on few cores hides the broker's own limits;
-with `--stub` an in-memory stub of S3 takes its place. What is compared was measured in the same
+with `--stub` an in-memory stub of S3 takes its place. Compared figures were measured in the same
 run: the store's own rates through the same client library, Kafka's CPU with the same load.
 """
 

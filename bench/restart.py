@@ -107,7 +107,9 @@ class Load:
         consumer.subscribe([TOPIC])
         last = time.monotonic()
         while not self._is_over.is_set():
-            messages = [one for one in consumer.consume(1000, 0.1) if one.error() is None]
+            messages = [
+                message for message in consumer.consume(1000, 0.1) if message.error() is None
+            ]
             for message in messages:
                 self.consumed.add(_produced(message))
             if messages and self._committed(consumer):
@@ -164,7 +166,7 @@ def restart(running: Sequence[BrokerProcess], pause: float) -> None:
 def kill(running: Sequence[BrokerProcess], admin: AdminClient) -> None:
     """Kill the coordinator, and leave it dead."""
     described = admin.describe_consumer_groups([GROUP])[GROUP].result()
-    victim = next(one for one in running if one.port == described.coordinator.port)
+    victim = next(broker for broker in running if broker.port == described.coordinator.port)
     victim.kill()
     time.sleep(5 * CALM_SECONDS)
 
@@ -197,7 +199,7 @@ def main() -> None:
         folder = args.keep or Path(stack.enter_context(tempfile.TemporaryDirectory()))
         folder.mkdir(exist_ok=True)
         running = stack.enter_context(brokers(args.backend, folder))
-        bootstrap = ",".join(one.bootstrap for one in running)
+        bootstrap = ",".join(broker.bootstrap for broker in running)
         admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
         for topic in (TOPIC, f"{TOPIC}-java"):
             admin.create_topics([NewTopic(topic, PARTITIONS, 1)])[topic].result()

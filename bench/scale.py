@@ -119,7 +119,7 @@ def broker(*flags: str) -> Iterator[BrokerProcess]:
 
 
 def make_topic(served: BrokerProcess, name: str, partitions: int) -> None:
-    """Make a topic."""
+    """Make a topic and wait for it."""
     admin = AdminClient({"bootstrap.servers": served.bootstrap, "log_level": 0})
     for made in admin.create_topics([NewTopic(name, partitions, 1)]).values():
         made.result(60)
@@ -150,7 +150,7 @@ def _check(response: ProduceResponse) -> None:
             raise RuntimeError(f"the broker refused records: {refused}")
 
 
-# What is measured.
+# The measurements.
 
 
 def memory() -> None:
@@ -213,7 +213,7 @@ def _fetch(topic: str, index: int) -> FetchRequest:
 
 
 def _until_in_flight(served: BrokerProcess, count: int) -> None:
-    """Return when the broker tells that so many requests wait in it."""
+    """Return when the broker reports a given number of waiting requests."""
     line = f"rookery_broker_requests_inflight {count}"
     while True:
         with urlopen(f"http://{served.http[0]}/metrics") as answer:
@@ -279,7 +279,7 @@ def small() -> None:
 
 
 def exchange(clients: Sequence[Client], in_flight: int, seconds: float) -> int:
-    """Keep so many requests of each client in flight for so long; return how many were answered."""
+    """Keep `in_flight` requests per client in flight for `seconds`; return the number answered."""
     selector = selectors.DefaultSelector()
     frames = [
         b"".join(request_frame(PRODUCE, 9, 1, "scale", produce_to("small", [index % 4])))
@@ -318,7 +318,7 @@ def start() -> None:
                 except BufferError:
                     producer.poll(0.1)
         producer.flush(120)
-        size = sum(one.stat().st_size for one in served.folder.rglob("*") if one.is_file())
+        size = sum(path.stat().st_size for path in served.folder.rglob("*") if path.is_file())
         show("bytes in the broker's folder", size / 1e6, "MB", "≥ 1 000")
         served.stop()
         _start_times(served, "1 GB of log, stopped in order", "≤ 1")

@@ -1,6 +1,6 @@
 """The cost of security: TLS, logins and access rules, beside a real Apache Kafka 4.3.1 in one run.
 
-    python bench/security.py [--only rates,rules,logins,storm] [--rounds 3] [--quick] [--json]
+    python bench/security.py [--only rates,rules,logins,busy,storm] [--rounds 3] [--quick] [--json]
     python bench/security.py --only logins --quick
 
 Both brokers run at the same time and are measured in turns, so that a busy minute harms both. All
@@ -9,6 +9,7 @@ clients use SASL_SSL with SCRAM-SHA-512 and one certificate; they run in process
     rates   produce and consume 1 KB with librdkafka; two rounds before the first do not count
     rules   CPU of a small produce with 10 000 access rules, beside none (Rookery only)
     logins  p99 of small produces while 200 clients per second log in, beside no logins
+    busy    p99 of small produces beside 10 clients that send without a pause
     storm   1 000 clients connect at once: the time until all have logged in, failed attempts
 """
 
@@ -22,6 +23,7 @@ from collections.abc import Callable
 
 from objectparts.figures import Figures
 from rich.console import Console
+from securityparts.busy import busy
 from securityparts.logins import logins
 from securityparts.rates import rates
 from securityparts.rules import rules
@@ -29,7 +31,7 @@ from securityparts.scene import Extent, Scene
 from securityparts.storm import storm
 
 PARTS: dict[str, Callable[[Scene], None]] = {
-    "rates": rates, "rules": rules, "logins": logins, "storm": storm,
+    "rates": rates, "rules": rules, "logins": logins, "busy": busy, "storm": storm,
 }  # fmt: skip
 
 

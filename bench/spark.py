@@ -4,7 +4,7 @@
 
 Two cores of this host; the log is a folder, and its brokers are stopped. Both sides of a ratio were
 measured in the same run, in turns, and of several rounds the best counts. Values are 100 random
-hexadecimal digits. Parquet has the codec of the topic and lies in the same folder; a topic's
+hexadecimal digits. Parquet has the codec of the topic and is in the same folder; a topic's
 objects are synced to the disk, which Spark does not do with Parquet.
 """
 

@@ -77,28 +77,28 @@ def confluent(bootstrap: str, topic: str, rows: int) -> Callable[[], Batches]:
         config = {"bootstrap.servers": bootstrap, "group.id": "bench", **TUNED}
         consumer = Consumer({**config, "enable.auto.commit": "false"})
         known = consumer.list_topics(topic, 60).topics[topic].partitions
-        consumer.assign([TopicPartition(topic, one, OFFSET_BEGINNING) for one in known])
+        consumer.assign([TopicPartition(topic, partition, OFFSET_BEGINNING) for partition in known])
         left = rows
         while left > 0:
-            found = consumer.consume(min(10_000, left), 1.0)
-            if found:
-                left -= len(found)
-                yield _columns(found)
+            messages = consumer.consume(min(10_000, left), 1.0)
+            if messages:
+                left -= len(messages)
+                yield _columns(messages)
         consumer.close()
 
     return run
 
 
-def _columns(found: list[Any]) -> pa.RecordBatch:
+def _columns(messages: list[Any]) -> pa.RecordBatch:
     columns = [
-        [message.key() for message in found],
-        [message.value() for message in found],
-        [message.topic() for message in found],
-        [message.partition() for message in found],
-        [message.offset() for message in found],
-        [message.timestamp()[1] for message in found],
+        [message.key() for message in messages],
+        [message.value() for message in messages],
+        [message.topic() for message in messages],
+        [message.partition() for message in messages],
+        [message.offset() for message in messages],
+        [message.timestamp()[1] for message in messages],
     ]
-    arrays = [pa.array(one, kind.type) for one, kind in zip(columns, SCHEMA, strict=True)]
+    arrays = [pa.array(column, kind.type) for column, kind in zip(columns, SCHEMA, strict=True)]
     return pa.RecordBatch.from_arrays(arrays, schema=SCHEMA)
 
 
@@ -146,14 +146,14 @@ def _late(times: pa.Array[Any], latest: int) -> tuple[int, int]:
 
 def _memory(name: str) -> int:
     """Return what the system says of this process; `getrusage` would count the parent's, too."""
-    [line] = [one for one in Path("/proc/self/status").read_text().splitlines() if name in one]
+    [line] = [line for line in Path("/proc/self/status").read_text().splitlines() if name in line]
     return int(line.split()[1]) * 1024
 
 
 def main() -> None:
     """Measure one reader."""
     name, bootstrap, topic, rows = sys.argv[1:5]
-    memory = [int(one) for one in sys.argv[5:]]  # only ours can be told
+    memory = [int(size) for size in sys.argv[5:]]  # only ours has such a setting
     run = READERS[name](bootstrap, topic, int(rows), *memory)
     pa.array([b"x"], pa.binary())  # imports pandas, if that is there, before the time runs
     gc.collect()  # what the imports have left is not a reader's

@@ -35,12 +35,14 @@ def ask(kind: str, **arguments: object) -> dict[str, float]:
 # The store itself, through the layer that brokers use.
 
 
-async def _in_flight(count: int, lanes: int, one: Callable[[int], Coroutine[Any, Any, int]]) -> int:
-    """Run that for every number, so many at the same time; return the sum."""
+async def _in_flight(
+    count: int, lanes: int, work: Callable[[int], Coroutine[Any, Any, int]]
+) -> int:
+    """Run a function for every number, several at the same time; return the sum."""
     numbers = iter(range(count))
 
     async def lane() -> int:
-        return sum([await one(number) for number in numbers])
+        return sum([await work(number) for number in numbers])
 
     return sum(await asyncio.gather(*(lane() for _ in range(lanes))))
 
@@ -52,13 +54,13 @@ def put(*, url: str, count: int, size: int, lanes: int) -> dict[str, float]:
     async def work() -> float:
         store = open_store(url)
 
-        async def one(number: int) -> int:
+        async def put(number: int) -> int:
             await store.create(f"raw/{number:06}", [data])
             return size
 
         await store.create("raw/first", [b"opens the connection"])
         begun = time.perf_counter()
-        moved = await _in_flight(count, lanes, one)
+        moved = await _in_flight(count, lanes, put)
         return moved / (time.perf_counter() - begun)
 
     return {"MB/s": run_loop(work()) / 1e6}
@@ -71,13 +73,13 @@ def get(*, url: str, count: int, size: int, lanes: int, block: int) -> dict[str,
     async def work() -> float:
         store = open_store(url)
 
-        async def one(number: int) -> int:
+        async def get(number: int) -> int:
             key = f"raw/{number // blocks:06}"
             return len(await store.read(key, number % blocks * block, block))
 
         await store.read("raw/first")
         begun = time.perf_counter()
-        moved = await _in_flight(count * blocks, lanes, one)
+        moved = await _in_flight(count * blocks, lanes, get)
         return moved / (time.perf_counter() - begun)
 
     return {"MB/s": run_loop(work()) / 1e6}
@@ -142,13 +144,13 @@ def consume(
     consumer.list_topics(topic, 30)
     begun = time.perf_counter()
     consumer.assign([TopicPartition(topic, partition, 0) for partition in range(partitions)])
-    found, first = 0, 0.0
-    while found < count:
+    received, first = 0, 0.0
+    while received < count:
         messages = consumer.consume(10_000, 30)
         if not messages:
-            raise SystemExit(f"only {found} of {count} records came")
+            raise SystemExit(f"only {received} of {count} records came")
         first = first or time.perf_counter() - begun
-        found += len(messages)
+        received += len(messages)
     spent = time.perf_counter() - begun
     consumer.close()
     return {"MB/s": count * size / spent / 1e6, "first ms": first * 1e3}
@@ -179,7 +181,7 @@ def send(
             link = await client.router.connections.get(address, Lane.PRODUCE)
             version = link.versions.choose(wire.PRODUCE)
 
-            async def one(number: int) -> int:
+            async def send(number: int) -> int:
                 rows_of = wire.PartitionProduceData(index=number % partitions, records=data)
                 topics = [
                     wire.TopicProduceData(name=topic, topic_id=view.id, partition_data=[rows_of])
@@ -192,7 +194,7 @@ def send(
                 return rows.num_rows * size
 
             begun = time.perf_counter()
-            moved = await _in_flight(rounds * partitions, 8 * partitions, one)
+            moved = await _in_flight(rounds * partitions, 8 * partitions, send)
             return moved / (time.perf_counter() - begun)
 
     return {"MB/s": run_loop(work()) / 1e6}
@@ -212,8 +214,8 @@ def fetch(
     async def reader(client: Client, ends: dict[TopicPartition, int], begun: float) -> int:
         positions = dict.fromkeys(ends, 0)
         while positions:
-            for place, found in (await client.fetcher.fetch(positions, settings)).items():
-                positions[place] = found.next_offset
+            for place, fetched in (await client.fetcher.fetch(positions, settings)).items():
+                positions[place] = fetched.next_offset
                 if positions[place] >= ends[place]:
                     del positions[place]
             firsts.append(time.perf_counter() - begun)
@@ -223,22 +225,22 @@ def fetch(
         clients = [Client(bootstrap) for _ in range(readers)]
         # As with librdkafka above, the time runs when it is known what to read.
         ends = [
-            {TopicPartition(topic, one): await _end(client, topic, one) for one in numbers}
+            {TopicPartition(topic, number): await _end(client, topic, number) for number in numbers}
             for client, numbers in (
                 (client, range(first, partitions, readers)) for first, client in enumerate(clients)
             )
         ]
         begun = time.perf_counter()
         crew = [reader(client, of, begun) for client, of in zip(clients, ends, strict=True)]
-        found = sum(await asyncio.gather(*crew))
+        received = sum(await asyncio.gather(*crew))
         spent = time.perf_counter() - begun
         for client in clients:
             await client.close()
-        return found, spent
+        return received, spent
 
-    found, spent = run_loop(work())
-    if found < count:
-        raise SystemExit(f"only {found} of {count} records came")
+    received, spent = run_loop(work())
+    if received < count:
+        raise SystemExit(f"only {received} of {count} records came")
     return {"MB/s": count * size / spent / 1e6, "first ms": min(firsts) * 1e3}
 
 

@@ -1,4 +1,4 @@
-"""What was measured, beside what is wanted."""
+"""Measured figures beside their goals."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Figure:
 
 @dataclass
 class Figures:
-    """All that was measured so far, told as it comes."""
+    """All figures so far, reported as they come."""
 
     console: Console
     rows: list[Figure] = field(default_factory=list)
@@ -56,7 +56,7 @@ class Figures:
         self.say(f"{row.part}: {row.what}: {_text(row.value)} {row.unit}{peer} {row.verdict}")
 
     def say(self, text: str) -> None:
-        """Tell how far it is."""
+        """Report the progress."""
         self.console.print(text, highlight=False, markup=False)
 
     def as_json(self) -> list[dict[str, object]]:
@@ -71,7 +71,9 @@ class Figures:
             table.add_column(name, justify="left" if is_text else "right")
         for row in self.rows:
             sign = "≤ " if row.is_less_better else "≥ "
-            bounds = ["" if one is None else f"{sign}{one:g}" for one in (row.floor, row.goal)]
+            bounds = [
+                "" if bound is None else f"{sign}{bound:g}" for bound in (row.floor, row.goal)
+            ]
             numbers = [_text(row.peer), _text(row.ratio)]
             table.add_row(
                 row.part, row.what, _text(row.value), row.unit, *numbers, *bounds, row.verdict

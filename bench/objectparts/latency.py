@@ -21,7 +21,7 @@ def latency(scene: Scene) -> None:
             with broker(store.url(f"latency-{len(name)}"), cluster) as served:
                 make_topic(served.bootstrap, "t", PARTITIONS)
                 client = Client(served)
-                # What is wanted is wanted with etcd; the other is for the record.
+                # The goals are for etcd; the other figure is for the record.
                 bounds = (120.0, 90.0) if cluster else (None, None)
                 times = _times(client, [0], count)
                 _tell(scene, f"one record, {name}", times, p99=bounds[0])

@@ -51,15 +51,15 @@ class Raw:
 
     def put(self, number: int) -> float:
         """Put objects of 8 MiB, eight at a time; return MB/s."""
-        found = ask("put", url=self._at(number), **self._sizes)["MB/s"]
-        self._scene.figures.say(f"rates: raw PUT, 8 MiB x 8: {found:.0f} MB/s")
-        return found
+        rate = ask("put", url=self._at(number), **self._sizes)["MB/s"]
+        self._scene.figures.say(f"rates: raw PUT, 8 MiB x 8: {rate:.0f} MB/s")
+        return rate
 
     def get(self, number: int) -> float:
         """Get what `put` has left, in a broker's blocks, eight at a time; return MB/s."""
-        found = ask("get", url=self._at(number), block=_BLOCK, **self._sizes)["MB/s"]
-        self._scene.figures.say(f"rates: raw GET, {_BLOCK // MEBIBYTE} MiB x 8: {found:.0f} MB/s")
-        return found
+        rate = ask("get", url=self._at(number), block=_BLOCK, **self._sizes)["MB/s"]
+        self._scene.figures.say(f"rates: raw GET, {_BLOCK // MEBIBYTE} MiB x 8: {rate:.0f} MB/s")
+        return rate
 
     def _at(self, number: int) -> str:
         path, _, options = self._url.partition("?")
@@ -97,24 +97,26 @@ def _consume(scene: Scene, raw: Raw, url: str, cluster: str) -> None:
     for kind, who in (("fetch", "fetch"), ("consume", "consume with librdkafka")):
         gets = [raw.get(0)]
         with broker(url, cluster, "--caretaker", "off") as served:
-            found = ask(kind, bootstrap=served.bootstrap, **_load(scene))
+            measured = ask(kind, bootstrap=served.bootstrap, **_load(scene))
             numbers = Numbers.of(served)
             spent = cpu(served.pid) * 1000 / scene.megabytes
         gets.append(raw.get(1))
-        blocks = {one: int(numbers[f"rookery_log_cache_{one}_total"]) for one in _BLOCKS}
+        blocks = {
+            outcome: int(numbers[f"rookery_log_cache_{outcome}_total"]) for outcome in _BLOCKS
+        }
         scene.figures.say(
-            f"rates: first records after {found['first ms']:.0f} ms; blocks {blocks}; broker CPU "
-            f"with its start {spent:.1f} s/GB"
+            f"rates: first records after {measured['first ms']:.0f} ms; blocks {blocks}; broker "
+            f"CPU with its start {spent:.1f} s/GB"
         )
         what = f"{who} cold segments / raw GET of {_BLOCK // MEBIBYTE} MiB x {_LANES}"
-        scene.figures.add(Figure("rates", what, found["MB/s"], "MB/s", mean(gets), 0.7))
+        scene.figures.add(Figure("rates", what, measured["MB/s"], "MB/s", mean(gets), 0.7))
 
 
 def wait_segments(url: str, size: int) -> None:
     """Return when segments hold that many bytes."""
 
     async def stored() -> int:
-        found = await open_store(url).list("default/")
-        return sum(one.size for one in found if one.key.endswith(".kfs"))
+        objects = await open_store(url).list("default/")
+        return sum(item.size for item in objects if item.key.endswith(".kfs"))
 
     wait_for("all data is in segments", lambda: run_loop(stored()) >= size)

@@ -40,10 +40,10 @@ _SAMPLE: Final = re.compile(r"(?m)^(\w+)(?:\{([^}]*)\})? (\S+)$")
 
 def children(pid: int) -> list[int]:
     """Return the processes that a process has started and that still run."""
-    found: list[int] = []
+    pids: list[int] = []
     for task in Path(f"/proc/{pid}/task").iterdir():
-        found += map(int, (task / "children").read_text().split())
-    return found
+        pids += map(int, (task / "children").read_text().split())
+    return pids
 
 
 def cpu(pid: int) -> float:
@@ -75,7 +75,7 @@ def broker(store: str, cluster: str, *flags: str) -> Iterator[BrokerProcess]:
 
 
 def make_topic(bootstrap: str, name: str, partitions: int) -> None:
-    """Make a topic."""
+    """Make a topic and wait for it."""
     admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
     for made in admin.create_topics([NewTopic(name, partitions, 1)]).values():
         made.result(60)
@@ -89,10 +89,10 @@ class Numbers(dict[str, float]):
         """Ask a broker."""
         with urlopen(f"http://{served.http[0]}/metrics") as answer:
             text = answer.read().decode()
-        found = cls()
+        numbers = cls()
         for name, labels, value in _SAMPLE.findall(text):
-            found[f"{name}{{{labels}}}" if labels else name] = float(value)
-        return found
+            numbers[f"{name}{{{labels}}}" if labels else name] = float(value)
+        return numbers
 
     def since(self, before: Numbers, name: str) -> float:
         """Return how much a number has grown."""

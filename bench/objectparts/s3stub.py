@@ -4,7 +4,7 @@
 
 It is there to see the limits of a broker where a real server would hide them: it costs a tenth of
 the CPU of one. It knows conditional PUT, GET of a range, HEAD, LIST (version 2) and the deletion of
-several at once, and answers as late as it is told. A line on its standard input is answered with a
+several at once, and answers with a given delay. A line on its standard input is answered with a
 line of JSON: how many requests there were, by kind. It ends with its standard input.
 """
 
@@ -87,7 +87,7 @@ class Bucket:
         return Answer("200 OK", {"ETag": tag})
 
     def _delete(self, bucket: str, body: bytearray) -> Answer:
-        keys = [unescape(one) for one in _KEY.findall(body.decode())]
+        keys = [unescape(key) for key in _KEY.findall(body.decode())]
         for key in keys:
             if self._entities.pop(f"{bucket.rstrip('/')}/{key}", None) is not None:
                 self._keys = None
@@ -123,13 +123,13 @@ class Bucket:
         if after:
             begin = max(begin, bisect_right(self._keys, root + after))
         most = int(query.get("max-keys", ["1000"])[0])
-        found = [one for one in self._keys[begin : begin + most + 1] if one.startswith(prefix)]
-        page, is_cut = found[:most], len(found) > most
+        keys = [key for key in self._keys[begin : begin + most + 1] if key.startswith(prefix)]
+        page, is_cut = keys[:most], len(keys) > most
         rows = "".join(
-            f"<Contents><Key>{escape(one[len(root) :])}</Key><LastModified>{_WHEN}</LastModified>"
-            f"<ETag>{escape(self._entities[one].tag)}</ETag>"
-            f"<Size>{len(self._entities[one].data)}</Size></Contents>"
-            for one in page
+            f"<Contents><Key>{escape(key[len(root) :])}</Key><LastModified>{_WHEN}</LastModified>"
+            f"<ETag>{escape(self._entities[key].tag)}</ETag>"
+            f"<Size>{len(self._entities[key].data)}</Size></Contents>"
+            for key in page
         )
         more = escape(page[-1][len(root) :]) if is_cut else ""
         text = (

@@ -1,4 +1,4 @@
-"""What all measurements are given: the servers, how much to move, and where to tell of it."""
+"""What all measurements are given: the servers, how much to move, and where to report it."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ class SlowStore:
         self.server: SeaweedServer | None = None
 
     def url(self, name: str) -> str:
-        """Return the URL of a part of the store that is used by nobody else."""
+        """Return the URL of an unused part of the store."""
         path = f"{_BUCKET}/{name}"
         if self.server is not None:
             return self.server.url(path, self.endpoint)

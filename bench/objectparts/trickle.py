@@ -28,7 +28,7 @@ _FLAT: Final = 1.2
 
 @dataclass(frozen=True)
 class Cycle:
-    """What was seen at the end of one."""
+    """The figures at the end of a run."""
 
     requests: float
     """To the store, a minute."""
@@ -54,7 +54,7 @@ def trickle(scene: Scene) -> None:
     for name, unit in (
         ("requests", "a minute"), ("puts", "a minute"), ("broker", "MiB"), ("caretaker", "MiB"),
     ):  # fmt: skip
-        before, after = (mean(getattr(one, name) for one in some) for some in (middle, last))
+        before, after = (mean(getattr(cycle, name) for cycle in some) for some in (middle, last))
         what = f"trickle into {_PARTITIONS} partitions, {name}: last third / second"
         scene.figures.add(Figure("trickle", what, after, unit, before, _FLAT, is_less_better=True))
 

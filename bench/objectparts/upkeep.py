@@ -19,7 +19,7 @@ from rookery.testing.properties import KafkaSettings
 
 _BATCH: Final = 1_000_000
 _REST_SECONDS: Final = 15
-# Segments come by size while producing goes on. What is left is merged after a minute, as always,
+# Segments come by size while producing goes on. The rest is merged after a minute, as always,
 # and becomes segments then: usually it would wait for more.
 _SOON: Final = (
     "--upkeep-interval-ms", "2000", "--rewrite-segment-age-ms", "1",
@@ -96,7 +96,7 @@ def _per_gb(scene: Scene, seconds: float) -> float:
 
 
 def _dollars(scene: Scene, asked: Counter[str]) -> None:
-    """Tell what the store would ask for, as it has counted; the listings are our own."""
+    """Report what the store would charge, as counted; the listings are our own."""
     prices = Prices()
     spent = (asked["PUT"] * prices.put + (asked["GET"] + asked["HEAD"]) * prices.get) / 1000
     scene.figures.say(f"cpu: requests to the store with rewriting: {dict(asked)}")

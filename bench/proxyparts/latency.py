@@ -16,7 +16,11 @@ from proxyparts.scene import Scene
 from rookery.testing.java import TOOLS
 
 _LOAD: Final = "latency-load"
+_ALONE: Final = "latency at 1 000/s"
 _SIZE: Final = 100
+_RECORDS: Final = 8000
+# With fewer, the 99th percentile is that of a handful of records.
+_FEWEST: Final = 2000
 _FIGURES: Final[dict[str, Bar]] = {"p50 ms": P50, "p99 ms": P99}
 _numbers = count()
 
@@ -24,8 +28,8 @@ _numbers = count()
 def latency(scene: Scene) -> None:
     """Measure what each proxy adds, alone and while a producer uses half of what Kafka can take."""
     with scene.rig.routes() as routes:
-        if scene.wants("latency at 1 000/s"):
-            _compare(scene, routes, "latency at 1 000/s", None)
+        if scene.wants(_ALONE):
+            _compare(scene, routes, _ALONE, None)
         if scene.wants("latency at half load"):
             scene.rig.make_topic(_LOAD, 4)
             rate = _half_rate(scene, routes[0])
@@ -44,7 +48,7 @@ def _half_rate(scene: Scene, direct: Route) -> int:
 
 def _compare(scene: Scene, routes: list[Route], title: str, rate: int | None) -> None:
     runs: dict[str, list[dict[str, float]]] = {route.name: [] for route in routes}
-    for number, route in scene.turns(routes):
+    for number, route in scene.turns(routes, is_warm=rate is not None and scene.wants(_ALONE)):
         with _load(scene, route, rate):
             values = _measure(scene, route)
         scene.tell(number, route, title, values)
@@ -65,8 +69,8 @@ def _measure(scene: Scene, route: Route) -> dict[str, float]:
     # A topic of its own: the client reads it from the beginning.
     topic = f"latency-{next(_numbers)}"
     scene.rig.make_topic(topic, 1)
-    amount = "2000" if scene.is_quick else "8000"
-    values = child("latency", route.bootstrap, topic, amount, str(_SIZE))
+    amount = max(_FEWEST, scene.scale(_RECORDS))
+    values = child("latency", route.bootstrap, topic, str(amount), str(_SIZE))
     scene.rig.delete_topic(topic)
     return values
 

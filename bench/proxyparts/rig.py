@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -12,52 +11,15 @@ from confluent_kafka.admin import AdminClient
 from objectparts.rig import children, cpu, make_topic, resident
 
 from broker import full_java
-from rookery.testing import probe
-from rookery.testing.folder import WorkFolder
 from rookery.testing.java import FullJava
 from rookery.testing.kafka import KafkaServer
 from rookery.testing.kroxylicious import KroxyliciousServer, kroxylicious_java
-from rookery.testing.ports import HOST, free_ports
 from rookery.testing.properties import KafkaSettings
-from rookery.testing.server import TestServer
+from rookery.testing.proxyprocess import ProxyProcess
 
 DIRECT: Final = "direct"
 OURS: Final = "ours"
 PEER: Final = "Kroxylicious"
-_NODES: Final = 8
-
-
-class RookeryProxy(TestServer):
-    """`rookery proxy` as a process of its own."""
-
-    def __init__(self, upstream: str, flags: Sequence[str] = ()) -> None:
-        """Choose ports; start nothing.
-
-        Args:
-            upstream: where Kafka listens.
-            flags: further flags of the command.
-        """
-        home = WorkFolder(None, "bench-proxy-")
-        super().__init__("our proxy", home.path / "proxy.log", home)
-        self._upstream = upstream
-        self._flags = list(flags)
-        self._port = free_ports(_NODES + 1)
-
-    @property
-    def bootstrap(self) -> str:
-        """Where clients begin."""
-        return f"{HOST}:{self._port}"
-
-    def _command(self) -> list[str]:
-        return [
-            *(sys.executable, "-m", "rookery.cli.main", "proxy", "--json"),
-            *("--upstream", self._upstream, "--listen", self.bootstrap, "--http-listen", ""),
-            *("--node-ports", f"{self._port + 1}-{self._port + _NODES}"),
-            *self._flags,
-        ]
-
-    def _is_ready(self) -> bool:
-        return bool(probe.brokers_seen(self._port))
 
 
 @dataclass(frozen=True)
@@ -102,10 +64,10 @@ class Rig:
     @contextmanager
     def routes(self) -> Iterator[list[Route]]:
         """Start both proxies; return the routes, the direct one first."""
-        found = kroxylicious_java()
-        java = FullJava(found.program, found.libs)
+        machine_java = kroxylicious_java()
+        java = FullJava(machine_java.program, machine_java.libs)
         with (
-            RookeryProxy(self.kafka, self.flags) as ours,
+            ProxyProcess(self.kafka, self.flags) as ours,
             KroxyliciousServer(self.kafka, java=java) as peer,
         ):
             yield [
@@ -127,6 +89,8 @@ def start_rig(flags: Sequence[str]) -> Iterator[Rig]:
         # Records of a finished scenario give their disk space back at once.
         "file.delete.delay.ms": "100",
         "group.initial.rebalance.delay.ms": "0",
+        # Encrypted records are larger, and librdkafka fills batches up to the default.
+        "message.max.bytes": "4000000",
     }
     java = full_java()
     with KafkaServer(KafkaSettings(properties=properties, heap_mb=1024), java=java) as kafka:

@@ -18,17 +18,26 @@ class Scene:
     rounds: int
     warm_ups: int
     """How many rounds are discarded first: they warm the JVMs of Kafka and Kroxylicious."""
+    share: float
+    """The share of the records that is used, 1.0 for all."""
     is_quick: bool
+    """Whether an earlier scenario of the same kind counts as a warm-up."""
     only: tuple[str, ...] = ()
     """Parts of the names of scenarios; all if empty."""
 
     def scale(self, count: int) -> int:
-        """Return how many records to use for a full count."""
-        return count // 10 if self.is_quick else count
+        """Return the number of records to use, given that of a full run."""
+        return int(count * self.share)
 
-    def turns(self, routes: list[Route]) -> Iterator[tuple[int, Route]]:
-        """Return each route in each round; rounds that warm up have numbers below 0."""
-        for number in range(-self.warm_ups, self.rounds):
+    def turns(self, routes: list[Route], *, is_warm: bool = False) -> Iterator[tuple[int, Route]]:
+        """Return each route in each round; rounds that warm up have numbers below 0.
+
+        Args:
+            routes: to take in turns.
+            is_warm: whether an earlier scenario has warmed them; a quick run relies on that.
+        """
+        warm_ups = 0 if is_warm and self.is_quick else self.warm_ups
+        for number in range(-warm_ups, self.rounds):
             # Each route is the first in one round, so that none has the best place.
             start = number % len(routes)
             for route in routes[start:] + routes[:start]:

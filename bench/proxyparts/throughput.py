@@ -84,10 +84,13 @@ def throughput(scene: Scene) -> None:
     with scene.rig.routes() as routes:
         for topic in {each.topic for each in wanted if each.is_reader}:
             _fill(scene, next(each for each in wanted if each.topic == topic))
+        warm: set[bool] = set()
         for scenario in wanted:
             if not scenario.is_reader:
                 scene.rig.make_topic(scenario.topic, scenario.partitions)
-            _report(scene, scenario, _measure(scene, scenario, routes))
+            is_warm = scenario.is_reader in warm
+            warm.add(scenario.is_reader)
+            _report(scene, scenario, _measure(scene, scenario, routes, is_warm=is_warm))
             if not scenario.is_reader:
                 scene.rig.delete_topic(scenario.topic)
 
@@ -101,11 +104,11 @@ def _fill(scene: Scene, scenario: Scenario) -> None:
 
 
 def _measure(
-    scene: Scene, scenario: Scenario, routes: list[Route]
+    scene: Scene, scenario: Scenario, routes: list[Route], *, is_warm: bool
 ) -> dict[str, list[dict[str, float]]]:
     """Return the figures of each route, round by round, without those that warm up."""
     runs: dict[str, list[dict[str, float]]] = {route.name: [] for route in routes}
-    for number, route in scene.turns(routes):
+    for number, route in scene.turns(routes, is_warm=is_warm):
         values = _run(scene, scenario, route)
         scene.tell(number, route, scenario.name, values)
         if number >= 0:
@@ -143,4 +146,4 @@ def _report(scene: Scene, scenario: Scenario, runs: dict[str, list[dict[str, flo
 
 def _share(some: list[float], direct: list[float]) -> float:
     """Return the median of the shares in each round: rounds differ in how busy the machine is."""
-    return statistics.median(one / other for one, other in zip(some, direct, strict=True))
+    return statistics.median(rate / base for rate, base in zip(some, direct, strict=True))

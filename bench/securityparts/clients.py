@@ -28,6 +28,7 @@ Figures = dict[str, float]
 TIMEOUT_MS: Final = 60_000
 RETRY_SECONDS: Final = 0.1
 STORM_SECONDS: Final = 120
+BUSY_IN_FLIGHT: Final = 64
 WARM_UP_SECONDS: Final = 1.0
 
 
@@ -201,6 +202,24 @@ async def storm(config: Config, count: int) -> Figures:
     return {"seconds": spent, "failed": door.failed, **percentiles(times)}
 
 
+async def busy(config: Config, count: int, seconds: float) -> Figures:
+    """Ask for the versions without a pause, with many requests in flight on each connection."""
+    door, done = Door(config), [0]
+    lines = [await door.enter() for _ in range(count)]
+    loop = asyncio.get_running_loop()
+    start = loop.time()
+
+    async def ask(line: Upstream) -> None:
+        while loop.time() < start + seconds:
+            await negotiate(line, "bench", {}, TIMEOUT_MS)
+            done[0] += 1
+
+    await asyncio.gather(*(ask(line) for line in lines for _ in range(BUSY_IN_FLIGHT)))
+    for line in lines:
+        line.close()
+    return {"requests/s": done[0] / (loop.time() - start)}
+
+
 def percentiles(times: list[float]) -> Figures:
     """Return the middle and the slow end, in milliseconds."""
     ordered = sorted(times)
@@ -213,7 +232,9 @@ def percentiles(times: list[float]) -> Figures:
 BLOCKING: dict[str, Callable[..., Figures]] = {
     "produce": produce, "consume": consume, "trickle": trickle,
 }  # fmt: skip
-ASYNC: dict[str, Callable[..., Coroutine[Any, Any, Figures]]] = {"logins": logins, "storm": storm}
+ASYNC: dict[str, Callable[..., Coroutine[Any, Any, Figures]]] = {
+    "logins": logins, "storm": storm, "busy": busy,
+}  # fmt: skip
 
 
 def main() -> None:

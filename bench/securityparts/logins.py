@@ -49,9 +49,9 @@ def cpu_of_login(scene: Scene, served: Served) -> float:
     return (cpu(served.pid) - before) / done["logins"] * 1e3
 
 
-def measure(served: Served, seconds: float) -> float:
+def measure(served: Served, seconds: float, topic: str = TOPIC) -> float:
     """Return the p99 of small produces, in milliseconds."""
-    return served.run("trickle", topic=TOPIC, rate=PRODUCES_PER_SECOND, seconds=seconds)["p99 ms"]
+    return served.run("trickle", topic=topic, rate=PRODUCES_PER_SECOND, seconds=seconds)["p99 ms"]
 
 
 def report(scene: Scene, name: str, busy: float, quiet: float) -> None:

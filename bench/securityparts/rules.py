@@ -44,9 +44,9 @@ def rules(scene: Scene) -> None:
         costs: dict[BrokerProcess, list[float]] = {plain: [], empty: [], full: []}
         seconds = scene.extent.seconds / TURNS
         for _ in range(TURNS):
-            for served, found in costs.items():
-                found.append(measure(served, seconds))
-        without, unruled, ruled = (median(found) for found in costs.values())
+            for served, samples in costs.items():
+                samples.append(measure(served, seconds))
+        without, unruled, ruled = (median(samples) for samples in costs.values())
     for what, peer in (("no rules", unruled), ("no authorizer", without)):
         title = f"CPU of a small produce, {scene.extent.rules:,} rules against {what}"
         scene.figures.add(

@@ -60,7 +60,7 @@ class Extent:
     rounds: int = 3
     records: int = 500_000
     rules: int = 10_000
-    seconds: float = 20.0
+    seconds: float = 12.0
     """Of small produces, and of logins beside them."""
     logins_per_second: int = 200
     clients: int = 1_000
@@ -99,7 +99,7 @@ class Served:
         return AdminClient({"bootstrap.servers": self.plaintext, "log_level": 0})
 
     def make_topic(self, name: str) -> None:
-        """Make a topic."""
+        """Make a topic and wait for it."""
         admin = self.admin()
         for made in admin.create_topics([NewTopic(name, PARTITIONS, 1)]).values():
             made.result(60)
@@ -165,14 +165,14 @@ def serve_rookery() -> Iterator[Served]:
 @contextmanager
 def serve_kafka() -> Iterator[Served]:
     """Run Kafka as in production, with the user."""
-    found = Java.find()
+    machine_java = Java.find()
     settings = KafkaSettings(
         listeners=("SASL_SSL",),
         users={USER: PASSWORD},
         properties={"num.partitions": str(PARTITIONS)},
         heap_mb=1024,
     )
-    with KafkaServer(settings, java=FullJava(found.program, found.libs)) as server:
+    with KafkaServer(settings, java=FullJava(machine_java.program, machine_java.libs)) as server:
         yield Served(
             "kafka", server.bootstrap, server.address("SASL_SSL"), server.certificates.ca,
             server.pid,

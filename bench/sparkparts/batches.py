@@ -17,9 +17,9 @@ _WARM: Final = 10
 """The first batches do not count."""
 _WAIT_SECONDS: Final = 600
 _BOUNDS: Final = {2: (80, 55), 8: (110, 70)}
-"""Milliseconds that a batch may take, and shall, by the number of partitions."""
+"""Floor and goal of a batch's milliseconds, by the number of partitions."""
 _STOCK_MS: Final = 160
-# All else is as `session` sets it: this one not everybody will want.
+# All else is as `session` sets it: not every user wants this one.
 _STOCK: Final = {"spark.python.daemon.module": "pyspark.daemon"}
 
 
@@ -72,9 +72,9 @@ def _measure(scene: Scene, log: Log, case: _Case) -> None:
     if not query.awaitTermination(_WAIT_SECONDS):
         raise RuntimeError(f"the query does not end: {query.status}")
     taken = [
-        one["durationMs"]["triggerExecution"]
-        for one in query.recentProgress
-        if one["numInputRows"] == rows
+        progress["durationMs"]["triggerExecution"]
+        for progress in query.recentProgress
+        if progress["numInputRows"] == rows
     ][_WARM:]
     if not taken:
         raise RuntimeError(f"there were only {len(query.recentProgress)} batches")

@@ -63,9 +63,9 @@ class _Race:
         self._fill(topic)
         spark, place = self._scene.spark, self._log.place
         taken = timed(lambda: compact(spark, place, [topic], JobRun(proof=False)))
-        found = self._log.read(spark, topic).count()
-        if found != kept:
-            raise RuntimeError(f"{topic}: {found} records are left, and there are {kept} keys")
+        left = self._log.read(spark, topic).count()
+        if left != kept:
+            raise RuntimeError(f"{topic}: {left} records are left, and there are {kept} keys")
         return taken
 
     def _rewritten(self, number: int) -> float:

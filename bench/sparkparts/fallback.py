@@ -25,13 +25,13 @@ for name in (
 
 def fallback(scene: Scene) -> None:
     """Compare all of Kafka's columns, decoded in Python alone, with Parquet."""
-    found = both(scene, "none")
+    pair = both(scene, "none")
     with _without_native(scene.folder / "without"):
         scene.restart({}, with_java=True)
         _check(scene)
-        parquet = scene.spark.read.parquet(found.parquet)
+        parquet = scene.spark.read.parquet(pair.parquet)
         ours, theirs = scene.best(
-            lambda _: timed(lambda: drain(found.log.read(scene.spark))),
+            lambda _: timed(lambda: drain(pair.log.read(scene.spark))),
             lambda _: timed(lambda: drain(parquet)),
         )
     scene.restart({}, with_java=True)
@@ -59,11 +59,11 @@ def _check(scene: Scene) -> None:
         from rookery.records import columns  # noqa: F401, PLC0415 (it asks for its own)
 
         for _ in batches:
-            found = [
-                [one.native for one in native.report()],
-                [one.reason for one in native.report()],
+            report = [
+                [module.native for module in native.report()],
+                [module.reason for module in native.report()],
             ]
-            yield pa.record_batch(found, names=["module", "reason"])
+            yield pa.record_batch(report, names=["module", "reason"])
 
     rows = scene.spark.range(0, 1, 1, 1).mapInArrow(look, "module string, reason string").collect()
     if not rows or not all(row.reason for row in rows):

@@ -20,8 +20,8 @@ from rookery.pipeline.declaration.columns import RAW
 from rookery.pipeline.declaration.spec import Pipeline, Sink, Source, Upkeep
 from rookery.pipeline.metrics import BatchMetrics
 from rookery.pipeline.run import BatchPace, open_engine, run_pipeline
-from rookery.pipeline.upkeep import Beside
-from rookery.testing.served import ServedBroker
+from rookery.pipeline.upkeep import UpkeepThread
+from rookery.testing.servedbroker import ServedBroker
 from sparkparts.scene import Scene
 
 _PARTITIONS: Final = 2
@@ -73,14 +73,14 @@ def _measure(scene: Scene, bootstrap: str, pipeline: Pipeline, what: str) -> Non
     run.join(_WAIT_SECONDS)
     if run.is_alive():
         raise RuntimeError("the pipeline does not end")
-    batches = [one for one in told[_WARM:] if one.freshness_p50_ms is not None]
+    batches = [batch for batch in told[_WARM:] if batch.freshness_p50_ms is not None]
     if not batches:
         raise RuntimeError(f"there were only {len(told)} batches")
     text = f"p50 of records at {_RATE:,}/s, a batch a second, {what}"
     p50, p99 = (
         median(values) / 1e3
         for values in zip(
-            *((one.freshness_p50_ms or 0, one.freshness_p99_ms or 0) for one in batches),
+            *((batch.freshness_p50_ms or 0, batch.freshness_p99_ms or 0) for batch in batches),
             strict=True,
         )
     )
@@ -90,7 +90,7 @@ def _measure(scene: Scene, bootstrap: str, pipeline: Pipeline, what: str) -> Non
 
 
 def _produce(bootstrap: str, seconds: float, is_running: Callable[[], bool]) -> None:
-    """Send records evenly, for so long after the pipeline runs."""
+    """Send records evenly, for a time after the pipeline runs."""
     producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 5, "log_level": 0})
     begun, sent, until = monotonic(), 0, monotonic() + _WAIT_SECONDS
     has_begun = False
@@ -110,7 +110,7 @@ def _commit_many(pipeline: Pipeline, count: int) -> None:
 
     What they hold is not in the topic: they leave the offsets as they are.
     """
-    engine, upkeep = open_engine(pipeline), Beside(pipeline)
+    engine, upkeep = open_engine(pipeline), UpkeepThread(pipeline)
     for _ in range(count):
         metrics = engine.run(_LocalRows([_row()]), engine.reached())  # type: ignore[arg-type] # what is asked of it, it has
         if metrics is not None:

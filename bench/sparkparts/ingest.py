@@ -17,9 +17,9 @@ _WAIT_SECONDS: Final = 600
 
 def ingest(scene: Scene) -> None:
     """Measure a stream into a sink that keeps nothing."""
-    found = both(scene, "none")
+    pair = both(scene, "none")
     step = scene.rows // _BATCHES
-    best = max(_rate(scene, found.log.store, step, number) for number in range(scene.rounds))
+    best = max(_rate(scene, pair.log.store, step, number) for number in range(scene.rounds))
     row = Figure("ingest", f"a stream, {step:,} rows a batch", best, "M rows/s", None, 1.5, 2.0)
     scene.figures.add(row)
 
@@ -35,6 +35,8 @@ def _rate(scene: Scene, store: str, step: int, number: int) -> float:
     query = writer.trigger(availableNow=True).start()
     if not query.awaitTermination(_WAIT_SECONDS):
         raise RuntimeError(f"the query does not end: {query.status}")
-    counted = [one for one in query.recentProgress if one["numInputRows"]][_WARM:]
-    count = sum(int(one["numInputRows"]) for one in counted)
-    return count / 1e3 / sum(int(one["durationMs"]["triggerExecution"]) for one in counted)
+    counted = [progress for progress in query.recentProgress if progress["numInputRows"]][_WARM:]
+    count = sum(int(progress["numInputRows"]) for progress in counted)
+    return (
+        count / 1e3 / sum(int(progress["durationMs"]["triggerExecution"]) for progress in counted)
+    )

@@ -16,14 +16,14 @@ _ORDER: Final = ("timestamp", "partition", "offset")
 
 def order(scene: Scene) -> None:
     """Compare `orderBy=timestamp` with a range sort of the same topic, and of Parquet."""
-    found = both(scene, "none")
-    parquet = scene.spark.read.parquet(found.parquet)
-    count = found.log.read(scene.spark, orderBy="timestamp").count()
+    pair = both(scene, "none")
+    parquet = scene.spark.read.parquet(pair.parquet)
+    count = pair.log.read(scene.spark, orderBy="timestamp").count()
     if count != scene.rows:
         raise RuntimeError(f"{count} of {scene.rows} rows came")
     ours, same, other = scene.best(
-        lambda _: timed(lambda: drain(found.log.read(scene.spark, orderBy="timestamp"))),
-        lambda _: timed(lambda: drain(_sorted(found.log.read(scene.spark)))),
+        lambda _: timed(lambda: drain(pair.log.read(scene.spark, orderBy="timestamp"))),
+        lambda _: timed(lambda: drain(_sorted(pair.log.read(scene.spark)))),
         lambda _: timed(lambda: drain(_sorted(parquet))),
     )
     what = "by time / range sort of"
@@ -32,5 +32,5 @@ def order(scene: Scene) -> None:
 
 
 def _sorted(frame: DataFrame) -> DataFrame:
-    """Return rows as an ORDER BY sorts them, in so many steps that no optimizer leaves it out."""
+    """Return rows as an ORDER BY sorts them, in steps that no optimizer can leave out."""
     return frame.repartitionByRange(SLOTS, *_ORDER).sortWithinPartitions(*_ORDER)

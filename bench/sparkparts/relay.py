@@ -1,4 +1,4 @@
-"""A way to a server on this host that counts the bytes of its answers, whoever asks."""
+"""A relay to a server on this host that counts the bytes of its answers."""
 
 from __future__ import annotations
 

@@ -22,25 +22,25 @@ _CODECS: Final = ("none", "lz4", "zstd")
 def scan(scene: Scene) -> None:
     """Compare all of Kafka's columns with Parquet, codec by codec."""
     for codec in _CODECS:
-        found = both(scene, codec)
-        _against_parquet(scene, found, f"all columns, {codec}")
+        pair = both(scene, codec)
+        _against_parquet(scene, pair, f"all columns, {codec}")
     _against_usual_parquet(scene)
 
 
 def _against_usual_parquet(scene: Scene) -> None:
     """Compare an uncompressed topic with Parquet as Spark writes it unless told otherwise."""
-    found = both(scene, "none")
-    usual = Both(found.log, f"{found.parquet}-usual")
-    scene.spark.read.parquet(found.parquet).write.mode("overwrite").parquet(usual.parquet)
+    pair = both(scene, "none")
+    usual = Both(pair.log, f"{pair.parquet}-usual")
+    scene.spark.read.parquet(pair.parquet).write.mode("overwrite").parquet(usual.parquet)
     codec = scene.spark.conf.get("spark.sql.parquet.compression.codec")
     _against_parquet(scene, usual, f"all columns, none; Parquet in Spark's default, {codec}")
 
 
 def offsets(scene: Scene) -> None:
     """Compare the offsets alone, which costs no value a way through Spark."""
-    found = both(scene, "none")
-    parquet = scene.spark.read.parquet(found.parquet).select("offset")
-    reader = scene.spark.read.format("rookery").options(store=found.log.store, subscribe="t")
+    pair = both(scene, "none")
+    parquet = scene.spark.read.parquet(pair.parquet).select("offset")
+    reader = scene.spark.read.format("rookery").options(store=pair.log.store, subscribe="t")
     ours, theirs = scene.best(
         lambda _: timed(lambda: drain(reader.schema("offset long").load())),
         lambda _: timed(lambda: drain(parquet)),
@@ -48,12 +48,12 @@ def offsets(scene: Scene) -> None:
     scene.add_rate("offsets", "only the offsets / parquet", (ours, theirs), (0.33, 0.5))
 
 
-def _against_parquet(scene: Scene, found: Both, what: str) -> None:
+def _against_parquet(scene: Scene, pair: Both, what: str) -> None:
     # Its files are listed before the time runs, while our plan is part of ours.
-    parquet = scene.spark.read.parquet(found.parquet)
-    _check(scene, parquet, found.log.read(scene.spark))
+    parquet = scene.spark.read.parquet(pair.parquet)
+    _check(scene, parquet, pair.log.read(scene.spark))
     ours, theirs = scene.best(
-        lambda _: timed(lambda: drain(found.log.read(scene.spark))),
+        lambda _: timed(lambda: drain(pair.log.read(scene.spark))),
         lambda _: timed(lambda: drain(parquet)),
     )
     scene.add_rate("scan", f"{what} / parquet", (ours, theirs), (0.6, 0.9))
@@ -63,7 +63,7 @@ def _check(scene: Scene, *frames: DataFrame) -> None:
     """See that all have the same columns, and each all the rows."""
     names = [frame.columns for frame in frames]
     counts = [frame.count() for frame in frames]
-    if any(one != names[0] for one in names) or any(one != scene.rows for one in counts):
+    if any(name != names[0] for name in names) or any(count != scene.rows for count in counts):
         raise RuntimeError(f"they differ: {names}, {counts} of {scene.rows} rows")
 
 
@@ -83,7 +83,7 @@ def kafka(scene: Scene) -> None:
     if not scene.jars:
         scene.figures.say("kafka: left out, as there are no jars")
         return
-    found = both(scene, "none")
+    pair = both(scene, "none")
     with KafkaServer(java=full_java()) as server:
         make_topic(server.bootstrap, "t", PARTITIONS)
         options = {"kafka.bootstrap.servers": server.bootstrap}
@@ -91,9 +91,9 @@ def kafka(scene: Scene) -> None:
         sent = rows(scene).select("key", "value", "partition")
         sent.write.format("kafka").options(**options, **filling).save()
         reader = scene.spark.read.format("kafka").options(**options, subscribe="t")
-        _check(scene, found.log.read(scene.spark), reader.load())
+        _check(scene, pair.log.read(scene.spark), reader.load())
         ours, theirs = scene.best(
-            lambda _: timed(lambda: drain(found.log.read(scene.spark))),
+            lambda _: timed(lambda: drain(pair.log.read(scene.spark))),
             lambda _: timed(lambda: drain(reader.load())),
         )
     what = "all columns, none / Spark's Kafka source at a real Kafka"

@@ -1,4 +1,4 @@
-"""What all measurements are given: Spark, how many rows to move, and where to tell of it."""
+"""What all measurements are given: Spark, how many rows to move, and where to report it."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ class Scene:
     folder: Path
     rows: int
     rounds: int
-    """Of so many the best counts."""
+    """The number of rounds, of which the best counts."""
     is_quick: bool
     commits: int = 5000
-    """A table has had so many before freshness is measured again."""
+    """The commits of a table before freshness is measured again."""
     jars: str = ""
     """Jars that Spark is started with."""
     tuning: str = "all"
@@ -51,7 +51,7 @@ class Scene:
     def restart(self, settings: Mapping[str, str], *, with_java: bool = False) -> None:
         """Start Spark anew, with settings that can be made only then.
 
-        Java stays, and with it the environment that it gives to Pythons, unless it is told to go.
+        Java stays, and with it the environment that it gives to Pythons, unless it is stopped.
         """
         self.stop()
         if with_java:
@@ -94,12 +94,12 @@ class Scene:
         """Note how quickly all rows were done, by us and by the peer, and what the ratio must be.
 
         Args:
-            part: of the run.
+            part: the part of the run.
             what: was done.
             seconds: that it took us, and the peer.
-            bounds: what the ratio must reach, and what it shall.
+            bounds: the floor and the goal of the ratio.
         """
-        ours, peer = (self.rows / 1e6 / one for one in seconds)
+        ours, peer = (self.rows / 1e6 / spent for spent in seconds)
         self.figures.add(Figure(part, what, ours, "M rows/s", peer, *bounds))
 
     def drop(self, name: str) -> None:

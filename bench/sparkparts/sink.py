@@ -38,8 +38,8 @@ def _race(scene: Scene, rows: DataFrame, codec: str) -> None:
         return timed(lambda: writer.parquet(copied))
 
     ours, theirs = scene.best(write, copy)
-    found = log.read(scene.spark, f"round-{scene.rounds - 1}").count()
-    if found != scene.rows:
-        raise RuntimeError(f"{found} of {scene.rows} rows were written")
+    written = log.read(scene.spark, f"round-{scene.rounds - 1}").count()
+    if written != scene.rows:
+        raise RuntimeError(f"{written} of {scene.rows} rows were written")
     what = f"parquet to topic, {codec} / parquet to parquet"
     scene.add_rate("sink", what, (ours, theirs), (0.5, 0.8))

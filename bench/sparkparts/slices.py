@@ -39,8 +39,8 @@ def slices(scene: Scene) -> None:
         # First, so that it pays for all that a process keeps for later.
         part = _taken(relay, log.read(scene.spark, **times))
         full = _taken(relay, log.read(scene.spark))
-        found = log.read(scene.spark, **times).count()
-    scene.figures.say(f"  {found:,} of {scene.rows:,} rows are in the slice")
+        count = log.read(scene.spark, **times).count()
+    scene.figures.say(f"  {count:,} of {scene.rows:,} rows are in the slice")
     what = f"1 % of the time / full scan, batches of {_BATCH // 1024} KiB"
     row = Figure("slices", what, part / 1e6, "MB read", full / 1e6, 0.05, 0.02, is_less_better=True)
     scene.figures.add(row)

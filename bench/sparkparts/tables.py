@@ -19,12 +19,12 @@ _FORMATS: Final = ("parquet", "iceberg")
 
 def tables(scene: Scene) -> None:
     """Compare a copy into Parquet with one of Parquet; then measure pipelines."""
-    found = both(scene, "none")
-    parquet = scene.spark.read.parquet(found.parquet)
+    pair = both(scene, "none")
+    parquet = scene.spark.read.parquet(pair.parquet)
     target = str(scene.folder / "copied")
 
     def copy(number: int, *, is_ours: bool) -> float:
-        rows = found.log.read(scene.spark) if is_ours else parquet
+        rows = pair.log.read(scene.spark) if is_ours else parquet
         writer = rows.write.mode("overwrite").option("compression", "zstd")
         return timed(lambda: writer.parquet(f"{target}-{is_ours}-{number % 2}"))
 
@@ -34,7 +34,7 @@ def tables(scene: Scene) -> None:
     what = "topic to parquet / parquet to parquet, zstd"
     scene.add_rate("tables", what, (ours, theirs), (0.6, 0.8))
     for kind in _FORMATS:
-        [taken] = scene.best(partial(_bronze, scene, found.log, kind))
+        [taken] = scene.best(partial(_bronze, scene, pair.log, kind))
         value = scene.rows * _ROW_BYTES / 1e6 / taken / SLOTS
         what = f"a pipeline, raw records into {kind}, start and end included"
         scene.figures.add(Figure("tables", what, value, "MB/s a core", None, 25, 50))

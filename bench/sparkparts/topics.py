@@ -14,7 +14,7 @@ from rookery.direct.blockinglog import BlockingLog
 from rookery.direct.place import ClusterAddress
 from rookery.jobs import JobRun, merge
 from rookery.log.settings import RewriteSettings
-from rookery.testing.served import ServedBroker
+from rookery.testing.servedbroker import ServedBroker
 from sparkparts.scene import Scene
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ class Log:
 
     @property
     def place(self) -> ClusterAddress:
-        """Where it lies."""
+        """Its place."""
         return ClusterAddress(store=self.store)
 
     def read(self, spark: SparkSession, topic: str = "t", **options: Any) -> DataFrame:
@@ -61,9 +61,9 @@ class Log:
         """Return how many rows of the log a topic has, and how many of them are segments."""
         with BlockingLog(self.place, "bench") as log:
             rows = [
-                one.row(index)
-                for one in log.log.state.topics.by_name[topic].partitions
-                for index in range(len(one.base_offsets))
+                partition.row(index)
+                for partition in log.log.state.topics.by_name[topic].partitions
+                for index in range(len(partition.base_offsets))
             ]
         return len(rows), sum(row.is_segment for row in rows)
 
@@ -118,18 +118,18 @@ def into_segments(scene: Scene, log: Log) -> None:
 def both(scene: Scene, codec: str) -> Both:
     """Return rows compressed with a codec, made when they are first asked for."""
     folder = scene.folder / codec
-    found = Both(Log(f"file://{folder / 'store'}"), str(folder / "parquet"))
+    pair = Both(Log(f"file://{folder / 'store'}"), str(folder / "parquet"))
     if folder.exists():
-        return found
+        return pair
     scene.figures.say(f"  making {scene.rows:,} rows, {codec}")
     log = make_log(folder, NewTopic("t", PARTITIONS, 1))
     log.write(rows(scene), compression=codec)
     into_segments(scene, log)
     copy = log.read(scene.spark).write.option("compression", codec)
-    copy.parquet(found.parquet)
+    copy.parquet(pair.parquet)
     sizes = [_size(folder / name) / 1e6 for name in ("store", "parquet")]
     scene.figures.say(f"  {sizes[0]:.0f} MB in the store, {sizes[1]:.0f} MB of Parquet")
-    return found
+    return pair
 
 
 def _size(folder: Path) -> int:

@@ -25,14 +25,14 @@ _TICKS: Final = os.sysconf("SC_CLK_TCK")
 
 def tuning(scene: Scene) -> None:
     """Measure every choice."""
-    found, before = both(scene, "none"), scene.tuning
+    pair, before = both(scene, "none"), scene.tuning
     seen: dict[tuple[str, str], list[float]] = {}
     for turn in range(2):
         for choice in _CHOICES[:: -1 if turn else 1]:
             scene.tuning = choice
             scene.restart({}, with_java=True)
             _measure(
-                scene, seen, choice, "row of a scan", lambda: drain(found.log.read(scene.spark))
+                scene, seen, choice, "row of a scan", lambda: drain(pair.log.read(scene.spark))
             )
             _measure(scene, seen, choice, "task of mapInArrow", lambda: _small_tasks(scene))
     scene.tuning = before
