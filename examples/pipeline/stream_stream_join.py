@@ -1,4 +1,4 @@
-"""Two topics joined as they come: who rang a bird within an hour of its being seen.
+"""Two topics joined as they come: ringings of birds within an hour of a sighting.
 
     python examples/pipeline/stream_stream_join.py STORE FOLDER
 
@@ -48,8 +48,8 @@ def run(spark: SparkSession, store: str, folder: Path) -> list[tuple[str, str]]:
         .start()
     )
     query.awaitTermination()
-    found = spark.read.format("rookery").options(store=store, subscribe="ringed").load()
-    rows = found.selectExpr("string(key) AS bird", "string(value) AS ring").collect()
+    ringed = spark.read.format("rookery").options(store=store, subscribe="ringed").load()
+    rows = ringed.selectExpr("string(key) AS bird", "string(value) AS ring").collect()
     return sorted((row["bird"], row["ring"]) for row in rows)
 
 

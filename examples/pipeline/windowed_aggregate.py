@@ -41,8 +41,8 @@ def run(spark: SparkSession, store: str, folder: Path) -> list[tuple[str, str, i
         .start()
     )
     query.awaitTermination()
-    found = spark.read.parquet(str(folder / "counts")).orderBy("start", "bird").collect()
-    return [(f"{row['start']:%H:%M}", row["bird"], row["count"]) for row in found]
+    windows = spark.read.parquet(str(folder / "counts")).orderBy("start", "bird").collect()
+    return [(f"{row['start']:%H:%M}", row["bird"], row["count"]) for row in windows]
 
 
 if __name__ == "__main__":
