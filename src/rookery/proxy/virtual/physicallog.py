@@ -133,8 +133,7 @@ class PhysicalLog:
         """Read the tail, and set an event after each change, until the block ends."""
         self._listeners.add(event)
         self._demand += 1
-        if self._task is None or self._task.done():
-            self._task = asyncio.create_task(self._follow())
+        self._read_tail()
         try:
             yield
         finally:
@@ -169,6 +168,9 @@ class PhysicalLog:
     async def read(self, slot: int, offset: int, max_bytes: int, *, is_committed: bool) -> SlotRead:
         """Return batches of a slot from a virtual offset on, at least one if there is any.
 
+        The ends are those known now. The tail is read meanwhile, so that a consumer of old
+        records, which never waits for new ones, sees the ends advance from read to read.
+
         Args:
             slot: whose batches to read.
             offset: the virtual offset.
@@ -179,6 +181,7 @@ class PhysicalLog:
             Corrupt: the partition is refused.
             Unavailable: the leader does not answer.
         """
+        self._read_tail()
         parts: list[bytes] = []
         index, at, cuts = self.index, offset, self._cuts
         end, stable = index.counter(slot), index.stable(slot)
@@ -198,9 +201,14 @@ class PhysicalLog:
 
     # The tail.
 
+    def _read_tail(self) -> None:
+        """Read the tail once, and on while there is demand."""
+        if self._task is None or self._task.done():
+            self._task = asyncio.create_task(self._follow())
+
     async def _follow(self) -> None:
-        """Read the tail while there is demand."""
-        while self._demand and not self.trouble:
+        is_wanted = True
+        while is_wanted and not self.trouble:
             try:
                 await self.check()
                 if not self.trouble:
@@ -212,6 +220,7 @@ class PhysicalLog:
                 await asyncio.sleep(_PAUSE_SECONDS)
             except Error as error:
                 self._refuse(str(error))
+            is_wanted = self._demand > 0
         self._tell()
 
     def _learn(self, data: PartitionData) -> None:

@@ -13,6 +13,7 @@ from random import Random
 from typing import Any
 
 from rookery.errors import ErrorCode
+from rookery.model.offset import LATEST
 from rookery.net.upstream import Upstream, connect
 from rookery.records import batches, recordcodec
 from rookery.records.recordcodec import BatchSettings, Record, build
@@ -27,6 +28,12 @@ from rookery.wire.messages.add_partitions_to_txn import (
 from rookery.wire.messages.end_txn import END_TXN, EndTxnRequest
 from rookery.wire.messages.fetch import FETCH, FetchPartition, FetchRequest, FetchTopic
 from rookery.wire.messages.init_producer_id import INIT_PRODUCER_ID, InitProducerIdRequest
+from rookery.wire.messages.list_offsets import (
+    LIST_OFFSETS,
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+)
 from rookery.wire.messages.produce import (
     PRODUCE,
     PartitionProduceData,
@@ -38,7 +45,7 @@ from tests.proxy.virtual.conftest import SETTINGS, P
 ROUNDS = 20
 PARTITIONS = (1, 1 + P, 1 + 2 * P)
 """They share a physical partition."""
-_PRODUCE, _FETCH, _ADD, _END, _INIT = 11, 12, 3, 4, 4
+_PRODUCE, _FETCH, _LIST, _ADD, _END, _INIT = 11, 12, 6, 3, 4, 4
 
 
 @asynccontextmanager
@@ -154,14 +161,27 @@ class Transactions:
         """Return the committed values of all partitions."""
         values: dict[int, list[int]] = {}
         for partition in PARTITIONS:
-            # Markers are written after EndTxn is answered.
+            # A fetch of old records reports the ends that its instance knows, so ask for the end.
+            end = await self.find_end(link, partition)
             row = await self.fetch(link, partition, 0)
-            while row.last_stable_offset < row.high_watermark:
+            # Markers are written after EndTxn is answered.
+            while row.last_stable_offset < end:
                 row = await self.fetch(link, partition, row.last_stable_offset)
             row = await self.fetch(link, partition, 0)
             data = b"".join(row.records) if isinstance(row.records, Parts) else row.records
             values[partition] = committed_values(bytes(data), row.aborted_transactions)
         return values
+
+    async def find_end(self, link: Upstream, partition: int) -> int:
+        part = ListOffsetsPartition(partition_index=partition, timestamp=LATEST)
+        request = ListOffsetsRequest(
+            replica_id=-1,
+            isolation_level=0,
+            topics=[ListOffsetsTopic(name=self.topic, partitions=[part])],
+        )
+        answer = await self.ask(link, LIST_OFFSETS, _LIST, request)
+        end: int = answer.topics[0].partitions[0].offset
+        return end
 
     async def fetch(self, link: Upstream, partition: int, offset: int) -> Any:
         part = FetchPartition(partition=partition, fetch_offset=offset, partition_max_bytes=1 << 24)
