@@ -18,6 +18,7 @@ from rookery.wire.messages.consumer_group_describe import (
     DescribedGroup,
     Member,
     TopicPartitions,
+    refuse_group,
 )
 
 _OPERATIONS: Final = (
@@ -53,10 +54,10 @@ def _describe(call: Call, group_id: str) -> DescribedGroup:
     try:
         machine = find_machine(call, group_id, ConsumerGroupMachine)
     except ApiError as error:
-        return _without(group_id, error.code, error.text or error.code.sentence)
+        return refuse_group(group_id, error.code, error.text or error.code.sentence)
     if machine is None:
         text = f"{group_id!r} is no consumer group"
-        return _without(group_id, ErrorCode.GROUP_ID_NOT_FOUND, text)
+        return refuse_group(group_id, ErrorCode.GROUP_ID_NOT_FOUND, text)
     description = machine.description()
     return DescribedGroup(
         error_code=ErrorCode.NONE,
@@ -92,17 +93,4 @@ def _assignment(by_name: dict[str, list[int]], topic_ids: dict[str, bytes]) -> A
             TopicPartitions(topic_id=topic_ids[name], topic_name=name, partitions=partitions)
             for name, partitions in by_name.items()
         ]
-    )
-
-
-def _without(group_id: str, code: ErrorCode, text: str) -> DescribedGroup:
-    return DescribedGroup(
-        error_code=code,
-        error_message=text,
-        group_id=group_id,
-        group_state="",
-        group_epoch=0,
-        assignment_epoch=0,
-        assignor_name="",
-        members=[],
     )

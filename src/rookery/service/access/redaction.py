@@ -31,6 +31,7 @@ from rookery.wire.messages.consumer_group_describe import (
     CONSUMER_GROUP_DESCRIBE,
     ConsumerGroupDescribeResponse,
     DescribedGroup,
+    refuse_group,
 )
 from rookery.wire.messages.create_topics import CREATE_TOPICS, CreateTopicsResponse
 from rookery.wire.messages.describe_groups import DESCRIBE_GROUPS
@@ -136,13 +137,14 @@ class Redaction:
 
     def refuse_groups(self, answer: ConsumerGroupDescribeResponse) -> Message:
         """Refuse groups with assigned topics that the client may not describe."""
+        code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
         groups = [
             group
             if all(
                 self._client.has(Operation.DESCRIBE, AclResource.TOPIC, name)
                 for name in _assigned_topics(group)
             )
-            else _refused(group.group_id)
+            else refuse_group(group.group_id, code, _DENIED_TOPICS)
             for group in answer.groups
         ]
         return answer.replace(groups=groups)
@@ -198,20 +200,6 @@ def _assigned_topics(group: DescribedGroup) -> set[str]:
         for assignment in (member.assignment, member.target_assignment)
         for topic in assignment.topic_partitions
     }
-
-
-def _refused(group_id: str) -> DescribedGroup:
-    """Return the description of a group with denied topics: nothing but its name."""
-    return DescribedGroup(
-        error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED,
-        error_message=_DENIED_TOPICS,
-        group_id=group_id,
-        group_state="",
-        group_epoch=0,
-        assignment_epoch=0,
-        assignor_name="",
-        members=[],
-    )
 
 
 def _filter(owner: Message, kind: FieldKind, keep: Callable[[Message, str], bool]) -> Message:

@@ -88,23 +88,24 @@ class TopicPartitions(Message):
     partitions: list[PartitionId]
 
 
+def refuse_group(group_id: str, code: ErrorCode, text: str) -> DescribedGroup:
+    """Return a group that cannot be shown, with the reason in place of its members."""
+    return DescribedGroup(
+        error_code=code,
+        error_message=text,
+        group_id=group_id,
+        group_state="",
+        group_epoch=0,
+        assignment_epoch=0,
+        assignor_name="",
+        members=[],
+    )
+
+
 def refuse(request: ConsumerGroupDescribeRequest, code: ErrorCode) -> ConsumerGroupDescribeResponse:
     """Give every group the code and its sentence, and no members."""
-    return ConsumerGroupDescribeResponse(
-        groups=[
-            DescribedGroup(
-                error_code=code,
-                error_message=code.sentence,
-                group_id=group_id,
-                group_state="",
-                group_epoch=0,
-                assignment_epoch=0,
-                assignor_name="",
-                members=[],
-            )
-            for group_id in request.group_ids
-        ]
-    )
+    groups = [refuse_group(group_id, code, code.sentence) for group_id in request.group_ids]
+    return ConsumerGroupDescribeResponse(groups=groups)
 
 
 CONSUMER_GROUP_DESCRIBE = Api(
