@@ -64,7 +64,7 @@ def test_scrub_reads_everything_and_resumes(spark: SparkSession, place: ClusterA
         assert report.before == report.after
         assert report.after is not None
         assert report.after.rows == report.facts["rows"] > 0  # type: ignore[operator]
-    # All was scrubbed, so the next one begins anew.
+    # All was scrubbed, so the next one starts over.
     assert jobs.scrub(spark, place, JobRun(dry_run=True)).plan.bytes == planned.plan.bytes
     with pytest.raises(ConfigError, match=r"scrub: max_bytes=10 is too little .* allow \d+ bytes"):
         jobs.scrub(spark, place, JobRun(max_bytes=10))

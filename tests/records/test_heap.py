@@ -54,7 +54,7 @@ def test_only_our_own_processes_return_memory_to_the_system(tune: str, calls: li
 
 
 def test_servers_keep_freed_memory_only_where_it_is_returned_later() -> None:
-    """A proxy that kept it and returned nothing held the memory of its largest peak for ever."""
+    """A proxy that kept it and returned nothing held the memory of its largest peak forever."""
     source = Path(rookery.__file__).parent
     callers = {
         path.relative_to(source).as_posix()

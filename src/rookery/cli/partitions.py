@@ -44,7 +44,7 @@ async def fetch_all(
     ends: Mapping[TopicPartition, int] | None,
     settings: FetchSettings,
 ) -> AsyncGenerator[FetchResult, None]:
-    """Go through what partitions hold, up to their ends; without ends, for ever."""
+    """Yield the records of partitions up to their ends; without ends, indefinitely."""
     left = {
         place: position
         for place, position in positions.items()

@@ -15,7 +15,7 @@ class JobPart(NamedTuple):
     """One piece of work: a row of the plan."""
 
     what: str
-    """For people: a topic and partition, with offsets or a file."""
+    """As readable text: a topic and partition, with offsets or a file."""
     bytes: int
     """The number of bytes to read for it."""
     note: str = ""
@@ -101,7 +101,7 @@ class JobRun:
 
     def __post_init__(self) -> None:
         if self.max_bytes < 0:
-            raise ConfigError(f"max_bytes={self.max_bytes}: must not be negative; 0 is no bound")
+            raise ConfigError(f"max_bytes={self.max_bytes}: must not be negative; 0 means no limit")
 
     def choose(self, sizes: Iterable[int]) -> int:
         """Return how many consecutive items fit the budget."""

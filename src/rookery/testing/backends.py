@@ -39,7 +39,7 @@ class ServerBackend:
             members: the members of etcd.
         """
         if kind not in KINDS:
-            raise ValueError(f"{kind!r} is none of {', '.join(KINDS)}")
+            raise ValueError(f"{kind!r} is not one of {', '.join(KINDS)}")
         self.kind = kind
         self.seaweed = SeaweedServer()
         self.etcd = EtcdCluster(members) if kind == ETCD else None

@@ -1,4 +1,4 @@
-"""`rookery broker` run beside the tests: started, stopped, killed, and started again."""
+"""`rookery broker` as a process of a test: started, stopped, killed, and started again."""
 
 from __future__ import annotations
 

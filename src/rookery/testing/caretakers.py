@@ -24,7 +24,7 @@ _COMMAND: Final = (sys.executable, "-m", "rookery.broker.storage.caretaker")
 
 
 class CaretakerProcess:
-    """The child process that a broker would keep; brokers beside it run with `--caretaker off`."""
+    """The child process that a broker would keep; its brokers run with `--caretaker off`."""
 
     def __init__(self, settings: BrokerSettings, log: Path) -> None:
         """Remember; entering a `with` block starts it."""

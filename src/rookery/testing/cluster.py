@@ -35,7 +35,7 @@ class FaultyLog:
         """How many appends have come this far, held back or not."""
 
     def order(self, *faults: AppendFault) -> None:
-        """Say what happens to the next appends, one after the other; then all is well again."""
+        """Set the outcomes of the next appends, in order; later ones succeed."""
         self._faults.extend(faults)
 
     def hold(self) -> None:

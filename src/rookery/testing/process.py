@@ -1,4 +1,4 @@
-"""A program run beside the tests: started, stopped or killed, and never left behind."""
+"""A program as a process of a test: started, stopped or killed, and never left running."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`rookery proxy` run beside the tests: started, stopped, killed, paused, and started again.
+"""`rookery proxy` as a process of a test: started, stopped, killed, paused, started again.
 
 with ProxyProcess(kafka.bootstrap) as proxy:
     AdminClient({"bootstrap.servers": proxy.bootstrap})

@@ -158,6 +158,6 @@ def _handler(registry: RegistryServer) -> type[BaseHTTPRequestHandler]:
             self.wfile.write(data)
 
         def log_message(self, *_: object) -> None:
-            """Say nothing."""
+            """Write no log lines."""
 
     return Handler

@@ -1,4 +1,4 @@
-"""Servers run beside the tests, alone or several together; each is one process with a log file.
+"""Servers as processes of tests, alone or several together; each writes one log file.
 
     with SomeServer() as server:
         ...

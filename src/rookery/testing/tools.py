@@ -1,7 +1,7 @@
 """Kafka's command line tools, run one after the other in one Java that is started once.
 
-To start a Java takes longer than most tools do, so that a test which calls several of them is
-some times faster this way. A tool that must be killed, or that runs beside others, needs a Java of
+Starting a Java takes longer than most tools run, so a test that calls several of them is several
+times faster this way. A tool that must be killed, or that runs while others do, needs a Java of
 its own: `rookery.testing.java.Java.command`.
 """
 

@@ -78,11 +78,11 @@ def _read_struct(table: WireTable, reader: FrameReader) -> Message:
 
 
 class _NamedError(ProtocolError):
-    """An error that says already which field it was."""
+    """An error that already names its field."""
 
 
 def _named(error: ProtocolError, table: WireTable, step: FieldStep | None = None) -> ProtocolError:
-    """Say which field it was, once, at the innermost structure."""
+    """Add the name of the field to an error, once, at the innermost structure."""
     if isinstance(error, _NamedError):
         return error
     place = table.message.__name__ if step is None else f"{table.message.__name__}.{step.name}"

@@ -1,4 +1,4 @@
-"""The servers that brokers use die and come back: writing goes on, nothing is lost."""
+"""The servers that brokers use die and return: writes continue, and nothing is lost."""
 
 from __future__ import annotations
 

@@ -55,7 +55,7 @@ def _describe(call: Call, group_id: str) -> DescribedGroup:
     except ApiError as error:
         return _without(group_id, error.code, error.text or error.code.sentence)
     if machine is None:
-        text = f"{group_id!r} is no consumer group"
+        text = f"{group_id!r} is not a consumer group"
         return _without(group_id, ErrorCode.GROUP_ID_NOT_FOUND, text)
     description = machine.description()
     return DescribedGroup(

@@ -7,8 +7,8 @@
                                    └─ on disk: read, some partitions at a time ───────┘
 
 All fields of a response come from one version of the state. There are no followers: a client that
-sends a replica id gets an error for each partition, as from a Kafka broker for which it is no
-follower.
+sends a replica id gets an error for each partition, as a Kafka broker answers a replica that does
+not follow it.
 """
 
 from __future__ import annotations

@@ -239,7 +239,7 @@ def _decoders(
     decoders: dict[str, DecoderSpec] = {}
     for topic, name in chosen.items():
         if name not in names():
-            raise ConfigError(f"--decode: {name!r} is none of {', '.join(names())}")
+            raise ConfigError(f"--decode: {name!r} is not one of {', '.join(names())}")
         schema: str | pa.Schema | None = schemas[topic] or None
         if name == "json" and schema is None:
             schema = _fields(cluster, topic, start, options)

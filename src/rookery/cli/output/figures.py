@@ -46,7 +46,7 @@ class Speed:
         }
 
     def text(self) -> str:
-        """Return the figures for people."""
+        """Return the figures as readable text."""
         return (
             f"{self.records:,} records, {size_text(self.bytes)} in {self.seconds:.2f} s: "
             f"{self.records_per_second:,.0f} records/s, {self.mb_per_second:,.1f} MB/s"

@@ -47,7 +47,7 @@ class RowWriter:
 
 
 class _Table(RowWriter):
-    """Columns for people, one table a batch."""
+    """Prints readable columns, one table per batch."""
 
     def __init__(self, out: IO[bytes]) -> None:
         super().__init__(out)
@@ -132,7 +132,7 @@ def open_sink(form: str, path: str | None) -> Iterator[RowWriter]:
 
 
 def _line(row: dict[str, Any]) -> bytes:
-    """Return a row as a line of JSON; bytes that are no text are marked as such."""
+    """Return a row as a line of JSON; bytes that are not text are marked as such."""
     out: dict[str, Any] = {}
     for name, value in row.items():
         if isinstance(value, bytes):

@@ -1,4 +1,4 @@
-"""A segment as `rookery segment dump` shows it: for scripts and for people."""
+"""A segment as `rookery segment dump` shows it: as JSON and as readable text."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def _record_rows(files: Files, batch: ExaminedBatch) -> list[dict[str, Any]] | N
 def as_text(
     stem: str, files: Files, examination: Examination, *, with_records: bool
 ) -> Iterator[str]:
-    """Yield what was found, in lines for people."""
+    """Yield the contents and faults as readable lines."""
     yield from _title(stem, files)
     yield from _ends(examination)
     yield from _beside(examination)

@@ -1,4 +1,4 @@
-"""Tables for people: no lines, bold titles, names in full and numbers to the right."""
+"""Readable tables: no lines, bold titles, full names, and numbers aligned to the right."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Table
 
 WIDE: Final = 10_000
-"""The width of what is no terminal: programs read whole lines."""
+"""The width if the output is not a terminal: programs read whole lines."""
 
 
 def open_console(*, is_quiet: bool = False, highlight: bool = True) -> Console:
@@ -28,5 +28,5 @@ def make_table(titles: Sequence[str], *, right: Collection[str] = ()) -> Table:
 
 
 def number_text(number: int | None, missing: str) -> str:
-    """Write a number for people."""
+    """Format a number for readers."""
     return missing if number is None else f"{number:,}"

@@ -43,7 +43,7 @@ _TRIED: Final = (
 )
 _VERSION: Final = f"{sys.version_info.major}.{sys.version_info.minor}"
 _LAUNCHER: Final = f"""#!/bin/sh
-# Start Python {_VERSION} with the packages beside this file: the packed one, or that of this host.
+# Start Python {_VERSION} with the packages next to this file: the packed one, or that of this host.
 here=$(cd "$(dirname "$0")/.." && pwd) || exit 1
 fits() {{ "$1" -c 'import sys; sys.exit("%d.%d" % sys.version_info[:2] != "{_VERSION}")' 2>&-; }}
 if [ -x "$here/python/bin/python{_VERSION}" ]; then
