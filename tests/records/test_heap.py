@@ -43,7 +43,7 @@ def test_only_our_own_processes_return_memory_to_the_system(tune: str, calls: li
         "from rookery.records import heap\n"
         f"{tune}\n"
         "calls = []\n"
-        "heap._of_the_library = lambda _: calls.append\n"
+        "heap._library_function = lambda _: calls.append\n"
         "heap.give_back()\n"
         "print(calls)"
     )

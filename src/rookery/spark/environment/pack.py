@@ -165,7 +165,7 @@ def _try(launcher: Path, provided: Path, modules: Iterable[str]) -> None:
     if done.returncode:
         raise ConfigError(
             f"the packed environment does not work: {done.stderr.strip().splitlines()[-1:]}; "
-            "if a package is missing, reinstall rookery, so that it is recorded what it needs "
+            "if a package is missing, reinstall rookery, so that its requirements are recorded "
             "(pip install --force-reinstall rookery), or name the package "
             "(rookery spark pack --add PACKAGE)"
         )
