@@ -1,4 +1,4 @@
-"""One look of a fetch at the state and the memory, for every partition it reads.
+"""The plan of a fetch: what the state and the memory can return now for each of its partitions.
 
 All results of a look come from one version of the state. Records in memory are taken immediately;
 partitions that must be read from disk are noted.

@@ -18,7 +18,7 @@ from rookery.errors import Unavailable
 from rookery.testing.java import TOOLS, Java
 
 _ALONE: Final = frozenset({"kafka-verifiable-producer"})
-"""Tools that have their last word when their Java ends, and so need one of their own."""
+"""Tools that print their result when their Java ends, and so need their own."""
 _SOURCE: Final = Path(__file__).parent / "maven" / "ToolHost.java"
 
 
@@ -90,7 +90,7 @@ class ToolHost:
 
 
 def _encoded(text: str) -> str:
-    # The sign keeps an empty text apart from none.
+    # The sign distinguishes an empty text from none.
     return "=" + base64.b64encode(text.encode()).decode()
 
 

@@ -39,7 +39,7 @@ class RowWriter:
         self._write(batch)
 
     def end(self, schema: pa.Schema) -> None:
-        """Finish; with the schema, so that no rows are a table, too."""
+        """Finish; the schema is needed to write a table without rows."""
 
     def _write(self, batch: pa.RecordBatch) -> None:
         self._out.writelines(_line(row) for row in batch.to_pylist())
@@ -113,7 +113,7 @@ _FORMS: Final[dict[str, type[RowWriter]]] = {
 
 @contextmanager
 def open_sink(form: str, path: str | None) -> Iterator[RowWriter]:
-    """Open what rows are written to.
+    """Open the output for rows.
 
     Raises:
         ConfigError: bytes would go to a terminal, or the file cannot be made.

@@ -14,13 +14,13 @@ WIDE: Final = 10_000
 
 
 def open_console(*, is_quiet: bool = False, highlight: bool = True) -> Console:
-    """Return what prints to standard output; into a pipe or a file, nothing is wrapped."""
+    """Return a console for standard output; in a pipe or a file, lines are not wrapped."""
     width = None if sys.stdout.isatty() else WIDE
     return Console(width=width, quiet=is_quiet, highlight=highlight)
 
 
 def make_table(titles: Sequence[str], *, right: Collection[str] = ()) -> Table:
-    """Return an empty table; the columns with a title in `right` stand to the right."""
+    """Return an empty table; the columns with a title in `right` are aligned to the right."""
     table = Table(box=None, header_style="bold")
     for title in titles:
         table.add_column(title, overflow="fold", justify="right" if title in right else "left")

@@ -1,4 +1,4 @@
-"""One transactional producer writes through two instances that both believe to lead.
+"""One transactional producer writes through two instances that both believe they lead.
 
 With the same producer, epoch and sequence, Kafka takes the batches of two virtual partitions of one
 physical partition for the same one: it acknowledges the second and does not append it.
