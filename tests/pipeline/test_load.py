@@ -67,7 +67,7 @@ def test_urls_stay_as_they_are(tmp_path: Path) -> None:
         ('["birds"]', "[]", "name one at least"),
         ("[[sinks]]", "[topics.cats]\n[[sinks]]", "topics.cats: source.topics does not have it"),
         ("[[sinks]]", '[silver]\ndedupe = "no"\n[[sinks]]', "'no' is not true or false"),
-        ("[[sinks]]", '[upkeep]\nkeep = "ever"\n[[sinks]]', "no span of time"),
+        ("[[sinks]]", '[upkeep]\nkeep = "ever"\n[[sinks]]', "not a span of time"),
         ("[[sinks]]", 'name = "x"\n[[sinks]]', "source.name: unknown"),
         ("[source]", 'topics = ["birds"]\n[source]', r"topics: write \[topics.NAME\]"),
         (
