@@ -1,4 +1,4 @@
-"""Rookery beside a real Apache Kafka 4.3.1, in turns, in one run, with the same clients.
+"""Rookery compared with a real Apache Kafka 4.3.1, in turns, in one run, with the same clients.
 
     python bench/broker.py [--rounds 2] [--quick] [--only rdkafka-produce-1k,…]
 

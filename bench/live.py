@@ -1,4 +1,4 @@
-"""How long a live row takes from `produce` to `poll` of `rookery.kafkars`, beside idle partitions.
+"""How long a live row takes from `produce` to `poll` of `rookery.kafkars`, with idle partitions.
 
     python bench/live.py [--rows 200] [--partitions 8] [--bootstrap HOST:PORT] [--json]
 

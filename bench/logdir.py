@@ -1,4 +1,4 @@
-"""Fetch of a cold partition in Kafka's own directory: our broker beside a real Kafka 4.3.1.
+"""Fetch of a cold partition in Kafka's own directory: our broker compared with Kafka 4.3.1.
 
     python bench/logdir.py [--gigabytes 1] [--rounds 3]
 

@@ -1,8 +1,8 @@
-"""What does our connection cost, beside asyncio's streams and beside a bare protocol?
+"""What does our connection cost, compared with asyncio's streams and with a bare protocol?
 
 An echo server in a process of its own, a raw client here; the server's CPU time is what counts,
 since wall time on a shared machine says little. What the system does (most of 1 MB) is charged to
-whichever process it runs in, so the time in the server's own code stands beside the whole.
+whichever process it runs in, so the time in the server's own code is shown next to the whole.
 Run as `python bench/net.py [seconds per case]`.
 """
 

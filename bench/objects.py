@@ -1,4 +1,4 @@
-"""A broker over an object store with PUT 50 ms / GET 20 ms, beside the store alone and Kafka.
+"""A broker over an object store with PUT 50 ms / GET 20 ms, with the store alone and Kafka.
 
     python bench/objects.py [--only rates,latency] [--stub] [--quick] [--json]
 

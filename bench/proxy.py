@@ -1,4 +1,4 @@
-"""Our proxy beside Kroxylicious 0.12.0, in front of the same Apache Kafka 4.3.1, in one run.
+"""Our proxy and Kroxylicious 0.12.0, in front of the same Apache Kafka 4.3.1, in one run.
 
 Every client runs through three routes in turns: direct, through our proxy, through Kroxylicious.
 Throughput is a share of direct; latency is what a proxy adds; CPU is the proxy's own, user and

@@ -83,7 +83,7 @@ def everything(batch: Any) -> list[tuple[object, ...]]:
 
 
 def stamped_plainly(data: bytes) -> bytearray:
-    """Give a batch a producer id the plain way: copy it and compute its CRC anew."""
+    """Give a batch a producer id the plain way: copy it and compute its CRC again."""
     copy = bytearray(data)
     copy[43:51] = (77).to_bytes(8, "big")
     copy[17:21] = crc.checksum(memoryview(copy)[21:]).to_bytes(4, "big")

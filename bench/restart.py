@@ -3,7 +3,7 @@
     python bench/restart.py                     three brokers over a folder, restarted in order
     python bench/restart.py --backend etcd+s3   over S3 and etcd
     python bench/restart.py --kill              the coordinator of the group gets kill -9 instead
-    python bench/restart.py --java              Kafka's own producer beside them, of 200 a second
+    python bench/restart.py --java              Kafka's own producer in addition, of 200 a second
 
 An idempotent producer sends 200 records a second to 12 partitions, and a group of two consumers
 reads and commits them. Printed are how long records took to be acknowledged, from when they were

@@ -1,4 +1,4 @@
-"""The cost of security: TLS, logins and access rules, beside a real Apache Kafka 4.3.1 in one run.
+"""The cost of security: TLS, logins and access rules, compared with Apache Kafka 4.3.1 in one run.
 
     python bench/security.py [--only rates,rules,logins,busy,storm] [--rounds 3] [--quick] [--json]
     python bench/security.py --only logins --quick
@@ -7,9 +7,9 @@ Both brokers run at the same time and are measured in turns, so that a busy minu
 clients use SASL_SSL with SCRAM-SHA-512 and one certificate; they run in processes of their own.
 
     rates   produce and consume 1 KB with librdkafka; two rounds before the first do not count
-    rules   CPU of a small produce with 10 000 access rules, beside none (Rookery only)
-    logins  p99 of small produces while 200 clients per second log in, beside no logins
-    busy    p99 of small produces beside 10 clients that send without a pause
+    rules   CPU of a small produce with 10 000 access rules and with none (Rookery only)
+    logins  p99 of small produces while 200 clients per second log in, and without logins
+    busy    p99 of small produces next to 10 clients that send without a pause
     storm   1 000 clients connect at once: the time until all have logged in, failed attempts
 """
 

@@ -1,4 +1,4 @@
-"""Topics on Spark beside what Spark does itself: Parquet, its Kafka source, groupBy, sort.
+"""Topics on Spark compared with what Spark does itself: Parquet, its Kafka source, groupBy, sort.
 
     python bench/spark.py [--only scan,kafka] [--rows 2000000] [--quick] [--json]
 

@@ -69,7 +69,7 @@ def test_one_input(raw: bytes) -> None:
         _feed(server, message)
         _feed(client, message)
     if not isinstance(server.claimed_name, str) or len(server.claimed_name) > _LONGEST:
-        raise AssertionError(f"{name}: the claimed name is no name")
+        raise AssertionError(f"{name}: the claimed name is not a name")
     if server.is_done:
         raise AssertionError(f"{name}: someone got in without the password")
     # Only SCRAM proves the server.

@@ -238,7 +238,7 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None]:
 def pytest_runtest_makereport(
     item: pytest.Item,
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Hold a test to its time budget, and show what Kafka said beside one that failed."""
+    """Hold a test to its time budget, and show Kafka's output with one that failed."""
     report = yield
     if item.config.getoption("--tier") == Tier.TEST:
         charge(item, report)

@@ -162,7 +162,7 @@ def consume(
 def send(
     *, bootstrap: str, topic: str, count: int, size: int, partitions: int, batch: int
 ) -> dict[str, float]:
-    """Send one batch again and again to all partitions, several requests on the way to each."""
+    """Send one batch repeatedly to all partitions, with several requests in flight to each."""
     import pyarrow as pa  # noqa: PLC0415 (not every client needs it)
 
     from rookery.client.client import Client  # noqa: PLC0415

@@ -1,4 +1,4 @@
-"""Measured figures beside their goals."""
+"""Measured figures and their goals."""
 
 from __future__ import annotations
 

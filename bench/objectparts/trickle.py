@@ -39,7 +39,7 @@ class Cycle:
 
 
 def trickle(scene: Scene) -> None:
-    """Send a record to every partition, again and again, while the caretaker merges."""
+    """Send a record to every partition repeatedly while the caretaker merges."""
     with (
         scene.servers() as (store, etcd),
         broker(store.url("trickle"), etcd.url("trickle"), *_FAST) as served,

@@ -1,4 +1,4 @@
-"""What rewriting costs a broker and its caretaker in CPU, beside what Kafka needs to produce."""
+"""The CPU time of rewriting in a broker and its caretaker, compared with Kafka's for producing."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from rookery.testing.properties import KafkaSettings
 
 _BATCH: Final = 1_000_000
 _REST_SECONDS: Final = 15
-# Segments come by size while producing goes on. The rest is merged after a minute, as always,
-# and becomes segments then: usually it would wait for more.
+# During producing, segments are built by size. The rest is merged after a minute, as always, and
+# becomes segments then: usually it would wait for more.
 _SOON: Final = (
     "--upkeep-interval-ms", "2000", "--rewrite-segment-age-ms", "1",
     "--rewrite-segment-min-bytes", "1",

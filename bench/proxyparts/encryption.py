@@ -1,4 +1,4 @@
-"""The encryption filter beside pass-through: the same clients through two of our proxies."""
+"""The encryption filter compared with pass-through: the same clients through two of our proxies."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Latency from end to end at 1 000 records a second, alone and beside a load."""
+"""Latency from end to end at 1 000 records a second, alone and under load."""
 
 from __future__ import annotations
 

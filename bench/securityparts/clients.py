@@ -113,7 +113,7 @@ def trickle(config: Config, topic: str, rate: int, seconds: float) -> Figures:
 
 
 class Door:
-    """Logs in to one broker, again and again.
+    """Logs in to one broker repeatedly.
 
     The client remembers the salted password, as RFC 5802 allows. Otherwise 200 logins per second
     would take a core of the client's machine, which here is also the broker's.

@@ -61,7 +61,7 @@ class Extent:
     records: int = 500_000
     rules: int = 10_000
     seconds: float = 12.0
-    """Of small produces, and of logins beside them."""
+    """Of small produces, and of the logins at the same time."""
     logins_per_second: int = 200
     clients: int = 1_000
     """That connect at once."""

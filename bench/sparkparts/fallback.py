@@ -52,7 +52,7 @@ def _without_native(folder: Path) -> Iterator[None]:
 
 
 def _check(scene: Scene) -> None:
-    """See that Spark's workers have none."""
+    """Check that Spark's workers have none."""
 
     def look(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         from rookery import native  # noqa: PLC0415 (in the worker)

@@ -60,7 +60,7 @@ def _against_parquet(scene: Scene, pair: Both, what: str) -> None:
 
 
 def _check(scene: Scene, *frames: DataFrame) -> None:
-    """See that all have the same columns, and each all the rows."""
+    """Check that all have the same columns, and each all the rows."""
     names = [frame.columns for frame in frames]
     counts = [frame.count() for frame in frames]
     if any(name != names[0] for name in names) or any(count != scene.rows for count in counts):

@@ -49,7 +49,7 @@ class Scene:
         return self._spark
 
     def restart(self, settings: Mapping[str, str], *, with_java: bool = False) -> None:
-        """Start Spark anew, with settings that can be made only then.
+        """Start Spark again, with settings that can be made only then.
 
         Java stays, and with it the environment that it gives to Pythons, unless it is stopped.
         """

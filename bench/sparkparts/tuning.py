@@ -1,7 +1,7 @@
 """What each tuning of Spark is worth: a scan and small tasks without any, with one, with all.
 
 Settings of Java's processes are fixed when it starts, so each choice has a Java of its own; they
-take turns, and of several turns the best counts. Processor time of all processes is counted beside
+take turns, and of several turns the best counts. Processor time of all processes is counted next to
 the time on the clock: it hardly depends on what else the host does.
 """
 

@@ -40,7 +40,7 @@ ERROR_LINE = re.compile(r"^\S+ level=error ", re.MULTILINE)
 
 
 class Bystander:
-    """A client that asks a question again and again, and counts the answers."""
+    """A client that repeats one request, and counts the answers."""
 
     def __init__(
         self,

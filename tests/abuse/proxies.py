@@ -213,7 +213,7 @@ def relay_proxy(folder: Path, flags: tuple[str, ...] = ()) -> Iterator[RelayProx
 
 
 def _folder(folder: Path) -> Path:
-    """Return a new folder for the broker: beside its files there are no others."""
+    """Return a new folder for the broker, without any other files."""
     made = folder / "broker"
     made.mkdir()
     return made

@@ -37,7 +37,7 @@ from tests.abuse.test_logins import (
 )
 from tests.abuse.test_tls import (
     test_abandoned_handshakes_leave_no_sockets,
-    test_bytes_that_are_no_handshake_close_the_connection,
+    test_bytes_that_are_not_a_handshake_close_the_connection,
     test_hello_to_a_plaintext_port_closes_the_connection,
     test_old_versions_are_refused,
     test_records_in_single_bytes_are_put_together,
@@ -50,7 +50,7 @@ from tests.abuse.victims import Victim
 
 __all__ = [
     "test_abandoned_handshakes_leave_no_sockets",
-    "test_bytes_that_are_no_handshake_close_the_connection",
+    "test_bytes_that_are_not_a_handshake_close_the_connection",
     "test_client_that_never_logs_in_is_closed",
     "test_endless_logins_of_one_user_take_bounded_memory",
     "test_false_length_of_a_login_message_allocates_nothing",

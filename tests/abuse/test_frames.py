@@ -1,4 +1,4 @@
-"""Bytes that are no request: wrong lengths, other protocols, false headers, slow clients."""
+"""Bytes that are not a request: wrong lengths, other protocols, false headers, slow clients."""
 
 from __future__ import annotations
 

@@ -196,7 +196,9 @@ def test_tiny_records_are_put_together(fortress: Fortress) -> None:
         pytest.param(record(0x18, b"\1\x40\0"), id="heartbeat"),
     ],
 )
-def test_bytes_that_are_no_handshake_close_the_connection(fortress: Fortress, data: bytes) -> None:
+def test_bytes_that_are_not_a_handshake_close_the_connection(
+    fortress: Fortress, data: bytes
+) -> None:
     before, said = fortress.resident(), fortress.log.stat().st_size
     with connect(fortress.port) as line:
         try:

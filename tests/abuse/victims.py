@@ -84,7 +84,7 @@ class Victim(ABC):
         return self._status("VmRSS")
 
     def forget_peak(self) -> int:
-        """Begin anew to note the most that it uses; return what it uses now."""
+        """Reset the recorded peak of its memory; return its present use."""
         Path(f"/proc/{self.pid}/clear_refs").write_text("5")
         return self.resident()
 

@@ -30,7 +30,7 @@ def load_script() -> Any:
     spec = spec_from_loader("audit", loader)
     assert spec is not None
     module = module_from_spec(spec)
-    # Without a `__pycache__` beside the scripts.
+    # Without a `__pycache__` next to the scripts.
     before, sys.dont_write_bytecode = sys.dont_write_bytecode, True
     loader.exec_module(module)
     sys.dont_write_bytecode = before

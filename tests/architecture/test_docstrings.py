@@ -35,7 +35,7 @@ def classes(texts: list[str]) -> set[str]:
 
 
 def unknown_errors(text: str, known: set[str]) -> Iterator[str]:
-    """Find names under `Raises:` in the docstrings of a module that are no class."""
+    """Find names under `Raises:` in the docstrings of a module that are not classes."""
     for docstring in DOCSTRING.findall(text):
         for indent, section in RAISES.findall(docstring):
             for line in section.splitlines():

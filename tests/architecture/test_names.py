@@ -82,7 +82,7 @@ def test_class_names_are_unique(classes: list[PublicClass]) -> None:
 
 
 def bare_participles(source: Path) -> Iterator[PublicClass]:
-    """Find classes, also private ones, that are named by one word that is no noun."""
+    """Find classes, also private ones, that are named by one word that is not a noun."""
     for path in sorted(source.rglob("*.py")):
         where = path.relative_to(source).as_posix()
         names = re.findall(r"^ *class (\w+)", path.read_text("utf-8"), re.MULTILINE)
@@ -109,7 +109,7 @@ def test_bare_participle_is_detected(name: str, tmp_path: Path) -> None:
 
 
 def participle_modules(source: Path) -> Iterator[str]:
-    """Find modules and packages, also private and compiled ones, that are no nouns."""
+    """Find modules and packages, also private and compiled ones, that are not nouns."""
     for path in sorted(source.rglob("*.py*")):
         name = path.parent.name if path.name == "__init__.py" else path.stem
         if path.suffix in {".py", ".pyx"} and PARTICIPLE.fullmatch(name):

@@ -196,7 +196,7 @@ def test_planted_differences_are_found(tmp_path: Path) -> None:
     assert undeclared(["read", "typo"], {"read", "replay"}) == {"typo", "replay"}
 
 
-def test_a_private_name_is_no_attribute_of_a_package() -> None:
+def test_a_private_name_is_not_an_attribute_of_a_package() -> None:
     load, listed = lazy_exports("rookery", {"rookery.errors": ["Error"]})
 
     assert "Error" in listed()

@@ -1,4 +1,4 @@
-"""What a start loads, and how long it takes beside an empty interpreter."""
+"""What a start loads, and how long it takes compared with an empty interpreter."""
 
 from __future__ import annotations
 

@@ -70,5 +70,5 @@ def test_binding_is_detected(statement: str) -> None:
 
 
 @pytest.mark.parametrize("statement", ["print(found)", "row.found = 1", "work(found=1)"])
-def test_use_is_no_binding(statement: str) -> None:
+def test_use_is_not_a_binding(statement: str) -> None:
     assert list(bindings(statement, "found")) == []

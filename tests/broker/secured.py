@@ -124,7 +124,7 @@ def serve_secured(
 
     Args:
         folder: the folder for data and certificates.
-        options: settings of the broker beside its security.
+        options: settings of the broker in addition to its security.
         security: settings of all listeners.
     """
     files = Certificates.make(folder / "certificates", HOST, "localhost", client=USER)

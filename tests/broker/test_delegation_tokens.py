@@ -84,7 +84,7 @@ async def test_plain_does_not_accept_a_token(secured: SecuredBroker) -> None:
     assert code is ErrorCode.SASL_AUTHENTICATION_FAILED
 
 
-async def test_token_is_no_user_and_user_is_no_token(secured: SecuredBroker) -> None:
+async def test_token_is_not_a_user_and_user_is_not_a_token(secured: SecuredBroker) -> None:
     async with user(secured) as client:
         token = await client.tokens.create()
 

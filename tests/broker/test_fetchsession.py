@@ -78,7 +78,7 @@ async def test_session_returns_changed_partitions_only(served: ServedBroker, top
         await client.produce(topic, data, partition=1)
         news = await client.fetch_all({}, session_id=session, session_epoch=2)
         assert told(news) == {1: len(data)}
-        # The reader has not moved on: it gets the same again, though the end is no news.
+        # The reader has not advanced: it gets the same again, although the end is unchanged.
         again = await client.fetch_all({}, session_id=session, session_epoch=3)
         assert told(again) == {1: len(data)}
         read = await client.fetch_all({(topic, 1): 1}, session_id=session, session_epoch=4)

@@ -185,7 +185,7 @@ def test_offset_fetch_works_in_every_version(client: Client, version: int) -> No
     known, unknown = topic.partitions
     assert (known.committed_offset, known.metadata, known.error_code) == (42, "note", 0)
     assert known.committed_leader_epoch == (3 if version >= 5 else -1)
-    # Never committed is no error, and not zero: the client's own policy decides.
+    # Never committed is neither an error nor zero: the client's own policy decides.
     assert (unknown.committed_offset, unknown.metadata, unknown.error_code) == (-1, "", 0)
 
 

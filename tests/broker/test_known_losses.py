@@ -144,7 +144,7 @@ async def test_failed_commit_neither_loses_nor_duplicates_records(
 async def test_consumer_reads_through_many_medium_batches(
     broker: ServedBroker, settle: Callable[[], None]
 ) -> None:
-    # Peer: with 60 batches of 30 KB and fetches of 1 MiB a consumer stays at offset 35 for ever.
+    # Peer: with 60 batches of 30 KB and fetches of 1 MiB a consumer stays at offset 35.
     create(broker, "t")
     sent = [b"%02d" % number * 15 * KIBIBYTE for number in range(60)]
     async with raw(broker) as client:
@@ -192,7 +192,7 @@ async def test_invalid_batches_are_not_stored(
 
 
 async def test_recreated_topic_is_empty(broker: ServedBroker, settle: Callable[[], None]) -> None:
-    # Peer: the old records were there again, and offsets went on.
+    # Peer: the old records were there again, and offsets continued.
     old_id = create(broker, "t")
     async with raw(broker) as client:
         for value in (b"old", b"old " * 50 * KIBIBYTE):
@@ -260,7 +260,7 @@ async def test_burst_of_failures_is_reported_with_its_cause(broker: ServedBroker
             code = (await client.produce("t", batch(large))).error_code
             assert code is ErrorCode.KAFKA_STORAGE_ERROR
             refused += 1
-            # Reads go on, and so do writes that need no journal.
+            # Reads continue, and so do writes that need no journal.
             assert await values(client, "t") == [b"before"] + [b"small"] * (refused - 1)
             assert (await client.produce("t", batch(b"small"))).error_code is OK
         # The disk is well again, and so is the broker as soon as it has looked once more.

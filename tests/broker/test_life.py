@@ -201,7 +201,7 @@ async def test_expired_broker_replaces_its_registrations_with_lost_answers(
 
 
 async def kill(broker: Broker) -> None:
-    """End a broker as kill -9 does: its locks are released, and the cluster hears nothing."""
+    """End a broker as kill -9 does: its locks are released, and the cluster is not notified."""
     stopped.add(broker)
     await broker.member.close()
     await broker.periodic_tasks.stop()
@@ -280,7 +280,7 @@ async def test_a_node_id_of_another_host_is_taken_if_nothing_listens_there(
 ) -> None:
     first, _ = await start(node_id=1)
     owner = await owner_elsewhere(first, 2, free_port())
-    # As if the loopback address were that of a host beside this one.
+    # As if the loopback address were that of another host.
     monkeypatch.setattr(liveness, "_is_loopback", lambda _: False)
     second, _ = await start(node_id=2, session_timeout_ms=3_600_000, beat_interval_ms=50)
     assert second.services.node_id == 2
@@ -352,7 +352,7 @@ async def test_stopping_broker_deregisters_before_it_closes(
     held = asyncio.create_task(line.produce("t", batch(b"x")))
     await asyncio.wait_for(has_left.wait(), 10)
 
-    # Still served, it names the broker that goes on, for data and for groups.
+    # While it is still served, it names the remaining broker, for data and for groups.
     metadata = await line.ask(METADATA, 12, MetadataRequest(topics=None))
     assert [broker.node_id for broker in metadata.brokers] == [2]
     assert {part.leader_id for part in metadata.topics[0].partitions} == {2}

@@ -39,7 +39,7 @@ KINDS = {
     AclResource.GROUP: (GroupId,),
     AclResource.TRANSACTIONAL_ID: (TransactionalId,),
 }
-# Requests whose names are of the type that a field beside them says.
+# Requests with a field that gives the type of the names next to it.
 TYPED_BY_NEIGHBOUR = {
     "AlterConfigs", "DescribeConfigs", "FindCoordinator", "IncrementalAlterConfigs",
 }  # fmt: skip

@@ -162,7 +162,7 @@ def test_http_port_in_use_is_reported(broker: BrokerProcess, tmp_path: Path) -> 
         second.start()
 
     assert f"cannot listen on {broker.http[0]} for HTTP" in str(caught.value)
-    # The cluster has not heard of it.
+    # The cluster does not know it.
     assert brokers_seen(broker.port) == {1}
 
 
@@ -200,7 +200,7 @@ def test_second_signal_stops_immediately(broker: BrokerProcess) -> None:
     create_topic(broker.bootstrap)
     with Load(broker.bootstrap, TOPIC, PARTITIONS, seed=2) as load:
         load.wait_for(10)
-        # Stopped in the middle: both signals are there when it goes on.
+        # Stopped in the middle: both signals are pending when it resumes.
         broker.signal(signal.SIGSTOP)
         broker.signal(signal.SIGTERM)
         broker.signal(signal.SIGINT)

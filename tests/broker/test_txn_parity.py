@@ -280,7 +280,7 @@ async def listed(client: Raw, name: str) -> Told:
 
 
 def since(time_ms: int) -> str | int:
-    """Say "now" for a time that has just been."""
+    """Replace a time of just now by "now"."""
     return "now" if abs(time() * 1000 - time_ms) < 600_000 else time_ms
 
 

@@ -116,7 +116,7 @@ class Transactor:
     async def commit_offset(
         self, group: str, topic: str, offset: int, *, version: int | None = None, **who: Any
     ) -> ErrorCode:
-        """Say how far a group has read."""
+        """Commit an offset of a group with the transaction."""
         part = TxnOffsetCommitRequestPartition(partition_index=0, committed_offset=offset)
         request = TxnOffsetCommitRequest(
             transactional_id=self.name,

@@ -159,8 +159,8 @@ def test_a_group_with_members_is_not_reset(rookery: Rookery, group: str) -> None
         (["--to-earliest"], b"has read nothing yet"),
         (["--topic", "{topic}:7", "--to-earliest"], b"has 1 partitions, but no 7"),
         (["--topic", "{topic}:x", "--to-earliest"], b"names no partitions"),
-        (["--topic", "{topic}", "--by-duration", "soon"], b"--by-duration: 'soon' is no span"),
-        (["--topic", "{topic}", "--to-datetime", "12"], b"--to-datetime: '12' is no time"),
+        (["--topic", "{topic}", "--by-duration", "soon"], b"--by-duration: 'soon' is not a span"),
+        (["--topic", "{topic}", "--to-datetime", "12"], b"--to-datetime: '12' is not a time"),
         (["--topic", "{topic}"], b"is required"),
     ],
 )

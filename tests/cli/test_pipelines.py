@@ -11,7 +11,7 @@ from rookery.pipeline.declaration.spec import Pipeline, Sink, Source
 
 
 @pytest.mark.parametrize("name", ["state", "my state"])
-def test_figures_are_stored_beside_a_state_in_a_folder(tmp_path: Path, name: str) -> None:
+def test_figures_are_stored_next_to_a_state_in_a_folder(tmp_path: Path, name: str) -> None:
     assert metrics_path(pipeline(str(tmp_path / name))) == tmp_path / name / "metrics.jsonl"
 
 

@@ -42,7 +42,7 @@ def test_the_same_works_with_a_real_kafka(kafka: KafkaServer) -> None:
     check_life_of_a_quota(Rookery(kafka.bootstrap))
 
 
-def test_quotas_are_printed_for_people(rookery: Rookery) -> None:
+def test_quotas_are_printed_as_readable_text(rookery: Rookery) -> None:
     text = rookery("quotas", "set", "--for-ip", "10.0.0.9", "connection_creation_rate=5")
     listed = rookery("quotas", "list", "--for-ip", "10.0.0.9")
     removed = rookery("quotas", "remove", "--for-ip", "10.0.0.9")

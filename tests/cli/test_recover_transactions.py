@@ -121,6 +121,6 @@ def test_committed_transactions_are_read(tmp_path: Path, broker: Broker, is_kill
             committed
         ] * PARTITIONS
         assert offset(broker) == 104
-        # The producer begins anew.
+        # The producer starts over.
         more = transact(broker)
         assert read(broker, 0) == committed + more

@@ -233,5 +233,5 @@ def test_batch_with_an_unknown_codec_is_reported_as_damage(
     (row,) = dumped["batches"]
     assert (row["codec"], row["crc_ok"], row["records"]) == ("unknown", True, None)
     assert [(fault["position"], fault["what"]) for fault in dumped["damage"]] == [
-        (32, "the batch at offset 0: its codec is none that Kafka knows")
+        (32, "the batch at offset 0: its codec is unknown to Kafka")
     ]

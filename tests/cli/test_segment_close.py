@@ -1,4 +1,4 @@
-"""`rookery segment close` beside a running broker."""
+"""`rookery segment close` while a broker runs."""
 
 from __future__ import annotations
 

@@ -174,7 +174,7 @@ def test_transactions_tool_finds_no_hanging_transaction(
 def test_transaction_with_a_live_producer_is_not_aborted(
     tool: Tool, topic: str, producer: Producer
 ) -> None:
-    # Kafka would end it in this partition, whatever becomes of it in the others.
+    # Kafka would end it in this partition, regardless of its outcome in the others.
     write(producer, topic, "whole")
     place = ("--topic", topic, "--partition", "0", "--start-offset", "0")
 

@@ -33,6 +33,6 @@ def _leaks(
 
 
 def test_socket_of_a_cancelled_connection_is_closed() -> None:
-    # If this is 0, kafka-python closes its sockets itself, and tests/kafkapython.py can go.
+    # If this is 0, kafka-python closes its sockets itself, and tests/kafkapython.py can be deleted.
     assert len(_leaks(selectors.DefaultSelector)) == 1
     assert _leaks(TidySelector) == []

@@ -49,7 +49,7 @@ async def echo(url: str) -> None:
 
 
 async def trim(url: str, step: str) -> None:
-    """Trim the log again and again, and say every floor that was reached."""
+    """Trim the log repeatedly, and print each floor that was reached."""
     log = open_log(url)
     say("ready")
     while True:
@@ -85,7 +85,7 @@ def hold(folder: str) -> None:
 
 
 def grab(folder: str) -> None:
-    """Take the lock again and again, and count how often."""
+    """Take the lock repeatedly, and count how often."""
     turnstile = Turnstile(Path(folder))
     say("ready")
     while True:

@@ -51,7 +51,7 @@ class DrillStore:
         """The number of requests after which the process is killed, before the next one is sent."""
 
     def order(self, kind: str, *faults: Fault) -> None:
-        """Say what happens to the next requests of a kind; then all is well again."""
+        """Set the outcomes of the next requests of a kind; later ones succeed."""
         left = list(faults)
         self.fault = lambda asked, _: left.pop(0) if asked == kind and left else Fault.NONE
 

@@ -449,5 +449,5 @@ async def test_decreased_head_stops_all_calls(
 async def test_unreachable_etcd_is_reported(opening: Open) -> None:
     log = opening(f"etcd://{HOST}:{free_port()}/none?timeout=0.3")
     for call in (log.append(b"x"), log.read(0), log.head(), log.wait(0), log.trim(1), log.floor()):
-        with pytest.raises(Unavailable, match="see that a majority of its members runs"):
+        with pytest.raises(Unavailable, match="check that a majority of its members runs"):
             await call

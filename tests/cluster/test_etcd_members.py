@@ -124,7 +124,7 @@ async def test_writers_survive_a_paused_leader(etcd: EtcdCluster, name: str, ope
 
     async def pause() -> None:
         leader.pause()
-        # It believes that it leads when it goes on, and has what clients sent it meanwhile.
+        # When it resumes, it believes that it leads, and has what clients sent it meanwhile.
         await asyncio.to_thread(etcd.leader)
         leader.resume()
 

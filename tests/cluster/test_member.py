@@ -42,7 +42,7 @@ def topic(name: str) -> TopicCreated:
 
 
 class Process:
-    """A member with a log that can fail, and what its owner heard of it."""
+    """A member with a log that can fail, and what its owner was notified of."""
 
     def __init__(self, url: str, clock: ManualClock, settings: MemberSettings) -> None:
         self.log = FaultyLog(open_log(url))
@@ -394,7 +394,7 @@ async def test_rejoins_do_not_overlap(site: Site) -> None:
 
 
 @virtually
-async def test_member_that_is_expired_again_and_again_rejoins_each_time(site: Site) -> None:
+async def test_member_that_expires_repeatedly_rejoins_each_time(site: Site) -> None:
     process = await site.process(is_eager=True)
     await process.member.join()
     for _ in range(5):
@@ -664,7 +664,7 @@ async def test_entry_that_was_appended_late_extends_the_lease_from_when_it_was_m
     await made
     assert ages[0] == SESSION_SECONDS * 900
     assert process.member.has_lease
-    # The beats go on at once.
+    # The heartbeats continue at once.
     await pass_time(BEAT_SECONDS * 1.1)
     assert (process.member.silent_ms or 0) <= BEAT_SECONDS * 1000
 
@@ -676,7 +676,7 @@ async def test_expired_member_has_no_lease_while_it_joins_again(site: Site) -> N
     process.log.hold()
     await site.expire(process.incarnation)
     await pass_time(BEAT_SECONDS)
-    # The registration of another process is no entry of this one.
+    # The registration of another process is not an entry of this one.
     other = await site.process()
     await other.member.join()
     await process.replica.barrier()

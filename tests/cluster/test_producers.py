@@ -40,7 +40,7 @@ def test_last_five_batches_are_recognised() -> None:
 
 @pytest.mark.parametrize("epoch", [0, 1])
 def test_batch_after_a_marker_is_never_a_repetition(epoch: int) -> None:
-    """By the newer protocol the marker bears the next epoch, and sequences begin anew."""
+    """By the newer protocol the marker bears the next epoch, and sequences start over."""
     known = close(window(3), epoch, 50)
     goes_on = 0 if epoch else 3
     assert [number for number in range(6) if judge(known, epoch, number, 1) is NEW] == [goes_on]

@@ -236,7 +236,7 @@ async def test_process_with_a_wrong_state_stops_and_others_continue(start: Start
 async def test_wrong_state_loaded_from_a_snapshot_is_detected(start: Start, is_newer: bool) -> None:
     writer, log = await start(1, follow=False)
     await writer.propose([topic()])
-    # The state itself goes on; its image stays.
+    # The state itself advances; its image stays.
     snapshot = writer.state if is_newer else read_image(write_image(writer.state))
     healthy, _ = await start(2, snapshot)
     wrong, _ = await damaged(start, 3, writer, snapshot)

@@ -147,7 +147,7 @@ def test_repeated_batch_is_reported_and_has_no_effect() -> None:
     assert again.is_repeated
     assert not again.ranges
     assert world.partition().next_offset == 10
-    # A run that was begun anew after the commit has objects of its own.
+    # A run that was started again after the commit has objects of its own.
     assert world.error(staged(2)) is ErrorCode.DUPLICATE_SEQUENCE_NUMBER
     assert world.value(committed(2)).is_repeated
 
@@ -194,7 +194,7 @@ def test_write_without_a_sink_id_is_not_recorded() -> None:
     world.say(staged(2, sink_id="", query_id="other"))
     world.say(committed(1, sink_id="", query_id="one"))
     assert not world.state.sinks.by_id
-    assert list(world.state.sinks.staged) == [thing(2)]  # the other write goes on
+    assert list(world.state.sinks.staged) == [thing(2)]  # the other write continues
     assert world.value(committed(2, sink_id="", query_id="other")).ranges
     assert world.error(committed(2, sink_id="", query_id="other")) is ErrorCode.INVALID_TXN_STATE
 

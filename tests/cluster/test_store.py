@@ -101,11 +101,11 @@ async def test_killed_writers_neither_lose_nor_duplicate_entries(tmp_path: Path)
     [
         ("store:", "store '': neither a folder nor a URL"),
         ("store:nowhere:x", "no backend called 'nowhere'"),
-        ("store:memory:x?poll=", "poll='' is no time"),
-        ("store:memory:x?poll=0ms", "poll='0ms' is no time"),
-        ("store:memory:x?poll=61s", "poll='61s' is no time"),
-        ("store:memory:x?poll=1h", "poll='1h' is no time"),
-        ("store:memory:x?poll=-1ms", "poll='-1ms' is no time"),
+        ("store:memory:x?poll=", "poll='' is not a time"),
+        ("store:memory:x?poll=0ms", "poll='0ms' is not a time"),
+        ("store:memory:x?poll=61s", "poll='61s' is not a time"),
+        ("store:memory:x?poll=1h", "poll='1h' is not a time"),
+        ("store:memory:x?poll=-1ms", "poll='-1ms' is not a time"),
     ],
 )
 async def test_a_url_that_names_no_log_is_refused(url: str, text: str) -> None:

@@ -3,8 +3,9 @@
     python -m tests.consumer.killing --kills 100
 
 On a real Kafka: a reader writes rows and checkpoints to a file, is killed (SIGKILL) and started
-again, over and over. What it wrote must be the sorted dump of the log. With `--mode group` it goes
-on where its group has committed: rows between the last commit and the kill come twice, no others.
+again, repeatedly. What it wrote must be the sorted dump of the log. With `--mode group` it
+continues where its group has committed: rows between the last commit and the kill come twice, no
+others.
 With `--mode transaction` it copies rows to another topic, in transactions that have the group's
 offsets in them: the copy must be the sorted dump, each row once.
 """
@@ -132,7 +133,7 @@ def _kill_behind(process: LoggedProcess, path: Path, mark: int) -> int:
 
 
 def _check_twice(written: pa.Table, expected: pa.Table, kills: int) -> int:
-    """See that no row is missing, and that only whole tails between commit and kill are double."""
+    """Check that no row is missing, and that only whole tails between commit and kill repeat."""
     places: dict[tuple[int, int], int] = {}
     for place in _places(written):
         places[place] = places.get(place, 0) + 1

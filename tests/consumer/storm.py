@@ -97,7 +97,7 @@ def storm(
     *,
     least_stays: int = 0,
 ) -> Outcome:
-    """Raise a storm and see that all went right; it goes on until there were enough stays."""
+    """Raise a storm until there were enough stays, and check that all went right."""
     topic = logs.create("storm", PARTITIONS)
     ledger, group = Ledger(), f"storm-{topic}"
     per_partition = total // PARTITIONS

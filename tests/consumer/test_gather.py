@@ -97,7 +97,7 @@ def test_both_kernels_locate_records_as_the_decoder_does() -> None:
         assert binary(strings(located, VALUE)).to_pylist() == [b"value 1", b"value 2", b"value 3"]
         assert table[3].tolist() == [-9] * 8
         assert kernel.locate(data, 1, 4, 7, located[:2].data) == -1
-        with pytest.raises(ValueError, match="72 bytes are no whole rows"):
+        with pytest.raises(ValueError, match="72 bytes are not whole rows"):
             kernel.locate(data, 1, 4, 7, bytearray(72))
 
 

@@ -22,7 +22,7 @@ GRACE: Final = 60.0
 
 
 def kill_host(hosts: Hosts, chance: random.Random) -> str:
-    """Kill a broker and its caretaker, then start it anew: a host that lost its power."""
+    """Kill a broker and its caretaker, then start it again: a host that lost its power."""
     index = chance.randrange(len(hosts))
     hosts[index].kill()
     hosts[index].start()
@@ -49,7 +49,7 @@ def kill_caretaker(hosts: Hosts, chance: random.Random) -> str:
 
 
 def kill_all_hosts(hosts: Hosts, _chance: random.Random) -> str:
-    """Kill everything, then start anew."""
+    """Kill everything, then start it again."""
     hosts.kill()
     hosts.start()
     return "all hosts"
@@ -74,7 +74,7 @@ def fsck(hosts: Hosts) -> dict[str, Any]:
 
 
 def wait_until_clean(hosts: Hosts, report: Callable[[str], None] = print) -> None:
-    """See that nothing is wrong, and that unneeded objects are gone within the grace."""
+    """Check that nothing is wrong, and that unneeded objects are deleted in time."""
     began = monotonic()
     while True:
         faults = fsck(hosts)["faults"]

@@ -34,11 +34,11 @@ class Target(Protocol):
 T = TypeVar("T", bound=Target)
 
 Blow = Callable[[T, random.Random], str]
-"""Harms a running target, sees to it that it runs again, and says what it did."""
+"""Harms a running target, makes it run again, and returns what it did."""
 
 
 def kill_all(broker: BrokerProcess, _chance: random.Random) -> str:
-    """Kill every process, then start anew."""
+    """Kill every process, then start them again."""
     broker.kill()
     broker.start()
     return "all"

@@ -117,7 +117,7 @@ ROW = st.fixed_dictionaries(
 
 
 def fits(row: dict[str, Any]) -> bool:
-    """Say by Python's own types whether a row fits `DDL`."""
+    """Return whether a row fits `DDL`, judged by Python's own types."""
     kinds: dict[str, Any] = {"id": int, "name": str, "price": int | float, "small": int,
                              "ok": bool, "tags": list}  # fmt: skip
     if any(

@@ -202,7 +202,7 @@ def test_a_password_in_the_address_is_used_and_never_shown() -> None:
         SchemaRegistry("ftp://me:geheim@host")
     for error in (refused, gone, other):
         assert "geheim" not in str(error.value)
-    with pytest.raises(ConfigError, match="no URL"):
+    with pytest.raises(ConfigError, match="not a URL"):
         RegistrySettings("http://[me:geheim@host")
 
 

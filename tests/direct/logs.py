@@ -91,7 +91,7 @@ class Cluster:
 
     @property
     def log(self) -> BlockingLog:
-        """Open the log anew."""
+        """Open the log again."""
         return BlockingLog(self.place)
 
 

@@ -281,7 +281,7 @@ async def test_lost_cluster_log_is_recovered_with_offsets_and_sinks(
         last = await last_commit(log, "sink")
         assert last is not None
         assert last[:3] == ("query", 1, "far")
-        # It goes on where it was, and does not write twice.
+        # It continues where it was, and does not write twice.
         assert (await commit(log, later, [])).is_repeated
         await write(log, rows(5, 600), batch=never)
         assert len(await values_of(log)) == 605

@@ -31,7 +31,7 @@ def segment(base: int, count: int) -> bytes:
 
 @pytest.fixture
 def place(tmp_path: Path) -> ClusterAddress:
-    """Return a bucket with two topics, and things that are none of ours."""
+    """Return a bucket with two topics, and foreign objects."""
 
     async def write() -> None:
         store = open_store(f"file://{tmp_path}/bucket")

@@ -98,7 +98,7 @@ def test_recreated_cluster_is_detected_and_not_written(tmp_path: Path, sent: int
 
 
 def test_entry_of_another_cluster_is_void(tmp_path: Path) -> None:
-    """As if the cluster were made anew between a look and an append."""
+    """As if the cluster were created again between a read and an append."""
     cluster = Cluster(tmp_path)
     with cluster.broker() as broker:
         create(broker, "t")

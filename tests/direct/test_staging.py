@@ -157,7 +157,7 @@ async def test_missing_topic_is_created_only_on_request(log: DirectLog) -> None:
     staging = RowStager(log, BATCH, PackSettings(topic="t"), create_partitions=3)
     await staging.start()
     assert len(log.state.topics.by_name["t"].partitions) == 3
-    for name, count, fault in (("..", 1, "no topic name"), ("x", 10_001, "from 1 to 10000")):
+    for name, count, fault in (("..", 1, "not a topic name"), ("x", 10_001, "from 1 to 10000")):
         staging = RowStager(log, BATCH, PackSettings(topic=name), create_partitions=count)
         with pytest.raises((ApiError, ConfigError), match=fault):
             await staging.start()

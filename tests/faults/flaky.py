@@ -170,7 +170,7 @@ Outcome = Literal["committed", "aborted", "unknown"]
 
 
 class TransactionalProducer:
-    """Commits most of its transactions, aborts some, and does not know what became of others."""
+    """Commits most of its transactions, aborts some, and does not know the outcome of others."""
 
     def __init__(self, clients: Clients, number: int) -> None:
         self._clients = clients
@@ -189,7 +189,7 @@ class TransactionalProducer:
             await self._clients.rest()
 
     async def _work_on_one_line(self) -> bool:
-        """Return whether the work is done; it is not if the producer must begin anew."""
+        """Return whether the work is done; it is not if the producer must start over."""
         clients = self._clients
         line = await clients.connect()
         producer = Transactor(line, self._name, is_newer=self._is_newer)

@@ -58,7 +58,7 @@ def test_undamaged_records_stay_readable(damaged: BrokerProcess) -> None:
             assert (got.error_code, got.high_watermark) == (ErrorCode.NONE, COUNT), number
             assert value(number) in bytes_of(got)
 
-    # It lives, and goes on from where it was.
+    # It lives, and continues where it was.
     assert produce(damaged.port, TOPIC, b"after").base_offset == COUNT
     assert "Traceback" not in damaged.words()
 

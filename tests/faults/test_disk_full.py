@@ -122,5 +122,5 @@ def test_broker_becomes_ready_again_without_large_writes(
         assert refused.error_code is ErrorCode.KAFKA_STORAGE_ERROR
         assert set(problems(broker)) == {"disk"}
 
-    # A load balancer that waits for readiness would otherwise wait for ever.
+    # A load balancer that waits for readiness would otherwise wait forever.
     wait_until(lambda: not problems(broker), "it is ready again")

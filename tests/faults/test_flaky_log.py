@@ -33,7 +33,7 @@ from tests.faults.flaky import (
 
 SEED = int(os.environ.get("ROOKERY_TEST_SEED", str(random.randrange(1 << 32))))
 CUTS, BATCHES, TRANSACTIONS = 5, 100, 10
-"""The run goes on until there was as much: of outages, and from each producer."""
+"""The run continues until there was as much: of outages, and from each producer."""
 MOST_SECONDS = 240.0
 
 
@@ -125,7 +125,7 @@ def check_transactions(producers: list[TransactionalProducer], found: list[list[
 
 
 async def check_states(brokers: list[Broker]) -> None:
-    """See that all brokers are members, and have computed the same state."""
+    """Check that all brokers are members, and have computed the same state."""
     for replica in (broker.replica for broker in brokers):
         await wait_until_async(partial(is_member, replica))
         await replica.barrier()

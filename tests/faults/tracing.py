@@ -31,7 +31,7 @@ class Event(NamedTuple):
 
 
 class TracedBroker(BrokerProcess):
-    """A broker under strace, which runs beside it and ends with it."""
+    """A broker under strace, which ends with it."""
 
     def __init__(self, folder: Path, durability: str) -> None:
         # Nothing of its own accord: each write of the trace belongs to what the test sent.

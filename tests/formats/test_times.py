@@ -104,7 +104,7 @@ def test_transactions_and_epochs_are_optional() -> None:
         (byhand.times([*golden.SECTIONS, struct.pack(">HHI", 9, 0, 1)]), "cannot be 1 bytes long"),
         (byhand.times([*golden.SECTIONS, struct.pack(">HHI", 9, 1, 0)]), "cannot be 0 bytes long"),
         (byhand.times([*golden.SECTIONS, b"\0"]), "is cut off"),
-        (byhand.times([*golden.SECTIONS[:4], byhand.section(5, b"x")]), "no rows of 12"),
+        (byhand.times([*golden.SECTIONS[:4], byhand.section(5, b"x")]), "not rows of 12"),
         (byhand.times([byhand.section(2, b"x"), *golden.SECTIONS[2:], golden.SECTIONS[0]]),
          r"section 2 \(segment\) has 1 bytes"),
         (byhand.times([byhand.section(1, b"x"), *golden.SECTIONS[1:]]), "too short"),

@@ -2,9 +2,9 @@
 
 Starts a real Kafka whose advertised addresses are those of a relay, lets Kafka's own tools,
 librdkafka (confluent-kafka), kafka-python and aiokafka do what clients do, and keeps a few of the
-frames of each API, version and side. It takes some minutes and is no part of the tests: those
-only read the file. kafka-python is asked to treat the broker as an older one again and again, so
-that older versions come to be spoken too.
+frames of each API, version and side. It takes some minutes and is not part of the tests: those
+only read the file. kafka-python treats the broker as an older one several times, so that
+older versions are used too.
 
 A step that fails is reported and skipped: what must be in the file, tests/wire/test_golden.py
 says.
@@ -98,7 +98,7 @@ def attempt(name: str, step: Callable[[], object]) -> None:
         step()
     except kafka_errors.IncompatibleBrokerVersion as error:
         _LOG.info("%s is not for so old a broker: %s", name, error)
-    except Exception as error:  # noqa: BLE001 (whatever a client raises, the others go on)
+    except Exception as error:  # noqa: BLE001 (whatever a client raises, the others continue)
         _LOG.warning("%s failed: %s: %s", name, type(error).__name__, error)
 
 
@@ -523,7 +523,7 @@ async def aiokafka_clients(place: Place) -> None:
     for step in (_aio_produce, _aio_consume, _aio_transactions, _aio_admin, _aio_login):
         try:
             await asyncio.wait_for(step(place), 60)
-        except Exception as error:  # noqa: BLE001 (whatever a client raises, the others go on)
+        except Exception as error:  # noqa: BLE001 (whatever a client raises, the others continue)
             _LOG.warning("%s failed: %s: %s", step.__name__, type(error).__name__, error)
 
 
@@ -599,7 +599,7 @@ async def _aio_login(place: Place) -> None:
 
 
 def come_back(place: Place, recorder: Recorder) -> None:
-    """Go on from offsets of an older leader epoch, which clients then ask after."""
+    """Continue from offsets of an older leader epoch, about which clients then ask."""
     recorder.client = JAVA
     for line in filter(str.strip, EPOCH_TOOLS.splitlines()):
         name, *args = line.split()

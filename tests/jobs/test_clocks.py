@@ -55,7 +55,7 @@ async def broker(place: ClusterAddress, ahead_ms: int, node_id: int = 1) -> Asyn
 
 
 async def beat(replica: Replica) -> None:
-    """Say that the broker lives, again and again."""
+    """Send the broker's heartbeats repeatedly."""
     while True:
         await replica.propose([BrokerBeat()])
         await asyncio.sleep(0.02)

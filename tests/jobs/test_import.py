@@ -217,5 +217,5 @@ def test_files_of_another_format_are_reported(
 ) -> None:
     (tmp_path / "lines.json").write_text('{"id": 1}\n')
     files = ImportFiles(str(tmp_path / "lines.json"))
-    with pytest.raises(ConfigError, match=r"lines.json.* no Parquet file.*--format json"):
+    with pytest.raises(ConfigError, match=r"lines.json.* not a Parquet file.*--format json"):
         jobs.import_files(spark, place, files, FileImport("events", 1))

@@ -53,7 +53,7 @@ def some_rows() -> list[tuple[int, bytes | None, bytes | None]]:
 
 
 def expected(rows: list[tuple[int, bytes | None, bytes | None]]) -> Proof:
-    """Say what the proof must be, by a dictionary."""
+    """Compute the expected proof with a dictionary."""
     last = {key: row for row in rows if (key := row[1]) is not None}
     alive = [row for row in last.values() if row[2] is not None]
     kept = alive + [row for row in rows if row[1] is None]

@@ -31,7 +31,7 @@ def test_sizes_are_parsed(text: str, expected: int) -> None:
 
 @pytest.mark.parametrize("text", ["", "-1", "1.5GB", "ten", "10 GBps"])
 def test_invalid_sizes_are_refused(text: str) -> None:
-    with pytest.raises(argparse.ArgumentTypeError, match="no size"):
+    with pytest.raises(argparse.ArgumentTypeError, match="not a size"):
         size(text)
 
 

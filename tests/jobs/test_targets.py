@@ -127,9 +127,9 @@ def test_slower_of_two_runs_stops(spark: SparkSession, place: ClusterAddress) ->
 def test_insufficient_budget_is_refused(spark: SparkSession, place: ClusterAddress) -> None:
     _filled(place)
 
-    with pytest.raises(ConfigError, match="max_bytes=10 is too little"):
+    with pytest.raises(ConfigError, match="max_bytes=10 is too small"):
         jobs.repartition(spark, place, "t", _into("u"), JobRun(max_bytes=10))
-    with pytest.raises(ConfigError, match="max_bytes=10 is too little"):
+    with pytest.raises(ConfigError, match="max_bytes=10 is too small"):
         jobs.replay(spark, place, ["t"], _into("o"), JobRun(max_bytes=10))
     assert jobs.repartition(spark, place, "t", _into("u")).is_right
     assert jobs.repartition(spark, place, "t", _into("u"), JobRun(max_bytes=10)).slices == 0

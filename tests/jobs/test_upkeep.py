@@ -64,9 +64,9 @@ def test_scrub_reads_everything_and_resumes(spark: SparkSession, place: ClusterA
         assert report.before == report.after
         assert report.after is not None
         assert report.after.rows == report.facts["rows"] > 0  # type: ignore[operator]
-    # All was scrubbed, so the next one begins anew.
+    # All was scrubbed, so the next one starts over.
     assert jobs.scrub(spark, place, JobRun(dry_run=True)).plan.bytes == planned.plan.bytes
-    with pytest.raises(ConfigError, match=r"scrub: max_bytes=10 is too little .* allow \d+ bytes"):
+    with pytest.raises(ConfigError, match=r"scrub: max_bytes=10 is too small .* allow \d+ bytes"):
         jobs.scrub(spark, place, JobRun(max_bytes=10))
 
 
@@ -219,7 +219,7 @@ def test_merge_within_a_budget_ends_after_some_runs(
     assert len(parts) > 2
 
     first = jobs.merge(spark, place, run=JobRun(max_bytes=parts[0].bytes), settings=settings)
-    with pytest.raises(ConfigError, match=r"merge: max_bytes=10 is too little .* allow \d+ bytes"):
+    with pytest.raises(ConfigError, match=r"merge: max_bytes=10 is too small .* allow \d+ bytes"):
         jobs.merge(spark, place, run=JobRun(max_bytes=10), settings=settings)
     second = jobs.merge(spark, place, settings=settings)
 

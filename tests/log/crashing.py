@@ -1,4 +1,4 @@
-"""A process that appends, for ever or a given number of times, and prints what is durable."""
+"""A process that appends, forever or a given number of times, and prints what is durable."""
 
 from __future__ import annotations
 

@@ -88,7 +88,7 @@ class StoredWorld:
         return LogReader(open_log("memory:"), self.cache, Tail(), layouts=self.layouts)
 
     def forget(self) -> None:
-        """Begin anew with nothing in memory."""
+        """Start again with nothing in memory."""
         self.cache = BlockCache(self.places.read, self.cache._settings, self.places.name)
         self.layouts = Layouts(self.places, self.cache.read)
         self.reader = self.new_reader()

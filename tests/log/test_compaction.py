@@ -219,7 +219,7 @@ async def test_segment_whose_last_batch_is_removed_ends_with_an_empty_batch(tmp_
         assert (kept.record_count, kept.last_offset) == (1, 0)
         assert (gone.record_count, gone.last_offset, gone.max_timestamp) == (0, 2, 1_001)
         assert [record.offset for record in await seen(world, process)] == [0, 3, 4, 5]
-        # That alone is no reason to write the segment again.
+        # That alone does not justify writing the segment again.
         before = partition_of(process).objects[0]
         await end(world)
         await work.run()

@@ -70,7 +70,7 @@ async def test_crash_at_any_step_loses_nothing(step: int, tmp_path: Path) -> Non
         with pytest.raises(Crash):
             await compactor(world, process, Topical(), rewrite=small, store=broken).run()
         assert table(await seen(world, process)) == table(sent)
-        # The process is gone; another one goes on.
+        # The process is gone; another one continues.
         second = await world.process()
         sent += await fill(world, 3)
         await compactor(world, second, Topical(), rewrite=small).run()

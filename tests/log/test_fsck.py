@@ -249,7 +249,7 @@ async def test_gap_at_the_start_is_named(site: Site, writer: Writer) -> None:
     assert [fault.where for fault in faults] == [("birds", 0, 0, 20)]
 
 
-async def test_lost_rows_are_noted_and_are_no_fault(site: Site, writer: Writer) -> None:
+async def test_lost_rows_are_noted_and_are_not_a_fault(site: Site, writer: Writer) -> None:
     lost = RowsLost(topic_id=TOPIC, partition=0, base_offsets=[20])
     await writer.replica.propose([lost])
     report = await check(site.sources)
@@ -295,7 +295,7 @@ async def test_unknown_keys_are_reported_as_stray(site: Site, writer: Writer) ->
     }
 
 
-async def test_probe_of_the_store_is_no_fault(site: Site, writer: Writer) -> None:
+async def test_probe_of_the_store_is_not_a_fault(site: Site, writer: Writer) -> None:
     await site.store.create(f"{PROBES}0123456789abcdef", [b"0"])
     report = await check(site.sources)
     assert report.is_clean, report.faults

@@ -278,7 +278,7 @@ async def test_transactions_with_a_lost_end_are_aborted(site: Site, writer: Writ
     [found] = aborts.within(partition.aborted, 0, 2)
     assert found[:3] == (producer.own.producer_id, 0, 1)
     assert rows(partition)[-1].size == MARKER_BYTES
-    # Its producer has to begin anew, and cannot be mistaken for what it was.
+    # Its producer must start over, and cannot be mistaken for the earlier one.
     assert not again.replica.state.transactions.by_id
     fresh = await Transactor(again, "x").init()
     assert fresh.own.producer_id > producer.own.producer_id

@@ -64,7 +64,7 @@ def build_world(rows: list[Planned]) -> tuple[StoredWorld, list[bytes]]:
 
 
 async def check(world: StoredWorld, every: list[bytes], offset: int, max_bytes: int) -> int:
-    """Read once, and compare; return where to go on."""
+    """Read once, and compare; return where to continue."""
     piece = await world.read(offset, max_bytes)
     served = b"".join(piece.parts)
     headers = batches.verify(served)

@@ -35,7 +35,7 @@ from tests.log.stored import KEY, TOPIC, batch
 
 
 class Behind:
-    """Two processes: one writes and moves, the other reads and has not heard of it."""
+    """Two processes: one writes and moves, the other reads and does not know of it."""
 
     def __init__(self, log: ClusterLog, writer: Replica, replica: Replica) -> None:
         self.store = MemoryStore({})
@@ -136,7 +136,7 @@ async def test_damaged_object_is_named() -> None:
 
 
 @pytest.mark.parametrize("is_topic", [True, False])
-async def test_rows_no_longer_in_the_log_are_no_failure(is_topic: bool) -> None:
+async def test_rows_no_longer_in_the_log_are_not_a_failure(is_topic: bool) -> None:
     async with two() as behind:
         moved = LogStartMoved(topic_id=TOPIC, partition=0, offset=3)
         event = TopicDeleted(topic_id=TOPIC) if is_topic else moved

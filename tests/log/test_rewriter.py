@@ -402,7 +402,7 @@ async def test_a_missing_object_is_damage_only_if_rows_still_name_it(tmp_path: P
         assert partition_of(process, 1).kinds[0] & RowKind.FINAL
 
 
-async def test_rows_moved_during_a_read_are_no_damage(tmp_path: Path) -> None:
+async def test_rows_moved_during_a_read_are_not_damage(tmp_path: Path) -> None:
     async with a_world(tmp_path) as world:
         process = await world.process()
         await world.topic(1)

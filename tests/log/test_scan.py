@@ -68,7 +68,7 @@ async def test_every_flipped_byte_is_reported_alike_by_all_scanners(kind: RowKin
         byte = (at - row.position) % len(some[0])
         is_epoch, is_offset = 12 <= byte < 16, byte < 8
         if is_epoch:
-            # The rewriter writes epochs anew; so does everyone who assigns offsets.
+            # The rewriter writes new epochs; so does all code that assigns offsets.
             assert not reports[1]
             assert bool(reports[0]) == bool(reports[2]) == bool(kind)
         elif is_offset and not kind:

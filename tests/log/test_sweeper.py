@@ -132,7 +132,7 @@ async def test_commit_to_a_condemned_object_is_refused(world: World) -> None:
     assert [outcome.error.name for outcome in outcomes] == ["KAFKA_STORAGE_ERROR"]  # type: ignore[attr-defined]
 
 
-async def test_upload_in_flight_is_no_orphan(world: World) -> None:
+async def test_upload_in_flight_is_not_an_orphan(world: World) -> None:
     identity = world.stored(0)
     for _ in range(5):
         await world.sweep()

@@ -123,7 +123,7 @@ async def test_failed_write_fails_only_its_own_batches(setting: Setting) -> None
     with pytest.raises(Unavailable, match="disk is full"):
         await setting.writer.append([batch(100_000)])
     assert setting.end() == 1
-    # Small ones do not need the journal, and large ones can go on when it works again.
+    # Small ones do not need the journal, and large ones can continue when it works again.
     assert (await setting.writer.append([batch()]))[0].base_offset == 1
     setting.writer.use(JournalTarget(setting.journal))
     assert (await setting.writer.append([batch(100_000)]))[0].base_offset == 2

@@ -73,7 +73,7 @@ class Writers:
         try:
             self.transactional.commit_transaction(SECONDS)
         except KafkaException as error:
-            # A client may find that it has to begin anew; then nothing of it may be read.
+            # A client may find that it must start over; then nothing of it may be read.
             if not error.args[0].txn_requires_abort():
                 raise
             self.transactional.abort_transaction(SECONDS)

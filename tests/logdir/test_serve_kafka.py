@@ -192,7 +192,7 @@ class Worker:
         assert producer.flush(SECONDS) == 0
 
     def transactions(self) -> None:
-        # The id is one that Kafka knows already: its epoch goes on.
+        # The id is one that Kafka knows already: its epoch continues.
         settings = {"bootstrap.servers": self.bootstrap, "log_level": 0}
         producer = Producer({**settings, "transactional.id": "tx-one"})
         producer.init_transactions(SECONDS)

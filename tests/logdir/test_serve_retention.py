@@ -139,7 +139,7 @@ def test_damaged_tail_is_truncated_and_saved(
     beside = folder / "t-0" / f"{FIRST_LOG}.cut-{end}"
     assert beside.read_bytes() == damaged[end:]
     assert str(beside) in caplog.text
-    # It is no part of the log, and another cut at the same place does not replace it.
+    # It is not part of the log, and another cut at the same place does not replace it.
     log.write_bytes(whole[:end] + b"torn")
     with serving(folder):
         assert files(folder / "t-0") == [FIRST_LOG, beside.name, f"{beside.name}-2"]

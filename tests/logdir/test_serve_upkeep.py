@@ -220,7 +220,7 @@ async def test_records_above_the_high_watermark_are_not_served(tmp_path: Path) -
     assert [header.base_offset for header in batches.verify(data)] == [0, 1, 2]
     assert b"instead" in data
     assert b"not yet" not in data
-    # The former file stays beside the log.
+    # The former file stays next to the log.
     [kept] = (folder / "t-0").glob("*.cut-*")
     assert b"not yet" in kept.read_bytes()
     assert LogDirectory.open([folder]).topic_id("t") == topic_id(1)

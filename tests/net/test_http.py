@@ -324,7 +324,7 @@ async def test_request_can_arrive_byte_by_byte() -> None:
         (b"GET /hello HTTP/1.1\r\nHost: x\r\nA: " + b"a" * 9000, 431),
         (b"GET /hello HTTP/1.1\r\nHost: x\r\nA: " + b"a" * 9000 + b"\r\n\r\n", 431),
         (b"GET /hello HTTP/1.1\r\nHost: x\r\n" + b"A: b\r\n" * 101 + b"\r\n", 431),
-        # The client goes on sending: it must get the answer, not a reset.
+        # The client continues to send: it must get the answer, not a reset.
         (b"GET /hello HTTP/1.1\r\nHost: x\r\nA: " + b"a" * 3_000_000, 431),
     ],
 )

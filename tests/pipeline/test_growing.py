@@ -76,7 +76,7 @@ class Run:
         return engine
 
     def again(self) -> None:
-        """Begin anew, as the next run does."""
+        """Start again, as the next run does."""
         self.engine = self._opened()
 
     def take(self, *values: bytes) -> BatchMetrics:

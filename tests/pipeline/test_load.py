@@ -59,15 +59,15 @@ def test_urls_stay_as_they_are(tmp_path: Path) -> None:
     [
         ("[source]", "[source", "no TOML"),
         ("topics =", "topic =", r"source.topic: unknown; did you mean topics\?"),
-        ('["birds"]', '"birds"', "source.topics: 'birds' is no list"),
+        ('["birds"]', '"birds"', "source.topics: 'birds' is not a list"),
         ('["birds"]', "[1]", "source.topics: its values must be text"),
         ('format = "parquet"\n', "", "sinks 1.format: is missing"),
         ('"parquet"', '"orc"', "format 'orc', not of delta"),
         ('layer = "bronze"', 'layer = "iron"', "layer 'iron'"),
         ('["birds"]', "[]", "name one at least"),
         ("[[sinks]]", "[topics.cats]\n[[sinks]]", "topics.cats: source.topics does not have it"),
-        ("[[sinks]]", '[silver]\ndedupe = "no"\n[[sinks]]', "'no' is no true or false"),
-        ("[[sinks]]", '[upkeep]\nkeep = "ever"\n[[sinks]]', "no span of time"),
+        ("[[sinks]]", '[silver]\ndedupe = "no"\n[[sinks]]', "'no' is not true or false"),
+        ("[[sinks]]", '[upkeep]\nkeep = "ever"\n[[sinks]]', "not a span of time"),
         ("[[sinks]]", 'name = "x"\n[[sinks]]', "source.name: unknown"),
         ("[source]", 'topics = ["birds"]\n[source]', r"topics: write \[topics.NAME\]"),
         (

@@ -106,7 +106,7 @@ def test_replayed_keys_are_deduplicated(spark: SparkSession, log: Log, tmp_path:
     assert ids(mended) == list(range(10))
 
 
-def test_pipeline_can_run_beside_a_replay(spark: SparkSession, log: Log, tmp_path: Path) -> None:
+def test_pipeline_can_run_during_a_replay(spark: SparkSession, log: Log, tmp_path: Path) -> None:
     pipeline = declared(tmp_path, log, "id long", CHECK.format("id <> 1"))
     log.write("birds", [message(number) for number in range(4)])
 

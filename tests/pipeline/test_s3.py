@@ -102,5 +102,5 @@ def test_log_state_and_tables_can_be_in_s3(
     assert [row["value"] for row in dead] == [b"{broken"]
     keep_up(pipeline)
     assert ids(places["silver"]) == list(range(30))
-    # Nothing of it came to be beside the declaration.
+    # Nothing of it was created next to the declaration.
     assert not (tmp_path / ".rookery").exists()

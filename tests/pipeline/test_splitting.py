@@ -150,7 +150,7 @@ def test_a_null_value_deletes_the_row_of_the_records_key() -> None:
         ({"debezium": True}, "silver.debezium"),
         ({"event_time": "seen"}, "go together"),
         ({"dedupe": True, "keys": ("id",)}, "watermark"),
-        ({"event_time": "seen", "watermark": "soon"}, "no span of time"),
+        ({"event_time": "seen", "watermark": "soon"}, "not a span of time"),
         ({"mode": "merge"}, "silver.mode 'merge', not of append, upsert"),
     ],
 )

@@ -1,4 +1,4 @@
-"""Stock engines read and change every kind of table, and the pipeline goes on.
+"""Stock engines read and change every kind of table, and the pipeline continues.
 
 Spark, with Iceberg's and Delta's runtime, and DuckDB, with its extensions, run in environments that
 lack this project. pyiceberg, delta-rs, polars and the newest DuckDB are libraries of the tests.
@@ -132,14 +132,14 @@ class Lake:
         }
 
     def check(self, readers: Readers) -> None:
-        """See that every engine finds all rows in every table."""
+        """Check that every engine finds all rows in every table."""
         for at, table in self.tables.items():
             expected = in_order(self.expected[at].rows)
             for engine, rows in readers.read(table).items():
                 assert rows == expected, f"{engine} on {table.name}"
 
     def check_descriptions(self, spark: SqlEngine) -> None:
-        """See that stock Spark describes the columns."""
+        """Check that stock Spark describes the columns."""
         for (layer, kind), table in self.tables.items():
             if kind in ("iceberg", "delta"):
                 rows = spark.execute(f"DESCRIBE EXTENDED {spark_name(table)}")
@@ -155,7 +155,7 @@ class Lake:
         }
 
     def check_history(self, readers: Readers, history: History) -> None:
-        """See that every engine finds the rows of earlier versions."""
+        """Check that every engine finds the rows of earlier versions."""
         for at, (version, expected) in history.items():
             for engine, rows in readers.read(self.tables[at], version).items():
                 assert rows == expected, f"{engine} on {self.tables[at].name} as of {version}"

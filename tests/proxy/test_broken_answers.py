@@ -208,7 +208,7 @@ def test_silent_broker_costs_the_connection_after_the_deadline() -> None:
         wait_until(lambda: broker.is_left)
 
 
-def test_broker_that_is_silent_about_its_versions_serves_no_client_for_ever() -> None:
+def test_no_client_waits_forever_for_versions_of_a_silent_broker() -> None:
     script = Script(special={API_VERSIONS_KEY: lambda client, request: None})
     settings = replace(ProxySettings(), connect_timeout_ms=100, request_timeout_ms=100)
     with scripted_proxy(script, settings) as (proxy, broker):

@@ -88,7 +88,7 @@ class Silent(Culprit):
 
 
 class Stubborn(Culprit):
-    """Goes on when it is cancelled, until its end is allowed."""
+    """Continues when it is cancelled, until its end is allowed."""
 
     def __init__(self, side: str) -> None:
         super().__init__(side)
@@ -234,7 +234,7 @@ def test_failing_filter_costs_its_own_request_only(
 
 
 @pytest.mark.parametrize("side", ["request", "response"])
-def test_refusal_of_a_filter_is_no_fault(
+def test_refusal_of_a_filter_is_not_a_fault(
     upstream: str, side: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.WARNING, "rookery.proxy")

@@ -71,7 +71,7 @@ def test_filter_of_a_package_serves_clients(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("_package")
-def test_entry_point_that_is_no_filter_is_refused() -> None:
+def test_entry_point_that_is_not_a_filter_is_refused() -> None:
     with pytest.raises(ConfigError, match="the entry point no_filter is not a class of filters"):
         load_filters(*settings_of("no_filter"))
 

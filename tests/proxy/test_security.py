@@ -271,7 +271,7 @@ def test_wrong_upstream_password_is_reported(broker: SecuredBroker) -> None:
         assert f"refused user '{USER}'" in proxy.proxy.clusters[0].trouble
 
 
-def test_broker_that_refuses_the_proxy_is_no_error_of_each_client(
+def test_broker_that_refuses_the_proxy_is_not_an_error_of_each_client(
     broker: SecuredBroker, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The health reports the cause once; for clients, the broker is away."""

@@ -241,7 +241,7 @@ def test_filtered_fetch_session_has_what_was_asked_for(
         broker.close()
 
 
-def test_fetch_session_that_is_not_known_begins_anew(script: Script) -> None:
+def test_unknown_fetch_session_starts_over(script: Script) -> None:
     script.special[FETCH.key] = Sessions()
     broker = ScriptedBroker(script)
     script.port = broker.port

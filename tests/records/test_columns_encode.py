@@ -20,7 +20,7 @@ MILLISECONDS = pa.timestamp("ms", tz="UTC")
 SCHEMA = pa.schema(
     {"key": pa.binary(), "value": pa.binary(), "headers": HEADERS, "timestamp": MILLISECONDS}
 )
-# A busy machine is no reason to fail.
+# A busy machine must not fail the test.
 at_leisure = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 content = st.none() | st.binary(max_size=30)
 header = st.fixed_dictionaries({"key": st.text(max_size=4), "value": content})

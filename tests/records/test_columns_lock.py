@@ -1,7 +1,7 @@
 """Records are decoded and encoded without the interpreter's lock: others run meanwhile.
 
 The interpreter is set never to take the lock away, so another thread can run only while it is
-released. That thread notes the time over and over; if it does so in the middle of one call into
+released. That thread notes the time repeatedly; if it does so in the middle of one call into
 the kernel, the call was not holding the lock.
 """
 

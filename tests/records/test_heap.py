@@ -43,7 +43,7 @@ def test_only_our_own_processes_return_memory_to_the_system(tune: str, calls: li
         "from rookery.records import heap\n"
         f"{tune}\n"
         "calls = []\n"
-        "heap._of_the_library = lambda _: calls.append\n"
+        "heap._library_function = lambda _: calls.append\n"
         "heap.give_back()\n"
         "print(calls)"
     )
@@ -54,7 +54,7 @@ def test_only_our_own_processes_return_memory_to_the_system(tune: str, calls: li
 
 
 def test_servers_keep_freed_memory_only_where_it_is_returned_later() -> None:
-    """A proxy that kept it and returned nothing held the memory of its largest peak for ever."""
+    """A proxy that kept it and returned nothing held the memory of its largest peak forever."""
     source = Path(rookery.__file__).parent
     callers = {
         path.relative_to(source).as_posix()

@@ -158,7 +158,7 @@ def test_every_flipped_byte_is_found_under_every_policy(name: str, mask: int) ->
 
 
 def _facts(header: BatchHeader) -> tuple[int, ...]:
-    """Return all fields but the epoch, which is written anew where nothing checks it."""
+    """Return all fields except the epoch, which is rewritten where nothing checks it."""
     return (*header[:2], *header[3:])
 
 

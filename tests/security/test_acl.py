@@ -250,7 +250,7 @@ def test_addresses_are_written_as_java_writes_them(address: str, expected: str) 
 
 
 @pytest.mark.parametrize("text", ["", "localhost", "10.0.0.0/8", "*"])
-def test_text_that_is_no_address_has_no_form(text: str) -> None:
+def test_text_that_is_not_an_address_has_no_form(text: str) -> None:
     with pytest.raises(ValueError, match="IP"):
         format_host(text)
 

@@ -111,7 +111,7 @@ def test_unsigned_and_symmetric_tokens_are_refused(
 
 
 @pytest.mark.parametrize("token", ["", "a", "a.b.c", "e30.e30.e30"])
-def test_text_that_is_no_token_is_refused(verifier: TokenVerifier, token: str) -> None:
+def test_text_that_is_not_a_token_is_refused(verifier: TokenVerifier, token: str) -> None:
     refuse(verifier, token)
 
 
@@ -135,7 +135,7 @@ DEEP = "[" * 10_000
         pytest.param('{"alg":"ES256","kid":"ES256","x":' + DEEP, "{}", id="deep field"),
         pytest.param('{"alg":"ES256","kid":"ES256"}', DEEP, id="deep claims"),
         pytest.param('{"alg":["ES256"],"kid":"ES256"}', "{}", id="list of algorithms"),
-        pytest.param('{"alg":"ES256","kid":{}}', "{}", id="key id that is no text"),
+        pytest.param('{"alg":"ES256","kid":{}}', "{}", id="key id that is not text"),
         pytest.param('{"alg":"ES256","kid":' + "9" * 5000 + "}", "{}", id="long number"),
     ],
 )

@@ -97,7 +97,7 @@ def test_store_without_a_key_is_refused(files: Certificates, tmp_path: Path) -> 
         server_context(ServerTls(KeyPair(store, None, STORE_PASSWORD)))
 
 
-def test_text_that_is_no_certificate_is_refused() -> None:
+def test_text_that_is_not_a_certificate_is_refused() -> None:
     with pytest.raises(ConfigError, match="the text of the setting"):
         server_context(ServerTls(KeyPair("", data="none")))
 

@@ -65,6 +65,6 @@ def test_client_answers_a_refusal() -> None:
 
 
 @pytest.mark.parametrize("token", ["", "two words", "line\n", "\x01"])
-def test_client_refuses_text_that_is_no_token(token: str) -> None:
+def test_client_refuses_text_that_is_not_a_token(token: str) -> None:
     with pytest.raises(ConfigError, match=r"sasl\.token"):
         open_client("OAUTHBEARER", Login("", token, "nonce"))

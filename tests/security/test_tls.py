@@ -236,7 +236,7 @@ def test_a_missing_file_is_named(pki: _Pki) -> None:
         client_context(ClientTls(ca_file=missing))
 
 
-def test_a_file_that_is_no_certificate_is_named(pki: _Pki, tmp_path: Path) -> None:
+def test_a_file_that_is_not_a_certificate_is_named(pki: _Pki, tmp_path: Path) -> None:
     junk = tmp_path / "junk.pem"
     junk.write_text("hello", encoding="ascii")
 

@@ -49,7 +49,7 @@ class Driver:
         self._process.wait()
 
     def finish(self) -> None:
-        """Run it, again and again if need be, until it ends well.
+        """Run it, repeatedly if necessary, until it succeeds.
 
         Raises:
             TimeoutError: it does not.

@@ -55,7 +55,7 @@ def _copy(spark: SparkSession, source: dict[str, str], target: dict[str, str], f
     stream = spark.readStream.format("kafka").options(
         **source, startingOffsets="earliest", includeHeaders="true"
     )
-    # Small bites: several micro-batches, each of which asks for offsets anew.
+    # Small bites: several micro-batches, each of which asks for offsets again.
     rows = stream.option("maxOffsetsPerTrigger", "500").load()
     query = (
         rows.select("key", "value", "headers")

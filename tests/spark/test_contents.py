@@ -13,7 +13,7 @@ from rookery.spark.environment.contents import ArchiveContents, carrier_of
 
 @pytest.fixture
 def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder on Python's path with a package that is installed there, and a module beside it."""
+    """A folder on Python's path with a package that is installed there, and a module next to it."""
     record = tmp_path / "birdtools-1.0.dist-info"
     record.mkdir()
     (record / "METADATA").write_text("Metadata-Version: 2.1\nName: birdtools\nVersion: 1.0\n")

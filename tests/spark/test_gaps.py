@@ -27,7 +27,7 @@ def test_gaps_are_stored_as_objects(monkeypatch: pytest.MonkeyPatch, tmp_path: P
     monkeypatch.chdir(tmp_path)
     chosen = options("memory:gaps-of-a-test")
     handle_gaps(chosen, [GAP])
-    handle_gaps(chosen, [GAP])  # the same again is no other
+    handle_gaps(chosen, [GAP])  # the same again does not count as another
 
     async def handled() -> None:
         handle_gaps(chosen, [GAP._replace(partition=4)])

@@ -1,4 +1,4 @@
-"""The extension of Spark's planner by which each query plans anew."""
+"""The extension of Spark's planner by which each query is planned again."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Cluster:
 
 
 def added(spark: SparkSession) -> list[int]:
-    """Return how many optimizations and strategies a session has beside Spark's own."""
+    """Return how many optimizations and strategies a session adds to Spark's own."""
     methods = spark._jsparkSession.experimental()
     return [methods.extraOptimizations().size(), methods.extraStrategies().size()]
 

@@ -271,7 +271,7 @@ def test_filters_are_pushed_down_when_enabled(spark: SparkSession, cluster: Clus
         late = frame.where(frame.timestamp >= since)
         assert rows_of(late) == [row for row in expected() if row[4] >= BASE + 2_900]
         assert not frame.where("topic = 'x'").count()
-        # Filters of one query, or of one side of it, are no other's.
+        # Filters of one query, or of one side of it, do not affect another.
         assert frame.count() == ROWS
         both = frame.where("partition = 1").union(frame.where("partition = 2"))
         assert both.count() == ROWS * 2 // 3

@@ -126,7 +126,7 @@ def test_repeated_first_batch_starts_at_the_same_offset(cluster: Cluster) -> Non
         send(broker, "t", values(5))
         end = source.latestOffset(start, ReadAllAvailable())
         assert offsets_of(source, start, end) == list(range(5, 10))
-        # After a restart Spark asks anew where to begin, and `latest` is later by now.
+        # After a restart Spark asks again where to begin, and `latest` is later by now.
         again = reader(cluster)
         later = again.initialOffset()
         assert later != start
@@ -165,7 +165,7 @@ def test_replayed_batch_is_the_same_after_rewriting(cluster: Cluster) -> None:
     cluster.rewrite(delete_delay_ms=0, snapshot_entries=1)
     again = reader(cluster, startingOffsets="earliest")
     assert offsets_of(again, start, end) == list(range(500))
-    # Tasks that were planned before go on, too.
+    # Tasks that were planned before continue, too.
     assert sum(batch.num_rows for task in tasks for batch in again.read(task)) == 500
     assert all(isinstance(task, Share) for task in tasks)
     again.stop()

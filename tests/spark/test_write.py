@@ -214,7 +214,7 @@ def test_stream_writes_each_batch_once(spark: SparkSession, site: Site, tmp_path
     last = site.last("sink")
     assert last is not None
     assert last.batch_id == 2
-    # What the sources had read is kept with the batch, to go on from without the checkpoint.
+    # What the sources had read is kept with the batch, to continue from without the checkpoint.
     logged = (checkpoint / "offsets" / "2").read_text().splitlines()[2:]
     assert json.loads(last.source_offsets) == logged
 
@@ -225,7 +225,7 @@ def test_stream_writes_each_batch_once(spark: SparkSession, site: Site, tmp_path
     finish(site.stream(source, checkpoint).trigger(availableNow=True).start())
     assert site.values() == expected(4000)
 
-    # Another checkpoint would begin anew, and is refused.
+    # Another checkpoint would start over, and is refused.
     query = site.stream(source, tmp_path / "fresh").trigger(availableNow=True).start()
     with pytest.raises(PySparkException, match=r"is written by query .* takeOver=true"):
         query.awaitTermination(120)

@@ -126,7 +126,7 @@ def test_versions_between_hourly_ones_are_removed_with_their_files(tmp_path: Pat
     assert rows_of(spec) == [(batch,) for batch in range(12)]
 
 
-def test_maintenance_beside_commits_deletes_nothing_twice(
+def test_maintenance_during_commits_deletes_nothing_twice(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     spec = TableSpec("iceberg", str(tmp_path / "birds"), "birds")

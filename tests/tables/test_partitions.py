@@ -185,7 +185,7 @@ def test_rows_deleted_by_other_engines_do_not_reappear(tmp_path: Path) -> None:
     assert birds.ids() == [1]
 
 
-def test_null_lists_stay_null_beside_delete_marks(tmp_path: Path) -> None:
+def test_null_lists_stay_null_with_delete_marks(tmp_path: Path) -> None:
     birds = Birds(tmp_path)
     birds.add(range(5))
     birds.add(range(5, 10))

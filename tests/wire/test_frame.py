@@ -18,7 +18,7 @@ LIMIT = 1_000_000
 # Sizes of frames: the content follows from place and size, so that a failure can be printed.
 sizes_of_frames = st.lists(st.one_of(st.integers(8, 40), st.integers(8, 200_000)), max_size=12)
 
-# A busy machine is no failure.
+# A busy machine must not fail the test.
 unhurried = settings(deadline=None)
 
 

@@ -79,7 +79,7 @@ def leaves(message: Message, steps: Sequence[Level]) -> Iterator[tuple[Any, ...]
 def path_key(chain: Sequence[Any], steps: Sequence[Level], depth: int) -> tuple[Any, ...]:
     """What tells an item apart, as far out as request and answer agree on it."""
     pairs = list(zip(chain, steps, strict=True))[-depth:]
-    # An empty name in a plain list is no name in an answer that may have an id instead.
+    # An empty name in a plain list means no name in an answer that may have an id instead.
     return tuple(
         tuple(key for key in level.keys_of(element) if key[1] != "") for element, level in pairs
     )

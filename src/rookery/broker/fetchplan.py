@@ -1,4 +1,4 @@
-"""One look of a fetch at the state and the memory, for every partition it reads.
+"""The plan of a fetch: what the state and the memory can return now for each of its partitions.
 
 All results of a look come from one version of the state. Records in memory are taken immediately;
 partitions that must be read from disk are noted.
@@ -149,7 +149,7 @@ class FetchPlan:
             self._refuse(watched, ErrorCode.UNKNOWN_LEADER_EPOCH)
             return
         if self._is_replica:
-            # Kafka's answers to a broker that is no replica of the partition.
+            # Kafka's answers to a broker that is not a replica of the partition.
             is_epoch_known = watched.leader_epoch >= 0
             code = ErrorCode.UNKNOWN_LEADER_EPOCH if is_epoch_known else _NO_LEADER
             self._refuse(watched, code)

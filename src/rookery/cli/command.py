@@ -1,4 +1,4 @@
-"""How a command declares itself, so that all of them look and answer alike.
+"""The declaration of a command, so that all commands have the same flags, help and output.
 
 A module in `cli/commands` is a command, and a folder there is a command with commands of its own.
 Each has a `COMMAND`: the class of its arguments, the function that runs it, and its help.
@@ -38,7 +38,7 @@ A = TypeVar("A", bound=CommandArguments)
 class Command(Generic[A]):
     """A command that does something.
 
-    Its module is imported for `--help`, so it imports what is heavy only when it runs.
+    Its module is imported for `--help`, so it imports heavy modules only when it runs.
     """
 
     arguments: type[A]

@@ -32,7 +32,7 @@ def open_input(name: str) -> int:
 
 
 async def lines_of(descriptor: int) -> AsyncIterator[list[bytes]]:
-    """Go through lines without their ends, as many at a time as are there.
+    """Yield the available lines together, without their line ends.
 
     Raises:
         ConfigError: the input cannot be read, or a line has no end.

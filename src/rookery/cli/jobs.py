@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 def run_job(
     job: str, args: JobArguments, work: Callable[[SparkSession, ClusterAddress, JobRun], JobReport]
 ) -> int:
-    """Do a job; return 1 if not all is well.
+    """Run a job; return 1 if it reports problems.
 
     Raises:
         ConfigError: an argument cannot be used, or there is no log; Spark is not started then.

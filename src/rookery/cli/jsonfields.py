@@ -13,7 +13,7 @@ from rookery.errors import ConfigError
 
 
 def fields_of(values: Iterable[bytes]) -> pa.Schema | None:
-    """Return the schema of all that are objects; None if there are none.
+    """Return a schema for those values that are objects; None if there are none.
 
     Raises:
         ConfigError: they contradict each other.
@@ -42,7 +42,7 @@ def _as_line(value: bytes) -> bytes | None:
 
 
 def _definite(kind: pa.DataType) -> pa.DataType:
-    """Give a type to what was always null, and keep times as the text that they are."""
+    """Give a type to fields that were always null, and keep times as text."""
     if pa.types.is_null(kind) or pa.types.is_timestamp(kind):
         return pa.string()
     if isinstance(kind, pa.ListType):

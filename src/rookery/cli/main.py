@@ -1,9 +1,9 @@
 """The `rookery` command: finds its commands in `cli/commands`.
 
-Only the module of the command that is called is imported. For `rookery --help` all are, but for the
-members of families, so each imports what is heavy only when it runs.
+A call imports only the module of its command. `rookery --help` imports the modules of all commands,
+except subcommands. So each command imports heavy modules only when it runs.
 
-Exit codes: 0 all is well, 1 it is not, 2 a setting or argument must be changed.
+Exit codes: 0 success, 1 failure, 2 a setting or argument must be changed, 130 interrupted.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _SUMMARY = "A Kafka-compatible streaming platform whose log lives in object stor
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line; returns the exit code."""
+    """Run the command line; return the exit code."""
     words = list(sys.argv[1:] if arguments is None else arguments)
     parser = make_parser(words)
     parsed = parser.parse_args(words)
@@ -45,7 +45,7 @@ def _run(parsed: argparse.Namespace) -> int:
         print(f"rookery {parsed.command}: {error}", file=sys.stderr)
         return 1
     except BrokenPipeError:
-        # The reader of our output (head, less) has closed it; Python must not flush once more.
+        # The reader of our output (head, less) has closed it; Python must not flush it again.
         sys.stdout = None
         return 1
     except KeyboardInterrupt:
@@ -53,7 +53,7 @@ def _run(parsed: argparse.Namespace) -> int:
 
 
 def make_parser(words: Sequence[str] | None = None) -> argparse.ArgumentParser:
-    """Return the parser of the command that the words begin with; of all, without words."""
+    """Return the parser of the command that the words name; without words, that of all commands."""
     parser = argparse.ArgumentParser(
         prog="rookery",
         description=_SUMMARY,

@@ -15,7 +15,7 @@ from rookery.model.partition import TopicPartition
 async def places_of(
     client: Client, topic: str, wanted: Sequence[int] | None = None
 ) -> list[TopicPartition]:
-    """Return the partitions that are asked for, or all of a topic.
+    """Return the requested partitions, or all of a topic.
 
     Raises:
         ApiError: the topic has no such partition; the text lists those that it has.
@@ -33,7 +33,7 @@ async def places_of(
 async def ends_of(
     client: Client, places: list[TopicPartition], *, committed: bool = False
 ) -> dict[TopicPartition, int]:
-    """Return where partitions end at this moment, or where the first open transaction begins."""
+    """Return the current ends of partitions, or the offset of the first open transaction."""
     offsets = await client.offsets.find(dict.fromkeys(places, LATEST), committed=committed)
     return {place: row.offset for place, row in offsets.items()}
 
@@ -44,7 +44,7 @@ async def fetch_all(
     ends: Mapping[TopicPartition, int] | None,
     settings: FetchSettings,
 ) -> AsyncGenerator[FetchResult, None]:
-    """Go through what partitions hold, up to their ends; without ends, for ever."""
+    """Yield the records of partitions up to their ends; without ends, indefinitely."""
     left = {
         place: position
         for place, position in positions.items()

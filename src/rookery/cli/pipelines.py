@@ -45,7 +45,7 @@ def end_on_signals(pace: BatchPace) -> Iterator[None]:
 
 
 def metrics_path(pipeline: Pipeline) -> Path:
-    """Return where a pipeline's figures are: in its state, or here if that is in a store."""
+    """Return the path of a pipeline's metrics: in its state, or here if the state is in a store."""
     folder = TableFolder(pipeline.state)
     if folder.path is not None:
         return folder.path / "metrics.jsonl"
@@ -53,7 +53,7 @@ def metrics_path(pipeline: Pipeline) -> Path:
 
 
 class BatchProgress:
-    """Reports each batch as it is done, and keeps its figures."""
+    """Reports each batch when it is complete, and stores its figures."""
 
     def __init__(self, pipeline: Pipeline, *, is_json: bool, is_recorded: bool = True) -> None:
         self._file = MetricsFile(metrics_path(pipeline)) if is_recorded else None
@@ -88,7 +88,7 @@ class BatchProgress:
 
 @contextmanager
 def session_for_gold(options: SparkOptions, pipeline: Pipeline) -> Iterator[SparkSession | None]:
-    """Start Spark if there is SQL to be checked, and stop it unless it ran before."""
+    """Start Spark if there is SQL to check; stop it afterwards unless it was already running."""
     if not pipeline.gold:
         yield None
         return

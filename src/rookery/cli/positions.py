@@ -35,7 +35,7 @@ def parse_position(start: str, clock: Clock) -> int | None:
     """Return a position as EARLIEST, LATEST or a timestamp; None if it is an offset.
 
     Raises:
-        ConfigError: it is no position.
+        ConfigError: it is not a position.
     """
     if start in {"beginning", "end"}:
         return EARLIEST if start == "beginning" else LATEST

@@ -1,4 +1,4 @@
-"""Runs the work of a command with a client, and says what to check if no broker answers."""
+"""Runs the work of a command with a client, and names what to check if no broker answers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Opens what a log is made of, without a broker, and without making what is not there."""
+"""Opens the store, cluster log and journals of a log without a broker; creates nothing."""
 
 from __future__ import annotations
 

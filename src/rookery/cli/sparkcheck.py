@@ -16,7 +16,7 @@ _SOURCE = "pyspark_rookery"
 
 
 class SparkFinding(NamedTuple):
-    """One thing looked at; there is a remedy if it is not well."""
+    """The result of one check; there is a remedy if it failed."""
 
     name: str
     detail: str
@@ -24,7 +24,7 @@ class SparkFinding(NamedTuple):
 
 
 def look_at_spark(environ: Mapping[str, str] | None = None) -> Iterator[SparkFinding]:
-    """Yield what is to be said about Spark; without it nothing is wrong, for few need it."""
+    """Yield the findings about Spark; its absence is not a problem, since Spark is optional."""
     if find_spec("pyspark") is None:
         yield SparkFinding(
             "pyspark", 'not installed; only for tables: pip install "rookery[spark]"'

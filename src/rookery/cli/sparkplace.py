@@ -1,4 +1,4 @@
-"""Where the tasks of a command run, and what is sent there."""
+"""The location of a command's tasks, and the environment that is sent there."""
 
 from __future__ import annotations
 

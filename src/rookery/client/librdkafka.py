@@ -159,7 +159,7 @@ def _tls(config: Mapping[str, str]) -> ClientTls:
         key, password = config.get("ssl.key.location"), config.get("ssl.key.password")
         own = KeyPair(certificate, key, password)
     elif "ssl.key.location" in config:
-        raise ConfigError("config: ssl.key.location: needs ssl.certificate.location beside it")
+        raise ConfigError("config: ssl.key.location: needs ssl.certificate.location, too")
     checks = config.get("ssl.endpoint.identification.algorithm", "https")
     if checks not in {"https", "none"}:
         raise ConfigError(

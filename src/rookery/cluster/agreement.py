@@ -93,7 +93,7 @@ class SecurityAgreement:
         return [
             broker
             for broker in self._known.values()
-            # Its registration is no proof: it may have been written before it was applied there.
+            # Its registration proves nothing: it may have been written before it was applied there.
             if self._seen.get(broker.incarnation, 0) < number and self._may_decide(broker)
         ]
 

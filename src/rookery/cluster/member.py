@@ -10,7 +10,7 @@ member then rejoins automatically; any other member rejoins with its next `join`
 
 A member that cannot reach the log cannot learn of its expiry, nor of changes of access rules. It
 has a lease instead, which each of its entries extends. The lease begins when the entry is made. The
-others hear of the entry later, and report no change as done while it can last
+others read the entry later, and report no change as done while it can last
 (`cluster/agreement.py`).
 """
 
@@ -206,7 +206,7 @@ class ClusterMember:
     async def _rejoin(self) -> None:
         try:
             await self.join_patiently()
-        except Exception as error:  # noqa: BLE001 (a task's root: the owner must hear of it)
+        except Exception as error:  # noqa: BLE001 (a task's root: the owner must be notified)
             self.when_failed(error)
 
     def _applied(self, applied: EntryOutcome, entry: Entry) -> None:

@@ -182,7 +182,7 @@ class Replica:
         parts = list(divide(events))
         return asyncio.ensure_future(_join([self.propose(part) for part in parts]))
 
-    # What becomes of proposals when following is interrupted.
+    # The outcome of proposals when following is interrupted.
 
     def _jumped(self) -> None:
         # The entry in flight keeps its sequence: see `EntryAppender._is_settled`.

@@ -52,7 +52,7 @@ class LoadedSettings(Generic[T]):
     section: str
     values: Mapping[Setting, object]
     sources: Mapping[Setting, str]
-    """For people: `default`, `rookery.toml:3`, `variable X` or `flag --x`."""
+    """As text: `default`, `rookery.toml:3`, `variable X` or `flag --x`."""
     warnings: tuple[str, ...] = ()
     """Warnings for the user, which are not errors."""
 

@@ -27,7 +27,7 @@ class GivenValue:
     is_text: bool
     """Whether it is the text of a variable or flag; otherwise it is a TOML value."""
     source: str
-    """Its place, for people: `rookery.toml:3`, `variable X` or `flag --x`."""
+    """Its place as text: `rookery.toml:3`, `variable X` or `flag --x`."""
 
 
 class Problems:

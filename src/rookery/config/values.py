@@ -112,7 +112,7 @@ def _number(is_whole: bool, minimum: float | None, maximum: float | None) -> Val
 
 def _as_number(value: object) -> Toml:
     if not isinstance(value, (int, float)):
-        raise TypeError(f"{value!r} is no number")
+        raise TypeError(f"{value!r} is not a number")
     return value
 
 
@@ -162,7 +162,7 @@ def _check_table(value: object) -> object:
 
 def _as_table(value: object) -> Toml:
     if not isinstance(value, dict):
-        raise TypeError(f"{value!r} is no table")
+        raise TypeError(f"{value!r} is not a table")
     return value
 
 

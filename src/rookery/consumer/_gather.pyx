@@ -72,7 +72,7 @@ cdef enum:
 
 cdef Py_ssize_t rows_of(Py_ssize_t size) except -1:
     if size % (8 * WIDTH):
-        raise ValueError(f"{size} bytes are no whole rows")
+        raise ValueError(f"{size} bytes are not whole rows")
     return size // (8 * WIDTH)
 
 

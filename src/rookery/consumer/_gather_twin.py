@@ -56,7 +56,7 @@ def unpack(lines: Buffer, columns: Sequence[Buffer], /) -> None:
 def _numbers(table: Buffer) -> memoryview[int]:
     view = memoryview(table)
     if view.nbytes % ROW_BYTES:
-        raise ValueError(f"{view.nbytes} bytes are no whole rows")
+        raise ValueError(f"{view.nbytes} bytes are not whole rows")
     return view.cast("B").cast("q")
 
 

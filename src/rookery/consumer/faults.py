@@ -106,7 +106,7 @@ class UnheardPartitions(Unavailable):
 
     def __init__(self, places: Sequence[TopicPartition], deadline_ms: int, why: str) -> None:
         some = ", ".join(place.text for place in places[:5])
-        super().__init__(f"nothing was heard of {some} for {deadline_ms} ms; {why}")
+        super().__init__(f"no answer for {some} in {deadline_ms} ms; {why}")
         self.places = tuple(places)
 
 

@@ -65,8 +65,8 @@ def spec(position: Position, place: TopicPartition, now_ms: int) -> Spec:
         mark = position.partitions.get(place)
         return Spec(offset=EARLIEST if mark is None else mark.offset)
     raise ConfigError(
-        f"{position!r} is no position; use a word ({', '.join(sorted(_WORDS))}), a datetime with "
-        "a time zone, a timedelta, Offsets or a Checkpoint"
+        f"{position!r} is not a position; use a word ({', '.join(sorted(_WORDS))}), a datetime "
+        "with a time zone, a timedelta, Offsets or a Checkpoint"
     )
 
 
@@ -103,7 +103,7 @@ def to_ms(moment: datetime) -> int:
 
 def _of_word(word: str) -> Spec:
     if word not in _WORDS:
-        raise ConfigError(f"{word!r} is no position; choose from {', '.join(sorted(_WORDS))}")
+        raise ConfigError(f"{word!r} is not a position; choose from {', '.join(sorted(_WORDS))}")
     match cast("Word", word):
         case "earliest":
             return Spec(offset=EARLIEST)

@@ -190,7 +190,7 @@ def _with_symbols(avro_type: AvroType, value: dict[str, Any]) -> AvroType:
         raise ConfigError(f"Avro schema: enum {avro_type.name!r} has a symbol twice")
     if default is not None and default not in avro_type.symbols:
         raise ConfigError(
-            f"Avro schema: enum {avro_type.name!r}: default {_short(default)} is no symbol"
+            f"Avro schema: enum {avro_type.name!r}: default {_short(default)} is not a symbol"
         )
     avro_type.default = default
     return avro_type

@@ -68,7 +68,7 @@ class RegistrySettings:
         try:
             parts = urllib.parse.urlsplit(self.url)
         except ValueError:
-            raise ConfigError("schema registry: its address is no URL") from None
+            raise ConfigError("schema registry: its address is not a URL") from None
         user, at, host = parts.netloc.rpartition("@")
         if not at:
             return

@@ -134,7 +134,7 @@ def _integer(text: str) -> int | float:
 
 
 def _constant(text: str) -> Any:
-    raise FieldMismatch(f"not JSON: {text} is no number")
+    raise FieldMismatch(f"not JSON: {text} is not a number")
 
 
 _DECODER: Final = json.JSONDecoder(

@@ -33,8 +33,8 @@ _Runs = list[tuple[bytes, int, int]]
 """For one object: the topic id, partition and number of records of each run."""
 
 _TAKE_OVER: Final = (
-    "If the old query writes no more, set takeOver=true for one run, and take it out again; to "
-    "write beside it, choose another sinkId"
+    "If the old query no longer writes, set takeOver=true for one run, then remove it; to "
+    "write at the same time, choose another sinkId"
 )
 
 

@@ -1,6 +1,6 @@
 """Exposes a bucket written by KafScale as a state, from its listing and segment footers.
 
-    {namespace}/{topic}/{partition}/segment-{base offset}.kfs      and an .index beside each
+    {namespace}/{topic}/{partition}/segment-{base offset}.kfs      and an .index next to each
 
 There is no cluster log, so a listing is the only source. A partition ends after its last segment.
 There are no transactions: KafScale does not support them.

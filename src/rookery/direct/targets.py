@@ -106,7 +106,7 @@ async def _create(
     if name in {".", ".."} or not _NAME.fullmatch(name):
         raise ApiError(
             ErrorCode.INVALID_TOPIC_EXCEPTION,
-            f"{name[:300]!r} is no topic name: 1 to 249 of a-z, A-Z, 0-9, '.', '_', '-'",
+            f"{name[:300]!r} is not a topic name: 1 to 249 of a-z, A-Z, 0-9, '.', '_', '-'",
         )
     event = TopicCreated(
         topic_id=random_uuid(random.token), name=name, partitions=partitions, replication_factor=1,

@@ -185,7 +185,7 @@ def segment_key(
     """
     check_namespace(namespace)
     if not _TOPIC.fullmatch(topic):
-        raise ValueError(f"{topic[:80]!r} is no topic name")
+        raise ValueError(f"{topic[:80]!r} is not a topic name")
     if not 0 <= partition < _PARTITION_LIMIT or not 0 <= base_offset < _OFFSET_LIMIT:
         raise ValueError(f"partition {partition} or base offset {base_offset} is out of range")
     folder = f"{namespace}/{_escape(topic)}/{partition}"

@@ -172,7 +172,7 @@ def _length(head: Buffer) -> int:
         raise Corrupt(f"a shared object ends after {len(head)} bytes, within its head")
     magic, version, _, length, _ = _HEAD.unpack_from(head)
     if magic != MAGIC:
-        raise Corrupt(f"an object begins with {bytes(magic)!r}, so it is no shared object")
+        raise Corrupt(f"an object begins with {bytes(magic)!r}, so it is not a shared object")
     if version != VERSION:
         raise Corrupt(f"a shared object has version {version}; this program reads {VERSION}")
     if length > MAX_MANIFEST_BYTES:

@@ -106,7 +106,7 @@ class _Walk:
         for number, value in self.fields(data):
             if number == wanted:
                 if not isinstance(value, memoryview):
-                    raise Corrupt(f"metrics: field {number} is no message")
+                    raise Corrupt(f"metrics: field {number} is not a message")
                 yield value
 
     def fields(self, data: memoryview) -> Iterator[Field]:

@@ -100,7 +100,7 @@ def parse_header(data: Buffer, name: str = "segment") -> SegmentHeader:
         raise Corrupt(f"{name}: ends after {len(data)} bytes, within its header")
     magic, version, flags, base, count, created, reserved = _HEADER.unpack_from(data)
     if magic != MAGIC:
-        raise Corrupt(f"{name}: begins with {magic!r}, not with {MAGIC!r}; it is no segment")
+        raise Corrupt(f"{name}: begins with {magic!r}, not with {MAGIC!r}; it is not a segment")
     if version != VERSION:
         raise Corrupt(f"{name}: segment version {version}; this Rookery reads {VERSION} only")
     if flags or reserved:
@@ -229,7 +229,9 @@ def parse_index(data: Buffer, name: str = "index") -> Index:
         raise Corrupt(f"{name}: ends after {len(data)} bytes, within its header")
     magic, version, count, interval, reserved = _INDEX_HEADER.unpack_from(data)
     if magic != INDEX_MAGIC:
-        raise Corrupt(f"{name}: begins with {magic!r}, not with {INDEX_MAGIC!r}; it is no index")
+        raise Corrupt(
+            f"{name}: begins with {magic!r}, not with {INDEX_MAGIC!r}; it is not an index"
+        )
     if version != INDEX_VERSION:
         raise Corrupt(f"{name}: index version {version}; this Rookery reads {INDEX_VERSION} only")
     if reserved or interval < 0:

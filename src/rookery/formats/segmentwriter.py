@@ -239,7 +239,7 @@ def _first_bytes(parts: Sequence[Buffer], size: int) -> bytes:
         first += bytes(part[: size - len(first)])
         if len(first) == size:
             return first
-    raise Corrupt(f"{len(first)} bytes are no batch: its header alone has {size}")
+    raise Corrupt(f"{len(first)} bytes are not a batch: its header alone has {size}")
 
 
 def _crc_from(parts: Sequence[Buffer], skip: int) -> int:

@@ -219,7 +219,7 @@ def _pack_rows(form: Struct, rows: Iterable[tuple[int, ...]]) -> bytes:
 
 def _rows(form: Struct, data: memoryview, name: str) -> Iterable[tuple[int, ...]]:
     if len(data) % form.size:
-        raise Corrupt(f"{name}: {len(data)} bytes are no rows of {form.size}")
+        raise Corrupt(f"{name}: {len(data)} bytes are not rows of {form.size}")
     return form.iter_unpack(data)
 
 

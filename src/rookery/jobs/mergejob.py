@@ -5,7 +5,8 @@
       └────────────── until no job is left, or the budget is used up ◄─────────────┘
 
 An event applies only to rows that are unchanged since they were read. So the job is safe to run
-beside a broker's caretaker or a second run, and a killed run leaves at most an unreferenced object.
+while a broker's caretaker or a second run works, and a killed run leaves at most an unreferenced
+object.
 If records were deleted or compacted in the meantime, the states before and after differ and are not
 compared, and the report says so.
 """

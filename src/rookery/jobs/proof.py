@@ -65,7 +65,7 @@ class Proof:
         return self.exact_keys if self.exact_keys >= 0 else _estimate(self.sketch)
 
     def text(self) -> str:
-        """Format it for people; without keys if none were examined."""
+        """Format it as readable text; without keys if none were examined."""
         sign = "" if self.exact_keys >= 0 else "≈"
         keys = f" {sign}{self.keys:,} keys," if sign != "≈" or self.sketch else ""
         return f"{self.rows:,} rows,{keys} checksum {self.checksum:016x}"

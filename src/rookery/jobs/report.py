@@ -1,4 +1,4 @@
-"""What the user of a job sees: its plan, its options, its progress and its report."""
+"""The plan, the options, the progress and the report of a job, as its user sees them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class JobPart(NamedTuple):
     """One piece of work: a row of the plan."""
 
     what: str
-    """For people: a topic and partition, with offsets or a file."""
+    """As readable text: a topic and partition, with offsets or a file."""
     bytes: int
     """The number of bytes to read for it."""
     note: str = ""
@@ -33,8 +33,9 @@ class Requests(NamedTuple):
 
     def dollars(self, size: int, prices: Prices) -> float:
         """Return the cost, including `size` bytes of reads."""
-        asked = self.gets * prices.get + self.puts * prices.put
-        return asked / 1000 + size / 1e9 * prices.read_gb
+        # Prices of requests are per thousand.
+        requests = (self.gets * prices.get + self.puts * prices.put) / 1000
+        return requests + size / 1e9 * prices.read_gb
 
 
 _NONE: Final = Requests()
@@ -101,7 +102,7 @@ class JobRun:
 
     def __post_init__(self) -> None:
         if self.max_bytes < 0:
-            raise ConfigError(f"max_bytes={self.max_bytes}: must not be negative; 0 is no bound")
+            raise ConfigError(f"max_bytes={self.max_bytes}: must not be negative; 0 means no limit")
 
     def choose(self, sizes: Iterable[int]) -> int:
         """Return how many consecutive items fit the budget."""
@@ -117,11 +118,11 @@ class JobRun:
         """Reject a budget that is too small for the next item: no run would ever make progress.
 
         Raises:
-            ConfigError: the item does not fit; the text says how much it needs.
+            ConfigError: the item does not fit; the text has the size that it needs.
         """
         if 0 < self.max_bytes < size:
             raise ConfigError(
-                f"{job}: max_bytes={self.max_bytes} is too little for what comes next, {what}: "
+                f"{job}: max_bytes={self.max_bytes} is too small for the next item, {what}: "
                 f"allow {size} bytes or more (--max-bytes)"
             )
 
@@ -138,7 +139,7 @@ class JobReport:
     after: Proof | None = None
     facts: dict[str, object] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
-    """Problems; empty on success."""
+    """Empty on success."""
     notes: list[str] = field(default_factory=list)
     """Notes that are not problems, such as concurrent changes by others."""
 

@@ -1,4 +1,4 @@
-"""Reads everything that the log names and checks it, byte by byte.
+"""Reads all data that the log refers to, and checks every byte.
 
     state ──► objects after the cursor ───► a slice of them ──► tasks: every batch by its CRC
                         ▲                                                    │
@@ -42,7 +42,7 @@ _TASKS_PER_SLOT: Final = 2
 _READ_BYTES: Final = 4 * 1024 * 1024
 _ROUNDS: Final = 5
 _MAX_FAULTS: Final = 1000
-# The limits of what is stored with the cursor, so that it fits an entry of the cluster log.
+# The limits of the faults stored with the cursor, so that they fit an entry of the cluster log.
 _KEPT_FAULTS: Final = 100
 _KEPT_CHARACTERS: Final = 500
 
@@ -135,7 +135,7 @@ class _Scrub:
     def run(self, *, restart: bool) -> JobReport:
         at = self._log.run(self._ledger.read())
         cursor = (False, -1) if restart else _cursor(at.position)
-        objects = _behind(self._log.log, cursor)
+        objects = _objects_after(self._log.log, cursor)
         if objects:
             self._run.check_budget(NAME, f"object {objects[0].object_id}", objects[0].bytes)
         count = self._run.choose(item.bytes for item in objects)
@@ -183,7 +183,7 @@ class _Scrub:
 
     def _end(self, batch_id: int, cursor: tuple[bool, int], faults: _Faults) -> None:
         """Record that all faults are reported; the next run starts over if no objects are left."""
-        is_last = not _behind(self._log.log, cursor)
+        is_last = not _objects_after(self._log.log, cursor)
         if is_last or faults.count:
             self._log.run(self._ledger.commit(batch_id, {} if is_last else _position(cursor)))
 
@@ -192,7 +192,7 @@ class _Scrub:
         self._log.run(self._log.log.barrier())
         slice_: list[_Object] = []
         size = 0
-        for item in _behind(self._log.log, cursor):
+        for item in _objects_after(self._log.log, cursor):
             size += item.bytes
             if slice_ and size > min(self._slice_bytes, left):
                 break
@@ -209,7 +209,7 @@ def _cursor(position: dict[str, Any]) -> tuple[bool, int]:
     return bool(is_object), int(number)
 
 
-def _behind(log: DirectLog, cursor: tuple[bool, int]) -> list[_Object]:
+def _objects_after(log: DirectLog, cursor: tuple[bool, int]) -> list[_Object]:
     """Return the objects after the cursor, in order."""
     sizes: dict[int, int] = {}
     for topic in log.state.topics:
@@ -296,7 +296,7 @@ def _is_within(row: _NamedRow, spans: Collection[OffsetSpan]) -> bool:
 
 
 def _prove(rows: list[_NamedRow]) -> Proof:
-    """Sum up rows by their content and location."""
+    """Compute the proof of rows from their offsets and locations."""
     values = [b"%b %d %d %d %d" % (*row.span[:2], *row[1:]) for row in rows]
     bases = [row.span.base_offset for row in rows]
     ends = [row.span.end_offset for row in rows]
@@ -317,7 +317,7 @@ async def _suspects(log: DirectLog, rows: RowTable, note: Any) -> list[Suspect]:
 
 
 async def _confirmed(log: DirectLog, suspects: list[Suspect]) -> list[Suspect]:
-    """Check suspects again in newer states, until they no longer move."""
+    """Check suspects again in newer states until their rows no longer move; return the faults."""
     confirmed: list[Suspect] = []
     for _ in range(_ROUNDS):
         if not suspects:

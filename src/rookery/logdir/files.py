@@ -28,4 +28,4 @@ def read_text(path: Path) -> str | None:
     try:
         return data.decode()
     except UnicodeDecodeError as error:
-        raise Corrupt(f"byte {error.start}: is no text", name=str(path)) from error
+        raise Corrupt(f"byte {error.start}: is not text", name=str(path)) from error

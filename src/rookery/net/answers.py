@@ -3,7 +3,7 @@
 Every response is added when it is created, or when it is promised before it is read from disk. The
 bytes sent since are found by recounting, which happens only when the sum looks too high:
 
-    plenty ──► short: responses get smaller, clients that read nothing for long are closed
+    plenty ──► short: responses get smaller, clients that read nothing for a long time are closed
                  └──► full: large responses wait, clients that read nothing are closed soon
 """
 
@@ -29,7 +29,7 @@ _LEAST_BYTES: Final = 64 * 1024
 _USUAL_BYTES: Final = 1024 * 1024
 # A client that has read less than this between two checks counts as not reading.
 _PROGRESS_BYTES: Final = 64 * 1024
-_LOOK_SECONDS: Final = 0.25
+_CHECK_SECONDS: Final = 0.25
 _FULL_PATIENCE_SECONDS: Final = 2.0
 # A recount is worthwhile after this long, or when this share of the limit was added.
 _RECOUNT_SECONDS: Final = 0.1
@@ -125,13 +125,13 @@ class AnswerBudget:
         ):
             self._count(loop_seconds())
         if self.used > self.limit and self._timer is None:
-            self._timer = loop.call_later(_LOOK_SECONDS, self._look)
+            self._timer = loop.call_later(_CHECK_SECONDS, self._check_clients)
 
     def _count(self, now: float) -> None:
         self.used = self._counted = sum(holder.held_bytes for holder in self._holders)
         self._counted_at = now
 
-    def _look(self) -> None:
+    def _check_clients(self) -> None:
         """Check which clients read, close those that do not, and wake waiters."""
         loop = asyncio.get_running_loop()
         self._timer = None
@@ -142,7 +142,7 @@ class AnswerBudget:
             self._marks.clear()
         self._wake()
         if self.used > self.limit or self._waiting:
-            self._timer = loop.call_later(_LOOK_SECONDS, self._look)
+            self._timer = loop.call_later(_CHECK_SECONDS, self._check_clients)
 
     def _cut_off(self, now: float) -> None:
         """Close clients that have not read for too long, the largest first, until it is enough."""

@@ -93,7 +93,7 @@ async def connect(
             "trusted authorities and the broker's name"
         ) from error
     except (OSError, ValueError, OverflowError) as error:
-        # The last two: a name that is no host name, a number that is no port.
+        # The last two: a name that is not a host name, a number that is not a port.
         raise Unavailable(f"{upstream.name}: cannot connect: {error}") from error
     return upstream
 

@@ -89,7 +89,7 @@ class _Note:
     def __init__(self, pipeline: Pipeline, gold: Gold, commits: Commits) -> None:
         self._folder = TableFolder(pipeline.state)
         self._prefix = f"{_NOTES}{_digest(gold.name)}/"
-        self._made_of = _digest(repr((gold.sql, commits)))
+        self._inputs = _digest(repr((gold.sql, commits)))
 
     def is_of(self, batch: int) -> bool:
         return self._folder.size(self._path(batch)) is not None
@@ -101,7 +101,7 @@ class _Note:
             self._folder.create(self._path(batch), b"{}")
 
     def _path(self, batch: int) -> str:
-        return f"{self._prefix}{batch:020}-{self._made_of}.json"
+        return f"{self._prefix}{batch:020}-{self._inputs}.json"
 
 
 def _digest(text: str) -> str:

@@ -3,7 +3,7 @@
     STATE/origin.json                         the pipeline's query id, and where it began
     STATE/batches/00000000000000000007.json   batch 7: its files in every table, and its offsets
     STATE/finished/00000000000000000007.json  the last batch of a run that has ended in order
-    STATE/backfill/, replays/, rebuild-8-…/   chains beside it, of the same form
+    STATE/backfill/, replays/, rebuild-8-…/   chains next to it, of the same form
 
 If a batch's manifest exists, the batch is only committed and never computed again, because its rows
 might decode differently now.

@@ -1,6 +1,6 @@
 """Replaces the addresses of the upstream's brokers by those of the proxy.
 
-`wire.endpoints` finds every address that has a broker's id beside it. The two kinds of responses
+`wire.endpoints` finds every address with a broker's id next to it. The two kinds of responses
 without one are listed here: `tests/proxy/test_addresses.py` fails if an API has a host that no rule
 covers.
 """

@@ -1,4 +1,4 @@
-"""Which port of the proxy stands for which broker of the upstream.
+"""Maps the brokers of the upstream to ports of the proxy.
 
 The node id of a broker, modulo the number of ports, chooses its port. If that port belongs to
 another broker, the next free one is taken. Processes that share their ports must agree without a

@@ -1,4 +1,4 @@
-"""What all virtual clusters of a process share."""
+"""The resources that all virtual clusters of a process share: memory limits and listeners."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The proxy of a process: its virtual clusters, and the periodic look at their upstreams."""
+"""The proxy of a process: its virtual clusters, and the periodic refresh of their upstreams."""
 
 from __future__ import annotations
 

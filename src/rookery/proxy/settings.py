@@ -26,7 +26,7 @@ from rookery.service.listen.listenersettings import ListenerConfig, ListenerSecu
 DEFAULT_LISTEN: Final = "127.0.0.1:9092"
 # The ports after that of `listen`, where the range is not set.
 _DEFAULT_PORTS: Final = 100
-# Ignored beside tables of clusters, they could leave one less protected than it seems.
+# If they were ignored next to tables of clusters, a cluster could be less protected than it seems.
 _OF_ONE_CLUSTER: Final = (
     *("upstream", "node_names", "nodes", "instances", "node_id", "users_file", "virtual"),
     *("security", "upstream_security"),
@@ -204,7 +204,8 @@ class ProxySettings(VirtualClusterSettings):
         for name in _OF_ONE_CLUSTER:
             if getattr(self, name) != getattr(defaults, name):
                 raise ConfigError(
-                    "is given beside [proxy.clusters] tables; move it into one of them", name=name
+                    "is given together with [proxy.clusters] tables; move it into one of them",
+                    name=name,
                 )
         return dict(self.clusters)
 

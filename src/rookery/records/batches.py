@@ -297,9 +297,9 @@ def _new_crc(value: int, old: Buffer, new: Buffer, rest: memoryview) -> int:
 _FAULTS = {
     "incomplete": (ErrorCode.INVALID_RECORD, "the batch is not all there"),
     "length": (ErrorCode.CORRUPT_MESSAGE, "its length is less than a header's"),
-    "magic": (ErrorCode.CORRUPT_MESSAGE, "its magic is none that Kafka knows"),
+    "magic": (ErrorCode.CORRUPT_MESSAGE, "its magic is unknown to Kafka"),
     "crc": (ErrorCode.CORRUPT_MESSAGE, "its CRC-32C does not match"),
-    "codec": (ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "its codec is none that Kafka knows"),
+    "codec": (ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "its codec is unknown to Kafka"),
     "count": (ErrorCode.INVALID_RECORD, "its record count, offset delta and size disagree"),
     "control": (ErrorCode.INVALID_RECORD, "clients may not write control batches"),
     "append time": (ErrorCode.INVALID_TIMESTAMP, "only the broker may set LogAppendTime"),

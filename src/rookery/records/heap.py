@@ -44,7 +44,7 @@ def keep(largest: int = _LARGEST_IN_HEAP) -> None:
     Args:
         largest: blocks of this size or more are still returned to the system.
     """
-    tune = _of_the_library("mallopt")
+    tune = _library_function("mallopt")
     tune(_MMAP_THRESHOLD, largest)
     tune(_TRIM_THRESHOLD, _MOST_FREE)
     _ours.append(True)
@@ -53,11 +53,11 @@ def keep(largest: int = _LARGEST_IN_HEAP) -> None:
 def give_back() -> None:
     """Return free memory to the system, in a process that called `keep`."""
     if any(_ours):
-        _of_the_library("malloc_trim")(0)
+        _library_function("malloc_trim")(0)
 
 
 @cache
-def _of_the_library(name: str) -> Callable[..., int]:
+def _library_function(name: str) -> Callable[..., int]:
     try:
         function: Callable[..., int] = getattr(ctypes.CDLL(None), name)
     except (AttributeError, OSError, TypeError):

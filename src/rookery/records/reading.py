@@ -117,7 +117,7 @@ FAULTS = (
     "its offsets are out of range",
     "its record count does not fit its offsets or its length",
     "its checksum is wrong",
-    "its magic is none that Kafka knows",
+    "its magic is unknown to Kafka",
     "its control record is malformed",
     "it holds bytes after its last record",
     "a record's length does not fit the batch",
@@ -175,7 +175,7 @@ def inflate(
     """Decompress the records of a batch; errors name it."""
     where = _where(fetched.topic, fetched.partition, offset)
     if codec not in CODECS:
-        text = f"{where}: codec {codec} is none that Kafka knows"
+        text = f"{where}: codec {codec} is unknown to Kafka"
         raise ApiError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, text)
     try:
         return CODECS[codec].decompress(packed, limit)

@@ -121,7 +121,7 @@ class AclBinding:
         )
 
     def __str__(self) -> str:
-        """Describe the rule in one line, for people."""
+        """Describe the rule in one readable line."""
         pattern = "" if self.pattern_type is PatternType.LITERAL else "prefix "
         host = "" if self.host == WILDCARD else f" from {self.host}"
         return (

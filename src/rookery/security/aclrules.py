@@ -9,8 +9,8 @@
 - Otherwise the client is denied, unless no rule at all covers the resource and resources without
   rules are open to everyone.
 
-There is one difference: the literal `*` covers every name. Kafka leaves out names that begin with
-an asterisk and go on, even for DENY. No topic has such a name, but a group can.
+There is one difference: the literal `*` covers every name. Kafka leaves out longer names that
+begin with an asterisk, even for DENY. No topic has such a name, but a group can.
 """
 
 from __future__ import annotations

@@ -82,4 +82,4 @@ def _number(numbers: type[_Number], name: str, texts: Mapping[str, str]) -> _Num
         return numbers[texts[name].upper().replace("-", "_")]
     except KeyError:
         known = ", ".join(each.name.lower().replace("_", "-") for each in numbers)
-        raise ConfigError(f"{name}: {texts[name]!r} is none of {known}") from None
+        raise ConfigError(f"{name}: {texts[name]!r} is not one of {known}") from None

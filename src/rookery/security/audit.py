@@ -99,7 +99,7 @@ class AuditRecord:
 
 
 class RequestOutcome(StrEnum):
-    """What became of a request that passed a proxy."""
+    """The outcome of a request that passed a proxy."""
 
     DONE = "done"
     """Its response has no error."""

@@ -4,7 +4,7 @@ Keys are EC P-256. An identity is one PEM file that holds the private key and th
 so that replacing the file replaces both at once. Java (`ssl.keystore.type=PEM`), librdkafka and
 `security.tls.KeyPair` read that form.
 
-The authority is such a file, too, beside `ca.pem` with its certificate alone. A reader
+The authority is such a file, too, next to `ca.pem` with its certificate alone. A reader
 of `ca-key.pem` can become any user and any broker.
 """
 

@@ -2,7 +2,7 @@
 
 The server of the URL is trusted to name the keys, but not to answer well: size and duration of an
 answer are bounded, and a redirect must lead to https again. Keys that cannot be used are left out,
-as RFC 7517 asks, so that a new kind of key beside the old ones does no harm.
+as RFC 7517 asks, so that a new kind of key among the old ones does no harm.
 """
 
 from __future__ import annotations

@@ -71,7 +71,7 @@ def _parse(file: str, data: bytes, password: str | None) -> KeyStore:
         store = pkcs12.load_pkcs12(data, password.encode() if password else None)
     except ValueError as error:
         problem = "the password is wrong" if password else "its password is not set"
-        raise ConfigError(f"{file}: is no PKCS12 store, or {problem}") from error
+        raise ConfigError(f"{file}: is not a PKCS12 store, or {problem}") from error
     certificates = [cert.certificate for cert in store.additional_certs]
     key = b""
     if store.key is not None and store.cert is not None:

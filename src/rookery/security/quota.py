@@ -70,7 +70,7 @@ class QuotaEntity:
     ip: QuotaPart = None
 
     def __str__(self) -> str:
-        """Describe the entity for people."""
+        """Describe the entity as readable text."""
         return " ".join(
             f"{kind} {'<default>' if name is None else name}" for kind, name in self.parts()
         )

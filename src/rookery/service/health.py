@@ -1,7 +1,7 @@
 """Health and metrics of a process over HTTP: liveness, readiness with reasons, metrics.
 
 GET /health/live     503 with a reason if only a restart can help
-GET /health/ready    503 with reasons while clients should go elsewhere; warnings beside a 200
+GET /health/ready    503 with reasons while clients should go elsewhere; warnings with a 200
 GET /metrics         Prometheus' text format
 """
 

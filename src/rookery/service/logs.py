@@ -1,4 +1,4 @@
-"""Log lines as `key=value` pairs, for people and for tools (logfmt)."""
+"""Log lines as `key=value` pairs (logfmt), readable and easy to parse."""
 
 from __future__ import annotations
 

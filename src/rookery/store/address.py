@@ -73,7 +73,7 @@ def _check_prefix(name: str, prefix: str) -> None:
     try:
         check_key(prefix)
     except ValueError as error:
-        raise ConfigError(f"store {name!r}: the prefix is no path: {error}") from None
+        raise ConfigError(f"store {name!r}: the prefix is not a path: {error}") from None
 
 
 def _options(name: str, query: str) -> dict[str, str]:

@@ -121,7 +121,7 @@ class Store(ReadableStore, Protocol):
         """
 
     async def delete(self, key: str) -> None:
-        """Delete an object; a missing object is no error."""
+        """Delete an object; a missing object is not an error."""
 
     async def close(self) -> None:
         """Close the handle."""

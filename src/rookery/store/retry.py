@@ -27,7 +27,7 @@ _SPREAD: Final = 0.5
 T = TypeVar("T")
 
 
-class InconclusiveResponse(Exception):  # noqa: N818 (it is no error of its own: the attempt is made again)
+class InconclusiveResponse(Exception):  # noqa: N818 (not an error of its own: the request is sent again)
     """The response of the store is inconclusive: retry."""
 
 

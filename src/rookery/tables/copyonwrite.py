@@ -2,7 +2,7 @@
 
     split     each file of changes, by a hash of the key, into buckets (if there is more than one)
     latest    of each bucket: the last change of every key, which is a new file of the table; and
-              beside it a file with the keys that were changed
+              next to it a file with the keys that were changed
     rewrite   each file of the table: without the rows whose keys were changed, if it has any
 
 No task holds more than a bucket or one file of the table. Tasks exchange staged files, so the

@@ -112,7 +112,7 @@ class CatalogEntry:
         if not chosen:
             raise ConfigError(
                 f"table {self.name!r}: say `catalog`, such as sqlite:////var/lib/catalog.db"
-                " or name:NAME for one of pyiceberg's configuration; there is no folder beside it"
+                " or name:NAME for one of pyiceberg's configuration; there is no folder next to it"
             )
         if self._is_beside and self._folder.path is not None:
             self._folder.path.parent.mkdir(parents=True, exist_ok=True)

@@ -173,7 +173,7 @@ def parse_record(key: str, data: bytes, form: int) -> dict[str, Any]:
     """Read a JSON object that has the number of its format.
 
     Raises:
-        Corrupt: it is no JSON, or has another format.
+        Corrupt: it is not JSON, or has another format.
     """
     try:
         value: dict[str, Any] = json.loads(data)

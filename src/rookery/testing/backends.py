@@ -1,4 +1,4 @@
-"""Servers for brokers on many hosts: a real S3 server, a proxy that harms it, perhaps an etcd.
+"""Servers for brokers on many hosts: a real S3 server, a proxy that adds faults, perhaps etcd.
 
 with ServerBackend("etcd+s3") as backend:
     hosts = Hosts(3, store=backend.store("mine"), cluster=backend.cluster("mine"), ...)
@@ -22,14 +22,14 @@ ETCD: Final = "etcd+s3"
 STORE: Final = "store+s3"
 KINDS: Final = (ETCD, STORE)
 
-# The server itself has made it, to see whether it can.
+# The server itself creates this object, to test whether it can.
 _BUCKET: Final = "ready"
 _PATIENCE: Final = 60.0
 _LOOK_SECONDS: Final = 0.01
 
 
 class ServerBackend:
-    """The servers that brokers store in; each cluster takes a name of its own there."""
+    """The servers in which brokers store data; each cluster has its own name there."""
 
     def __init__(self, kind: str, *, members: int = 1) -> None:
         """Choose ports; start nothing.
@@ -39,7 +39,7 @@ class ServerBackend:
             members: the members of etcd.
         """
         if kind not in KINDS:
-            raise ValueError(f"{kind!r} is none of {', '.join(KINDS)}")
+            raise ValueError(f"{kind!r} is not one of {', '.join(KINDS)}")
         self.kind = kind
         self.seaweed = SeaweedServer()
         self.etcd = EtcdCluster(members) if kind == ETCD else None
@@ -102,11 +102,11 @@ class ProxyThread:
 
     @property
     def befallen(self) -> int:
-        """Return how many requests had a fault so far."""
+        """Return the number of requests with a fault so far."""
         return self.proxy.faults.total()
 
     def add(self, *rules: Rule) -> None:
-        """Let rules hold from now on."""
+        """Add rules."""
         for rule in rules:
             self._loop.call_soon_threadsafe(self.proxy.add, rule)
 
@@ -124,7 +124,7 @@ class ProxyThread:
 
 
 def stored_keys(url: str, part: str = "") -> list[str]:
-    """Return the keys of a store's objects that have a text in them."""
+    """Return the keys of a store's objects that contain a text."""
 
     async def look() -> list[str]:
         store = open_store(url)

@@ -1,4 +1,4 @@
-"""`rookery broker` run beside the tests: started, stopped, killed, and started again."""
+"""`rookery broker` as a process of a test: started, stopped, killed, and started again."""
 
 from __future__ import annotations
 
@@ -82,12 +82,12 @@ class BrokerProcess:
         self._process = LoggedProcess(self.command(), self.log)
 
     def start(self) -> dict[str, Any]:
-        """Start it and return what it says when it is ready."""
+        """Start it and return its output when it is ready."""
         self.launch()
         deadline = monotonic() + _START_SECONDS
         while monotonic() < deadline:
             for line in self.words(self._start_of_words).splitlines(keepends=True):
-                # Without its end it is still being written.
+                # A line without an end is incomplete.
                 if line.startswith('{"bootstrap"') and line.endswith("\n"):
                     self.ready = json.loads(line)
                     self.http = [broker["http"] for broker in self.ready["brokers"]]
@@ -100,7 +100,7 @@ class BrokerProcess:
         raise TimeoutError(f"the broker is not ready:\n{self.words(self._start_of_words)}")
 
     def words(self, start: int = 0) -> str:
-        """Return what it has printed and logged, from a byte on."""
+        """Return its output and its log, from a byte on."""
         return self.log.read_bytes()[start:].decode(errors="replace") if self.log.exists() else ""
 
     def signal(self, number: signal.Signals) -> None:
@@ -127,7 +127,7 @@ class BrokerProcess:
         """End all its processes at once, and wait until their caretakers have noticed."""
         workers = self.worker_pids() if self.workers > 1 else []
         caretakers = [child for pid in (workers or [self.pid]) for child in _children(pid)]
-        # The supervisor first: it would start others in their place.
+        # The supervisor first: it would start new workers.
         self._running().kill()
         self._process = None
         for pid in workers:

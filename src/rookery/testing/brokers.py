@@ -23,11 +23,11 @@ BRISK: Final = (
     *("--upkeep-interval-ms", "500", "--rewrite-merge-age-ms", "300"),
     *("--rewrite-segment-bytes", "200000", "--delete-delay-ms", "500"),
     *("--orphan-interval-ms", "2000", "--snapshot-entries", "200"),
-    # Else a round would last for as long as clients write.
+    # Otherwise a round would last as long as clients write.
     *("--rewrite-round-bytes", "1000000"),
     *("--session-timeout-ms", "3000", "--beat-interval-ms", "500"),
 )
-"""Settings with which everything that is done to a log happens within seconds."""
+"""Settings with which all maintenance of a log happens within seconds."""
 
 _CARETAKER: Final = b"rookery.broker.storage.caretaker"
 
@@ -39,7 +39,7 @@ class Host(BrokerProcess):
         """Choose ports; `start` runs it.
 
         Args:
-            name: names its log file; nothing else of it comes to be there.
+            name: the name of its log file, which is its only file there.
             store: the URL of the store.
             cluster: the URL of the cluster log; if empty, it is in the store.
             flags: further settings.
@@ -51,7 +51,7 @@ class Host(BrokerProcess):
 
     @property
     def is_running(self) -> bool:
-        """Whether its broker was started and not ended by us."""
+        """Whether its broker was started, and the test has not ended it."""
         return self._process is not None
 
     def caretaker_pids(self) -> list[int]:
@@ -63,15 +63,15 @@ class Host(BrokerProcess):
         return sorted(self._caretakers)
 
     def kill(self) -> None:
-        """End the broker and its caretakers at once, as a host does that loses its power."""
-        # Asked before: a process without its parent is harder to find.
+        """End the broker and its caretakers at once, like a power failure of the host."""
+        # Listed first: a process without its parent is harder to find.
         self.caretaker_pids()
         if self._process is not None:
             super().kill()
         self.kill_caretakers()
 
     def kill_broker(self) -> None:
-        """End the broker alone: its caretaker has to notice."""
+        """End the broker alone; its caretaker must detect that."""
         self.caretaker_pids()
         super().kill()
 
@@ -86,7 +86,7 @@ class Host(BrokerProcess):
         return pids
 
     def pause(self) -> None:
-        """Let the broker stand still; its caretaker continues."""
+        """Suspend the broker; its caretaker continues."""
         self.signal(signal.SIGSTOP)
 
     def resume(self) -> None:
@@ -145,11 +145,11 @@ class Hosts:
         return ",".join(host.bootstrap for host in self.hosts)
 
     def start(self) -> None:
-        """Start those that do not run, all at once."""
+        """Start all hosts that do not run, at the same time."""
         self._each(lambda host: None if host.is_running else host.start())
 
     def stop(self) -> None:
-        """Let those that run end in order, one after the other."""
+        """Stop the running hosts in order, one after the other."""
         for host in self.hosts:
             if host.is_running:
                 host.stop()
@@ -163,7 +163,7 @@ class Hosts:
         return [pid for host in self.hosts for pid in host.caretaker_pids()]
 
     def words(self, last: int = 5_000) -> str:
-        """Return the end of what each has printed and logged."""
+        """Return the end of each host's output and log."""
         return "\n".join(f"--- {host.log}\n{host.words()[-last:]}" for host in self.hosts)
 
     def _each(self, act: Callable[[Host], object]) -> None:
@@ -173,7 +173,7 @@ class Hosts:
 
 
 def _is_caretaker(pid: int) -> bool:
-    """Return whether a process lives and is the same: ids are reused."""
+    """Return whether a process is a live caretaker; ids are reused."""
     try:
         return _CARETAKER in Path(f"/proc/{pid}/cmdline").read_bytes()
     except (FileNotFoundError, ProcessLookupError):

@@ -1,4 +1,4 @@
-"""A caretaker without a broker: the test sets its options, and may harm it at any step."""
+"""A caretaker without a broker: the test sets its options, and can kill it at any step."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ _COMMAND: Final = (sys.executable, "-m", "rookery.broker.storage.caretaker")
 
 
 class CaretakerProcess:
-    """The child process that a broker would keep; brokers beside it run with `--caretaker off`."""
+    """The child process that a broker would keep; its brokers run with `--caretaker off`."""
 
     def __init__(self, settings: BrokerSettings, log: Path) -> None:
-        """Remember; entering a `with` block starts it."""
+        """Store the options; entering a `with` block starts it."""
         self._settings = settings
         self._log = log
         self._process: subprocess.Popen[bytes] | None = None
@@ -52,20 +52,20 @@ class CaretakerProcess:
                 _COMMAND, stdin=subprocess.PIPE, stdout=output, stderr=subprocess.STDOUT
             )
         assert process.stdin is not None  # noqa: S101 (it is a pipe)
-        # Left open: it ends when its broker does, which is us.
+        # Left open: it ends when the pipe of its broker, which is this process, closes.
         process.stdin.write(json.dumps(asdict(self._settings)).encode() + b"\n")
         process.stdin.flush()
         self._process = process
         Thread(target=self._agree, args=(process, len(self.reports())), daemon=True).start()
 
     def reports(self) -> list[dict[str, Any]]:
-        """Return its reports after each round, over all its lives."""
+        """Return its reports after each round, over all its restarts."""
         text = self._log.read_text("utf-8", "replace") if self._log.exists() else ""
         lines = [line for line in text.splitlines(keepends=True) if line.startswith("{")]
         return [json.loads(line) for line in lines if line.endswith("\n")]
 
     def wait_for_rounds(self, more: int = 1) -> None:
-        """Return when it has made `more` further rounds."""
+        """Wait until it has completed `more` further rounds."""
         goal, deadline = len(self.reports()) + more, monotonic() + _PATIENCE
         while len(self.reports()) < goal:
             status = self._running().poll()
@@ -74,7 +74,7 @@ class CaretakerProcess:
             sleep(_LOOK_SECONDS)
 
     def words(self) -> str:
-        """Return the end of what it has printed and logged."""
+        """Return the end of its output and log."""
         return self._log.read_text("utf-8", "replace")[-3_000:]
 
     def ended(self, within: float = _PATIENCE) -> int:
@@ -84,7 +84,7 @@ class CaretakerProcess:
         return status
 
     def stop(self) -> int:
-        """Let it end in order, as a broker does that sends it away."""
+        """Stop it in order, as its broker would."""
         stdin = self._running().stdin
         if stdin is not None:
             stdin.close()
@@ -97,7 +97,7 @@ class CaretakerProcess:
         self._forget()
 
     def pause(self) -> None:
-        """Let it stand still (SIGSTOP)."""
+        """Suspend it (SIGSTOP)."""
         os.kill(self._running().pid, signal.SIGSTOP)
 
     def resume(self) -> None:

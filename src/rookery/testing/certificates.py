@@ -25,7 +25,7 @@ class Certificates:
         files = cls(folder / "ca.pem", folder / "server.pem", folder / "client.pem")
         authority.cert_pem.write_to_path(str(files.ca))
         _write(files.server, authority.issue_cert(*hosts))
-        # Java refuses a certificate without a name beside its subject.
+        # Java refuses a certificate without a name in addition to its subject.
         _write(files.client, authority.issue_cert(f"{client}@localhost", common_name=client))
         return files
 

@@ -1,4 +1,4 @@
-"""A clock that stands still until a test moves it, and chance that repeats itself."""
+"""A clock that only the test advances, and reproducible randomness."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from rookery.clock import Time
 
 
 class ManualClock:
-    """A clock moved by hand; its times start apart, so mixing them up shows."""
+    """A manual clock; its times start at different values, so that a test detects a mix-up."""
 
     def __init__(self, now_ms: int = 1_700_000_000_000, monotonic_ms: int = 1_000) -> None:
         self._now_ms = now_ms
@@ -24,7 +24,7 @@ class ManualClock:
         return self._monotonic_ms
 
     def boottime_ms(self) -> int:
-        """Return the monotonic time and all that was slept through."""
+        """Return the monotonic time plus the time that the machine was suspended."""
         return self._monotonic_ms + self._suspended_ms
 
     def advance(self, ms: int) -> None:
@@ -35,7 +35,7 @@ class ManualClock:
         self._monotonic_ms += ms
 
     def suspend(self, ms: int) -> None:
-        """Let the machine sleep: the monotonic clock stands still meanwhile."""
+        """Simulate a suspended machine: the monotonic clock does not advance."""
         self._now_ms += ms
         self._suspended_ms += ms
 
@@ -45,7 +45,7 @@ class ManualClock:
 
 
 class SeededRandom:
-    """Randomness that repeats itself for the same seed. Never use it for real secrets."""
+    """Randomness that is equal for equal seeds. Never use it for real secrets."""
 
     def __init__(self, seed: int = 0) -> None:
         self._random = random.Random(seed)

@@ -11,17 +11,17 @@ from rookery.errors import Unavailable
 
 
 class AppendFault(Enum):
-    """The fault that an append gets."""
+    """The fault of an append."""
 
     NONE = auto()
     NOT_SENT = auto()
-    """It fails before it reaches the log: the entry is not there."""
+    """It fails before it reaches the log: the entry is not stored."""
     LOST_ANSWER = auto()
-    """The entry is appended, and the caller gets an error all the same."""
+    """The entry is appended, but the caller gets an error."""
 
 
 class FaultyLog:
-    """Passes calls on to a log, except for the faults that a test orders."""
+    """Passes calls on to a log, except for the faults that a test sets."""
 
     def __init__(self, log: ClusterLog) -> None:
         self._log = log
@@ -30,12 +30,12 @@ class FaultyLog:
         self._passable.set()
         self._reachable = True
         self.failing_reads = 0
-        """How many of the next reads fail."""
+        """The number of next reads that fail."""
         self.arrived = 0
-        """How many appends have come this far, held back or not."""
+        """The number of appends that have arrived, held back or not."""
 
     def order(self, *faults: AppendFault) -> None:
-        """Say what happens to the next appends, one after the other; then all is well again."""
+        """Set the outcomes of the next appends, in order; later ones succeed."""
         self._faults.extend(faults)
 
     def hold(self) -> None:
@@ -47,7 +47,7 @@ class FaultyLog:
         self._passable.set()
 
     def cut(self) -> None:
-        """Put the log out of reach: everything but `close` fails, and who waits fails next."""
+        """Make the log unreachable: all calls except `close` fail, also those that wait."""
         self._reachable = False
 
     def mend(self) -> None:

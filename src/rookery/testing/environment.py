@@ -1,6 +1,6 @@
-"""Python packages of others, installed once in an environment of their own and kept in a cache.
+"""Third-party Python packages, installed once in a separate environment and cached.
 
-A program that runs there sees neither this project nor the versions that it is tested with.
+A program that runs there has neither this project nor the versions of its test environment.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def install_environment(
     target = cache / f"{environment.name}-{_PYTHON}"
     python = target / "bin" / "python"
     with locked(cache / f"{target.name}.lock"):
-        # The link is dead if the Python that it was made with has been removed.
+        # The link is broken if the Python that created it has been removed.
         if not python.exists():
             (progress or sys.stderr.write)(f"Installing {environment.name} into {target}\n")
             _install(environment, target)
@@ -78,7 +78,7 @@ def _install(environment: Environment, target: Path) -> None:
         python = str(work / "bin" / "python")
         pip = [sys.executable, "-m", "pip", "--python", python, "install", "--quiet"]
         _run([*pip, "--disable-pip-version-check", *environment.packages])
-        # A rename is all or nothing: a process that is killed leaves no half of it.
+        # A rename is atomic: a killed process leaves no incomplete environment.
         work.rename(target)
 
 

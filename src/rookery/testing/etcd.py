@@ -34,7 +34,7 @@ class EtcdSettings:
     """Settings that may differ from etcd's defaults."""
 
     quota_bytes: int | None = None
-    """How large a member's database may become."""
+    """The maximum size of a member's database."""
     election_ms: int = 1000
     """After how long without a leader the others choose another; the heartbeat is a tenth."""
     certificates: Certificates | None = None
@@ -43,7 +43,7 @@ class EtcdSettings:
     """… and show a certificate of their own."""
 
     def flags(self) -> list[str]:
-        """Return what a member is started with because of these."""
+        """Return the flags of a member for these settings."""
         flags = [f"--election-timeout={self.election_ms}"]
         flags.append(f"--heartbeat-interval={self.election_ms // 10}")
         if self.quota_bytes is not None:
@@ -166,7 +166,7 @@ class EtcdCluster(Servers[EtcdMember]):
         """Choose ports; start nothing.
 
         Args:
-            count: how many members.
+            count: the number of members.
             settings: what they are started with.
             folder: where to keep everything; if not given, a new one that `close` removes.
         """
@@ -197,7 +197,7 @@ class EtcdCluster(Servers[EtcdMember]):
         raise Unavailable("the members of etcd have not agreed on a leader in time")
 
     def followers(self) -> list[EtcdMember]:
-        """Return the others than the leader."""
+        """Return all members except the leader."""
         leader = self.leader()
         return [member for member in self.members if member is not leader]
 

@@ -1,7 +1,7 @@
 """A gate in front of an etcd member, for cutting it off from the other members.
 
-Members say who they are at the head of each request to one another (`X-Server-From`), and keep
-connections to themselves; so a gate knows whose connection it passes on.
+Each request between members names its sender (`X-Server-From`), and no two members share a
+connection; so a gate knows whose connection it passes on.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class _Passage:
 
 
 class PeerGate:
-    """Passes bytes on to a member's peer port, except from those who are refused."""
+    """Passes bytes on to a member's peer port, except those of refused members."""
 
     def __init__(self) -> None:
         self.port: Final = free_port()
@@ -61,19 +61,19 @@ class PeerGate:
             self._drop()
 
     def refuse(self, member: int) -> None:
-        """Let one member through no longer."""
+        """Refuse the connections of one member."""
         with self._lock:
             self._refused.add(member)
             self._drop()
 
     def mend(self) -> None:
-        """Let all through again."""
+        """Accept all members again."""
         with self._lock:
             self._is_cut = False
             self._refused.clear()
 
     def close(self) -> None:
-        """Listen no longer and end all connections."""
+        """Stop listening, and end all connections."""
         if self._listener is not None:
             with contextlib.suppress(OSError):
                 self._listener.shutdown(socket.SHUT_RDWR)
@@ -84,7 +84,7 @@ class PeerGate:
                 passage.close()
 
     def _drop(self) -> None:
-        """End the connections that may not be; those who have not said who they are may wait."""
+        """End the connections of refused members; those of unknown members stay."""
         for passage in self._passages:
             if self._is_cut or passage.peer in self._refused:
                 passage.close()

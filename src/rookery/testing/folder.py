@@ -1,4 +1,4 @@
-"""Where something that is run for tests keeps its files."""
+"""The folders of programs that tests run."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 
 class WorkFolder:
-    """A folder that was given, or a new one that is removed after use."""
+    """A given folder, or a new one that is removed after use."""
 
     def __init__(self, given: Path | None, prefix: str = "") -> None:
         """Make a folder whose name begins with the prefix, unless one is given."""
@@ -17,7 +17,7 @@ class WorkFolder:
         self._is_new = given is None
 
     def remove(self) -> None:
-        """Remove it with all that is in it, unless it was given."""
+        """Remove it with its contents, unless it was given."""
         if self._is_new:
             shutil.rmtree(self.path)
 

@@ -1,4 +1,4 @@
-"""Jars of others, fetched once with Maven and kept in a cache folder: Kafka, Spark's connectors."""
+"""Third-party jars, fetched once with Maven and cached: Kafka, Spark's connectors."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def bundle_jars(
 
 
 def program(name: str) -> str:
-    """Return the path of `java` or `mvn`, or say what to install."""
+    """Return the path of `java` or `mvn`; an error names the package to install."""
     path = shutil.which(name)
     if path is None:
         raise ConfigError(
@@ -120,7 +120,7 @@ def _fetch(bundle: Bundle, target: Path, progress: Progress) -> None:
         pom = Path(shutil.copy(bundle.pom, work / "pom.xml"))
         command = [maven, "-B", "-f", str(pom), _COPY, *_options(work / "libs")]
         _run_maven(bundle, command, progress)
-        # A rename is atomic: a process that sees the folder sees all of it.
+        # A rename is atomic: a process never sees an incomplete folder.
         (work / "libs").rename(target)
     progress(f"Fetched {len(list(target.glob('*.jar')))} jars\n")
 

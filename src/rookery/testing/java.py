@@ -106,7 +106,7 @@ class Java:
             args: its arguments.
             heap_mb: how much memory Java may use for objects.
             log: which events it prints, from this level up.
-            classes: a folder of classes beside Kafka's, as `compile` makes it.
+            classes: a folder of classes in addition to Kafka's, as `compile` creates it.
         """
         path = self._class_path(classes)
         flags = [f"-Xmx{heap_mb}m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"]

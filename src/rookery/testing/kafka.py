@@ -48,7 +48,7 @@ class KafkaNode(TestServer):
 
     @property
     def cluster_id(self) -> str:
-        """Return the id that the cluster's metadata bears."""
+        """Return the cluster id of the metadata."""
         return self._plan.cluster_id
 
     @property
@@ -68,7 +68,7 @@ class KafkaNode(TestServer):
 
     @property
     def users(self) -> dict[str, str]:
-        """Return the passwords by name of those who may log in on the SASL listeners."""
+        """Return the users of the SASL listeners, with their passwords."""
         return dict(self._plan.settings.users)
 
     @property
@@ -87,7 +87,7 @@ class KafkaNode(TestServer):
         return self._node.ports[listener]
 
     def behind(self, port: int) -> Self:
-        """Return the same server as clients see it through another PLAINTEXT port, of a proxy."""
+        """Return this server as clients see it through the PLAINTEXT port of a proxy."""
         other = copy(self)
         other._node = replace(self._node, ports={**self._node.ports, PLAINTEXT: port})
         return other
@@ -120,7 +120,7 @@ class KafkaNode(TestServer):
             "kafka.Kafka", str(self._properties), heap_mb=self._plan.settings.heap_mb, log="info"
         )
         if not self._java.archive.exists():
-            # The first server to end writes down its classes, which halves later starts.
+            # The first server to end stores its classes, which halves the time of later starts.
             command.insert(1, f"-XX:ArchiveClassesAtExit={self._training}")
         return command
 
@@ -144,7 +144,7 @@ class KafkaNode(TestServer):
 
     def _keep_archive(self) -> None:
         if self._training.exists():
-            # Moved by a copy in the same folder and a rename, so that no process sees half of it.
+            # Copied into the same folder, then renamed, so that no process sees an incomplete file.
             part = self._java.archive.with_suffix(f".{self.cluster_id}")
             shutil.copyfile(self._training, part)
             part.rename(self._java.archive)

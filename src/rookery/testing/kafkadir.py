@@ -53,7 +53,7 @@ CODECS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
 
 _PROPERTIES: Final = {
     "log.cleaner.backoff.ms": "100",
-    # Records bear times of their own, long past; only size makes any of them go.
+    # Records have fixed times in the past; only the limit of size deletes any of them.
     "log.retention.ms": "-1",
     "log.retention.check.interval.ms": "500",
     "log.initial.task.delay.ms": "500",
@@ -61,7 +61,7 @@ _PROPERTIES: Final = {
     "file.delete.delay.ms": "60000",
     "replica.high.watermark.checkpoint.interval.ms": "500",
     "log.flush.start.offset.checkpoint.interval.ms": "500",
-    # Snapshots of the metadata are to be among what is read.
+    # The directory must contain snapshots of the metadata.
     "metadata.log.max.record.bytes.between.snapshots": "6000",
     "auto.create.topics.enable": "false",
 }
@@ -76,7 +76,7 @@ class MadeDirectory:
 
 
 def make(home: Path) -> MadeDirectory:
-    """Run a Kafka in a folder through all that is listed above; takes about a minute."""
+    """Run a Kafka in a folder through all steps listed above; this takes about a minute."""
     server = KafkaServer(KafkaSettings(properties=_PROPERTIES), folder=home / "kafka")
     try:
         maker = _Maker(server)
@@ -97,7 +97,7 @@ def make(home: Path) -> MadeDirectory:
 
 
 class _Maker:
-    """Does to a Kafka what people do to theirs."""
+    """Creates the contents of the directory through Kafka's clients and tools."""
 
     def __init__(self, server: KafkaServer) -> None:
         self.server = server
@@ -149,7 +149,7 @@ class _Maker:
         self._leave_open()
 
     def fourth(self) -> None:
-        """Come back under the id whose transaction was left open: that aborts it."""
+        """Initialise the transactional id whose transaction was left open, which aborts it."""
         self._transactional("tx-left")
 
     def _leave_open(self) -> None:
@@ -158,7 +158,7 @@ class _Maker:
         for n in range(5):
             producer.produce("tx-open", f"open {n}".encode(), partition=0)
         producer.flush(SECONDS)
-        # As if its process had stood still: it neither ends the transaction nor goes.
+        # As if its process were suspended: it neither ends the transaction nor disconnects.
         self._kept = producer
 
     # Parts of the lives above.
@@ -210,7 +210,7 @@ class _Maker:
                 producer.produce(topic, f"{topic} {n}".encode(), str(n % 7).encode())
 
     def _write_large(self) -> None:
-        """Write more than a segment holds, in batches that the indexes have entries for."""
+        """Write more than one segment, in batches large enough for entries in the indexes."""
         for topic, count in (("large", 3000), ("retained", 4500)):
             with self._producer(**{"batch.size": 20_000, "linger.ms": 50}) as producer:
                 for n in range(count):
@@ -222,7 +222,7 @@ class _Maker:
             for n in range(4000):
                 value = None if n % 50 == 7 else bytes([n % 251]) * 1000
                 producer.produce("compacted", value, f"key {n % 40}".encode(), timestamp=T0 + n)
-        # The cleaner leaves the segment alone that is written to; the others lose records.
+        # The cleaner skips the active segment; the others lose records.
         wait_until(lambda: len(consume(self.server.bootstrap, "compacted", 0)) < 3500)
 
     def _transactional(self, name: str) -> Producer:
@@ -261,7 +261,7 @@ class _Maker:
         first.commit_transaction(SECONDS)
 
     def _odd_records(self) -> None:
-        """Write what trips readers: no key, no value, much, nothing, times that go back."""
+        """Write unusual records: no key, no value, large, empty, times that decrease."""
         with self._producer(**{"message.max.bytes": 3_000_000}) as producer:
             producer.produce("odd", None, b"only a key", timestamp=T0 + 500)
             producer.produce("odd", b"only a value", timestamp=T0 + 100)
@@ -321,7 +321,7 @@ class _Maker:
 
 
 class _FlushedBlock:
-    """A producer for a block, at whose end all is written."""
+    """A producer for a block; at its end all records are written."""
 
     def __init__(self, settings: dict[str, Any]) -> None:
         self._producer = Producer(settings)

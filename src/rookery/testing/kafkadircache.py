@@ -64,7 +64,7 @@ def _keep(kept: Path) -> None:
         made = make(work)
         shutil.rmtree(work / "kafka", ignore_errors=True)
         (work / _SEEN).write_bytes(pickle.dumps(made))
-        # A rename is all or nothing: a process that is killed leaves no half of it.
+        # A rename is atomic: a killed process leaves no incomplete copy.
         work.rename(kept)
 
 

@@ -1,4 +1,4 @@
-"""Faults for answers of Kafka brokers on their way: error codes and flipped bytes.
+"""Faults in responses of Kafka brokers: error codes and flipped bits.
 
 Faults work on parsed answers, so that exactly one partition can be hit while its neighbours in
 the same answer stay as they are. `rookery.testing.kafkaproxy` carries them out.
@@ -16,7 +16,7 @@ from rookery.wire.message import Message, Parts
 from rookery.wire.messages.fetch import FetchResponse, PartitionData
 from rookery.wire.messages.list_offsets import ListOffsetsPartitionResponse, ListOffsetsResponse
 
-# The CRC covers what follows it; a flipped bit there is what it is for.
+# The CRC covers the bytes after it, so it must detect a flipped bit there.
 _CRC_END: Final = 21
 
 Names: TypeAlias = dict[bytes, str]
@@ -35,17 +35,17 @@ class KafkaFault:
     partition: int | None = None
     """Which one; None for all."""
     times: int | None = 1
-    """How often at most; None: until it is taken away."""
+    """The maximum number of times; None: until it is removed."""
     done: int = 0
-    """How often it has struck."""
+    """The number of changed answers."""
 
     @property
     def is_spent(self) -> bool:
-        """Whether it will not strike again."""
+        """Whether it has changed its maximum of answers."""
         return self.times is not None and self.done >= self.times
 
     def strike(self, response: Message, names: Names) -> None:
-        """Change an answer, as often as is still due."""
+        """Change an answer, up to the maximum."""
         for topic, row in _rows(response, names):
             if self.is_spent:
                 return
@@ -54,7 +54,7 @@ class KafkaFault:
 
 
 def fail_fetch(code: ErrorCode) -> Callable[[Row], bool]:
-    """Return what refuses a partition of a Fetch, as a broker does that cannot serve it now."""
+    """Return a change that refuses a partition of a Fetch, as a failing broker does."""
 
     def change(row: Row) -> bool:
         if not isinstance(row, PartitionData) or row.error_code is not ErrorCode.NONE:
@@ -69,7 +69,7 @@ def fail_fetch(code: ErrorCode) -> Callable[[Row], bool]:
 
 
 def fail_offsets(code: ErrorCode) -> Callable[[Row], bool]:
-    """Return what refuses a partition of a ListOffsets."""
+    """Return a change that refuses a partition of a ListOffsets."""
 
     def change(row: Row) -> bool:
         if isinstance(row, PartitionData):

@@ -41,7 +41,7 @@ from rookery.wire.messages.produce import (
 )
 
 NOON: Final = 1_767_268_800_000
-"""2026-01-01T12:00:00Z: what the times of most tests are counted from."""
+"""2026-01-01T12:00:00Z, the start of the times in most tests."""
 _TIMEOUT: Final = 90.0
 _KEPT: Final = {"retention.ms": "-1", "max.message.bytes": "20000000"}
 _numbers = count(1)
@@ -125,12 +125,12 @@ class Logs:
         return self.bootstrap.partition(",")[0]
 
     def _append(self, leader: int, data: TopicProduceData) -> list[int]:
-        """Send what one broker leads; return the partitions that have it."""
+        """Send the batches of one leader; return the partitions that have stored them."""
         request = ProduceRequest(acks=-1, timeout_ms=int(_TIMEOUT * 1000), topic_data=[data])
         answer = self._call(self._hosts[leader], PRODUCE, 9, request)
         done = []
         for row in answer.responses[0].partition_responses:
-            # A leader may be named before it knows of it.
+            # Metadata may name a leader before it knows that it leads.
             if not row.error_code.retriable:
                 _check(row.error_code, row.error_message)
                 done.append(row.index)
@@ -141,7 +141,7 @@ class Logs:
             topics=[MetadataRequestTopic(name=topic)], allow_auto_topic_creation=False
         )
         leaders: dict[tuple[str, int], int] = {}
-        # A topic that was just made has no leaders for a moment.
+        # A new topic has no leaders for a moment.
         while len(leaders) < partitions:
             answer = ask(self._first, METADATA, 9, request)
             self._hosts |= {row.node_id: f"{row.host}:{row.port}" for row in answer.brokers}

@@ -1,4 +1,4 @@
-"""A proxy before every broker of a Kafka that makes the way to them long, faulty or cut.
+"""A proxy in front of every broker of a Kafka, which delays, changes or cuts connections.
 
     with KafkaProxy(kafka.bootstrap) as proxy:
         proxy.rtt_ms[1] = 300
@@ -47,9 +47,9 @@ class KafkaProxy:
     def __init__(self, bootstrap: str, *, seed: int = 0) -> None:
         """Choose nothing yet; the seed makes spans of time repeatable."""
         self.rtt_ms: dict[int, Span] = {}
-        """How much later a broker's answers come, by its id; connecting takes as long."""
+        """The delay of a broker's answers, by its id; connecting takes as long."""
         self.requests: Counter[str] = Counter()
-        """How many requests there were, by API."""
+        """The number of requests by API."""
         self.connections = 0
         self.random = Random(seed)
         self.faults: list[KafkaFault] = []
@@ -70,27 +70,27 @@ class KafkaProxy:
         return list(self._ways)
 
     def add(self, fault: KafkaFault) -> KafkaFault:
-        """Let a fault strike from now on."""
+        """Add a fault."""
         self.faults.append(fault)
         return fault
 
     def clear(self) -> None:
-        """Take all faults away, and all delays."""
+        """Remove all faults and delays."""
         self.faults.clear()
         self.rtt_ms.clear()
 
     def cut(self, *nodes: int) -> None:
-        """End all connections to these brokers and take no more; without any: to all."""
+        """End connections to these brokers, by default to all, and refuse new ones."""
         for node in nodes or self._ways:
             self._do(self._ways[node].close())
 
     def mend(self, *nodes: int) -> None:
-        """Take connections again, at the same addresses."""
+        """Accept connections again, at the same addresses."""
         for node in nodes or self._ways:
             self._do(self._ways[node].open())
 
     def delay(self, node: int) -> float:
-        """Return by how many seconds an answer of a broker is late."""
+        """Return the delay of an answer of a broker, in seconds."""
         span = self.rtt_ms.get(node, 0.0)
         return (self.random.uniform(*span) if isinstance(span, tuple) else span) / 1000
 
@@ -149,7 +149,7 @@ class _Way:
             self._server = await loop.create_server(lambda: _Client(self), *self.address)
 
     async def close(self) -> None:
-        """Take none, and end those that there are."""
+        """Accept none, and end the existing ones."""
         server, self._server = self._server, None
         if server is not None:
             server.close()

@@ -53,7 +53,7 @@ class SeenTopic:
 
 @dataclass(slots=True)
 class ClusterSight:
-    """A cluster as clients saw it, and the folder it left."""
+    """A cluster as clients saw it, and its folder."""
 
     folder: Path
     cluster_id: str
@@ -63,7 +63,7 @@ class ClusterSight:
 
 
 def look(server: Any, folder: Path, cluster_id: str | None = None) -> ClusterSight:
-    """Ask a server for all that clients can see; `server` has a `bootstrap`."""
+    """Read everything that clients can see of a server; `server` has a `bootstrap`."""
     admin = AdminClient({"bootstrap.servers": server.bootstrap, "log_level": 0})
     seen = ClusterSight(folder, cluster_id or server.cluster_id)
     listing = admin.list_topics(timeout=SECONDS)
@@ -226,7 +226,7 @@ def _ends(consumer: Any, place: Place) -> tuple[int, int]:
 
 
 def retry(work: Callable[[], Any]) -> Any:
-    """Do something that a start or a deletion under way may still be in the way of."""
+    """Repeat a call that can fail while a start or a deletion is under way."""
     deadline = time.monotonic() + SECONDS
     while True:
         try:

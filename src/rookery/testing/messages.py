@@ -1,4 +1,4 @@
-"""Random messages, for tests that ask the same of every API and version."""
+"""Random messages, for tests of every API and version."""
 
 from __future__ import annotations
 

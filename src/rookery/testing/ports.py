@@ -23,7 +23,7 @@ _offsets = itertools.count(os.getpid() * _BLOCK)
 
 
 def free_port() -> int:
-    """Return a port that no process listens on and no other caller was given."""
+    """Return a port that no process listens on and that no other caller has received."""
     for _ in range(_LAST - _FIRST):
         port = _FIRST + next(_offsets) % (_LAST - _FIRST)
         if _claim(port) and _is_free(port):
@@ -56,7 +56,7 @@ def _claim(port: int) -> bool:
 @cache
 def _claims() -> int:
     path = Path(tempfile.gettempdir()) / f"rookery-testing-ports-{os.getuid()}"
-    # Never closed: that would give back every claim.
+    # Never closed: that would release every claim.
     return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
 
 

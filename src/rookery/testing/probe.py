@@ -1,6 +1,6 @@
-"""Ask a Kafka server whether it is there, with bytes written out by hand.
+"""Checks whether a Kafka server answers, with requests encoded by hand.
 
-Kept apart from `rookery.wire` on purpose: what judges a codec may not lean on it.
+It does not use `rookery.wire`, because tests of the codec depend on it.
 """
 
 from __future__ import annotations

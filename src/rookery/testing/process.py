@@ -1,4 +1,4 @@
-"""A program run beside the tests: started, stopped or killed, and never left behind."""
+"""A program as a process of a test: started, stopped or killed, and never left running."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class LoggedProcess:
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
-            # An interrupt from the keyboard is for the tests, which stop the program in order.
+            # Tests handle an interrupt from the keyboard themselves, and stop the program in order.
             start_new_session=True,
         )
 
@@ -54,7 +54,7 @@ class LoggedProcess:
         return self.kill() if status is None else status
 
     def kill(self) -> int:
-        """End the program at once, without a chance to tidy up, and return its exit status."""
+        """End the program at once (SIGKILL), and return its exit status."""
         self._popen.send_signal(signal.SIGKILL)
         status = self._popen.wait()
         self._unleash()

@@ -58,7 +58,7 @@ class KafkaSettings:
     """
 
     properties: Mapping[str, str] = field(default_factory=dict)
-    """Kafka's own settings; they win over ours."""
+    """Kafka's own settings; they take precedence over ours."""
 
     heap_mb: int = 384
     """The most memory that a server's objects may take."""
@@ -91,7 +91,7 @@ class ServerNode:
 
     @property
     def voter(self) -> str:
-        """Return how the format tool wants the node named."""
+        """Return the node in the form of the format tool."""
         return f"{self.id}@{self.address(CONTROLLER)}:{self.directory_id}"
 
 

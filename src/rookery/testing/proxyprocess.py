@@ -1,4 +1,4 @@
-"""`rookery proxy` run beside the tests: started, stopped, killed, paused, and started again.
+"""`rookery proxy` as a process of a test: started, stopped, killed, paused, started again.
 
 with ProxyProcess(kafka.bootstrap) as proxy:
     AdminClient({"bootstrap.servers": proxy.bootstrap})
@@ -62,7 +62,7 @@ class ProxyProcess(TestServer):
         return range(self.port, self.port + self._nodes + 1)
 
     def words(self, start: int = 0) -> str:
-        """Return what it has printed and logged, from a byte on."""
+        """Return its output and its log, from a byte on."""
         return self.log.read_bytes()[start:].decode(errors="replace") if self.log.exists() else ""
 
     def launch(self) -> None:

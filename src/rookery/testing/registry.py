@@ -1,4 +1,4 @@
-"""A schema registry over HTTP, in this process: what Confluent's clients ask of one."""
+"""A schema registry over HTTP, in this process, with the calls that Confluent's clients make."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ def _handler(registry: RegistryServer) -> type[BaseHTTPRequestHandler]:
         """Hands requests to the registry."""
 
         def do_GET(self) -> None:
-            """Answer a question."""
+            """Answer a GET request."""
             self._answer(None)
 
         def do_POST(self) -> None:
@@ -158,6 +158,6 @@ def _handler(registry: RegistryServer) -> type[BaseHTTPRequestHandler]:
             self.wfile.write(data)
 
         def log_message(self, *_: object) -> None:
-            """Say nothing."""
+            """Write no log lines."""
 
     return Handler

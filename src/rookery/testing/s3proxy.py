@@ -1,12 +1,12 @@
-"""A proxy before an S3 server that makes it slow, faulty or forgetful of its answers.
+"""A proxy in front of an S3 server, which delays or fails requests, or loses responses.
 
     async with S3Proxy(server.port) as proxy:
-        proxy.add(Rule(Fault.SWALLOW, method="PUT", times=1))
+        proxy.add(Rule(S3Fault.SWALLOW, method="PUT", times=1))
         store = open_store(server.url("bucket", proxy.endpoint))
 
-Requests are looked at, bodies and answers only passed on, so that hundreds of megabytes a second go
-through. As a program, `python -m rookery.testing.s3proxy --help`, it takes no time from the one
-that is measured.
+Only the heads of requests are parsed. Bodies and responses are passed on, at hundreds of megabytes
+per second. A benchmark runs it as a program (`python -m rookery.testing.s3proxy --help`), so that
+it takes no time from the measured process.
 """
 
 from __future__ import annotations
@@ -33,18 +33,18 @@ class S3Fault(Enum):
     """The faults that a request can get."""
 
     DELAY = "delay"
-    """It is done, and answered later."""
+    """The request is executed, and answered later."""
     ERROR = "error"
-    """It is not done; the answer is an error."""
+    """The request is not executed; the response is an error."""
     DROP = "drop"
-    """It is not done, and the connection ends."""
+    """The request is not executed, and the connection ends."""
     SWALLOW = "swallow"
-    """It is done, but instead of the answer the connection ends."""
+    """The request is executed, but the connection ends without a response."""
 
 
 @dataclass
 class Rule:
-    """Which requests a fault befalls: all conditions hold."""
+    """The requests that get a fault: those that meet all conditions."""
 
     fault: S3Fault
     method: str = ""
@@ -52,9 +52,9 @@ class Rule:
     path: str = ""
     """A part of the request's path."""
     rate: float = 1.0
-    """In how many of all such requests."""
+    """The share of such requests that get the fault."""
     times: int | None = None
-    """How often at most."""
+    """The maximum number of times."""
     delay_ms: float = 0.0
     status: int = 503
 
@@ -71,11 +71,11 @@ class Rule:
 
 @dataclass
 class Delays:
-    """How much later answers come, in milliseconds."""
+    """The delays of responses, in milliseconds."""
 
     put_ms: float = 0.0
     get_ms: float = 0.0
-    """Of everything that is not a PUT."""
+    """For all requests except PUT."""
 
 
 @dataclass
@@ -91,7 +91,7 @@ class _Request:
 
 
 class S3Proxy:
-    """A server that passes everything on to another, but for what its rules say."""
+    """A server that passes requests on to another, except where its rules apply."""
 
     def __init__(self, upstream_port: int, *, delays: Delays | None = None, seed: int = 0) -> None:
         """Choose a port; start nothing. The seed makes rules with a rate repeatable."""
@@ -99,7 +99,7 @@ class S3Proxy:
         self.port = free_port()
         self.delays = delays or Delays()
         self.requests: Counter[str] = Counter()
-        """How many there were, by method; LIST is one."""
+        """The number of requests by method; LIST is a method here."""
         self.faults: Counter[S3Fault] = Counter()
         self._rules: list[Rule] = []
         self._random = Random(seed)
@@ -112,7 +112,7 @@ class S3Proxy:
         return f"http://{HOST}:{self.port}"
 
     def add(self, rule: Rule) -> None:
-        """Let a rule hold from now on; the first that matches a request counts."""
+        """Add a rule; the first rule that matches a request counts."""
         self._rules.append(rule)
 
     def clear(self) -> None:
@@ -120,12 +120,12 @@ class S3Proxy:
         self._rules.clear()
 
     async def start(self) -> None:
-        """Take connections from now on."""
+        """Start to accept connections."""
         loop = asyncio.get_running_loop()
         self._server = await loop.create_server(lambda: _Client(self), HOST, self.port)
 
     async def close(self) -> None:
-        """Take no more connections and end those that there are."""
+        """Stop accepting connections, and end the existing ones."""
         if self._server is not None:
             self._server.close()
             for client in list(self._clients):
@@ -154,7 +154,7 @@ class S3Proxy:
         self._clients.discard(client)
 
     def judge(self, method: str, path: str) -> tuple[float, Rule | None]:
-        """Count a request and return how much later it is answered, and its fault."""
+        """Count a request; return the delay of its response, and its fault."""
         if method == "GET" and "list-type=" in path:
             method = "LIST"
         self.requests[method] += 1
@@ -204,7 +204,7 @@ class _Client(asyncio.Protocol):
             self._upstream.resume_reading()
 
     def answer(self, data: bytes) -> None:
-        """Pass on what the server says, perhaps later or not at all."""
+        """Pass on the server's response: now, later or never."""
         request = self._request
         if request is None or request.is_answered:
             self._transport.write(data)
@@ -216,18 +216,18 @@ class _Client(asyncio.Protocol):
                 self._loop.call_later(request.delay_ms / 1000, self._release, request)
 
     def server_left(self) -> None:
-        """End when all that the server said is passed on."""
+        """End after all of the server's response is passed on."""
         if self._request is not None and self._request.held and not self._request.is_answered:
             self._is_last = True
         else:
             self._transport.close()
 
     def hold(self) -> None:
-        """Read no more of the request: the server is slow to take it."""
+        """Stop reading the request, because the server is slow to receive it."""
         self._transport.pause_reading()
 
     def go_on(self) -> None:
-        """Read on."""
+        """Continue to read."""
         self._transport.resume_reading()
 
     def end(self) -> None:

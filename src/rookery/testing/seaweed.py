@@ -98,7 +98,7 @@ class SeaweedServer(TestServer):
             # The disk's last percent is enough for a test.
             *("-volume.minFreeSpace=1", "-volume.max=2000", "-master.volumeSizeLimitMB=1024"),
             "-volume.preStopSeconds=0",
-            # It is alone, and need not wait long for others before it leads after a restart.
+            # It is the only server, so it need not wait for others before it leads after a restart.
             *("-master.electionTimeout=1s", "-master.heartbeatInterval=200ms"),
         ]
 

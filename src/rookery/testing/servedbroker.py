@@ -1,6 +1,6 @@
 """Rookery's own broker for tests: real, on a real port, in an event loop of its own.
 
-A test may then use blocking clients, as users do, and still look into the broker.
+A test can use blocking clients, as users do, and still inspect the broker.
 
     with ServedBroker(tmp_path) as broker:
         AdminClient({"bootstrap.servers": broker.bootstrap})
@@ -81,7 +81,7 @@ class ServedBroker:
             self._end()
 
     def do(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run something in the broker's loop and return its result."""
+        """Run a coroutine in the broker's loop and return its result."""
         return asyncio.run_coroutine_threadsafe(work, self._loop).result(_TIMEOUT_SECONDS)
 
     async def _start(self) -> None:

@@ -1,4 +1,4 @@
-"""Servers run beside the tests, alone or several together; each is one process with a log file.
+"""Servers as processes of tests, alone or several together; each writes one log file.
 
     with SomeServer() as server:
         ...
@@ -82,15 +82,15 @@ class TestServer(Lifetime):
     """One server: start, stop, kill, pause; start again with the same data."""
 
     STOP_SECONDS = 60.0
-    """How long it may take to shut down in order."""
+    """The time limit of an orderly shutdown."""
 
     def __init__(self, title: str, log: Path, home: WorkFolder) -> None:
         """Make the folder of the log; start nothing.
 
         Args:
-            title: what errors call it.
-            log: the file for what it says.
-            home: what `close` removes.
+            title: its name in errors.
+            log: the file for its output.
+            home: the folder that `close` removes.
         """
         super().__init__(home)
         self.log = log
@@ -120,7 +120,7 @@ class TestServer(Lifetime):
 
     @property
     def is_paused(self) -> bool:
-        """Return whether the process stands still."""
+        """Return whether the process is suspended."""
         return self._is_paused
 
     def launch(self) -> None:
@@ -159,7 +159,7 @@ class TestServer(Lifetime):
         self.start()
 
     def pause(self) -> None:
-        """Let the process stand still (SIGSTOP): connections are taken, answers do not come."""
+        """Suspend the process (SIGSTOP): the system accepts connections, but nothing answers."""
         os.kill(self.pid, signal.SIGSTOP)
         self._is_paused = True
 

@@ -1,7 +1,7 @@
 """Kafka's command line tools, run one after the other in one Java that is started once.
 
-To start a Java takes longer than most tools do, so that a test which calls several of them is
-some times faster this way. A tool that must be killed, or that runs beside others, needs a Java of
+Starting a Java takes longer than most tools run, so a test that calls several of them is several
+times faster this way. A tool that must be killed, or that runs while others do, needs a Java of
 its own: `rookery.testing.java.Java.command`.
 """
 
@@ -18,7 +18,7 @@ from rookery.errors import Unavailable
 from rookery.testing.java import TOOLS, Java
 
 _ALONE: Final = frozenset({"kafka-verifiable-producer"})
-"""Tools that have their last word when their Java ends, and so need one of their own."""
+"""Tools that print their result when their Java ends, and so need their own."""
 _SOURCE: Final = Path(__file__).parent / "maven" / "ToolHost.java"
 
 
@@ -90,7 +90,7 @@ class ToolHost:
 
 
 def _encoded(text: str) -> str:
-    # The sign keeps an empty text apart from none.
+    # The sign distinguishes an empty text from none.
     return "=" + base64.b64encode(text.encode()).decode()
 
 

@@ -26,7 +26,7 @@ def wait_until(
     """Return the condition's value as soon as it is accepted.
 
     Args:
-        condition: called again and again; an exception from it ends the wait.
+        condition: called repeatedly; an exception from it ends the wait.
         what: names the awaited state in the error.
         accepts: decides whether a value ends the wait; by default any true value does.
         seconds: how long to wait.

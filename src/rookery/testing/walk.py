@@ -37,7 +37,7 @@ from rookery.wire.messages.produce import (
 
 _SOURCE: Final = Path(rookery.__file__).parents[1]
 _TOPIC: Final = "walk"
-# Larger than what rides in an entry of the cluster log: it goes to the journal.
+# Too large for an entry of the cluster log: it goes to the journal.
 _VALUE_BYTES: Final = 200_000
 _REST: Final = BrokerSettings(durability="os", upkeep_interval_ms=3_600_000)
 _UPKEEP: Final = BrokerSettings(
@@ -50,7 +50,7 @@ _UPKEEP: Final = BrokerSettings(
 )
 _ROW: Final = re.compile(r"^\| ([A-J]'?)\. [^|]*\|([^|]*)\| ([0-9]+) \|$", re.MULTILINE)
 _NAME: Final = re.compile(r"`([^`]+)`")
-# These are compiled, declare values alone, work when the broker starts, or are other processes.
+# These are compiled, only declare values, run when the broker starts, or are other processes.
 _SILENT: Final = re.compile(
     r"\.pyx$|/port$|/outcome$|^wire/messages/|^cluster/events/|^broker/storage/caretaker$"
 )
@@ -62,7 +62,7 @@ class Phase(NamedTuple):
     name: str
     files: list[str]
     sum: int
-    """How many files there are up to here."""
+    """The number of files up to this phase."""
 
 
 class Recorder:
@@ -86,7 +86,7 @@ class Recorder:
 
     @contextmanager
     def step(self, name: str) -> Iterator[None]:
-        """Give a name to what runs in a block."""
+        """Name the step that runs in a block."""
         self._codes = set()
         yield
         # Other threads continue: a copy is made in one step.
@@ -178,7 +178,7 @@ def read_table(page: Path) -> list[Phase]:
 
 
 def path_of(file: str) -> Path:
-    """Return where a file of the table is."""
+    """Return the path of a file of the table."""
     if file == "pyspark_rookery":
         return _SOURCE / file / "__init__.py"
     path = _SOURCE / "rookery" / file
@@ -186,7 +186,7 @@ def path_of(file: str) -> Path:
 
 
 def report(phases: list[Phase], steps: dict[str, set[str]]) -> Iterator[str]:
-    """Yield the table, then what runs and is not in it."""
+    """Yield the table, then the files that run and are not in it."""
     for name, files, total in phases:
         yield f"{name:2} {len(files):3} {total:4}  {' '.join(files)}"
     listed = {file for phase in phases for file in phase.files}
@@ -195,7 +195,7 @@ def report(phases: list[Phase], steps: dict[str, set[str]]) -> Iterator[str]:
 
 
 def main(page: Path) -> int:
-    """Compare the table of a page with what runs; return 1 if a file of the table does not."""
+    """Compare the table of a page with the files that run; return 1 if one does not run."""
     phases = read_table(page)
     with TemporaryDirectory() as folder:
         steps = walk(Path(folder) / "data")

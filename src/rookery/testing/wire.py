@@ -15,7 +15,7 @@ _LARGEST = 2**31 - 1
 
 
 def prefixed(payload: Buffer) -> bytes:
-    """Return a frame as it goes over the wire: its length, then itself."""
+    """Return a frame as it is sent: its length, then its bytes."""
     return struct.pack(">i", len(payload)) + payload
 
 
@@ -34,7 +34,7 @@ class Peer:
         return cls(*await asyncio.open_connection(host, port, ssl=tls))
 
     def write(self, data: Buffer) -> None:
-        """Send bytes, without waiting until they are gone."""
+        """Send bytes, without waiting until the system has taken them."""
         self._writer.write(data)
 
     def write_frame(self, payload: Buffer) -> None:
@@ -87,7 +87,7 @@ class MemoryTransport(asyncio.Transport):
         protocol.connection_made(self)
 
     def receive(self, data: Buffer) -> None:
-        """Have the protocol receive bytes, as a socket would."""
+        """Let the protocol receive bytes, as from a socket."""
         rest = memoryview(data)
         while rest:
             room = memoryview(self._protocol.get_buffer(-1))

@@ -199,7 +199,7 @@ cdef Py_ssize_t slot_offset(cls, str name) except -1:
     """The position of a slot in an object, from its descriptor."""
     descriptor = cls.__dict__[name]
     if Py_TYPE(descriptor) != &PyMemberDescr_Type:
-        raise TypeError(f"{cls.__name__}.{name} is no slot")
+        raise TypeError(f"{cls.__name__}.{name} is not a slot")
     return (<PyMemberDescrObject *> <PyObject *> descriptor).d_member.offset
 
 

@@ -1,6 +1,6 @@
 """The codec in pure Python: the fallback without a compiler, and the oracle of `_codec.pyx`.
 
-Same functions, same tables, same errors as the compiled one.
+It has the same functions, reads the same tables and raises the same errors as the compiled codec.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from rookery.wire.table import FIXED_SIZES, MAX_TAGS, NO_LIMIT, PART_BYTES, Fiel
 def read(
     table: WireTable, buffer: Buffer, position: int, max_elements: int = NO_LIMIT
 ) -> tuple[Message, int]:
-    """Read one message that begins at `position`; return it and where it ends."""
+    """Read one message that begins at `position`; return it and the position of its end."""
     reader = FrameReader(buffer, position)
     reader.elements = max_elements
     return _read_struct(table, reader), reader.position
@@ -78,11 +78,11 @@ def _read_struct(table: WireTable, reader: FrameReader) -> Message:
 
 
 class _NamedError(ProtocolError):
-    """An error that says already which field it was."""
+    """An error that already names its field."""
 
 
 def _named(error: ProtocolError, table: WireTable, step: FieldStep | None = None) -> ProtocolError:
-    """Say which field it was, once, at the innermost structure."""
+    """Add the name of the field to an error, once, at the innermost structure."""
     if isinstance(error, _NamedError):
         return error
     place = table.message.__name__ if step is None else f"{table.message.__name__}.{step.name}"
@@ -251,7 +251,7 @@ _READ: Final[dict[Type, Callable[[FieldStep, FrameReader], Any]]] = {
 
 
 class _Writer:
-    """Bytes so far, and the parts that were finished before them."""
+    """The bytes of the current part, and the finished parts before it."""
 
     __slots__ = ("out", "parts")
 
@@ -260,7 +260,7 @@ class _Writer:
         self.out = bytearray()
 
     def append(self, piece: Buffer) -> None:
-        """Add a long piece as a part of its own, a short one to the bytes so far."""
+        """Add a long piece as its own part, a short one to the current part."""
         if len(piece) < PART_BYTES:
             self.out += piece
             return

@@ -152,7 +152,7 @@ def write_value(value: Message) -> bytes:
     if isinstance(value, EndTxnMarker):
         return versionedbytes.write(value, 0)
     if type(value) not in VALUES.values():
-        raise TypeError(f"{type(value).__name__} is no control record")
+        raise TypeError(f"{type(value).__name__} is not a control record")
     version: int = value.version  # type: ignore[attr-defined] # all but the marker have it
     return encode_bytes(value, version)
 

@@ -67,7 +67,7 @@ def _lists(cls: type[Message], kind: FieldKind) -> tuple[ElementList, ...]:
 
 @cache
 def field_of(cls: type[Message], kind: FieldKind) -> str | None:
-    """Return the name of the field with a kind; None if there is none that is no list."""
+    """Return the name of the field with a kind that is not a list, or None."""
     for name, entry in cls.__fields__.items():
         shape = shape_of(cls, entry)
         if shape.mark == kind and not shape.is_array:

@@ -1,12 +1,12 @@
 """Rewrite the addresses of brokers in any message, whatever its API and version.
 
 `wire.walk` changes the fields of one kind. An address is two fields, and only the broker's id
-beside them says whose it is:
+next to them shows whose it is:
 
     rewrite_endpoints(response, lambda node, address: proxies.get(node, address))
 
 An endpoint is a structure with one field each of the kinds `BrokerId`, `Host` and `Port`. Lists of
-listeners, which controllers send each other, have no id beside each address and are left alone.
+listeners, which controllers send each other, have no id next to each address and stay unchanged.
 """
 
 from __future__ import annotations

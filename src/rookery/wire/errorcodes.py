@@ -1,4 +1,4 @@
-"""The error codes in any message."""
+"""Finds the error codes in any message."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rookery.wire.table import shape_of
 
 
 class CodeField(NamedTuple):
-    """A field that is an error code, or leads to some."""
+    """A field that is an error code, or contains structures with error codes."""
 
     name: str
     is_code: bool
@@ -19,7 +19,7 @@ class CodeField(NamedTuple):
 
 
 def error_codes(message: Message) -> list[ErrorCode]:
-    """Return the different error codes of a message, in the order of their fields."""
+    """Return the distinct error codes of a message, in the order of their fields."""
     codes: dict[ErrorCode, None] = {}
     _collect(message, codes)
     codes.pop(ErrorCode.NONE, None)

@@ -1,6 +1,6 @@
 """Declares the lists of a request that name its items, and the response lists for them.
 
-An API declares them beside its messages, as paths from the outermost list to the innermost:
+An API declares them with its messages, as paths from the outermost list to the innermost:
 
     Items(
         "topic_data(name | topic_id).partition_data(index)",

@@ -191,7 +191,7 @@ def field(  # noqa: PLR0913
     tag: int | None = None,
     compact: bool = True,
 ) -> Any:
-    """Say more of a field than its type does.
+    """Describe a field beyond its type.
 
     Args:
         since: the first version that has the field.
@@ -200,7 +200,7 @@ def field(  # noqa: PLR0913
         default: what the field holds when it is not on the wire or not given.
         factory: makes the default, where that is a list.
         tag: the field is a tagged one with this number, left out while it holds its default.
-        compact: False for the one string (the client id) that stays in the old form for ever.
+        compact: False for the one string (the client id) that keeps the old form in all versions.
     """
     return Field(
         since=since,

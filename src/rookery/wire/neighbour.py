@@ -31,7 +31,7 @@ class KindByNeighbour:
             neighbours: fields of the same structure.
             kinds: the marked type for each value of the neighbour, or for each tuple of values
                 where there are several neighbours. A field with another value has no kind.
-            wildcards: the same for a field that holds `*`, where that is no name.
+            wildcards: the same for a field that holds `*`, where that is not a name.
         """
         self.neighbours = neighbours
         self.kinds = _by_tuple(kinds)

@@ -9,7 +9,7 @@ another cluster. Both need the same three steps, and none of them depends on the
     answer = join(halves, first, second)
 
 More than two parts are cuts of a half, joined from the inside out. Lists that can be cut are
-declared beside each API's messages (`Api.items`).
+declared with each API's messages (`Api.items`).
 """
 
 from __future__ import annotations

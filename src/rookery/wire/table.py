@@ -17,7 +17,7 @@ from rookery.errors import ErrorCode
 from rookery.wire.message import BARE_TYPES, ZERO_UUID, Field, FieldKind, Message, Type
 from rookery.wire.neighbour import KindByNeighbour
 
-# More tagged fields than this in one structure are no extension but an attack on memory.
+# More tagged fields than this in one structure are an attack on memory, not an extension.
 MAX_TAGS: Final = 1024
 # The default limit for array elements in a message.
 NO_LIMIT: Final = 2**62
@@ -166,7 +166,7 @@ def _shape(annotation: object, *, is_optional: bool, is_array: bool) -> FieldSha
         return FieldShape(marks[0], kind, is_optional, is_array, None)
     if annotation in BARE_TYPES:
         return FieldShape(BARE_TYPES[annotation], None, is_optional, is_array, None)
-    raise TypeError(f"{annotation!r} is no wire type; see the list in rookery.wire.message")
+    raise TypeError(f"{annotation!r} is not a wire type; see the list in rookery.wire.message")
 
 
 def _min_size(step: FieldStep) -> int:

@@ -329,7 +329,7 @@ def test_a_fetch_session_ends_when_the_rules_change() -> None:
     assert (stranger, after_change) == (lost, lost)
 
 
-def test_partitions_beside_a_denied_topic_are_judged_each() -> None:
+def test_partitions_of_other_topics_are_judged_separately() -> None:
     rules = [
         AclBinding(
             resource, PatternType.LITERAL, name, "User:alice", "*", Operation.WRITE,

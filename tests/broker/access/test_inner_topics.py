@@ -1,4 +1,4 @@
-"""Groups and transactions with topics that a client may not describe, beside a real Kafka."""
+"""Groups and transactions with topics that a client may not describe, as on a real Kafka."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Delegation tokens beside a real Kafka: the same requests get the same answers."""
+"""Delegation tokens compared with a real Kafka: the same requests get the same answers."""
 
 from __future__ import annotations
 
@@ -231,7 +231,7 @@ def renewals(server: TokenServer) -> list[Any]:
 
 
 def about(expiry_ms: int, token: Any) -> int:
-    """Return after how many minutes a token expires; 0 and -1 are no times."""
+    """Return after how many minutes a token expires; 0 and -1 are not times."""
     return expiry_ms if expiry_ms <= 0 else round((expiry_ms - token.issue_timestamp) / 60_000)
 
 

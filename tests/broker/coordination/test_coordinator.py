@@ -1,4 +1,4 @@
-"""A coordinator of keys that are no groups: partitions of a share group, each with one owner."""
+"""A coordinator of keys other than groups: partitions of a share group, each with one owner."""
 
 from __future__ import annotations
 

@@ -207,7 +207,7 @@ class Reader:
         self.owned = self.told
 
     def forget(self) -> None:
-        """Lose everything and begin anew."""
+        """Lose everything and start over."""
         self.owned = self.told = self._acked = frozenset()
         self.epoch, self.is_full = 0, True
 

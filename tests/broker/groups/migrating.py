@@ -34,7 +34,7 @@ def consumer(group: Mixed, member_id: str, **wants: object) -> Reader:
 
 
 def settle(*readers: AnyReader) -> None:
-    """Have readers go on until nothing changes any more; at no time have two the same."""
+    """Poll all readers until nothing changes; no two ever have the same partition."""
     for _ in range(20):
         for reader in readers:
             reader.step()

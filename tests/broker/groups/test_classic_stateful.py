@@ -56,7 +56,7 @@ class Client:
         self.held: Token | None = None
 
     def forget(self) -> None:
-        """Begin anew."""
+        """Start over."""
         if self.instance_id is None:
             self.names.clear()
         self.member_id, self.generation, self.members, self.held = "", -1, None, None
@@ -256,7 +256,7 @@ class Groups(RuleBasedStateMachine):
             self.cluster.lose_coordinator()
             self.hear()
 
-    # -- how it is heard ---------------------------------------------------------------------------
+    # -- what clients receive ---------------------------------------------------------------------
 
     def ask(self, client: Client, token: Token) -> None:
         client.held = token
@@ -266,7 +266,7 @@ class Groups(RuleBasedStateMachine):
         self.hear()
 
     def hear(self) -> None:
-        """Let clients hear what was answered, and of connections that broke."""
+        """Deliver responses, and broken connections, to the clients."""
         for token, client in [*self.waiting.items()]:
             answer = self.cluster.answers.get(token)
             if answer is not None:

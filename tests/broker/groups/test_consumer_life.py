@@ -126,7 +126,7 @@ class Life(RuleBasedStateMachine):
                 reader.beat()
                 reader.reconcile()
                 reader.beat()
-            if turn == 4:  # what became of those who were killed is known by now
+            if turn == 4:  # the killed members have been expired by now
                 self._let_the_dead_go()
         description = self.group.machine.description()
         assert description.state == "Stable"

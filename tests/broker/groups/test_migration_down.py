@@ -89,7 +89,7 @@ def test_classic_member_in_an_old_epoch_must_rejoin_after_a_downgrade() -> None:
     group = six()
     new, old = consumer(group, "new"), ClassicReader(group, "t")
     settle(new, old)
-    consumer(group, "third").beat()  # a new epoch, of which the classic one has not heard
+    consumer(group, "third").beat()  # a new epoch, which the classic one does not know yet
     group.beat(member_id="third", member_epoch=-1)
     new.leave()
 

@@ -153,7 +153,7 @@ class Both(Likeness):
                 pass
 
     async def _is_assigned(self, member_id: str) -> bool:
-        """Return whether the coordinator has heard of the topic: it assigns what it knows of."""
+        """Return whether the coordinator knows the topic: it assigns only known topics."""
         probe = ConsumerGroupHeartbeatRequest(
             group_id=f"probe of {self.group_id}",
             member_id=member_id,

@@ -59,7 +59,7 @@ class Migration(RuleBasedStateMachine):
     @precondition(lambda self: self.members)
     @rule(which=picks)
     def die(self, which: int) -> None:
-        """One is silent until its time is up; the others go on meanwhile."""
+        """One is silent until its time is up; meanwhile the others continue."""
         del self.members[which % len(self.members)]
         for _ in range(2 * 20_000 // _STEP_MS):
             self._pass_a_moment()

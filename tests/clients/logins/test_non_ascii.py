@@ -1,4 +1,4 @@
-"""Logins whose name or password is not ASCII, with clients of others and beside Kafka.
+"""Logins whose name or password is not ASCII, with other projects' clients, as on Kafka.
 
 Kafka hashes a password as its UTF-8 bytes, without SASLprep, and so does Rookery. Kafka accepts
 only ASCII names in SCRAM, although it stores credentials for others; Rookery accepts all names.

@@ -1,7 +1,7 @@
 """A reader that is killed: `python -m tests.consumer.hard.reader BOOTSTRAP TOPIC FILE [GROUP]`.
 
 It writes every batch, with the checkpoint after it, as one frame into a file. Started again, it
-cuts off a frame that is not whole and goes on where the last whole one ended; with a group, where
+cuts off a frame that is not whole and continues where the last whole one ended; with a group, where
 the group's commit says, which comes after the frame.
 """
 

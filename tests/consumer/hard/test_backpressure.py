@@ -34,7 +34,7 @@ def test_lagging_partition_under_backpressure_is_read_in_order(
 
     sizes = [batch.num_rows for batch in batches]
     assert plain(batches).equals(ordered(dump(logs.bootstrap, [topic])))
-    # Decoded, a row takes some 90 bytes for its offset, time and places beside those of its batch.
+    # In addition to its batch, a decoded row takes about 90 bytes for offset, time and places.
     assert peak <= MEMORY + len(large) + 3000 * 90
     assert sizes.count(1) <= 1
     assert len(sizes) <= 6000 // 50

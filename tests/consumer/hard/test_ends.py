@@ -1,4 +1,4 @@
-"""Logs that end with entries that are no rows: markers, transactions, compacted records."""
+"""Logs that end with entries that are not rows: markers, transactions, compacted records."""
 
 from __future__ import annotations
 

@@ -68,7 +68,7 @@ def offsets_mean_one_thing(facts: Facts) -> Iterator[Finding]:
 
 
 def ends_go_forward(facts: Facts) -> Iterator[Finding]:
-    """See that no end is lower than one that was known before the question."""
+    """Check that no end is lower than one that was known before the question."""
     for (isolation, place), back in _going_back(
         facts.of(Op.SEEN_ENDS), lambda event: event.isolation
     ):
@@ -76,7 +76,7 @@ def ends_go_forward(facts: Facts) -> Iterator[Finding]:
 
 
 def nothing_is_lost(facts: Facts) -> Iterator[Finding]:
-    """See that what was acknowledged, and committed, is there in the end."""
+    """Check that the log finally has every acknowledged and committed record."""
     for value, offset in facts.acked.items():
         if facts.outcome(value) is not Outcome.COMMITTED or value in facts.visible:
             continue
@@ -92,7 +92,7 @@ def nothing_is_lost(facts: Facts) -> Iterator[Finding]:
 
 
 def groups_read_all(facts: Facts) -> Iterator[Finding]:
-    """See that a group reads every record below what it has committed."""
+    """Check that a group reads every record below what it has committed."""
     seen: dict[str, set[str]] = defaultdict(set)
     for step in facts.steps:
         seen[step.event.group].add(step.value)
@@ -105,7 +105,7 @@ def groups_read_all(facts: Facts) -> Iterator[Finding]:
 
 
 def members_skip_nothing(facts: Facts) -> Iterator[Finding]:
-    """See that a member which reads on leaves out nothing, and goes forward."""
+    """Check that a member which continues to read leaves out nothing, and moves forward."""
     rank = {
         place: {offset: number for number, (offset, _) in enumerate(records)}
         for place, records in facts.committed.items()
@@ -124,7 +124,7 @@ def members_skip_nothing(facts: Facts) -> Iterator[Finding]:
 
 
 def nothing_is_twice(facts: Facts) -> Iterator[Finding]:
-    """See that no value is at two offsets."""
+    """Check that no value is at two offsets."""
     for records_by_place in facts.log.values():
         places: dict[str, list[str]] = defaultdict(list)
         for place, records in records_by_place.items():
@@ -136,7 +136,7 @@ def nothing_is_twice(facts: Facts) -> Iterator[Finding]:
 
 
 def order_is_kept(facts: Facts) -> Iterator[Finding]:
-    """See that every producer's records are in the order in which it sent them."""
+    """Check that every producer's records are in the order in which it sent them."""
     for place, records in facts.committed.items():
         last: dict[str, tuple[int, str]] = {}
         for offset, value in records:
@@ -153,7 +153,7 @@ def order_is_kept(facts: Facts) -> Iterator[Finding]:
 
 
 def copies_keep_order(facts: Facts) -> Iterator[Finding]:
-    """See that copies are in the order of their originals, whichever process made them."""
+    """Check that copies are in the order of their originals, whichever process made them."""
     for place, records in facts.committed.items():
         last: dict[Place, tuple[int, str]] = {}
         for offset, value in records:
@@ -172,7 +172,7 @@ def copies_keep_order(facts: Facts) -> Iterator[Finding]:
 
 
 def readers_see_committed(facts: Facts) -> Iterator[Finding]:
-    """See that no reader of committed records saw another one, or one too early."""
+    """Check that no reader of committed records saw another one, or one too early."""
     told = set()
     for place, offset, value, who, at in _committed_reads(facts):
         if value not in facts.sent or value in told:
@@ -189,7 +189,7 @@ def readers_see_committed(facts: Facts) -> Iterator[Finding]:
 
 
 def transactions_are_whole(facts: Facts) -> Iterator[Finding]:
-    """See that of each transaction all records are there, or none."""
+    """Check that all records of each transaction are there, or none."""
     for (who, number), txn in facts.txns.items():
         missing = [value for value in txn.values if value not in facts.visible]
         is_expected = txn.outcome in {Outcome.COMMITTED, Outcome.UNKNOWN}
@@ -202,7 +202,7 @@ def transactions_are_whole(facts: Facts) -> Iterator[Finding]:
 
 
 def group_offsets_go_forward(facts: Facts) -> Iterator[Finding]:
-    """See that no client gets an offset lower than one known before its request."""
+    """Check that no client gets an offset lower than one known before its request."""
     told = [*facts.of(Op.SEEN_OFFSETS), *facts.of(Op.OFFSETS)]
     told = [event for event in told if event.state is State.OK]
     unsure = {
@@ -217,7 +217,7 @@ def group_offsets_go_forward(facts: Facts) -> Iterator[Finding]:
 
 
 def members_begin_at_offsets(facts: Facts) -> Iterator[Finding]:
-    """See that a member which is given a partition reads nothing that was committed before."""
+    """Check that a member which is given a partition reads nothing that was committed before."""
     commits = [event for event in facts.of(Op.OFFSETS) if event.state is State.OK]
     done: dict[tuple[str, Place], list[tuple[float, int]]] = defaultdict(list)
     for commit in commits:
@@ -236,7 +236,7 @@ def members_begin_at_offsets(facts: Facts) -> Iterator[Finding]:
 
 
 def copies_are_exact(facts: Facts) -> Iterator[Finding]:
-    """See that every record below a copying group's offset has one copy, and no other has any."""
+    """Check that every record below a copying group's offset has one copy, and no other has any."""
     for group, target in sorted(_copiers(facts)):
         copies: dict[Source, list[str]] = defaultdict(list)
         for place, records in facts.committed.items():

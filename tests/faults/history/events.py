@@ -144,7 +144,7 @@ def read(path: Path) -> list[Event]:
 
 
 def write(path: Path, events: Iterable[Event]) -> None:
-    """Write a file anew."""
+    """Replace a file."""
     path.write_text("".join(event.line() for event in events))
 
 

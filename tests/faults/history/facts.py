@@ -55,7 +55,7 @@ class Txn:
     outcome: Outcome | None = None
 
     def see(self, event: Event) -> None:
-        """Take note of what became of a commit or an abort."""
+        """Note the outcome of a commit or an abort."""
         if event.op is Op.COMMIT and event.state is State.INVOKED:
             self.asked = event.at if self.asked is None else self.asked
             self.outcome = Outcome.UNKNOWN

@@ -44,7 +44,7 @@ class StuckError(Exception):
 
 
 class Observer(Worker):
-    """Asks again and again."""
+    """Asks repeatedly."""
 
     def __init__(
         self,

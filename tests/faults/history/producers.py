@@ -204,7 +204,7 @@ class Sender:
         """Commit; say whether it worked. If not, it is to be aborted.
 
         Raises:
-            LostError: the outcome is unknown, and this producer cannot go on.
+            LostError: the outcome is unknown, and this producer cannot continue.
         """
         return self._end(Op.COMMIT, txn)
 

@@ -269,7 +269,7 @@ class Copier(Worker):
 def _error_of(call: Callable[[], object]) -> KafkaError | None:
     """Return the error of a call; one that never returns is left to itself.
 
-    librdkafka waits for ever for a group's coordinator that was away from the cluster for a while.
+    librdkafka waits forever for a group's coordinator that was away from the cluster for a while.
     """
     errors = [KafkaError(KafkaError._STATE, "the call does not return")]
 

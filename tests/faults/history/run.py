@@ -127,7 +127,7 @@ class Run:
                 worker.stop()
 
     def _await_work(self) -> None:
-        """Go on until enough was done, on a host that is as slow as it likes."""
+        """Continue until enough was done, however slow the host is."""
         wanted = Counter(self._settings.at_least)
         counts: Counter[str] = Counter()
         for _ in range(_LOOKS):

@@ -63,7 +63,7 @@ class Target(Protocol):
         """Whether a batch with the sequences of an earlier transaction is refused."""
 
     def kill(self, chance: random.Random) -> str:
-        """Kill something with -9, see to it that it runs again, and say what."""
+        """Kill something with -9, make it run again, and return its name."""
 
     def restart(self) -> str:
         """Stop each broker in order, one after the other, start it again, and say so."""

@@ -24,7 +24,7 @@ MOST_WAITED_FOR = {
     "transactions committed": 50,
     "records read by groups": 1_000,
 }
-"""The run goes on until there was as much of each."""
+"""The run continues until there was as much of each."""
 
 
 # Through a proxy, brokers also restart in order and clients sleep, and every kind of fault strikes
@@ -62,7 +62,7 @@ def hold_under_faults(kind: str, settings: Settings, folder: Path) -> None:
         try:
             result = Run(target, settings, folder / "history.jsonl").go()
         except BaseException:
-            print(target.words())  # noqa: T201 (beside the failure)
+            print(target.words())  # noqa: T201 (shown with the failure)
             raise
     print(result)  # noqa: T201
     assert result.findings == []

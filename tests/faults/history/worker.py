@@ -56,7 +56,7 @@ class Worker:
             try:
                 self.live()
             except (KafkaException, SystemError) as error:
-                # The second is what becomes of the first within librdkafka's callbacks.
+                # librdkafka's callbacks turn the first into the second.
                 self.history.add(self.name, Op.RESTART, text=str(error))
                 self.stopping.wait(_AGAIN_SECONDS)
             except BaseException:  # noqa: BLE001 (raised when it is joined)

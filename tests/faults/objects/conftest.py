@@ -28,4 +28,4 @@ def scene(
         made = Scene(backend, kind, tmp_path, stack)
         yield made
         if request.session.testsfailed:
-            print(made.words())  # noqa: T201 (pytest shows it beside the failure)
+            print(made.words())  # noqa: T201 (pytest shows it with the failure)

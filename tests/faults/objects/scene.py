@@ -108,7 +108,7 @@ class Scene:
 
 
 def load_until(load: Load, holds: Callable[[], Any], what: str) -> None:
-    """Go on writing until something holds."""
+    """Continue to write until a condition holds."""
 
     def step() -> bool:
         load.wait_for(1)

@@ -38,7 +38,7 @@ def test_object_removed_by_others_is_named(scene: Scene, part: str) -> None:
     assert answer.error_code in LOST
     assert _short(lost) in hosts[0].words()
     assert "rookery fsck" in hosts[0].words()
-    # Other partitions, and writing, go on.
+    # Other partitions are read, and writes continue.
     assert values(hosts.bootstrap, "t", partition=1) == [b"here"]
     assert produce(hosts.bootstrap, "t", b"more").base_offset == len(sent)
     assert fetch(hosts.bootstrap, "t", 0).error_code in LOST
@@ -46,7 +46,7 @@ def test_object_removed_by_others_is_named(scene: Scene, part: str) -> None:
     assert [(fault["kind"], _short(fault["key"])) for fault in faults] == [
         ("missing", _short(lost))
     ]
-    # A reader that goes on after the hole succeeds.
+    # A reader that continues after the hole succeeds.
     behind = faults[0]["end_offset"]
     assert values(hosts.bootstrap, "t", start=behind) == [*sent, b"more"][behind:]
 

@@ -36,7 +36,7 @@ QUICK = (
     *("--access-lease-ms", "4000"),
 )
 CUT = ("closed", "timed out")
-"""What becomes of a request that gets no answer."""
+"""The outcome of a request that gets no answer."""
 
 
 class ClosedHost(Host):

@@ -1,4 +1,4 @@
-"""The servers that brokers use die and come back: writing goes on, nothing is lost."""
+"""The servers that brokers use die and return: writes continue, and nothing is lost."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def test_restart_of_the_store_loses_nothing(scene: Scene) -> None:
     with Load(hosts.bootstrap, TOPIC, PARTITIONS, SEED) as load:
         load.wait_for(20)
         seaweed = scene.backend.seaweed
-        # In order: killed, it loses what it has not synced, which is not for us to prove.
+        # It is stopped in order: a killed store loses unsynced data, which is not tested here.
         seaweed.stop()
         seaweed.start()
         load.wait_for(20)

@@ -79,7 +79,7 @@ def test_burst_of_failed_uploads_is_reported_with_its_cause(scene: Scene) -> Non
     with ThreadPoolExecutor(20) as pool:
         waiting = [pool.submit(produce, hosts.bootstrap, "t", b"meanwhile") for _ in range(20)]
         scene.proxy.wait_for_faults(10, since)
-        # Reads go on.
+        # Reads continue.
         assert values(hosts.bootstrap, "t") == [b"before"]
         scene.proxy.clear()
         wait_until(lambda: produce(hosts.bootstrap, "t", b"after").error_code is OK, "an answer")

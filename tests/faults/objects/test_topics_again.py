@@ -22,7 +22,7 @@ def _fill(bootstrap: str, word: bytes, count: int = 30) -> list[bytes]:
 @pytest.mark.timeout(180)
 @pytest.mark.parametrize("kind", [ETCD, STORE])
 def test_recreated_topic_is_empty(scene: Scene) -> None:
-    # Peer: the old records were there again, and offsets went on.
+    # Peer: the old records were there again, and offsets continued.
     hosts = scene.hosts(1)
     create(hosts.bootstrap, "t")
     old = _fill(hosts.bootstrap, b"old")

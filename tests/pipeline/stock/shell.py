@@ -21,7 +21,7 @@ Execute = Callable[[str], list[dict[str, Any]]]
 def main(engine: str, *arguments: str) -> None:
     """Answer statements until the input ends."""
     if find_spec("rookery") or find_spec("pyspark_rookery"):
-        sys.exit("this is no environment of its own: it has rookery")
+        sys.exit("this is not its own environment: it has rookery")
     # What Java prints must not get between the answers.
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)

@@ -265,7 +265,7 @@ def test_response_passes_unless_it_has_tagged_fields_at_its_end(
 
 
 def test_responses_with_addresses_elsewhere_are_decoded() -> None:
-    """Those of ShareFetch are no tagged field at the end."""
+    """Those of ShareFetch are not a tagged field at the end."""
     assert {key for key, _ in HINTED} == {PRODUCE.key, FETCH.key}
     assert not {key for key, _ in RELAYED} & {METADATA.key, SHARE_FETCH.key, SHARE_ACKNOWLEDGE.key}
 

@@ -1,4 +1,4 @@
-"""Access rules at the proxy, beside a broker that enforces the same rules."""
+"""Access rules at the proxy, compared with a broker that enforces the same rules."""
 
 from __future__ import annotations
 
@@ -213,7 +213,7 @@ def test_rules_are_read_as_they_are_listed() -> None:
         ('[{"topic": "a"}]', "no field 'topic'"),
         (
             '[{"principal": "User:a", "operation": "fly", "resource": "topic", "name": "a"}]',
-            "'fly' is none of all, read",
+            "'fly' is not one of all, read",
         ),
         (
             '[{"principal": "alice", "operation": "read", "resource": "topic", "name": "a"}]',

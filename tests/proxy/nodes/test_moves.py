@@ -144,7 +144,7 @@ def test_transactions_survive_brokers_that_stop(own_victim: None, tmp_path: Path
 
 
 def write_transaction(producer: Producer, topic: str, value: bytes) -> None:
-    """Write a value to all partitions in one transaction; begin anew when it must be aborted."""
+    """Write a value to all partitions in one transaction; start over when it must be aborted."""
     while True:
         producer.begin_transaction()
         for partition in range(PARTITIONS):
@@ -172,7 +172,7 @@ def retried(step: Callable[[float], object]) -> None:
 
 
 def test_writes_survive_killed_instances(own_victim: None, tmp_path: Path) -> None:
-    """Producers go on through the other instance, with the sequences that brokers know."""
+    """Producers continue through the other instance, with the sequences that brokers know."""
     ports = {1: free_port(), 2: free_port()}
     listed = ",".join(f"{node}={HOST}:{port}" for node, port in ports.items())
 

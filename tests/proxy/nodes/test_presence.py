@@ -45,7 +45,7 @@ def test_closed_port_is_not_reachable() -> None:
     assert not asyncio.run(accepts_connections(Address(HOST, free_port())))
 
 
-def test_clients_go_on_with_the_instances_that_are_left(brokers: list[ServedBroker]) -> None:
+def test_clients_continue_with_the_remaining_instances(brokers: list[ServedBroker]) -> None:
     bootstrap = ",".join(broker.bootstrap for broker in brokers)
     first, second = two_instances(bootstrap)
 

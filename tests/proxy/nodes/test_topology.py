@@ -82,7 +82,7 @@ def test_older_epoch_does_not_replace_a_newer_one() -> None:
     assert topology.leader("birds", 0) == 3
 
 
-def test_topic_with_another_id_begins_anew() -> None:
+def test_topic_with_another_id_starts_over() -> None:
     topology = learnt(metadata({0: (1, 9), 1: (1, 9)}))
     other = b"new birds".ljust(16, b".")
 

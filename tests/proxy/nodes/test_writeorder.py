@@ -125,7 +125,7 @@ class Simulation:
             self.unsent = deque(sorted([*self.unsent, sequence]))
 
     def learn(self) -> None:
-        """The proxy hears of the leader."""
+        """The proxy learns the leader."""
         self.known_leader = self.cluster.leader
 
     def move(self) -> None:

@@ -105,7 +105,7 @@ def test_the_end_of_a_partition_is_found(place: tuple[str, str]) -> None:
             for number in (0, V - 1)
         ]
         assert marks == [(0, ROUNDS)] * 2
-        # An offset beyond the end is out of range, and the consumer begins anew.
+        # An offset beyond the end is out of range, and the consumer starts over.
         reader.assign([TopicPartition(topic, 5, ROUNDS + 1)])
         assert next(read(reader, 1)).offset() == 0
 

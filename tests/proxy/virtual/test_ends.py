@@ -30,7 +30,7 @@ async def fetch_end(port: int, topic: str) -> int:
     return end
 
 
-def test_a_consumer_of_old_records_hears_of_new_ones(
+def test_a_consumer_of_old_records_receives_new_ones(
     kafka: KafkaServer, proxy: ServedProxy, topic: str
 ) -> None:
     with ServedProxy(kafka.bootstrap, SETTINGS) as other:

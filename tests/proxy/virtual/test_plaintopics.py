@@ -1,4 +1,4 @@
-"""Plain topics beside virtual ones: their writes keep their order, and none is forgotten."""
+"""Plain topics together with virtual ones: writes keep their order, and none is forgotten."""
 
 from __future__ import annotations
 

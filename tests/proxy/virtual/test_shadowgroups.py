@@ -11,7 +11,7 @@ from rookery.proxy.virtual.commits.shadowgroups import is_shadow, offsets_partit
 
 @pytest.mark.parametrize(
     ("group_id", "partition"),
-    # By the definition of Java hash codes, over UTF-16. The third has the lowest of all.
+    # By the definition of Java's hash codes, over UTF-16. The third has the lowest possible one.
     [("", 0), ("g", 3), ("polygenelubricants", 0), ("g\u00e4\U0001f426", 6)],
 )
 def test_groups_are_in_the_partition_that_kafka_chooses(group_id: str, partition: int) -> None:

@@ -190,7 +190,7 @@ def test_records_are_copied_once_with_their_offsets(
     total, done = ROUNDS * V, 0
     places = [TopicPartition(source, number) for number in range(V)]
     while done < total:
-        # Each time another copier goes on where the transactions of the last have ended.
+        # Each time another copier continues where the transactions of the last have ended.
         with closing(reader(bootstrap, source)) as consumer:
             consumer.assign(places)
             producer = writer(bootstrap, f"copy-{source}")

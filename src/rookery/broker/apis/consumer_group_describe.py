@@ -56,7 +56,7 @@ def _describe(call: Call, group_id: str) -> DescribedGroup:
     except ApiError as error:
         return refuse_group(group_id, error.code, error.text or error.code.sentence)
     if machine is None:
-        text = f"{group_id!r} is no consumer group"
+        text = f"{group_id!r} is not a consumer group"
         return refuse_group(group_id, ErrorCode.GROUP_ID_NOT_FOUND, text)
     description = machine.description()
     return DescribedGroup(

@@ -51,7 +51,7 @@ async def describe_topic_partitions(
             )
         topic = call.state.topics.by_name.get(name)
         if topic is None:
-            # Without names in the request, a topic that was deleted between two pages is no error.
+            # Without names in the request, a topic may be deleted between two pages.
             if request.topics:
                 page.append(_unknown(name))
             continue

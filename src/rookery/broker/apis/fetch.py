@@ -1,14 +1,14 @@
 """Fetch: batches of many partitions, immediately or as soon as there are any.
 
-    session ──► look (memory) ─────┬─ enough, or an error ─────────────────────────► answer
+    session ──► plan (memory) ─────┬─ enough, or an error ─────────────────────────► answer
                     ▲              ├─ too little: wait for a commit ──┐               ▲
                     └──────────────┼──────────────────────────────────┘               │
-                                   ├─ something looks wrong: barrier, look again      │
+                                   ├─ something looks wrong: barrier, plan again      │
                                    └─ on disk: read, some partitions at a time ───────┘
 
 All fields of a response come from one version of the state. There are no followers: a client that
-sends a replica id gets an error for each partition, as from a Kafka broker for which it is no
-follower.
+sends a replica id gets an error for each partition, as a Kafka broker answers a replica that does
+not follow it.
 """
 
 from __future__ import annotations
@@ -53,8 +53,8 @@ def fetch(call: Call, request: FetchRequest) -> Answer:
     except ApiError as error:
         # As Kafka does, return neither the session nor its partitions here.
         return FetchResponse(error_code=error.code, responses=[])
-    started = _Fetch(call, request, session)
-    return started.start_later() if call.connection.answers.is_full else started.start()
+    pending = _Fetch(call, request, session)
+    return pending.start_later() if call.connection.answers.is_full else pending.start()
 
 
 class _Fetch:
@@ -73,7 +73,7 @@ class _Fetch:
         """Answer immediately if there is nothing to wait for."""
         plan = FetchPlan(self.call, self.request, self.session)
         if plan.is_doubtful:
-            return self._certain()
+            return self._plan_after_barrier()
         if self._is_too_little(plan):
             self._park(plan)
             return self.future
@@ -87,8 +87,8 @@ class _Fetch:
         answer = self.start()
         return answer if isinstance(answer, FetchResponse) else await answer
 
-    async def _certain(self) -> FetchResponse | None:
-        """Look again after all entries that other brokers have written are applied."""
+    async def _plan_after_barrier(self) -> FetchResponse | None:
+        """Plan again after all entries that other brokers have written are applied."""
         await self.call.services.replica.barrier()
         plan = FetchPlan(self.call, self.request, self.session)
         if self._is_too_little(plan):
@@ -158,7 +158,7 @@ class _Fetch:
         try:
             plan = FetchPlan(self.call, self.request, self.session)
             if plan.is_doubtful:
-                self.call.services.fetches.spawn(self._look_again())
+                self.call.services.fetches.spawn(self._plan_again())
             elif self._may_wait(plan):
                 self._park(plan)
             elif plan.cold:
@@ -168,8 +168,8 @@ class _Fetch:
         except Exception as error:  # noqa: BLE001 (the root of a callback: the fetch must end)
             self._fail(error)
 
-    async def _look_again(self) -> None:
-        """Look again after all entries that other brokers have written are applied."""
+    async def _plan_again(self) -> None:
+        """Plan again after all entries that other brokers have written are applied."""
         try:
             await self.call.services.replica.barrier()
             if self.future.done():

@@ -75,7 +75,7 @@ def _one_of(*values: str) -> Check:
 def _list_of(*values: str) -> Check:
     def check(text: str) -> str | None:
         wrong = [part for part in split(text) if part not in values]
-        return f"{wrong[0]!r} is none of {', '.join(values)}" if wrong else None
+        return f"{wrong[0]!r} is not one of {', '.join(values)}" if wrong else None
 
     return check
 

@@ -21,7 +21,7 @@ async def reach_broker(lock: NodeLock, broker: LiveBroker) -> Reach:
 def has_ended(lock: NodeLock, broker: LiveBroker, brokers: Brokers) -> bool:
     """Return whether it is certain that the process of a broker that is not live has ended.
 
-    A refused connection is no proof: a firewall, a proxy or a limit can cause it.
+    A refused connection proves nothing: a firewall, a proxy or a limit can cause it.
     """
     if not lock.can_judge(broker.process_id):
         return False

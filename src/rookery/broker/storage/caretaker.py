@@ -38,7 +38,7 @@ log = logging.getLogger("rookery.broker.storage.caretaker")  # also when it runs
 T = TypeVar("T")
 
 OK, FAILED = 0, 1
-_LOOK_SECONDS = 1.0
+_CHECK_SECONDS = 1.0
 _JOIN_MS = 5_000
 
 
@@ -124,7 +124,7 @@ async def _round(caretaker: Caretaker, stop: asyncio.Event) -> bool:
     except Unavailable as error:
         # Objects of the aborted round are unreferenced and will be swept. The state is unchanged.
         log.warning("a maintenance round was abandoned and is repeated: %s", error)
-        await asyncio.sleep(_LOOK_SECONDS)
+        await asyncio.sleep(_CHECK_SECONDS)
         return True
     if done is not None:
         _report(done.as_json())
@@ -142,7 +142,7 @@ async def _wait_for_round(caretaker: Caretaker, stop: asyncio.Event, seconds: fl
         if left <= 0:
             break
         with suppress(TimeoutError):
-            async with asyncio.timeout(min(left, _LOOK_SECONDS)):
+            async with asyncio.timeout(min(left, _CHECK_SECONDS)):
                 await stop.wait()
     return stop.is_set()
 

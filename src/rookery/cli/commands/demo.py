@@ -1,4 +1,4 @@
-"""`rookery demo`: kills a broker under load, and counts what is left."""
+"""`rookery demo`: kills a broker under load, and counts the records afterwards."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`rookery doctor`: reports what works here, what is missing or open, and how to mend it."""
+"""`rookery doctor`: reports what works here, what is missing or insecure, and how to correct it."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ _LIBRARIES = (
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing looked at; there is a remedy if it is not well."""
+    """The result of one check; there is a remedy if it failed."""
 
     kind: str
     name: str
@@ -92,7 +92,7 @@ class DoctorArguments(CommandArguments):
 
 
 def run(args: DoctorArguments) -> int:
-    """Look at everything; 0 if all is well, 1 if something is missing or open to others."""
+    """Examine everything; return 1 if something is missing or open to others."""
     findings = [*examine(), *_examine_security(args)]
     is_well = all(finding.is_well for finding in findings)
     if args.json:
@@ -104,7 +104,7 @@ def run(args: DoctorArguments) -> int:
 
 
 def examine() -> list[Finding]:
-    """Look at the interpreter, the compiled modules, the libraries and Spark."""
+    """Check the interpreter, the compiled modules, the libraries and Spark."""
     return [
         Finding("python", platform.python_implementation(), _python()),
         Finding("platform", platform.system(), platform.platform()),
@@ -203,7 +203,7 @@ def _print_findings(findings: list[Finding]) -> None:
     try:
         _print_table(findings)
     except ImportError:
-        # A doctor must be able to say that rich itself is missing.
+        # The command must work without rich, to report that rich is missing.
         for finding in findings:
             word = "OPEN" if finding.kind == "security" else "MISSING"
             state = "ok" if finding.is_well else f"{word}, do: {finding.remedy}"
@@ -226,7 +226,7 @@ def _print_table(findings: list[Finding]) -> None:
     console.print(table)
     sick = [finding for finding in findings if not finding.is_well]
     console.print("\nAll is well." if not sick else "\nWhat to do:")
-    # By remedy, since one build mends several modules; unwrapped, so that it can be copied.
+    # By remedy, since one build repairs several modules; unwrapped, so that it can be copied.
     for remedy in dict.fromkeys(finding.remedy for finding in sick):
         names = ", ".join(finding.name for finding in sick if finding.remedy == remedy)
         console.print(f"  {escape(names)}\n    {escape(remedy)}", soft_wrap=True, highlight=False)

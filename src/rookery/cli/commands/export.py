@@ -52,7 +52,7 @@ class ExportLog(CommandArguments):
 
 
 def run(args: ExportLog) -> int:
-    """Export; a directory that is there is never touched."""
+    """Export; an existing directory is never changed."""
     from rookery.cli.output.figures import size_text
     from rookery.net.loop import run_loop
 

@@ -36,7 +36,7 @@ class InspectDirectory(CommandArguments):
 
 
 def run(args: InspectDirectory) -> int:
-    """Look; return 1 if anything is damaged."""
+    """Inspect the directories; return 1 if anything is damaged."""
     from rookery.cli.output.figures import LiveMeter
     from rookery.logdir.directory import LogDirectory
     from rookery.logdir.inspection import inspect

@@ -35,7 +35,7 @@ _WHERE: Final = (
 
 @dataclass(frozen=True, kw_only=True)
 class ReplayRange:
-    """Which rows."""
+    """The rows to read."""
 
     start: str = option(
         "--from",
@@ -61,7 +61,7 @@ class ReplayRange:
 
 @dataclass(frozen=True, kw_only=True)
 class ReplayOrder:
-    """In which order, and how fast."""
+    """The order of the rows, and the pace of the output."""
 
     event_time: str = option(
         "--event-time",
@@ -99,7 +99,7 @@ class ReplayOrder:
 
 @dataclass(frozen=True, kw_only=True)
 class ReplayForm:
-    """How values are read, and what is written."""
+    """The decoders of values, and the form of the output."""
 
     decode: tuple[str, ...] = repeated(
         "--decode",
@@ -143,7 +143,7 @@ class ReplayTopics(CommandArguments):
 
 
 def run(args: ReplayTopics) -> int:
-    """Write what topics hold, in the order of time."""
+    """Write the records of topics in the order of time."""
     from rookery.cli.output.rows import open_sink
     from rookery.consumer.api import replay
 
@@ -228,7 +228,7 @@ def _options(args: ReplayTopics) -> StreamOptions:
 def _decoders(
     args: ReplayTopics, cluster: Cluster, start: Position, options: StreamOptions
 ) -> dict[str, DecoderSpec]:
-    """Open what values are read with, topic by topic."""
+    """Open the decoder of each topic."""
     from rookery.decode.open import names, open_decoder
     from rookery.decode.port import DecoderSettings
     from rookery.decode.registry import SchemaRegistry
@@ -239,7 +239,7 @@ def _decoders(
     decoders: dict[str, DecoderSpec] = {}
     for topic, name in chosen.items():
         if name not in names():
-            raise ConfigError(f"--decode: {name!r} is none of {', '.join(names())}")
+            raise ConfigError(f"--decode: {name!r} is not one of {', '.join(names())}")
         schema: str | pa.Schema | None = schemas[topic] or None
         if name == "json" and schema is None:
             schema = _fields(cluster, topic, start, options)

@@ -1,4 +1,4 @@
-"""Numbered records, and the books on them: what was sent, and what came back."""
+"""Numbered records, and an account of those that were sent and those that were read back."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class SentRecords:
     checksum: int = 0
 
     def value(self, text: bytes) -> bytes:
-        """Return the value of the partition's next record, and enter it in the books."""
+        """Return the value of the partition's next record, and count it as sent."""
         value = b"%09d %b" % (self.count, text)
         self.count += 1
         self.checksum = zlib.crc32(value, self.checksum)
@@ -36,13 +36,13 @@ class ReceivedRecords:
     checksum: int = 0
     duplicates: int = 0
     skipped: int = 0
-    """Numbers that were jumped over."""
+    """Numbers that were skipped."""
     bytes: int = 0
     reached: int = 0
     """The number that should come next."""
 
     def take(self, records: Iterable[Record]) -> int:
-        """Enter records in the books; return how many they were."""
+        """Count records as received; return their number."""
         before = self.count
         for record in records:
             value = record.value or b""
@@ -56,7 +56,7 @@ class ReceivedRecords:
         if number == self.reached:
             self.reached += 1
         elif number < self.reached:
-            # It was there already, or is later than its successors: either way, not in order.
+            # It was received before, or comes after its successors: either way, not in order.
             self.duplicates += 1
         else:
             self.skipped += number - self.reached
@@ -65,7 +65,7 @@ class ReceivedRecords:
 
 @dataclass(frozen=True, slots=True)
 class PartitionVerdict:
-    """How a partition compares to what was sent to it."""
+    """The comparison of a partition with the records sent to it."""
 
     partition: int
     sent: int
@@ -76,12 +76,12 @@ class PartitionVerdict:
 
     @property
     def is_sound(self) -> bool:
-        """Whether all came back, once, in order, unchanged."""
+        """Whether all records were read back once, in order and unchanged."""
         return self.is_identical and not self.lost and not self.duplicated
 
 
 def compare(partition: int, sent: SentRecords, received: ReceivedRecords) -> PartitionVerdict:
-    """Judge a partition."""
+    """Compare the records received from a partition with those sent to it."""
     return PartitionVerdict(
         partition=partition,
         sent=sent.count,

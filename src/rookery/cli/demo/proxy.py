@@ -40,7 +40,7 @@ def run_proxy_demo(records: int, durability: str, *, as_json: bool) -> int:
 
 
 class _ProxiedBroker:
-    """A broker that is killed, and a proxy before it that stays."""
+    """A broker that is killed, and a proxy in front of it that keeps running."""
 
     def __init__(self, folder: Path, durability: str) -> None:
         self.broker = ChildBroker(folder, durability)
@@ -68,14 +68,14 @@ class _ProxiedBroker:
         self._proxy.stop()
 
     def end(self) -> None:
-        """End both, so that nothing writes to the folder any more."""
+        """End both, so that nothing writes to the folder."""
         self._proxy.stop()
         self.broker.stop()
 
 
 @dataclass(frozen=True, slots=True)
 class ProxyOutcome:
-    """What clients saw through the proxy, and what is in the upstream and in the audit."""
+    """The results for clients of the proxy, and the contents of the upstream and of the audit."""
 
     summary: Summary
     topics: tuple[str, ...]

@@ -1,4 +1,4 @@
-"""The demo of a pipeline: a topic to tables, killed on the way, and counted.
+"""The demo of a pipeline: it copies a topic to tables, is killed, resumes, and rows are counted.
 
     JSON, some of it broken ──► topic ──► pipeline ──► Iceberg, a topic, dead letters
                                              │

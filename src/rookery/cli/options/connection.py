@@ -1,4 +1,4 @@
-"""How a command reaches a Kafka, and who it is there."""
+"""Options for the connection of a command to a cluster, and for its login."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class Credentials:
         )
 
     def client_tls(self) -> ClientTls | None:
-        """Return how to speak TLS; None: not at all.
+        """Return the settings of TLS; None for a connection without TLS.
 
         Raises:
             ConfigError: a file is named that makes no sense without another.
@@ -94,7 +94,7 @@ class Credentials:
         return ClientTls(ca_file=self.ca_file, own=own, verify=verify, check_hostname=verify)
 
     def sasl(self) -> Sasl | None:
-        """Return how to log in, and ask for the password if no file is named; None: not at all.
+        """Return the login, and prompt for the password if no file is named; None for no login.
 
         Raises:
             ConfigError: there is no such file, or no user whose password it is.
@@ -121,7 +121,7 @@ class Credentials:
 
         from rookery.errors import ConfigError
 
-        # Never an argument: those are seen by everyone on the machine, and kept in histories.
+        # Never an argument: all users of the host can see arguments, and shells store them.
         if self.password_file is None:
             return getpass.getpass(f"Password of {self.user}: ")
         try:
@@ -133,7 +133,7 @@ class Credentials:
 
 @dataclass(frozen=True, kw_only=True)
 class ClusterOptions:
-    """Where the cluster is, and how long to try."""
+    """The address of the cluster, and the time limit for requests."""
 
     bootstrap: str = option(
         "-b",
@@ -157,7 +157,7 @@ class ClusterOptions:
         return max(1, int(self.timeout * 1000))
 
     def client_settings(self, command: str) -> ClientSettings:
-        """Return how the client of a command reaches the cluster.
+        """Return the settings of a command's client.
 
         Raises:
             ConfigError: an argument cannot be used; the text names it.

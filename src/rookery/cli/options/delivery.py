@@ -1,4 +1,4 @@
-"""How a command sends records."""
+"""Options for sending records."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 COMPRESSIONS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
 # The numbers are Kafka's.
 ACKS: Final = {"0": 0, "1": 1, "all": -1}
-# Long enough for a full buffer and a slow line, whatever --timeout says.
+# Long enough for a full buffer and a slow connection, regardless of --timeout.
 _DELIVERY_MS: Final = 60_000
 
 
@@ -64,7 +64,7 @@ class DeliveryOptions:
     )
 
     def producer_settings(self, timeout_ms: int) -> ProducerSettings:
-        """Return how records are sent, within a deadline that is at least a minute."""
+        """Return the settings of the producer; the deadline of a record is at least a minute."""
         from rookery.client.settings import ProducerSettings
 
         return ProducerSettings(

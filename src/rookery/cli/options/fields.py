@@ -26,7 +26,7 @@ _KEY: Final = "argument"
 
 @dataclass(frozen=True)
 class _Argument:
-    """One argument in the words of argparse; positional if it has no flags."""
+    """One argument, as argparse takes it; positional if it has no flags."""
 
     flags: tuple[str, ...]
     options: Mapping[str, Any]
@@ -37,7 +37,7 @@ class _Argument:
 
 @dataclass(frozen=True)
 class _Part:
-    """Arguments that several commands share, as a class of their own."""
+    """Arguments that several commands share, declared as a class."""
 
     cls: type[DataclassInstance]
     title: str
@@ -65,8 +65,8 @@ def option(
     """Declare a flag with a value.
 
     Args:
-        flags: such as `-p` and `--partitions`.
-        help: what it is good for.
+        flags: names such as `-p` and `--partitions`.
+        help: its purpose.
         default: the value without the flag.
         group: the title in the help under which the flag appears.
         one_of: a word; exactly one of the flags with this word must be given.
@@ -141,7 +141,7 @@ def part(
 def custom(
     add: Callable[[argparse.ArgumentParser], None], read: Callable[[Mapping[str, Any]], Any]
 ) -> Any:
-    """Declare flags that another module adds to the parser, and reads from what was parsed."""
+    """Declare flags that another module adds to the parser and reads."""
     return field(default_factory=lambda: read({}), metadata={_KEY: _Custom(add, read)})
 
 
@@ -151,7 +151,7 @@ def add_arguments(parser: argparse.ArgumentParser, cls: type[DataclassInstance])
 
 
 def read_arguments(cls: type[T], parsed: Mapping[str, Any], prefix: str = "") -> T:
-    """Make the class of what a parser has parsed."""
+    """Create an argument class from the values that a parser has read."""
     values: dict[str, Any] = {}
     for item in fields(cls):
         declared = item.metadata.get(_KEY)
@@ -199,7 +199,7 @@ def _group(
     declared: _Argument,
     groups: dict[str, argparse._ArgumentGroup],
 ) -> argparse.ArgumentParser | argparse._ArgumentGroup:
-    """Return where an argument is added; a group is made when its first argument comes."""
+    """Return the parser or group to add an argument to; create a missing group."""
     name = declared.one_of or declared.at_most_one_of or declared.group
     if not name:
         return target

@@ -21,7 +21,7 @@ _SLICE_BYTES: Final = 512 * 1024 * 1024
 
 @dataclass(frozen=True, kw_only=True)
 class JobSparkOptions(SparkOptions):
-    """Where Spark is: a master, or a Connect server."""
+    """The address of Spark: a master, or a Connect server."""
 
     remote: str | None = option(
         "--remote", metavar="URL", help="a Spark Connect server, such as sc://host"
@@ -30,7 +30,7 @@ class JobSparkOptions(SparkOptions):
 
 @dataclass(frozen=True, kw_only=True)
 class JobArguments(CommandArguments):
-    """Which log, on which Spark, and how far to go."""
+    """The log, the Spark that runs the job, and the limits of a run."""
 
     dry_run: bool = switch("--dry-run", help="show what would be done without writing")
     max_bytes: int = option(
@@ -49,7 +49,7 @@ class JobArguments(CommandArguments):
     log: LogAddress = part(LogAddress, STORAGE_TITLE, STORAGE_HELP)
 
     def check(self) -> None:
-        """Check what argparse cannot.
+        """Check values that argparse cannot check.
 
         Raises:
             ConfigError: a number is out of bounds.
@@ -75,7 +75,7 @@ class FillArguments(JobArguments):
     )
 
     def check(self) -> None:
-        """Check what argparse cannot.
+        """Check values that argparse cannot check.
 
         Raises:
             ConfigError: a number is out of bounds.
@@ -88,7 +88,7 @@ def offset_map_option(default: str = "none") -> Any:
     """Declare where the old and new offsets of records are written.
 
     Args:
-        default: what the help says of the default.
+        default: the description of the default in the help.
     """
     return option(
         "--offset-map",
@@ -126,7 +126,7 @@ class FillTopicArguments(FillArguments):
     target: TargetTopic = part(TargetTopic)
 
     def check(self) -> None:
-        """Check what argparse cannot.
+        """Check values that argparse cannot check.
 
         Raises:
             ConfigError: a number is out of bounds.
@@ -135,7 +135,7 @@ class FillTopicArguments(FillArguments):
         check_partitions("--partitions", self.target.partitions, 1)
 
     def into(self) -> FillTarget:
-        """Return the topic as jobs take it."""
+        """Return the target topic in the form that jobs take."""
         from rookery.direct.layout import PackSettings
         from rookery.jobs import FillTarget
 

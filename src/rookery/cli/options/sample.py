@@ -1,4 +1,4 @@
-"""How many records a command measures."""
+"""Options for the number of records that a command measures."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from rookery.cli.options.values import count, count_or_none
 
 @dataclass(frozen=True, kw_only=True)
 class SampleSize:
-    """Records that count, and those before them that do not."""
+    """The number of measured records, and of warm-up records before them."""
 
     records: int = option(
         "--records",
@@ -29,5 +29,5 @@ class SampleSize:
 
     @property
     def total(self) -> int:
-        """All records, those before the measurement included."""
+        """The number of all records, including the warm-up."""
         return self.warmup + self.records

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class ServerSettings(Protocol):
-    """The part that the settings of all servers share."""
+    """The settings that all servers have."""
 
     __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
 
@@ -34,7 +34,7 @@ T = TypeVar("T", bound=ServerSettings)
 
 @dataclass(frozen=True, kw_only=True)
 class ServerArguments(CommandArguments):
-    """Where settings come from; a command adds the flags with `settings_flags`."""
+    """The sources of settings; a command adds the flags with `settings_flags`."""
 
     config: tuple[str, ...] = repeated(
         "--config",

@@ -1,4 +1,4 @@
-"""Where Spark runs, and how the tasks there get their Python environment."""
+"""Options for the location of Spark, and for the Python environment of its tasks."""
 
 from __future__ import annotations
 

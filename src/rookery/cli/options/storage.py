@@ -1,4 +1,4 @@
-"""Where the log is, for commands that work on it without a broker."""
+"""Options for the location of the log, for commands that need no broker."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _SETTINGS: Final = ("data", "store", "cluster", "namespace")
 
 @dataclass(frozen=True, kw_only=True)
 class LogAddress:
-    """The settings of the broker that say where its log is."""
+    """The broker's settings for the location of its log."""
 
     data: str | None = option(
         "--data",
@@ -50,7 +50,7 @@ class LogAddress:
 
     @property
     def is_given(self) -> bool:
-        """Whether any flag says where it is; a namespace alone does not."""
+        """Whether any flag gives the location; a namespace alone does not."""
         return bool(self.config) or (self.data, self.store, self.cluster) != (None, None, None)
 
     def load_settings(self) -> BrokerSettings:
@@ -75,7 +75,7 @@ class LogAddress:
 
 
 def place_of(settings: BrokerSettings) -> ClusterAddress:
-    """Return where the log of brokers with these settings is."""
+    """Return the location of the log of brokers with these settings."""
     from rookery.direct.place import ClusterAddress
 
     if settings.cluster and ":" not in settings.cluster:

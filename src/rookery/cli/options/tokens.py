@@ -1,4 +1,4 @@
-"""What the commands of delegation tokens have in common."""
+"""Functions that the commands of delegation tokens share."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ def count_or_none(text: str) -> int:
     digits = text.rstrip("kKmMi")
     unit = text[len(digits) :].lower()
     if not digits.isdecimal() or (unit and unit not in _UNITS):
-        raise argparse.ArgumentTypeError(f"{text!r} is no number such as 1000, 10k, 2M or 64Ki")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number such as 1000, 10k, 2M or 64Ki")
     return int(digits) * _UNITS.get(unit, 1)
 
 
@@ -32,7 +32,7 @@ def size(text: str) -> int:
     """Read a number of bytes such as 500MB, 10GiB or 4096."""
     match = _SIZE.fullmatch(text.strip())
     if match is None:
-        raise argparse.ArgumentTypeError(f"{text!r} is no size; write 4096, 500MB or 10GiB")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a size; write 4096, 500MB or 10GiB")
     number, unit, binary = match.groups()
     return int(number) * int((1024 if binary else 1000) ** _POWERS[unit])
 
@@ -44,7 +44,7 @@ def seconds(text: str) -> float:
     except ValueError:
         value = 0.0
     if not 0 < value < 1e9:
-        raise argparse.ArgumentTypeError(f"{text!r} is no number of seconds above 0")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds above 0")
     return value
 
 

@@ -1,4 +1,4 @@
-"""A bar that grows towards a known number of bytes, on a terminal's standard error."""
+"""A progress bar for a known number of bytes, on a terminal's standard error."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ class ByteBar:
     """Shows how much of a task of known size is done, if the output is a terminal."""
 
     def __init__(self, verb: str, total: int, *, shown: bool = True) -> None:
-        """Begin at nothing.
+        """Start at zero.
 
         Args:
             verb: the participle to show, as in `imported`.
-            total: how many bytes there are.
-            shown: whether to show anything; only ever done on a terminal.
+            total: the number of bytes.
+            shown: whether to show the bar; without a terminal it is never shown.
         """
         self._is_shown = shown and sys.stderr.isatty()
         self._progress = Progress(

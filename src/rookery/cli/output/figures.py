@@ -1,4 +1,4 @@
-"""Figures of a run: how much, how fast, and how the slowest fared; and a live count of it."""
+"""Figures of a run: amounts, rates and percentiles; and a live count of them."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Speed:
         }
 
     def text(self) -> str:
-        """Return the figures for people."""
+        """Return the figures as readable text."""
         return (
             f"{self.records:,} records, {size_text(self.bytes)} in {self.seconds:.2f} s: "
             f"{self.records_per_second:,.0f} records/s, {self.mb_per_second:,.1f} MB/s"
@@ -54,7 +54,7 @@ class Speed:
 
 
 def size_text(size: float) -> str:
-    """Return bytes in a unit that people read at a glance."""
+    """Return a number of bytes in a suitable unit."""
     for unit in ("B", "kB", "MB"):
         if size < 1000:
             return f"{size:.0f} B" if unit == "B" else f"{size:.1f} {unit}"
@@ -73,7 +73,7 @@ def quantiles(values: Sequence[float]) -> dict[str, float]:
 
 
 def sparkline(values: Sequence[float]) -> str:
-    """Return a picture of values, one sign each; a zero is the lowest."""
+    """Return a plot of values, one character each; a zero is the lowest."""
     most = max(values, default=0.0)
     if most <= 0:
         return _BLOCKS[0] * len(values)
@@ -85,11 +85,11 @@ class LiveMeter:
     """Counts, and shows the count on a terminal's standard error while it grows."""
 
     def __init__(self, verb: str, *, shown: bool = True) -> None:
-        """Begin now.
+        """Start now.
 
         Args:
             verb: the participle to show, as in `produced`.
-            shown: whether to show anything; only ever done on a terminal.
+            shown: whether to show the count; without a terminal it is never shown.
         """
         self._verb = verb
         self._start = stopwatch()

@@ -19,7 +19,7 @@ _SHOWN: Final = 20
 
 
 class JobDisplay:
-    """Shows how far a job is, and what came of it."""
+    """Shows the progress of a job and its result."""
 
     def __init__(self, job: str, *, is_json: bool, is_quiet: bool) -> None:
         self._job = job
@@ -42,7 +42,7 @@ class JobDisplay:
         self._bar.stop()
 
     def step(self, step: JobStep) -> None:
-        """Show how far it has come."""
+        """Show the progress."""
         if self._has_bar:
             text = f"{size_text(step.done_bytes)} of {size_text(step.total_bytes)}, {step.text}"
             self._bar.update(
@@ -67,7 +67,7 @@ class JobDisplay:
 
 
 def plan_text(report: JobReport) -> Iterator[str]:
-    """Describe what the job would do."""
+    """Describe the planned work of a job."""
     plan = report.plan
     yield from _parts(plan.parts, "would")
     yield from _parts(plan.left, "later")
@@ -79,7 +79,7 @@ def plan_text(report: JobReport) -> Iterator[str]:
 
 
 def report_text(report: JobReport, seconds: float) -> Iterator[str]:
-    """Describe what the job did, and its proof."""
+    """Describe the result of a job, and its proof."""
     plan = report.plan
     yield (
         f"{plan.job}: {size_text(report.done_bytes)} in {report.slices:,} slices, {seconds:.1f} s"

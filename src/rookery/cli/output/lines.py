@@ -19,7 +19,7 @@ from rookery.model.partition import TopicPartition
 from rookery.records.recordcodec import Record
 
 Write: TypeAlias = Callable[[TopicPartition, Record], bytes]
-"""Turns a record into what is printed."""
+"""Converts a record to the bytes to print."""
 
 Header: TypeAlias = tuple[str, bytes | None]
 
@@ -32,7 +32,7 @@ _EXAMPLE: Final = '{"key": "corvus", "value": {"id": 1}, "headers": []}'
 
 
 def writer(form: str, separator: bytes) -> Write:
-    """Return how records are printed: `value`, `key-value`, `json` or `raw`."""
+    """Return the function for a form of output: `value`, `key-value`, `json` or `raw`."""
 
     def key_value(_: TopicPartition, record: Record) -> bytes:
         return b"%b%b%b\n" % (record.key or b"", separator, record.value or b"")
@@ -61,7 +61,7 @@ def to_json(place: TopicPartition, record: Record) -> bytes:
 
 
 def from_json(line: bytes) -> Record:
-    """Read a record from a line of JSON; where it was before does not matter.
+    """Read a record from a line of JSON; its former partition and offset are ignored.
 
     Raises:
         ConfigError: the line is no such JSON, or has a field that would be lost.

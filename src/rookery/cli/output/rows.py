@@ -39,7 +39,7 @@ class RowWriter:
         self._write(batch)
 
     def end(self, schema: pa.Schema) -> None:
-        """Finish; with the schema, so that no rows are a table, too."""
+        """Finish; the schema is needed to write a table without rows."""
 
     def _write(self, batch: pa.RecordBatch) -> None:
         self._out.writelines(_line(row) for row in batch.to_pylist())
@@ -47,7 +47,7 @@ class RowWriter:
 
 
 class _Table(RowWriter):
-    """Columns for people, one table a batch."""
+    """Prints readable columns, one table per batch."""
 
     def __init__(self, out: IO[bytes]) -> None:
         super().__init__(out)
@@ -113,7 +113,7 @@ _FORMS: Final[dict[str, type[RowWriter]]] = {
 
 @contextmanager
 def open_sink(form: str, path: str | None) -> Iterator[RowWriter]:
-    """Open what rows are written to.
+    """Open the output for rows.
 
     Raises:
         ConfigError: bytes would go to a terminal, or the file cannot be made.
@@ -132,7 +132,7 @@ def open_sink(form: str, path: str | None) -> Iterator[RowWriter]:
 
 
 def _line(row: dict[str, Any]) -> bytes:
-    """Return a row as a line of JSON; bytes that are no text are marked as such."""
+    """Return a row as a line of JSON; bytes that are not text are marked as such."""
     out: dict[str, Any] = {}
     for name, value in row.items():
         if isinstance(value, bytes):

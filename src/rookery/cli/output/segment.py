@@ -1,4 +1,4 @@
-"""A segment as `rookery segment dump` shows it: for scripts and for people."""
+"""A segment as `rookery segment dump` shows it: as JSON and as readable text."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _LAST_DATE_MS: Final = 253_402_300_799_999
 def as_json(
     stem: str, files: Files, examination: Examination, *, with_records: bool
 ) -> dict[str, object]:
-    """Return what was found for scripts."""
+    """Return the contents and faults as JSON."""
     return {
         "segment": stem + SEGMENT_ENDING,
         "sizes": {ending[1:]: len(data) for ending, data in files.items() if data is not None},
@@ -102,7 +102,7 @@ def _codec(batch: ExaminedBatch) -> str:
 
 
 def _record_rows(files: Files, batch: ExaminedBatch) -> list[dict[str, Any]] | None:
-    """Return the records of a batch; None if it is damaged, for then they may be anything."""
+    """Return the records of a batch; None if it is damaged, since they may then be wrong."""
     data = files[SEGMENT_ENDING]
     if data is None or not batch.is_sound:
         return None
@@ -120,7 +120,7 @@ def _record_rows(files: Files, batch: ExaminedBatch) -> list[dict[str, Any]] | N
 def as_text(
     stem: str, files: Files, examination: Examination, *, with_records: bool
 ) -> Iterator[str]:
-    """Yield what was found, in lines for people."""
+    """Yield the contents and faults as readable lines."""
     yield from _title(stem, files)
     yield from _ends(examination)
     yield from _beside(examination)
@@ -215,7 +215,7 @@ def _count(number: int, singular: str = "record", plural: str = "records") -> st
 
 
 def _when(time_ms: int) -> str:
-    """Write a time as people read it, if it is one."""
+    """Format a timestamp as a date and time, if it is valid."""
     if not 0 <= time_ms <= _LAST_DATE_MS:
         return str(time_ms)
     return (_EPOCH + timedelta(milliseconds=time_ms)).isoformat(timespec="milliseconds")

@@ -1,4 +1,4 @@
-"""Tables for people: no lines, bold titles, names in full and numbers to the right."""
+"""Readable tables: no lines, bold titles, full names, and numbers aligned to the right."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from rich.console import Console
 from rich.table import Table
 
 WIDE: Final = 10_000
-"""The width of what is no terminal: programs read whole lines."""
+"""The width if the output is not a terminal: programs read whole lines."""
 
 
 def open_console(*, is_quiet: bool = False, highlight: bool = True) -> Console:
-    """Return what prints to standard output; into a pipe or a file, nothing is wrapped."""
+    """Return a console for standard output; in a pipe or a file, lines are not wrapped."""
     width = None if sys.stdout.isatty() else WIDE
     return Console(width=width, quiet=is_quiet, highlight=highlight)
 
 
 def make_table(titles: Sequence[str], *, right: Collection[str] = ()) -> Table:
-    """Return an empty table; the columns with a title in `right` stand to the right."""
+    """Return an empty table; the columns with a title in `right` are aligned to the right."""
     table = Table(box=None, header_style="bold")
     for title in titles:
         table.add_column(title, overflow="fold", justify="right" if title in right else "left")
@@ -28,5 +28,5 @@ def make_table(titles: Sequence[str], *, right: Collection[str] = ()) -> Table:
 
 
 def number_text(number: int | None, missing: str) -> str:
-    """Write a number for people."""
+    """Format a number for readers."""
     return missing if number is None else f"{number:,}"

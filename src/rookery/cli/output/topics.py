@@ -28,7 +28,7 @@ def topic_as_json(topic: TopicOverview, *, every_config: bool) -> dict[str, obje
 
 
 def print_topic(topic: TopicOverview, *, every_config: bool) -> None:
-    """Print a topic for people."""
+    """Print a topic as readable text."""
     console = open_console()
     console.print(f"[bold]{topic.name}[/bold]  id {topic.id}, offsets span {topic.span:,} records")
     titles = ("partition", "leader", "replicas", "in sync", "start", "end")

@@ -229,7 +229,7 @@ def _milliseconds(name: str, text: str) -> int:
     poll_ms = int(match[1]) * _UNITS_MS[match[2]] if match else 0
     if not 1 <= poll_ms <= _MAX_POLL_MS:
         raise ConfigError(
-            f"cluster log in {name}: poll={text!r} is no time from 1ms to 60s; write poll=100ms"
+            f"cluster log in {name}: poll={text!r} is not a time from 1ms to 60s; write poll=100ms"
         )
     return poll_ms
 

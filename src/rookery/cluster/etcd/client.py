@@ -161,7 +161,7 @@ class EtcdClient:
         seconds = f"{self._address.timeout_seconds:g}"
         return Unavailable(
             f"{self._address} has not answered within {seconds} s: {error.details()}; "
-            "see that a majority of its members runs"
+            "check that a majority of its members runs"
         )
 
 

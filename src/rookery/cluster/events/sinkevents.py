@@ -56,6 +56,6 @@ class SinkAborted(Message, key=102, versions=range(1), flexible=0):
 
 
 class SinkForgotten(Message, key=103, versions=range(1), flexible=0):
-    """A sink is no longer used: its data stays, and its id can be used afresh."""
+    """A sink is no longer used: its data stays, and its id can be used again."""
 
     sink_id: str

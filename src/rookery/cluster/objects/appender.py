@@ -4,7 +4,7 @@
                      │ exists, or the answer is lost
                      ▼
                   read n ──► ours ──► done
-                     │  └──► another's: n is known, go on with n+1
+                     │  └──► another's: n is known, continue with n+1
                      └─ absent ──► create n again: the same bytes under the same key
 
 A create whose response was lost may still arrive. It is harmless: either n is already taken, or

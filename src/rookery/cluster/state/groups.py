@@ -135,7 +135,7 @@ class Groups:
         return group if group is not None and group.is_led_by(incarnation, epoch) else None
 
     def forget_topic(self, topic_id: bytes) -> None:
-        """Remove all offsets of a topic: a new topic of the same name starts afresh."""
+        """Remove all offsets of a topic: a new topic of the same name starts without any."""
         for group in self:
             group.offsets.pop(topic_id, None)
 

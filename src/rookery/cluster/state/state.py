@@ -47,7 +47,7 @@ from rookery.wire.message import Message
 
 FEATURE_LEVEL: Final = 3
 """The newest rules that this program knows. Each change to the behaviour of `apply` needs the next
-level: see docs/designs/0010-digests-and-upgrades.md. A rule that changed has a constant beside it,
+level: see docs/designs/0010-digests-and-upgrades.md. A rule that changed has a constant next to it,
 the first level at which it holds."""
 ONE_REGISTRATION: Final = 2
 """The first feature level at which an entry registers at most one process."""

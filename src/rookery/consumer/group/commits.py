@@ -66,7 +66,7 @@ class Commits:
         if not all(mark.has_room for mark in checkpoint.partitions.values()):
             raise ConfigError(
                 "lateness: a commit cannot describe this many rows out of order; "
-                "allow for less, or keep the checkpoint with the rows"
+                "set a smaller lateness, or store the checkpoint with the rows"
             )
         # Read the epoch first: if a partition is revoked after the check below, the group rejects
         # the old epoch.

@@ -78,7 +78,7 @@ class ConsumerMember:
                         raise
                     await self.holding.lose_all(on_taken)
                     self.holding.epoch = 0
-                    self.holding.look_now.set()
+                    self.holding.contact_now.set()
                     is_first = True
                 await self.holding.wait(self._interval_ms)
         finally:
@@ -111,7 +111,7 @@ class ConsumerMember:
         }
         has_changed = any(await self.holding.change(wanted, on_given, on_taken))
         if has_changed:
-            self.holding.look_now.set()
+            self.holding.contact_now.set()
         return has_changed
 
     async def _leave(self) -> None:

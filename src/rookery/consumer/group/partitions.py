@@ -41,7 +41,7 @@ class MemberPartitions:
         """The member epoch, or in a classic group the generation."""
         self.owned: set[TopicPartition] = set()
         """The partitions that this member owns."""
-        self.look_now = asyncio.Event()
+        self.contact_now = asyncio.Event()
         """Set to contact the coordinator without waiting for the interval."""
 
     @property
@@ -75,10 +75,10 @@ class MemberPartitions:
         """Wait until the next request to the coordinator is due."""
         try:
             async with asyncio.timeout(interval_ms / 1000):
-                await self.look_now.wait()
+                await self.contact_now.wait()
         except TimeoutError:
             pass
-        self.look_now.clear()
+        self.contact_now.clear()
 
     async def commit(self, offsets: Offsets) -> None:
         """Commit offsets; partitions that are no longer ours are left out.
@@ -101,5 +101,5 @@ class MemberPartitions:
             except ApiError as error:
                 if error.code not in _MOVED_ON or attempt == _TRIES - 1:
                     raise
-            self.look_now.set()
+            self.contact_now.set()
             await asyncio.sleep(_RETRY_SECONDS)

@@ -116,7 +116,7 @@ def pack_control(
 def version_for(message: Message, metadata_version: int) -> int:
     """Return the version in which Kafka writes a record at a level of `metadata.version`."""
     if message.KEY is None or RECORDS.get(message.KEY) is not type(message):
-        raise TypeError(f"{type(message).__name__} is no record of the metadata log")
+        raise TypeError(f"{type(message).__name__} is not a record of the metadata log")
     steps = _VERSIONS.get(message.KEY, ())
     return sum(metadata_version >= level for level in steps)
 

@@ -120,7 +120,7 @@ def _trouble(text: str) -> str:
         return "has a column of another type than the others; import them one by one"
     if "irectory structures" in text or "artition column" in text:
         return "is in folders with other names (name=value) than the rest; import them one by one"
-    return "is no Parquet file; if these are JSON lines, say so (--format json)"
+    return "is not a Parquet file; if these are JSON lines, say so (--format json)"
 
 
 def _folder(path: str) -> str:

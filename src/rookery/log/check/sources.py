@@ -1,4 +1,4 @@
-"""The handles of a check, and how it reads bytes."""
+"""The open handles of a check, and the reader of its bytes."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ class Sources(NamedTuple):
     """The journal files of a broker with a folder; None if there is none."""
     namespace: str
     folder: Path | None = None
-    """Where the journal files are."""
+    """The folder of the journal files."""
 
 
 class Bytes:
-    """Reads bytes of entries, journals and objects."""
+    """Reads bytes of entries of the cluster log, journal files and objects of the store."""
 
     def __init__(self, sources: Sources, state: Callable[[], State]) -> None:
         self.places = Places(sources.files, sources.store, state, sources.namespace)

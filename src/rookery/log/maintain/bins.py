@@ -72,7 +72,7 @@ class ObjectBin:
                 del self._probes[key]
 
     async def delete(self, object_id: int) -> None:
-        """Delete an object and the files that belong to it; a missing object is no error.
+        """Delete an object and the files that belong to it; a missing object is not an error.
 
         Raises:
             Unavailable: the store or the operating system refused.

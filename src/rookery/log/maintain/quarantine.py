@@ -71,7 +71,7 @@ class Quarantine:
 
         Args:
             key: identifies the item.
-            subject: names it for people.
+            subject: its name in messages.
             error: why it failed.
             is_logged: whether to log a new case.
         """

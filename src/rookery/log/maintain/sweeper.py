@@ -37,7 +37,7 @@ class Bin(Protocol):
         """Return the ids of all journals and shared objects that exist."""
 
     async def delete(self, object_id: int) -> None:
-        """Delete an object and the files that belong to it; a missing object is no error."""
+        """Delete an object and the files that belong to it; a missing object is not an error."""
 
 
 class SweepResult(NamedTuple):

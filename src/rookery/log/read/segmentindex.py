@@ -43,7 +43,7 @@ _MAX_BLOCK_BYTES: Final = 16 * 1024 * 1024
 
 _FAILED: Final = metrics.counters(
     "rookery_log_segment_indexes_failed_total",
-    "Files beside segments that were missing or damaged when they were wanted.",
+    "Index and times files of segments that were missing or damaged when they were needed.",
     ("file",),
 )
 

@@ -71,14 +71,14 @@ class StateReplay:
         """Read the batches; return faults for unreadable rows and for torn transactions."""
         work = iter([(t, p) for t in self._rebuilt.state.topics for p in t.partitions])
 
-        async def some() -> None:
+        async def replay_next() -> None:
             for topic, partition in work:
                 await self._partition(topic, partition)
 
         try:
             async with asyncio.TaskGroup() as group:
                 for _ in range(_AT_ONCE):
-                    group.create_task(some())
+                    group.create_task(replay_next())
         except BaseExceptionGroup as errors:
             raise errors.exceptions[0] from None
         return self._faults + settle(self._rebuilt.state, self._rebuilt.ends, self._spans)

@@ -150,7 +150,7 @@ class Journal:
         """Remove a file, of any incarnation, that no live extent and no pending commit references.
 
         Readers must close it afterwards (`Files.forget`, `BlockCache.invalidate`), or its space is
-        not freed. A file that does not exist is no error.
+        not freed. A file that does not exist is not an error.
 
         Raises:
             Conflict: It is the current file: appends would go to a file without a name.

@@ -89,7 +89,7 @@ class PartitionExporter:
         end_offset: int,
         producers: Iterable[ProducerEntry] = (),
     ) -> ExportedPartition:
-        """Finish the log, and write the files beside the segments.
+        """Finish the log, and write the files next to the segments.
 
         Args:
             topic_id: the id of its topic.

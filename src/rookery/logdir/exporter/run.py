@@ -1,6 +1,6 @@
 """The whole export: every partition, cluster metadata, Kafka's internal topics, checkpoints.
 
-Everything is written into a temporary folder beside the target, which is renamed at the end: an
+Everything is written into a temporary folder next to the target, which is renamed at the end: an
 interrupted export never looks complete.
 """
 

@@ -1,6 +1,6 @@
 """Repairs a directory before it is written: remains of a crash, or of Kafka's cleaner.
 
-- bytes at the end of a segment that are no sound batch are moved into a file beside it;
+- bytes at the end of a segment that are not a valid batch are moved into a file next to it;
 - indexes that do not fit their segment are written again;
 - copies that Kafka's cleaner had not finished are deleted;
 - files and folders that Kafka had marked as deleted are deleted, or kept until that is confirmed.
@@ -72,7 +72,7 @@ def repair_segment(opened: OpenedSegment) -> None:
     if size > opened.size:
         aside = _cut(segment.path, opened.size)
         log.warning(
-            "%s: %d bytes from offset %d on are no sound batch and were cut off; %s",
+            "%s: %d bytes from offset %d on are not a valid batch and were cut off; %s",
             segment.path,
             size - opened.size,
             opened.end_offset,

@@ -1,6 +1,6 @@
 """The service of a log directory: opens, repairs, writes and maintains it, and closes it cleanly.
 
-lock ──► read ──► put in order ──► lead its partitions ──► serve ──► complete, checkpoint, unlock
+lock ──► read ──► repair ──► lead its partitions ──► serve ──► complete, checkpoint, unlock
              └── read-only: nothing is written, not even a lock ──► serve
 """
 

@@ -6,7 +6,7 @@ import tomllib
 from collections.abc import Mapping
 from dataclasses import MISSING, fields, replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from rookery.errors import ConfigError
 from rookery.pipeline.declaration.choices import dashed, meant
@@ -14,6 +14,7 @@ from rookery.pipeline.declaration.spec import Decode, Gold, Pipeline, Silver, Si
 from rookery.store.open import is_url
 
 T = TypeVar("T")
+_ANY: Final = "a valid value"
 
 
 def load(path: str | Path) -> Pipeline:
@@ -96,7 +97,7 @@ def _checked(name: str, kind: str, value: Any) -> Any:
     elif kind == "Mapping[str, str]":
         wanted = dict
     if not isinstance(value, wanted) or (wanted is int and isinstance(value, bool)):
-        raise ConfigError(f"{name}: {value!r} is no {_words(wanted)}")
+        raise ConfigError(f"{name}: {value!r} is not {_words(wanted)}")
     if isinstance(value, dict) and kind == "Mapping[str, str]":
         _check_text(name, list(value.values()))
     if isinstance(value, list) and kind == "tuple[str, ...]":
@@ -110,8 +111,14 @@ def _check_text(name: str, values: list[object]) -> None:
 
 
 def _words(wanted: type | tuple[type, ...]) -> str:
-    names = {str: "text", int: "whole number", bool: "true or false", list: "list", dict: "table"}
-    return names.get(wanted, "value") if isinstance(wanted, type) else "value"
+    names = {
+        str: "text",
+        int: "a whole number",
+        bool: "true or false",
+        list: "a list",
+        dict: "a table",
+    }
+    return names.get(wanted, _ANY) if isinstance(wanted, type) else _ANY
 
 
 def _in(section: str, key: str) -> str:

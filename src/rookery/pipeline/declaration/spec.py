@@ -259,6 +259,8 @@ def span_ms(name: str, text: str) -> int:
     """
     match = _SPAN.fullmatch(text.strip())
     if match is None:
-        raise ConfigError(f"{name}: {text!r} is no span of time such as `10 minutes` or `7 days`")
+        raise ConfigError(
+            f"{name}: {text!r} is not a span of time such as `10 minutes` or `7 days`"
+        )
     unit = match[2] if match[2] in _UNITS_MS else match[2].rstrip("s")
     return int(match[1]) * _UNITS_MS[unit]

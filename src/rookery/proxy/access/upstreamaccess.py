@@ -190,7 +190,7 @@ def _password(settings: UpstreamSecurity) -> str:
     if not settings.password_file:
         return settings.password
     if settings.password:
-        raise ConfigError("is set beside `password_file`; remove one", name="password")
+        raise ConfigError("is set together with `password_file`; remove one", name="password")
     path = Path(settings.password_file)
     check_private(path, "password_file")
     try:

@@ -38,7 +38,7 @@ class JsonSchema:
         """Compile a schema.
 
         Raises:
-            ConfigError: it is no schema, refers to another document, or the package is missing.
+            ConfigError: it is not a schema, refers to another document, or the package is missing.
         """
         self._validator = _compile(text)
 
@@ -79,4 +79,4 @@ def _compile(text: str) -> SchemaValidator:
 
 
 def _refuse_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is no JSON")
+    raise ValueError(f"{name} is not JSON")

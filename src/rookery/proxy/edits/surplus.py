@@ -1,6 +1,6 @@
 """Finds what a response names and its request did not ask for: topics, partitions, groups.
 
-The lists that belong together are declared beside each API's messages (`Api.items`). Lists without
+The lists that belong together are declared with each API's messages (`Api.items`). Lists without
 such names, and responses that are deeper than their requests, are not checked. `fetchscope` checks
 the later responses of fetch sessions.
 """

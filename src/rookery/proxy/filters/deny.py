@@ -1,6 +1,6 @@
 """Refuses some APIs, and the topics whose names match some patterns.
 
-A request that names denied topics beside others is cut: the others pass, and the denied ones are
+A request that names both denied and other topics is cut: the others pass, and the denied ones are
 refused in the same response. Responses leave denied topics out. A request that names topics by
 their ids only cannot name a denied one, because no response gives a client its id.
 """

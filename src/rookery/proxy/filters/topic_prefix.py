@@ -2,7 +2,7 @@
 
 Several virtual clusters with different prefixes share one upstream without seeing each other's
 topics; on request, the ids of groups and transactions have the prefix, too. This keeps names apart;
-it is no access control. A client that reaches the upstream sees all topics, and so does a client
+it is not access control. A client that reaches the upstream sees all topics, and so does a client
 that guesses a topic's id.
 """
 

@@ -31,7 +31,7 @@ from rookery.wire.messages.metadata import MetadataResponse, MetadataResponseBro
 from rookery.wire.messages.produce import ProduceResponse
 
 _BROKERS: Final = 1
-"""The kind of nodes that DescribeCluster lists, beside controllers."""
+"""The kind of nodes that DescribeCluster lists, in addition to controllers."""
 
 
 class NodeView:

@@ -1,8 +1,8 @@
 """Finds the broker whose settings a request names, and rewrites names of brokers.
 
 Clients know instances, not brokers. The settings of an instance are those of a broker of the
-upstream that it stands for; they can be read, but not changed. A broker of the upstream whose id
-is no instance's can be named as it is.
+upstream that it stands for; they can be read, but not changed. A broker of the upstream can be
+named by its own id, unless an instance has this id.
 """
 
 from __future__ import annotations

@@ -137,7 +137,7 @@ class UpstreamTopology:
             # The answer is of a version without ids.
             topic_id = known.topic_id
         if known is None or known.topic_id not in {topic_id, ZERO_UUID}:
-            # A new id under an old name is another topic, whose epochs begin anew.
+            # A new id under an old name is another topic, whose epochs start over.
             self.forget(topic.name)
             known = TopicLeaders(topic.name, topic_id)
         known.topic_id = topic_id

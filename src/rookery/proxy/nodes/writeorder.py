@@ -9,8 +9,8 @@ Here the proxy chooses, for one batch after the other. Three rules keep what the
   is sent until no batch is in flight. Otherwise a busy client would stay with the old leader.
 - After that happened to a batch of an idempotent producer, later ones are refused until that batch
   comes again. Otherwise a new leader that does not know the producer would take a later batch for
-  its first: Kafka checks a sequence only against what it knows. The repeated batch would then be
-  out of order for ever.
+  its first: Kafka checks a sequence only against what it knows. The repeated batch would then
+  stay out of order forever.
 """
 
 from __future__ import annotations

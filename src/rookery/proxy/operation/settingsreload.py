@@ -1,4 +1,4 @@
-"""Applies changed settings to a running proxy, and reports what became of it.
+"""Applies changed settings to a running proxy, and reports the result.
 
 A hang-up signal (SIGHUP) lets a proxy read its files again. Workers get the changed settings from
 their supervisor instead. Settings that cannot be used change nothing.

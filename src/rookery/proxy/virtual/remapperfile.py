@@ -42,7 +42,7 @@ def _joined(value: Any) -> str:
 def _protocol(value: Any) -> str:
     name = str(value).lower()
     if name not in _PROTOCOLS:
-        raise ConfigError(f"{value!r} is none of {', '.join(_PROTOCOLS)}", name="protocol")
+        raise ConfigError(f"{value!r} is not one of {', '.join(_PROTOCOLS)}", name="protocol")
     return name
 
 

@@ -134,5 +134,5 @@ def _choose(kind: type[Any], table: Mapping[str, Any], name: str, where: str) ->
     choices = {each.value: each for each in kind}
     value = table.get(name, next(iter(choices)))
     if not isinstance(value, str) or value not in choices:
-        raise ConfigError(f"{value!r} is none of {', '.join(choices)}", name=f"{where}.{name}")
+        raise ConfigError(f"{value!r} is not one of {', '.join(choices)}", name=f"{where}.{name}")
     return choices[value]

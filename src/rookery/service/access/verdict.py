@@ -1,4 +1,4 @@
-"""What becomes of a guarded request: the part that is served, and the answers to the rest."""
+"""The outcome of the guard's decision: the part of a request to serve, and the other answers."""
 
 from __future__ import annotations
 

@@ -185,7 +185,7 @@ class AuditLog:
         """Open the file again if its name belongs to another file now, or to none."""
         ours = os.fstat(self._file)
         with suppress(FileNotFoundError):
-            if os.path.samestat(ours, os.stat(self._path)):  # noqa: PTH116 (beside fstat)
+            if os.path.samestat(ours, os.stat(self._path)):  # noqa: PTH116 (compared with fstat)
                 return
         opened = self._open()
         os.close(self._file)

@@ -285,7 +285,7 @@ class LoginService:
             )
 
     def _lifetime_ms(self, exchange: ServerExchange) -> int:
-        """Return how long a login is valid, 0 for ever: a token limits it, too."""
+        """Return how long a login is valid; 0 means without limit. A token limits it, too."""
         limit_ms = self.settings.max_session_ms
         if not exchange.expires_ms:
             return limit_ms

@@ -43,7 +43,7 @@ _TRIED: Final = (
 )
 _VERSION: Final = f"{sys.version_info.major}.{sys.version_info.minor}"
 _LAUNCHER: Final = f"""#!/bin/sh
-# Start Python {_VERSION} with the packages beside this file: the packed one, or that of this host.
+# Start Python {_VERSION} with the packages next to this file: the packed one, or that of this host.
 here=$(cd "$(dirname "$0")/.." && pwd) || exit 1
 fits() {{ "$1" -c 'import sys; sys.exit("%d.%d" % sys.version_info[:2] != "{_VERSION}")' 2>&-; }}
 if [ -x "$here/python/bin/python{_VERSION}" ]; then
@@ -165,7 +165,7 @@ def _try(launcher: Path, provided: Path, modules: Iterable[str]) -> None:
     if done.returncode:
         raise ConfigError(
             f"the packed environment does not work: {done.stderr.strip().splitlines()[-1:]}; "
-            "if a package is missing, reinstall rookery, so that it is recorded what it needs "
+            "if a package is missing, reinstall rookery, so that its requirements are recorded "
             "(pip install --force-reinstall rookery), or name the package "
             "(rookery spark pack --add PACKAGE)"
         )

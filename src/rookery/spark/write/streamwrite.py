@@ -135,7 +135,7 @@ def source_offsets(checkpoint: str, batch_id: int) -> str:
 def _warn_of(checkpoint: str) -> None:
     """Warn once, not for every batch, that a query cannot resume from this sink."""
     log.warning(
-        "resumeFrom will not know how far this query has come: %s is no folder that is known and "
+        "resumeFrom will not know how far this query has come: %s is not a folder that "
         "can be read here; name one with checkpointLocation, or with "
         "spark.sql.streaming.checkpointLocation and a queryName",
         checkpoint,

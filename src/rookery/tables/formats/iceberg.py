@@ -5,7 +5,7 @@ their summaries expire, properties do not. pyiceberg's own retries are disabled 
 transactions, because they do not check whether the batch has been committed meanwhile.
 
 Options:
-    catalog: a SQL catalog's URI (default: `sqlite` in a file beside the table), or the name of
+    catalog: a SQL catalog's URI (default: `sqlite` in a file next to the table), or the name of
         one that pyiceberg's own configuration knows, as `name:NAME`.
     namespace: where in the catalog (default `default`).
 """

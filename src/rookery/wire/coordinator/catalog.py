@@ -20,7 +20,7 @@ from rookery.wire.message import Message
 
 
 def _pairs(*modules: ModuleType) -> Iterator[tuple[type[Message], type[Message]]]:
-    """Yield each key class with the value class beside it: `XKey` belongs to `XValue`."""
+    """Yield each key class with its value class: `XKey` belongs to `XValue`."""
     for module in modules:
         for name, item in vars(module).items():
             if name.endswith("Key") and isinstance(item, type) and issubclass(item, Message):

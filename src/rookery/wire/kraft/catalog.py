@@ -46,7 +46,7 @@ def read_record(value: Buffer) -> tuple[Message, int]:
 def write_record(record: Message, version: int) -> bytes:
     """Write a record of the metadata log, ready to be a record's value."""
     if record.KEY is None or RECORDS.get(record.KEY) is not type(record):
-        raise TypeError(f"{type(record).__name__} is no record of the metadata log")
+        raise TypeError(f"{type(record).__name__} is not a record of the metadata log")
     body = encode_bytes(record, version)
     out = bytearray()
     for number in (FRAME_VERSION, record.KEY, version):

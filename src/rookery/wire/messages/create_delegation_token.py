@@ -24,7 +24,7 @@ class CreateDelegationTokenRequest(Message):
 
     owner_principal_type: str | None = field(since=3, default=None)  # null: the requester
     owner_principal_name: OwnerName | None = field(since=3, default=None)
-    renewers: list[CreatableRenewers]  # beside the owner, which always may
+    renewers: list[CreatableRenewers]  # in addition to the owner, which always may
     max_lifetime_ms: i64 = -1  # -1: as long as the broker allows
 
 

@@ -67,7 +67,7 @@ def refuse(
 def refuse_items(
     request: DescribeDelegationTokenRequest, code: ErrorCode
 ) -> DescribeDelegationTokenResponse:
-    """Answer with no tokens: there is no place for a code beside the one for the whole."""
+    """Answer with no tokens: only the whole response has an error code."""
     return DescribeDelegationTokenResponse(error_code=ErrorCode.NONE, tokens=[])
 
 

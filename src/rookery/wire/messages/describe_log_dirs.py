@@ -70,7 +70,7 @@ def refuse(request: DescribeLogDirsRequest, code: ErrorCode) -> DescribeLogDirsR
 
 
 def refuse_items(request: DescribeLogDirsRequest, code: ErrorCode) -> DescribeLogDirsResponse:
-    """Answer with no directories: there is no place for a code beside the one for the whole."""
+    """Answer with no directories: only the whole response has an error code."""
     return DescribeLogDirsResponse(results=[])
 
 

@@ -71,7 +71,7 @@ def refuse(
 def refuse_items(
     request: ListPartitionReassignmentsRequest, code: ErrorCode
 ) -> ListPartitionReassignmentsResponse:
-    """Answer with no moves: there is no place for a code beside the one for the whole."""
+    """Answer with no moves: only the whole response has an error code."""
     return ListPartitionReassignmentsResponse(error_code=ErrorCode.NONE, topics=[])
 
 

@@ -91,7 +91,7 @@ class OffsetFetchResponsePartition(Message):
     """The next offset to read in one partition."""
 
     partition_index: PartitionId
-    committed_offset: Offset  # -1: nothing is stored, which is no error
+    committed_offset: Offset  # -1: nothing is stored, which is not an error
     committed_leader_epoch: LeaderEpoch = field(since=5, default=-1)
     metadata: str | None  # the committer's own note
     error_code: ErrorCode

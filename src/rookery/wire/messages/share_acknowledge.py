@@ -1,4 +1,4 @@
-"""ShareAcknowledge (key 79): a share group's member says what became of the records it was lent.
+"""ShareAcknowledge (key 79): a share group's member reports the results of its records.
 
 Records accepted or rejected are done with; records released may go to any member (KIP-932).
 

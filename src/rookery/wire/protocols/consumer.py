@@ -46,7 +46,7 @@ def read_subscription(buffer: Buffer) -> ConsumerProtocolSubscription:
     """Read a subscription of any version, as far as we know it.
 
     Raises:
-        ProtocolError: the bytes are no subscription.
+        ProtocolError: the bytes are not a subscription.
     """
     return versionedbytes.read_leniently(ConsumerProtocolSubscription, buffer)[0]
 
@@ -60,7 +60,7 @@ def read_assignment(buffer: Buffer) -> ConsumerProtocolAssignment:
     """Read an assignment of any version, as far as we know it.
 
     Raises:
-        ProtocolError: the bytes are no assignment.
+        ProtocolError: the bytes are not an assignment.
     """
     return versionedbytes.read_leniently(ConsumerProtocolAssignment, buffer)[0]
 

@@ -19,7 +19,7 @@ def read_principal(buffer: Buffer) -> DefaultPrincipalData:
     """Read a principal.
 
     Raises:
-        ProtocolError: the bytes are no principal.
+        ProtocolError: the bytes are not a principal.
         ApiError: UNSUPPORTED_VERSION, if the version is newer than ours.
     """
     return versionedbytes.read_exactly(DefaultPrincipalData, buffer)[0]

@@ -1,4 +1,4 @@
-"""What a transaction's producer hears is in the log once, whatever instances and brokers do.
+"""Each batch that a transaction's producer sees stored is in the log once.
 
 A model of Kafka's checks stands for the partition. Clients send batches of several virtual
 partitions through several instances, whose connections break before and after Kafka has appended.
@@ -145,7 +145,7 @@ class ModelClient:
         return self.is_aborted or not (any(self.todo.values()) or any(self.flying.values()))
 
     def act(self, instance: ModelInstance) -> None:
-        """Send a batch of some partition through an instance, or hear of some."""
+        """Send a batch of some partition through an instance, or receive some outcomes."""
         slot = self.random.randrange(SLOTS)
         todo, flying = self.todo[slot], self.flying[slot]
         while flying:
@@ -205,7 +205,7 @@ def play(seed: int) -> str:
         if client.is_done:
             break
         current = step(random, client, instances, current)
-        # A client that has heard of all its batches may end the transaction: none may follow.
+        # A client that knows all outcomes may end the transaction: no batch may follow.
         assert not any(sent.outcome.done() for each in instances for sent, _ in each.requests)
     if client.is_aborted:
         return "aborted"
@@ -252,7 +252,7 @@ def play_alone(seed: int) -> str:
     return "aborted" if client.is_aborted else "committed"
 
 
-def test_a_lower_epoch_is_fenced_and_a_higher_one_begins_anew() -> None:
+def test_a_lower_epoch_is_fenced_and_a_higher_one_starts_over() -> None:
     async def run() -> None:
         streams = TransactionStreams()
         first = streams.find("key", 3)

@@ -1,4 +1,4 @@
-"""One transactional producer writes through two instances that both believe to lead.
+"""One transactional producer writes through two instances that both believe they lead.
 
 With the same producer, epoch and sequence, Kafka takes the batches of two virtual partitions of one
 physical partition for the same one: it acknowledges the second and does not append it.
@@ -146,7 +146,7 @@ class Transactions:
             # The client repeats all of them through one.
             codes = [await self.write(first, each, 0, number) for each in PARTITIONS]
         elif random.random() < 0.7:
-            # It goes on, sometimes after it has heard of another leader.
+            # It continues, sometimes after it has learned of another leader.
             link = random.choice((first, first, second))
             codes = [await self.write(link, each, 1, number) for each in PARTITIONS]
             written = 2

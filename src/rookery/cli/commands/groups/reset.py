@@ -83,7 +83,8 @@ class ResetGroup(CommandArguments):
         if self.to_datetime is not None:
             if self.to_datetime.isdecimal() or _SPAN.fullmatch(self.to_datetime):
                 raise ConfigError(
-                    f"--to-datetime: {self.to_datetime!r} is no time such as 2026-01-31T12:00:00Z"
+                    f"--to-datetime: {self.to_datetime!r} is not a time "
+                    "such as 2026-01-31T12:00:00Z"
                 )
             return self.to_datetime
         return _span(self.by_duration or "")
@@ -193,7 +194,9 @@ def _span(text: str) -> str:
         return text
     parts = _ISO_SPAN.fullmatch(text)
     if parts is None or not any(parts.groups()):
-        raise ConfigError(f"--by-duration: {text!r} is no span such as 30s, 15m, 2h, 7d or PT1H30M")
+        raise ConfigError(
+            f"--by-duration: {text!r} is not a span such as 30s, 15m, 2h, 7d or PT1H30M"
+        )
     numbers = (int(part or 0) for part in parts.groups())
     total = sum(number * seconds for number, seconds in zip(numbers, _ISO_SECONDS, strict=True))
     return f"{total}s"

@@ -48,7 +48,7 @@ class ImportRows(FillArguments):
     )
 
     def check(self) -> None:
-        """Check what argparse cannot.
+        """Check the values that argparse cannot check.
 
         Raises:
             ConfigError: a number is out of bounds.

@@ -67,7 +67,7 @@ async def _measure(client: Client, args: MeasureConsume) -> Measurement:
 
 
 class _Tally:
-    """Counts what is read; the first records are not counted."""
+    """Counts the records read, except the first ones."""
 
     def __init__(self, warmup: int, wanted: int, meter: LiveMeter) -> None:
         from rookery.clock import stopwatch

@@ -23,7 +23,7 @@ class BackfillPipeline(CommandArguments):
 
 
 def run(args: BackfillPipeline) -> int:
-    """Add what is before the beginning, or rebuild."""
+    """Add the records before the pipeline's origin, or rebuild its tables."""
     from rookery.cli.pipelines import BatchProgress, metrics_path, start_session
     from rookery.pipeline.declaration.load import load
     from rookery.pipeline.metrics import MetricsFile

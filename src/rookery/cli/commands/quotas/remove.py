@@ -26,7 +26,7 @@ class RemoveQuotas(CommandArguments):
 
 
 def run(args: RemoveQuotas) -> int:
-    """Remove limits of one entity; a limit that does not exist is no error."""
+    """Remove limits of one entity; a limit that does not exist is not an error."""
     from rookery.cli.session import run_client
 
     entity = args.chosen.require()

@@ -22,7 +22,7 @@ class BrokerImage(Message):
 
 
 class ProcessImage(Message):
-    """A live process that is no broker."""
+    """A live process that is not a broker."""
 
     incarnation: i64
     last_sequence: i64
@@ -50,7 +50,7 @@ def broker_images(brokers: Brokers) -> list[BrokerImage]:
 
 
 def process_images(brokers: Brokers) -> list[ProcessImage]:
-    """Write the processes that are no brokers."""
+    """Write the processes that are not brokers."""
     return [
         ProcessImage(
             incarnation=process.incarnation,

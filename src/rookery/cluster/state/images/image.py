@@ -165,7 +165,7 @@ def read_head(data: Buffer) -> Head:
 def _checked(data: Buffer) -> memoryview:
     view = memoryview(data)
     if bytes(view[: len(_MAGIC)]) != _MAGIC:
-        raise Corrupt("this is no snapshot of a Rookery cluster")
+        raise Corrupt("this is not a snapshot of a Rookery cluster")
     try:
         outer = decode(_CheckedImage, _VERSION, view[len(_MAGIC) :])
     except ProtocolError as error:

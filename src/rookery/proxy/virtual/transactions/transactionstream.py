@@ -41,7 +41,7 @@ class BatchState(Enum):
 
 
 class BatchOutcome(NamedTuple):
-    """What became of a batch."""
+    """The outcome of a batch."""
 
     code: ErrorCode
     offset: int = -1
@@ -76,14 +76,14 @@ class StreamBatch:
         """In the log."""
         self.state = BatchState.WAITING
         self.verdict: BatchOutcome | None = None
-        """What became of it, until that counts."""
+        """Its outcome, until that counts."""
         self.outcome: asyncio.Future[BatchOutcome] = asyncio.get_running_loop().create_future()
         """What the client gets as the answer."""
         self.sending: Any = None
         """How to send it."""
 
     def end(self, verdict: BatchOutcome, state: BatchState) -> None:
-        """Tell the client what became of the batch."""
+        """Report the outcome of the batch to the client."""
         self.state, self.verdict, self.sending = state, None, None
         if not self.outcome.done():
             self.outcome.set_result(verdict)
@@ -173,7 +173,7 @@ class TransactionStream:
         return ready
 
     def judge(self, batch: StreamBatch, verdict: BatchOutcome) -> None:
-        """Record what became of a batch in flight; tell the client when that counts."""
+        """Record the outcome of a batch in flight, and report it to the client once it counts."""
         if self.has_failed:
             batch.end(FAILED, BatchState.LOST)
             return
@@ -227,7 +227,7 @@ class TransactionStream:
             waiting.end(BatchOutcome(_RETRIED), BatchState.LOST)
 
     def _follow_lost(self) -> None:
-        """Lose the batches in flight that come after a lost one, as they are heard of."""
+        """Count the batches in flight after a lost one as lost, when their outcomes arrive."""
         if not any(each.state is BatchState.LOST for each in self._open[:1]):
             return
         for batch in self._open[1:]:
@@ -278,7 +278,7 @@ class TransactionStreams:
         return stream
 
     def follow(self, work: Coroutine[Any, Any, None]) -> None:
-        """Run a coroutine to its end, whatever becomes of the client."""
+        """Run a coroutine to its end, even if the client disconnects."""
         task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)

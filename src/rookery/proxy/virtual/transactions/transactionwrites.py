@@ -1,12 +1,12 @@
 """Relays one client's Produce requests of transactions to virtual partitions.
 
 Each batch joins the stream of its producer and physical partition, which all clients of a process
-share: it gives the batch its sequence in the log, and says when it may be sent. The k-th batches of
-all streams of a request go in one request to each broker, as those of `producewaves` do.
+share: it gives the batch its sequence in the log, and decides when it may be sent. The k-th
+batches of all streams of a request go in one request to each broker, as those of `producewaves` do.
 
 A client's connection to another instance can bring its batches there at the same time. The streams
 find out, but the transaction must then be aborted. So batches are taken only for the physical
-partitions that this instance leads in the eyes of clients.
+partitions that this instance leads, as clients see it.
 """
 
 from __future__ import annotations
@@ -236,7 +236,7 @@ class TransactionWrites:
         sent: list[tuple[StreamBatch, BatchSending]],
         done: asyncio.Future[Any],
     ) -> None:
-        """Record what became of a wave."""
+        """Record the outcome of a wave."""
         error = None if done.cancelled() else done.exception()
         rows, throttle_ms = {}, 0
         if not done.cancelled() and error is None:

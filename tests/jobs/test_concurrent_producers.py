@@ -89,7 +89,7 @@ async def _create(bootstrap: str, topic: str, configs: dict[str, str]) -> None:
         await client.admin.create_topics([new])
 
 
-def test_compact_runs_beside_producers(spark: SparkSession, tmp_path: Path) -> None:
+def test_compact_runs_while_producers_write(spark: SparkSession, tmp_path: Path) -> None:
     with _cluster(tmp_path, "t", cleanup_policy="compact") as (host, place):
         producing = _Producing(host.bootstrap, "t")
         producing.start()
@@ -116,7 +116,7 @@ def test_compact_runs_beside_producers(spark: SparkSession, tmp_path: Path) -> N
         check_clean(place)
 
 
-def test_jobs_run_beside_producers_and_a_caretaker(spark: SparkSession, tmp_path: Path) -> None:
+def test_jobs_run_while_producers_and_a_caretaker_work(spark: SparkSession, tmp_path: Path) -> None:
     configs = {
         "cleanup_policy": "compact", "max_compaction_lag_ms": "1",
         "min_cleanable_dirty_ratio": "0.0",
@@ -140,7 +140,7 @@ def test_jobs_run_beside_producers_and_a_caretaker(spark: SparkSession, tmp_path
         check_clean(place)
 
 
-def test_merge_runs_beside_producers(spark: SparkSession, tmp_path: Path) -> None:
+def test_merge_runs_while_producers_write(spark: SparkSession, tmp_path: Path) -> None:
     settings = RewriteSettings(
         merge_bytes=200_000, segment_bytes=300_000, segment_min_bytes=50_000, row_bytes=50_000
     )
