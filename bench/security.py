@@ -7,7 +7,8 @@ Both brokers run at the same time and are measured in turns, so that a busy minu
 clients use SASL_SSL with SCRAM-SHA-512 and one certificate; they run in processes of their own.
 
     rates   produce and consume 1 KB with librdkafka; two rounds before the first do not count
-    rules   CPU of a small produce with 10 000 access rules and with none (Rookery only)
+    rules   CPU of a small produce with 10 000 access rules, with none and without an authorizer
+            (Rookery only)
     logins  p99 of small produces while 200 clients per second log in, and without logins
     busy    p99 of small produces next to 10 clients that send without a pause
     storm   1 000 clients connect at once: the time until all have logged in, failed attempts

@@ -31,7 +31,10 @@ TURNS = 5
 
 
 def rules(scene: Scene) -> None:
-    """Measure three brokers in turns: without an authorizer, without rules, with all rules."""
+    """Measure three brokers in turns: without an authorizer, without rules, with all rules.
+
+    The goal is about the number of rules. What an authorizer costs at all is reported beside it.
+    """
     with ExitStack() as stack:
         plain, empty, full = (
             stack.enter_context(broker("--durability", "os", *flags))
@@ -43,14 +46,16 @@ def rules(scene: Scene) -> None:
         create_rules(full, scene.extent.rules)
         costs: dict[BrokerProcess, list[float]] = {plain: [], empty: [], full: []}
         seconds = scene.extent.seconds / TURNS
-        for _ in range(TURNS):
-            for served, samples in costs.items():
-                samples.append(measure(served, seconds))
+        for turn in range(TURNS):
+            # The last one of a turn is the first one of the next: none is always after another.
+            order = [*costs] if turn % 2 else [*reversed(costs)]
+            for served in order:
+                costs[served].append(measure(served, seconds))
         without, unruled, ruled = (median(samples) for samples in costs.values())
-    for what, peer in (("no rules", unruled), ("no authorizer", without)):
+    for what, peer, goal in (("no rules", unruled, GOAL), ("no authorizer", without, None)):
         title = f"CPU of a small produce, {scene.extent.rules:,} rules against {what}"
         scene.figures.add(
-            Figure("rules", title, ruled, "µs", peer, floor=GOAL, is_less_better=True)
+            Figure("rules", title, ruled, "µs", peer, floor=goal, is_less_better=True)
         )
 
 

@@ -12,9 +12,10 @@ import io
 import types
 import typing
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from importlib import import_module
 from random import Random
+from types import MappingProxyType
 from typing import Any
 
 from kio.serial import entity_reader, entity_writer
@@ -71,6 +72,8 @@ BAD_COMPACT = (
     b"\xff" * 9 + b"\x01",
     b"\xff" * 10,
 )
+HUGE_COMPACT = varint(2**31)
+"""As `BAD_COMPACT` has it, too: 2^31 - 1 items, and one more for a list that exists."""
 BAD_TAGS = (
     varint(10**7),
     varint(2**32 - 1),
@@ -88,7 +91,21 @@ Path = tuple[str | int, ...]
 class Sample:
     """One version of an API, its valid request, and ways to break that."""
 
-    def __init__(self, folder: str, version: int, topic_id: uuid.UUID) -> None:
+    def __init__(
+        self,
+        folder: str,
+        version: int,
+        topic_id: uuid.UUID,
+        sensible: Mapping[str, Any] = MappingProxyType(SENSIBLE),
+    ) -> None:
+        """Make the request.
+
+        Args:
+            folder: the name of the API's modules in kio.
+            version: the version of the API.
+            topic_id: the id of a topic that exists.
+            sensible: values of fields; a field without one gets an element, a text or a zero.
+        """
         module = import_module(f"kio.schema.{folder}.v{version}.request")
         self.kind: Any = next(
             value for value in vars(module).values() if getattr(value, "__type__", 0) is REQUEST
@@ -97,6 +114,7 @@ class Sample:
         self.is_flexible = bool(self.kind.__flexible__)
         self.key = int(self.kind.__api_key__)
         self.topic_id = topic_id
+        self._sensible = sensible
         answers = import_module(f"kio.schema.{folder}.v{version}.response")
         self._read = entity_reader(
             getattr(answers, self.kind.__name__.replace("Request", "Response"))
@@ -136,8 +154,8 @@ class Sample:
         return kind(**values)
 
     def _value(self, field: dataclasses.Field[Any], hint: Any) -> Any:
-        if field.name in SENSIBLE:
-            value = SENSIBLE[field.name]
+        if field.name in self._sensible:
+            value = self._sensible[field.name]
             if value is not None or is_optional(hint):
                 return value
         if typing.get_origin(hint) in (types.UnionType, typing.Union):
@@ -195,15 +213,31 @@ class Sample:
     def _with(self, path: Path, value: Any) -> bytes:
         return self.body(replaced(self.entity, path, value))
 
-    def _lengths(self, body: bytes, longer: bytes, value: Any) -> Iterator[bytes]:
+    def huge_lengths(self) -> Iterator[bytes]:
+        """Yield requests in each of which one list, text or byte string seems to have no end."""
+        head, body = self.header(), self.body()
+        for path, value, _ in places(self.entity, ()):
+            if isinstance(value, (str, bytes, tuple)) and value:
+                at, width = self._length_of(body, self._with(path, twice(value)), value)
+                size = HUGE_COMPACT if self.is_flexible else b"\x7f" + b"\xff" * (width - 1)
+                yield head + body[:at] + size + body[at + width :]
+
+    def _length_of(self, body: bytes, longer: bytes, value: Any) -> tuple[int, int]:
+        """Return where the length of a value is, and how many bytes it has."""
         at = next(at for at in range(len(body)) if body[at] != longer[at])
         if self.is_flexible:
-            bad: list[tuple[int, bytes]] = [(1, length) for length in BAD_COMPACT]
-        elif isinstance(value, str):
-            at, bad = at - 1, [(2, length.to_bytes(2, "big", signed=True)) for length in BAD_SHORT]
-        else:
-            at, bad = at - 3, [(4, length.to_bytes(4, "big", signed=True)) for length in BAD_LONG]
-        for width, length in bad:
+            return at, 1
+        return (at - 1, 2) if isinstance(value, str) else (at - 3, 4)
+
+    def _lengths(self, body: bytes, longer: bytes, value: Any) -> Iterator[bytes]:
+        at, width = self._length_of(body, longer, value)
+        bad = BAD_SHORT if isinstance(value, str) else BAD_LONG
+        lengths = (
+            BAD_COMPACT
+            if self.is_flexible
+            else [length.to_bytes(width, "big", signed=True) for length in bad]
+        )
+        for length in lengths:
             yield body[:at] + length + body[at + width :]
         if isinstance(value, str):
             start = body.index(value.encode(), at)

@@ -14,10 +14,11 @@ from typing import Any
 import pytest
 from kio.schema.errors import ErrorCode
 
-from rookery.broker.call import routes
+from rookery.broker.call import Route, routes
 from rookery.proxy.nodes.routes import RouteKind, route_of
 from rookery.wire.catalog import kafka_apis
 from tests.abuse.attack import FIRST, SIMPLE, Attacker, check_simple, framed, is_closed_after
+from tests.abuse.batches import MEBIBYTE
 from tests.abuse.samples import Sample, some, walk
 from tests.abuse.targets import Target
 from tests.abuse.victims import Role
@@ -35,6 +36,10 @@ BARE_LOGIN = (17, 0)
 NOT_ROUTED = frozenset(
     api.key for api in kafka_apis().values() if route_of(api).kind is RouteKind.REFUSED
 )
+# What the allocator needs for short frames and the log; a list of that length has gigabytes.
+HUGE_BYTES = 16 * MEBIBYTE
+WITHOUT_LENGTHS = frozenset({"DescribeCluster", "GetTelemetrySubscriptions"})
+"""APIs whose requests have neither lists nor texts."""
 
 CASES = [
     pytest.param(
@@ -101,3 +106,18 @@ def test_malformed_request_is_answered_or_closes_its_connection(
                 check_simple(answer)
     finally:
         line.__exit__(None, None, None)
+
+
+@pytest.mark.parametrize("target", ["plaintext"], indirect=True)
+@pytest.mark.parametrize("route", routes().values(), ids=lambda route: route.api.name)
+def test_length_of_no_list_is_trusted(target: Target, topic_id: uuid.UUID, route: Route) -> None:
+    """A list, text or byte string of 2^31 - 1 items in a short frame (CVE-2026-111108)."""
+    folder, tried = route.api.request.__module__.rpartition(".")[2], 0
+    before = target.victim.forget_peak()
+    for version in route.versions:
+        for request in Sample(folder, version, topic_id, {}).huge_lengths():
+            assert is_closed_after(target.door, framed(request)), request.hex()
+            tried += 1
+
+    assert bool(tried) != (route.api.name in WITHOUT_LENGTHS)
+    assert target.victim.peak() - before < HUGE_BYTES

@@ -52,7 +52,12 @@ def packed(request: Any) -> bytes:
 def ask(door: Door | int, request: Any, answer: Any) -> Any:
     """Send a flexible request on a connection of its own; return its answer."""
     with Attacker(door) as line:
-        frame = line.ask(packed(request))
+        return ask_on(line, request, answer)
+
+
+def ask_on(line: Attacker, request: Any, answer: Any) -> Any:
+    """Send a flexible request; return its answer."""
+    frame = line.ask(packed(request))
     assert frame is not None, "the connection was closed"
     response, _ = entity_reader(answer)(frame, 5)
     return response

@@ -6,6 +6,8 @@ import asyncio
 from random import Random
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from rookery.cluster.appender import IncarnationFenced
 from rookery.cluster.entry import (
@@ -14,11 +16,14 @@ from rookery.cluster.entry import (
     PART_BYTES,
     EntryAuthor,
     divide,
+    divide_rules,
+    fits,
     size_of,
     write_entry,
 )
 from rookery.cluster.events.brokerevents import BrokerRegistered, ClusterCreated
 from rookery.cluster.events.logevents import IdleProducer, ProducersExpired
+from rookery.cluster.events.securityevents import AclRow
 from rookery.cluster.events.topicevents import LogStartMoved, TopicCreated
 from rookery.cluster.open import open_log
 from rookery.cluster.port import MAX_ENTRY_BYTES
@@ -73,6 +78,34 @@ def test_event_larger_than_a_part_has_its_own_part() -> None:
     large = [expired(10_000), start_of(0), expired(20_000), expired(20_000)]
     assert [len(part) for part in divide(large)] == [2, 1, 1]
     assert list(divide([])) == []
+
+
+def rule(name: str, principal: str = "User:alice", host: str = "*") -> AclRow:
+    return AclRow(
+        resource_type=2, pattern_type=3, resource_name=name, principal=principal, host=host,
+        operation=3, permission=3,
+    )  # fmt: skip
+
+
+def test_thousands_of_rules_are_one_change() -> None:
+    rules = [rule(f"topic-{number}", f"User:user-{number % 100}") for number in range(8_000)]
+
+    [event] = divide_rules(rules)
+
+    assert event.rules == rules
+    assert fits(event)
+
+
+TEXTS = st.sampled_from(["", "t", "x" * 249, "x" * 32_000, "ü" * 16_000, "鴉" * 100])
+
+
+@given(st.lists(st.builds(rule, TEXTS, TEXTS, TEXTS), max_size=60))
+@settings(max_examples=30, deadline=None)
+def test_parts_of_long_rules_fit_into_an_entry(rules: list[AclRow]) -> None:
+    events = list(divide_rules(rules))
+
+    assert [each for event in events for each in event.rules] == rules
+    assert all(map(fits, events))
 
 
 async def test_long_lists_are_split_and_their_outcomes_are_in_order() -> None:

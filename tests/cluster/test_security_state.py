@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -25,7 +26,7 @@ from rookery.cluster.state.images.securityimage import security_image
 from rookery.cluster.state.security import StoredScram
 from rookery.cluster.state.state import FEATURE_LEVEL, EntryOutcome, Outcome, State
 from rookery.errors import ErrorCode
-from rookery.model.acl import PatternType, StoredAcl
+from rookery.model.acl import PatternType, StoredAcl, StoredAclFilter
 from rookery.security.access import AclResource, Operation
 from rookery.security.acl import AclBinding, AclFilter, PermissionType
 from rookery.wire.message import Message
@@ -145,17 +146,65 @@ FILTERS = st.builds(
 )
 
 
-@given(st.lists(BINDINGS, max_size=12, unique=True), FILTERS)
-def test_deletion_removes_the_rules_that_a_filter_describes(
-    rules: list[AclBinding], wanted: AclFilter
+@given(st.lists(BINDINGS, max_size=12, unique=True), st.lists(FILTERS, max_size=3), st.data())
+def test_deletion_removes_the_rules_that_each_filter_describes(
+    rules: list[AclBinding], wanted: list[AclFilter], data: st.DataObject
 ) -> None:
+    wanted += map(exact_filter, data.draw(st.lists(st.sampled_from(rules) if rules else BINDINGS)))
     cluster = Cluster()
     cluster.decide(AclsCreated(rules=list(map(write_rule, rules))))
 
-    cluster.decide(AclsDeleted(filters=[write_filter(wanted)]))
+    outcome = cluster.decide(AclsDeleted(filters=list(map(write_filter, wanted))))
 
-    kept = [rule for rule in rules if not _is_described(wanted, rule)]
-    assert list(cluster.state.security.acls) == [rule.stored() for rule in kept]
+    described = [[rule for rule in rules if _is_described(each, rule)] for each in wanted]
+    assert outcome.value == [[rule.stored() for rule in found] for found in described]
+    gone = {rule for found in described for rule in found}
+    assert list(cluster.state.security.acls) == [
+        rule.stored() for rule in rules if rule not in gone
+    ]
+
+
+def exact_filter(rule: AclBinding) -> AclFilter:
+    return AclFilter(
+        resource_type=rule.resource_type,
+        pattern_type=rule.pattern_type,
+        name=rule.name,
+        principal=rule.principal,
+        host=rule.host,
+        operation=rule.operation,
+        permission=rule.permission,
+    )
+
+
+def test_deletion_by_name_compares_few_rules(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Brokers serve no client while they apply the deletion."""
+    compared, matches, count = 0, StoredAclFilter.matches, 1_000
+
+    def count_calls(choice: StoredAclFilter, rule: StoredAcl) -> bool:
+        nonlocal compared
+        compared += 1
+        return matches(choice, rule)
+
+    monkeypatch.setattr(StoredAclFilter, "matches", count_calls)
+    cluster = Cluster()
+    names = [f"topic-{number}" for number in range(count)]
+    users = [f"User:{number}" for number in range(count)]
+    cluster.decide(AclsCreated(rules=[rule_row(name) for name in names]))
+    cluster.decide(AclsCreated(rules=[rule_row("one", principal=user) for user in users]))
+
+    by_name = [any_filter(resource_name=name) for name in names]
+    whole = [
+        AclFilterRow(
+            resource_type=2, pattern_type=3, resource_name="one", principal=user, host="*",
+            operation=3, permission=3,
+        )
+        for user in users
+    ]  # fmt: skip
+    outcomes = [cluster.decide(AclsDeleted(filters=filters)) for filters in (by_name, whole)]
+
+    assert [[len(rules) for rules in outcome.value] for outcome in outcomes] == [[1] * count] * 2
+    assert cluster.state.security.acls == {}
+    assert compared == count
 
 
 def _is_described(wanted: AclFilter, rule: AclBinding) -> bool:

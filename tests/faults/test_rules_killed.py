@@ -20,7 +20,7 @@ from rookery.wire.messages.delete_acls import DELETE_ACLS, DeleteAclsFilter, Del
 from rookery.wire.messages.describe_acls import DESCRIBE_ACLS, DescribeAclsRequest
 
 KILLS = 8
-RULES = 50
+RULES = 300
 """The rules of one change."""
 ANY, LITERAL, TOPIC, READ, ALLOW = 1, 3, 2, 3, 3
 FLAGS = ["--authorizer", "acls", "--super-users", "User:ANONYMOUS"]

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
+from rookery.cluster.entry import fits
 from rookery.cluster.events.securityevents import (
     AclsCreated,
     AclsDeleted,
     ScramCredentialsChanged,
 )
-from rookery.cluster.port import MAX_ENTRY_BYTES
 from rookery.cluster.state.rules.securityrules import binding_of
 from rookery.cluster.state.security import Security
 from rookery.errors import ErrorCode
@@ -23,7 +23,6 @@ from rookery.formats.kraft.image import MetadataImage
 from rookery.logdir.accesscontrol import missing_events, records_of, security_of
 from rookery.logdir.server.translate.securityscribe import SecurityScribe
 from rookery.logdir.server.translate.work import Work
-from rookery.wire.codec import encode_bytes
 from rookery.wire.message import Message
 from tests.broker.test_client_quotas import ALICE, FETCH, PRODUCE, alter, describe
 from tests.broker.test_secrets import change_credentials
@@ -137,7 +136,7 @@ def test_import_of_many_rules_fits_into_entries() -> None:
     events = list(missing_events(image, Security()))
 
     assert len(events) > 1
-    assert max(len(encode_bytes(event, 0)) for event in events) < MAX_ENTRY_BYTES // 2
+    assert all(map(fits, events))
     for event in events:
         target.decide(event)
     assert target.state.security.acls == source.acls

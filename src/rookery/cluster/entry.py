@@ -43,7 +43,9 @@ PART_BYTES: Final = 128 * 1024
 _PART_EXTENTS: Final = 500
 _EXTENT_BYTES: Final = 80
 _EVENT_BYTES: Final = 64
-_RULE_BYTES: Final = 32
+_RULES_BYTES: Final = MAX_EVENT_BYTES - 1024
+"""The limit for the rules of one change: a request is divided only if an entry cannot hold it."""
+_RULE_BYTES: Final = 16
 _OFFSET_BYTES: Final = 64
 VERSION: Final = 0
 
@@ -184,13 +186,15 @@ def divide(events: Sequence[Message]) -> Iterator[list[Message]]:
         yield part
 
 
-def divide_list(items: Sequence[T], size_of_item: Callable[[T], int]) -> Iterator[list[T]]:
+def divide_list(
+    items: Sequence[T], size_of_item: Callable[[T], int], limit: int = PART_BYTES
+) -> Iterator[list[T]]:
     """Divide the list of an event into parts that each fit into one entry."""
     part: list[T] = []
     size = 0
     for item in items:
         own_size = size_of_item(item)
-        if part and size + own_size > PART_BYTES:
+        if part and size + own_size > limit:
             yield part
             part, size = [], 0
         part.append(item)
@@ -201,12 +205,12 @@ def divide_list(items: Sequence[T], size_of_item: Callable[[T], int]) -> Iterato
 
 def divide_rules(rules: Sequence[AclRow]) -> Iterator[AclsCreated]:
     """Divide a list of new access rules into events that each fit into one entry."""
-    return (AclsCreated(rules=part) for part in divide_list(rules, _rule_bytes))
+    return (AclsCreated(rules=part) for part in divide_list(rules, _rule_bytes, _RULES_BYTES))
 
 
 def divide_filters(filters: Sequence[AclFilterRow]) -> Iterator[AclsDeleted]:
     """Divide a list of filters of access rules into events that each fit into one entry."""
-    return (AclsDeleted(filters=part) for part in divide_list(filters, _rule_bytes))
+    return (AclsDeleted(filters=part) for part in divide_list(filters, _rule_bytes, _RULES_BYTES))
 
 
 def divide_offsets(offsets: Sequence[OffsetCommitted]) -> Iterator[list[OffsetCommitted]]:
@@ -215,9 +219,8 @@ def divide_offsets(offsets: Sequence[OffsetCommitted]) -> Iterator[list[OffsetCo
 
 
 def _rule_bytes(rule: AclRow | AclFilterRow) -> int:
-    # A character needs four bytes at most.
     texts = (rule.resource_name, rule.principal, rule.host)
-    return _RULE_BYTES + 4 * sum(len(text or "") for text in texts)
+    return _RULE_BYTES + sum(len((text or "").encode()) for text in texts)
 
 
 def fits(event: Message) -> bool:

@@ -45,6 +45,15 @@ class StoredAclFilter(NamedTuple):
     operation: int = ANY
     permission: int = ANY
 
+    @property
+    def is_exact(self) -> bool:
+        """Whether one rule at most has all these values."""
+        return (
+            self.pattern_type in {PatternType.LITERAL, PatternType.PREFIXED}
+            and ANY not in {self.resource_type, self.operation, self.permission}
+            and None not in {self.resource_name, self.principal, self.host}
+        )
+
     def matches(self, rule: StoredAcl) -> bool:
         """Whether the filter finds a rule."""
         return (

@@ -14,7 +14,7 @@ REBALANCE = ErrorCode.REBALANCE_IN_PROGRESS
 INCONSISTENT = ErrorCode.INCONSISTENT_GROUP_PROTOCOL
 
 
-@pytest.mark.parametrize("session_ms", [5_999, 1_800_001, 0, -1])
+@pytest.mark.parametrize("session_ms", [5_999, 1_800_001, 0, -1, 2**31 - 1])
 def test_session_timeouts_out_of_bounds_are_refused(session_ms: int) -> None:
     driver = Driver()
     answer = driver.joined(driver.join(session_ms=session_ms))

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import stat
+import subprocess
+import sys
 import threading
 from pathlib import Path
 from typing import Any
@@ -117,6 +119,43 @@ def test_failed_write_is_reported_once(tmp_path: Path, caplog: pytest.LogCapture
     assert len(errors) == 1
     kinds = [line["kind"] for line in lines(path)]
     assert kinds == ["login", "dropped"]
+
+
+FULL_DISK = """
+import resource, sys
+from rookery.service.audit.auditlog import DROPPED, AuditLog
+from rookery.testing.clock import ManualClock
+from rookery.testing.wait import wait_until
+from tests.service.audit.test_auditlog import CLIENT
+
+audit = AuditLog(sys.argv[1], ManualClock())
+resource.setrlimit(resource.RLIMIT_FSIZE, (1_000, resource.RLIM_INFINITY))
+while not DROPPED.value:
+    audit.record_login(CLIENT, "User:alice")
+wait_until(lambda: not audit._queue)
+resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY,) * 2)
+audit.record_login(CLIENT, "User:bob")
+audit.close()
+"""
+"""Writes records while files can have 1 000 bytes, and one more after that."""
+
+
+def test_line_that_a_full_disk_cuts_off_spoils_no_other(
+    tmp_path: Path, pytestconfig: pytest.Config
+) -> None:
+    path = tmp_path / "audit.log"
+
+    program = [sys.executable, "-c", FULL_DISK, str(path)]
+    subprocess.run(program, check=True, timeout=60, cwd=pytestconfig.rootpath)
+
+    data = path.read_bytes()[:1_000]
+    torn = data.rpartition(b"\n")[2].decode()
+    assert torn
+    written = path.read_text().splitlines()
+    written.remove(torn)
+    records = [json.loads(line) for line in written]
+    assert {"User:alice", "User:bob"} <= {record.get("principal") for record in records}
+    assert "dropped" in {record["kind"] for record in records}
 
 
 def test_file_that_cannot_be_opened_is_refused(tmp_path: Path) -> None:

@@ -66,6 +66,8 @@ class AuditLog:
         self._dropped = 0
         self._is_closing = False
         self._is_failing = False
+        # Whether the file ends within a line, because the disk was full.
+        self._is_torn = False
         self._wake = threading.Condition()
         try:
             self._file = self._open()
@@ -162,12 +164,18 @@ class AuditLog:
                 return
 
     def _store(self, data: bytes, count: int) -> None:
+        rest = data
         try:
             self._follow_rotation()
-            while data:
-                data = data[os.write(self._file, data) :]
+            if self._is_torn:
+                os.write(self._file, b"\n")
+                self._is_torn = False
+            while rest:
+                rest = rest[os.write(self._file, rest) :]
         except OSError as error:
-            self._fail(count, error)
+            written = data[: len(data) - len(rest)]
+            self._is_torn |= bool(written) and not written.endswith(b"\n")
+            self._fail(count - written.count(b"\n"), error)
             return
         if self._is_failing:
             log.info("audit records are written to %s again", self._path)
@@ -189,7 +197,7 @@ class AuditLog:
                 return
         opened = self._open()
         os.close(self._file)
-        self._file = opened
+        self._file, self._is_torn = opened, False
 
     def _open(self) -> int:
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC

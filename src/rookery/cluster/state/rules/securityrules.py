@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final, Protocol
 
 from rookery.cluster.entry import Entry
@@ -10,7 +11,7 @@ from rookery.cluster.events import securityevents
 from rookery.cluster.state.outcome import OK, EntryOutcome, Outcome
 from rookery.cluster.state.security import Security, StoredScram
 from rookery.errors import ErrorCode
-from rookery.model.acl import StoredAcl, StoredAclFilter
+from rookery.model.acl import PatternType, StoredAcl, StoredAclFilter
 from rookery.wire.message import Message
 
 SECURITY: Final = 3
@@ -37,14 +38,29 @@ def _acls_deleted(
     known: SecurityContext, _entry: Entry, event: securityevents.AclsDeleted, _done: EntryOutcome
 ) -> Outcome:
     security = known.security
-    removed = [
-        [rule for rule in security.acls if _filter_of(row).matches(rule)] for row in event.filters
-    ]
+    removed = list(_find_each(security.acls, map(_filter_of, event.filters)))
     for rules in removed:
         for rule in rules:
             security.acls.pop(rule, None)
     security.acls_version += 1
     return Outcome(ErrorCode.NONE, removed)
+
+
+def _find_each(
+    rules: Mapping[StoredAcl, None], choices: Iterable[StoredAclFilter]
+) -> Iterator[list[StoredAcl]]:
+    """Return the rules that each filter finds; most filters name a resource, or one rule."""
+    by_name: defaultdict[str, list[StoredAcl]] = defaultdict(list)
+    for rule in rules:
+        by_name[rule.resource_name].append(rule)
+    for choice in choices:
+        if choice.is_exact:
+            rule = StoredAcl._make(choice)
+            yield [rule] if rule in rules else []
+        elif choice.resource_name is None or choice.pattern_type == PatternType.MATCH:
+            yield list(filter(choice.matches, rules))
+        else:
+            yield list(filter(choice.matches, by_name.get(choice.resource_name, ())))
 
 
 def _scram_changed(
