@@ -20,7 +20,8 @@ from rookery.wire.messages.delete_records import (
     DeleteRecordsRequest,
     DeleteRecordsTopic,
 )
-from tests.broker.raw import Raw, batch, bytes_of, create, raw
+from tests.broker.offsets import delete
+from tests.broker.raw import batch, bytes_of, create, raw
 
 
 @pytest.fixture(scope="module")
@@ -35,18 +36,6 @@ def topic(served: ServedBroker, request: pytest.FixtureRequest) -> str:
     name = "".join(character if character.isalnum() else "-" for character in request.node.name)
     create(served, name, 2)
     return name
-
-
-async def delete(
-    client: Raw, topic: str, offset: int, *, partition: int = 0, version: int = 2
-) -> tuple[ErrorCode, int]:
-    part = DeleteRecordsPartition(partition_index=partition, offset=offset)
-    request = DeleteRecordsRequest(
-        topics=[DeleteRecordsTopic(name=topic, partitions=[part])], timeout_ms=10_000
-    )
-    response = await client.ask(DELETE_RECORDS, version, request)
-    [answer] = response.topics[0].partitions
-    return answer.error_code, answer.low_watermark
 
 
 @pytest.mark.parametrize("version", range(3))

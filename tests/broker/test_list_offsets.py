@@ -18,7 +18,6 @@ from rookery.testing.servedbroker import ServedBroker
 from rookery.wire.messages.list_offsets import (
     LIST_OFFSETS,
     ListOffsetsPartition,
-    ListOffsetsPartitionResponse,
     ListOffsetsRequest,
     ListOffsetsTopic,
 )
@@ -29,6 +28,7 @@ from rookery.wire.messages.offset_for_leader_epoch import (
     OffsetForLeaderPartition,
     OffsetForLeaderTopic,
 )
+from tests.broker.offsets import find
 from tests.broker.raw import Raw, batch, bytes_of, create, forget_tail, raw
 
 BEGIN = 1_700_000_000_000
@@ -40,23 +40,6 @@ def topic(served: ServedBroker, request: pytest.FixtureRequest) -> str:
     name = "".join(character if character.isalnum() else "-" for character in request.node.name)
     create(served, name, 2)
     return name
-
-
-async def find(
-    client: Raw, topic: str, *times: int, version: int = 11, epoch: int = -1, partition: int = 0
-) -> list[ListOffsetsPartitionResponse]:
-    """Ask for several times, one after the other."""
-    places = []
-    for time_ms in times:
-        part = ListOffsetsPartition(
-            partition_index=partition, timestamp=time_ms, current_leader_epoch=epoch
-        )
-        request = ListOffsetsRequest(
-            replica_id=-1, topics=[ListOffsetsTopic(name=topic, partitions=[part])]
-        )
-        response = await client.ask(LIST_OFFSETS, version, request)
-        places += response.topics[0].partitions
-    return places
 
 
 def timed(*times: int, codec: str = "none") -> bytes:

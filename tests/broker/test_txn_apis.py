@@ -38,12 +38,6 @@ from rookery.wire.messages.describe_transactions import (
     DescribeTransactionsRequest,
 )
 from rookery.wire.messages.init_producer_id import INIT_PRODUCER_ID, InitProducerIdRequest
-from rookery.wire.messages.list_offsets import (
-    LIST_OFFSETS,
-    ListOffsetsPartition,
-    ListOffsetsRequest,
-    ListOffsetsTopic,
-)
 from rookery.wire.messages.list_transactions import LIST_TRANSACTIONS, ListTransactionsRequest
 from rookery.wire.messages.update_features import (
     UPDATE_FEATURES,
@@ -57,6 +51,7 @@ from rookery.wire.messages.write_txn_markers import (
     WriteTxnMarkersRequest,
 )
 from tests.broker.conftest import Start
+from tests.broker.offsets import find
 from tests.broker.raw import Raw, batch, bytes_of, create, forget_tail, raw, until_waiting
 from tests.broker.txns import COMMITTED, Transactor, committed
 
@@ -140,24 +135,12 @@ async def test_an_open_transaction_holds_readers_back(served: ServedBroker, topi
         assert not bytes_of(answer)
         assert (await client.fetch(topic, 0)).last_stable_offset == 0
         for level, end in ((0, 3), (1, 0)):
-            assert await latest(client, topic, level) == end
+            [place] = await find(client, topic, LATEST, isolation_level=level)
+            assert place.offset == end
         await early.end(commit=True)
         assert await committed(client, topic) == [b"early", b"late"]
-        assert await latest(client, topic, 1) == 4
-
-
-async def latest(client: Raw, topic: str, isolation_level: int) -> int:
-    request = ListOffsetsRequest(
-        replica_id=-1,
-        isolation_level=isolation_level,
-        topics=[
-            ListOffsetsTopic(
-                name=topic, partitions=[ListOffsetsPartition(partition_index=0, timestamp=LATEST)]
-            )
-        ],
-    )
-    answer = await client.ask(LIST_OFFSETS, 7, request)
-    return answer.topics[0].partitions[0].offset
+        [place] = await find(client, topic, LATEST, isolation_level=1)
+        assert place.offset == 4
 
 
 async def test_lookup_by_time_ends_at_the_last_stable_offset(
@@ -169,20 +152,8 @@ async def test_lookup_by_time_ends_at_the_last_stable_offset(
         await producer.send(topic, b"open")
         offsets = []
         for level in (0, 1):
-            request = ListOffsetsRequest(
-                replica_id=-1,
-                isolation_level=level,
-                topics=[
-                    ListOffsetsTopic(
-                        name=topic,
-                        partitions=[
-                            ListOffsetsPartition(partition_index=0, timestamp=1_700_000_000_001)
-                        ],
-                    )
-                ],
-            )
-            answer = await client.ask(LIST_OFFSETS, 7, request)
-            offsets.append(answer.topics[0].partitions[0].offset)
+            [place] = await find(client, topic, 1_700_000_000_001, isolation_level=level)
+            offsets.append(place.offset)
     assert offsets == [1, -1]
 
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
 
+from rookery.clock import SystemClock
 from rookery.errors import ErrorCode
 from rookery.model.control import ControlRecordType
 from rookery.records import batches, recordcodec
 from rookery.records.batches import BatchHeader
-from rookery.records.recordcodec import BatchSettings
+from rookery.records.recordcodec import BatchSettings, Record, build
 from rookery.wire.messages.add_offsets_to_txn import ADD_OFFSETS_TO_TXN, AddOffsetsToTxnRequest
 from rookery.wire.messages.add_partitions_to_txn import (
     ADD_PARTITIONS_TO_TXN,
@@ -17,19 +18,20 @@ from rookery.wire.messages.add_partitions_to_txn import (
     AddPartitionsToTxnTopic,
 )
 from rookery.wire.messages.end_txn import END_TXN, EndTxnRequest, EndTxnResponse
+from rookery.wire.messages.fetch import PartitionData
 from rookery.wire.messages.init_producer_id import (
     INIT_PRODUCER_ID,
     InitProducerIdRequest,
     InitProducerIdResponse,
 )
-from rookery.wire.messages.produce import PRODUCE
+from rookery.wire.messages.produce import PRODUCE, PartitionProduceResponse
 from rookery.wire.messages.txn_offset_commit import (
     TXN_OFFSET_COMMIT,
     TxnOffsetCommitRequest,
     TxnOffsetCommitRequestPartition,
     TxnOffsetCommitRequestTopic,
 )
-from tests.broker.raw import Raw, batch, bytes_of, produce_request
+from tests.broker.raw import Raw, bytes_of, produce_request
 
 COMMITTED = 1
 
@@ -87,6 +89,20 @@ class Transactor:
         self, topic: str, *values: bytes, partition: int = 0, version: int | None = None
     ) -> ErrorCode:
         """Write a batch and nothing else."""
+        stamp = SystemClock().now_ms()
+        records = [Record(b"key", value, (), stamp) for value in values]
+        answer = await self.produce(topic, records, partition=partition, version=version)
+        return answer.error_code
+
+    async def produce(
+        self,
+        topic: str,
+        records: Sequence[Record],
+        *,
+        partition: int = 0,
+        version: int | None = None,
+    ) -> PartitionProduceResponse:
+        """Write a batch of any records; return the whole answer."""
         sequence = self.sequences.get((topic, partition), 0)
         settings = BatchSettings(
             producer_id=self.id,
@@ -94,14 +110,14 @@ class Transactor:
             base_sequence=sequence,
             is_transactional=True,
         )
-        request = produce_request(topic, {partition: batch(*values, settings=settings)})
+        request = produce_request(topic, {partition: build(records, settings)})
         request.transactional_id = self.name
         version = version or (12 if self.is_newer else 9)
         response = await self.client.ask(PRODUCE, version, request)
         [answer] = response.responses[0].partition_responses
         if answer.error_code is ErrorCode.NONE:
-            self.sequences[topic, partition] = sequence + len(values)
-        return answer.error_code
+            self.sequences[topic, partition] = sequence + len(records)
+        return answer
 
     async def add_offsets(self, group: str) -> ErrorCode:
         """Add a group, as the older protocol has it."""
@@ -148,35 +164,54 @@ class Transactor:
         return answer
 
 
+class CommittedRecords(NamedTuple):
+    """What a reader of committed records has of one answer."""
+
+    records: list[Record]
+    next_offset: int
+    """Where to read on; the offset that was asked for if the answer is empty."""
+
+
 async def committed(
     client: Raw, topic: str, offset: int = 0, *, partition: int = 0, **options: Any
 ) -> list[bytes]:
     """Read to the end as a client does that wants committed records only."""
-    records: list[bytes] = []
+    values: list[bytes] = []
     while True:
         answer = await client.fetch(
             topic, offset, partition=partition, isolation_level=COMMITTED, **options
         )
-        assert answer.error_code is ErrorCode.NONE
-        data = bytes_of(answer)
-        if not data:
-            return records
-        waiting = sorted(
-            (transaction.first_offset, transaction.producer_id)
-            for transaction in answer.aborted_transactions or []
-        )
-        headers = batches.check_fetched(data)
-        assert headers, "a batch must be whole"
-        assert headers[-1].last_offset < answer.last_stable_offset
-        # Nothing may be named that does not concern what was sent.
-        assert all(first <= headers[-1].last_offset for first, _ in waiting)
-        records += values(data, headers, offset, waiting)
-        offset = headers[-1].last_offset + 1
+        read = committed_records(answer, offset)
+        if read.next_offset == offset:
+            return values
+        offset = read.next_offset
+        for record in read.records:
+            assert record.value is not None
+            values.append(record.value)
 
 
-def values(
+def committed_records(answer: PartitionData, offset: int) -> CommittedRecords:
+    """Decode an answer as a client does that wants committed records only."""
+    assert answer.error_code is ErrorCode.NONE
+    data = bytes_of(answer)
+    if not data:
+        return CommittedRecords([], offset)
+    waiting = sorted(
+        (transaction.first_offset, transaction.producer_id)
+        for transaction in answer.aborted_transactions or []
+    )
+    headers = batches.check_fetched(data)
+    assert headers, "a batch must be whole"
+    end = headers[-1].last_offset
+    assert offset <= end < answer.last_stable_offset
+    # Nothing may be named that does not concern what was sent.
+    assert all(first <= end for first, _ in waiting)
+    return CommittedRecords(list(_without_aborted(data, headers, offset, waiting)), end + 1)
+
+
+def _without_aborted(
     data: bytes, headers: list[BatchHeader], offset: int, waiting: list[tuple[int, int]]
-) -> Iterator[bytes]:
+) -> Iterator[Record]:
     """Return the records of batches but for those of aborted transactions."""
     skipped: set[int] = set()
     for header in headers:
@@ -189,5 +224,4 @@ def values(
         elif header.producer_id not in skipped or not header.is_transactional:
             for record in recordcodec.read(data, header):
                 if record.offset >= offset:
-                    assert record.value is not None
-                    yield bytes(record.value)
+                    yield record

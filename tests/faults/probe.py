@@ -71,9 +71,9 @@ def problems(broker: BrokerProcess) -> dict[str, str]:
     return problems
 
 
-def metrics(broker: BrokerProcess) -> dict[str, float]:
-    """Return the broker's metrics, by their names with labels."""
-    connection = HTTPConnection(broker.http[0], timeout=_PATIENCE)
+def metrics(broker: BrokerProcess, worker: int = 0) -> dict[str, float]:
+    """Return the metrics of the broker or of one of its workers, by their names with labels."""
+    connection = HTTPConnection(broker.http[worker], timeout=_PATIENCE)
     try:
         connection.request("GET", "/metrics")
         text = connection.getresponse().read().decode()
