@@ -712,3 +712,33 @@ def test_an_unknown_key_of_a_named_table_is_reported_with_its_line(tmp_path: Pat
 
     with pytest.raises(ConfigError, match=r"doors.front.lisen: unknown; did you mean listen.*:2"):
         load(House, "house", environ={}, files=[file])
+
+
+@dataclass(frozen=True)
+class Street:
+    houses: dict[str, House] = field(default_factory=dict)
+
+
+def test_named_tables_can_hold_named_tables(tmp_path: Path) -> None:
+    first, second = tmp_path / "first.toml", tmp_path / "second.toml"
+    first.write_text('[street.houses.old-mill.doors.front]\nlisten = "a:1"\n')
+    second.write_text('[street.houses.old_mill.doors.back]\nlisten = "b:1"\n')
+
+    loaded = load(Street, "street", environ={}, files=[first, second])
+
+    doors = {"front": Door("a:1"), "back": Door("b:1")}
+    assert loaded.settings.houses["old_mill"] == House(doors)
+    shown = print_config(loaded)
+    assert "[street.houses.old-mill.doors.front]" in shown
+    first.write_text(shown)
+    assert load(Street, "street", environ={}, files=[first]).settings == loaded.settings
+
+
+def test_an_unknown_key_within_named_tables_is_reported_with_its_line(tmp_path: Path) -> None:
+    file = tmp_path / "street.toml"
+    file.write_text('[street.houses.old.doors.front]\nlisen = "a:1"\n')
+
+    with pytest.raises(
+        ConfigError, match=r"houses.old.doors.front.lisen: unknown; did you mean listen.*:2"
+    ):
+        load(Street, "street", environ={}, files=[file])

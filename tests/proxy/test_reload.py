@@ -298,8 +298,8 @@ def test_draining_cluster_opens_no_ports(upstream: str) -> None:
         proxy.do(proxy.proxy.apply(ProxySettings(clusters=changed)))
 
         assert not old.is_open
-        assert proxy.do(old.ports.open({7}, is_retry=True)) == []
-        assert old.ports.listeners == []
+        assert proxy.do(old.listeners.open({7}, is_retry=True)) == []
+        assert old.listeners.listening() == []
 
 
 class Unready(Filter):

@@ -143,8 +143,8 @@ def test_metadata_about_other_topics_does_not_reach_what_all_clients_share(scrip
             assert exchange(proxy.port, ask_bytes(METADATA, 12, asked)) == b""
 
             [cluster] = proxy.proxy.clusters
-            assert cluster._broker_nodes is not None
-            assert cluster._broker_nodes.directory.topology.find("another") is None
+            assert cluster.broker_nodes is not None
+            assert cluster.broker_nodes.directory.topology.find("another") is None
     finally:
         broker.close()
 

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Final, Generic, TypeVar
 from rookery.config.schema import (
     NO_DEFAULT,
     Setting,
-    TableNames,
     build,
     settings_of,
     table_fields,
@@ -105,7 +104,7 @@ def load(  # noqa: PLR0913, PLR0917 (one for each source)
     """
     environ = os.environ if environ is None else environ
     tomls, problems = [TomlFile(path) for path in files], Problems()
-    settings = settings_of(cls, _table_names(cls, section, tomls, more))
+    settings = settings_of(cls, tuple(_table_names(cls, section, tomls, more)))
     given: dict[Setting, GivenValue] = {}
     for file in tomls:
         if sections:
@@ -145,17 +144,27 @@ def _table_names(
     section: str,
     files: Sequence[TomlFile],
     more: Sequence[GivenValue],
-) -> TableNames:
-    """Return the names of the tables that files give to each field that holds named tables."""
-    tables: dict[str, dict[str, None]] = {field: {} for field in table_fields(cls)}
-    for file in files:
-        for field, names in tables.items():
-            for name in file.names(f"{section}.{field}"):
-                names[name.replace("-", "_")] = None
-    for path in (value.setting.path for value in more):
-        if path[0] in tables:
-            tables[path[0]][path[1]] = None
-    return tuple((field, tuple(names)) for field, names in tables.items())
+    above: tuple[str, ...] = (),
+) -> Iterator[tuple[tuple[str, ...], tuple[str, ...]]]:
+    """Yield the fields that hold named tables, each with the names that files give to the tables.
+
+    Args:
+        cls: the class of the settings, or of a named table.
+        section: the table of the settings in the files.
+        files: TOML files.
+        more: values from another kind of file.
+        above: the path of the named table.
+    """
+    for field, inner in table_fields(cls).items():
+        path = (*above, field)
+        given = (name for file in files for name in file.names(section, path))
+        names = dict.fromkeys(name.replace("-", "_") for name in given)
+        for other in (value.setting.path for value in more):
+            if other[: len(path)] == path:
+                names[other[len(path)]] = None
+        yield path, tuple(names)
+        for name in names:
+            yield from _table_names(inner, section, files, more, (*path, name))
 
 
 def _by_setting(given: Iterator[GivenValue]) -> Iterator[tuple[Setting, GivenValue]]:

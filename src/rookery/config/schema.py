@@ -19,8 +19,10 @@ T = TypeVar("T", bound="DataclassInstance")
 
 DEST_PREFIX = "setting "
 """The prefix of flag values among parsed arguments."""
-TableNames = tuple[tuple[str, tuple[str, ...]], ...]
-"""Fields that hold named tables, each with the names that files give to them."""
+TableNames = tuple[tuple[tuple[str, ...], tuple[str, ...]], ...]
+"""The paths of fields that hold named tables, each with the names that files give to the tables.
+
+A named table can hold such fields itself: `clusters`, `orders`, `listeners`."""
 NO_DEFAULT = object()
 """Replaces a default: the user must set the value."""
 
@@ -86,11 +88,11 @@ def settings_of(cls: type[DataclassInstance], names: TableNames = ()) -> tuple[S
     Raises:
         TypeError: a field's type cannot be a setting, or two settings share a name.
     """
-    tables = table_fields(cls)
     settings = list(_walk(cls, (), NO_DEFAULT))
-    for field, table_names in names:
+    for path, table_names in names:
+        table = _table_class(cls, path)
         for name in table_names:
-            settings += _walk(tables[field], (field, name), NO_DEFAULT)
+            settings += _walk(table, (*path, name), NO_DEFAULT)
     by_flag: dict[str, Setting] = {}
     for setting in settings:
         other = by_flag.setdefault(setting.flag, setting)
@@ -99,6 +101,13 @@ def settings_of(cls: type[DataclassInstance], names: TableNames = ()) -> tuple[S
                 f"{cls.__name__}: {setting.key} and {other.key} are both {setting.flag}"
             )
     return tuple(settings)
+
+
+def _table_class(cls: type[DataclassInstance], path: tuple[str, ...]) -> type[DataclassInstance]:
+    """Return the class of the tables in a field; fields and names take turns in its path."""
+    for field in path[::2]:
+        cls = table_fields(cls)[field]
+    return cls
 
 
 def build(cls: type[T], values: dict[tuple[str, ...], object]) -> T:

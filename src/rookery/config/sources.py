@@ -113,7 +113,8 @@ class TomlFile:
     ) -> Iterator[GivenValue]:
         """Yield the values of a section, which can be nested; add a problem per unknown key."""
         by_path = {setting.path: setting for setting in settings}
-        above, table = self._table(section)
+        keys = section.split(".")
+        above, table = tuple(map(_normal, keys)), self._table(keys)
         if not isinstance(table, dict):
             problems.add(f"{section}: must be a table, written [{section}] ({self._place(above)})")
             return
@@ -122,19 +123,20 @@ class TomlFile:
                 by_path[path], value, is_text=False, source=self._place((*above, *path))
             )
 
-    def names(self, section: str) -> list[str]:
-        """Return the tables in a section."""
-        _, table = self._table(section)
+    def names(self, section: str, path: Sequence[str] = ()) -> list[str]:
+        """Return the tables in a section, or in a table at a path within it."""
+        table = self._table((*section.split("."), *path))
         inner = table if isinstance(table, dict) else {}
         return sorted(name for name, value in inner.items() if isinstance(value, dict))
 
-    def _table(self, section: str) -> tuple[tuple[str, ...], object]:
-        """Find a section, and the keys that lead to it."""
-        keys = section.split(".")
+    def _table(self, keys: Sequence[str]) -> object:
+        """Return the value at some keys, also of another spelling; an empty table if none is."""
         table: object = self._root
         for key in keys:
-            table = table.get(key, {}) if isinstance(table, dict) else table
-        return tuple(map(_normal, keys)), table
+            inner = table if isinstance(table, dict) else {}
+            alike = (value for name, value in inner.items() if _normal(name) == _normal(key))
+            table = inner[key] if key in inner else next(alike, {})
+        return table
 
     def _walk(
         self,

@@ -51,6 +51,7 @@ from rookery.wire.codec import (
     response_frame,
 )
 from rookery.wire.frame import Frame, renumbered
+from rookery.wire.message import Message
 
 
 class LinkTarget(FilterTarget, Protocol):
@@ -63,8 +64,6 @@ class LinkTarget(FilterTarget, Protocol):
     """For requests that wait for other clients."""
     one_way_options: CallOptions
     """For requests without a response."""
-    relay_rules: RelayRules | None
-    """The requests that need no Python code; None if every request needs it."""
 
     async def open_upstream(self, node_id: int | None) -> Upstream:
         """Connect to a broker; to any of them if there is no node id.
@@ -73,37 +72,55 @@ class LinkTarget(FilterTarget, Protocol):
             Unavailable: it cannot be reached.
         """
 
+
+class LinkEntry(Protocol):
+    """The listener that a client has connected to: the addresses that it advertises."""
+
+    relay_rules: RelayRules | None
+    """The requests that need no Python code; None if every request needs it."""
+
+    async def rewrite(self, response: Message) -> bool:
+        """Replace the addresses in a response, after ports were opened for new brokers.
+
+        Returns:
+            Whether the response has changed.
+        """
+
     def advertised(self, node_id: int) -> Address | None:
-        """Return the proxy's address of a broker; None if it has none."""
+        """Return the address of a broker; None if it has none."""
 
 
 class ClientLink:
     """A client's connection and the broker's connection that belongs to it."""
 
     __slots__ = (
-        "_connection", "_filters", "_gate", "_is_direct_due", "_line", "_target", "_upstream",
-        "backend", "node_id", "state",
+        "_connection", "_entry", "_filters", "_gate", "_is_direct_due", "_line", "_target",
+        "_upstream", "backend", "node_id", "state",
     )  # fmt: skip
 
-    def __init__(self, connection: Connection, target: LinkTarget, node_id: int | None) -> None:
+    def __init__(
+        self, connection: Connection, target: LinkTarget, entry: LinkEntry, node_id: int | None
+    ) -> None:
         """Prepare a link; the first request connects to the broker.
 
         Args:
             connection: the connection of the client.
             target: the virtual cluster.
+            entry: the listener that the client has connected to.
             node_id: the broker whose port the client has connected to; None for the bootstrap port.
         """
         self.state = LinkState()
         self.backend = BackendState()
         self._connection = connection
         self._target = target
+        self._entry = entry
         self.node_id = node_id
         self._upstream: Upstream | None = None
         # For requests of filters' own.
         self._line: BrokerLine | None = None
         self._gate = ClientGate(connection)
         self._filters = FilteredLink(connection, target, node_id, self._gate)
-        self._is_direct_due = target.relay_rules is not None
+        self._is_direct_due = entry.relay_rules is not None
         connection.when_lost(self._lose_client)
 
     def start(self, frame: Frame) -> Answer | Awaitable[Answer]:
@@ -166,7 +183,7 @@ class ClientLink:
     def _relay_directly(self, upstream: Upstream) -> None:
         """Relay the next requests without Python code, as far as they need none."""
         self._is_direct_due = False
-        rules = self._target.relay_rules
+        rules = self._entry.relay_rules
         if rules is not None:
             DirectRelay(self._connection, upstream, rules, self._reader_of).begin()
 
@@ -188,7 +205,7 @@ class ClientLink:
         if passage.is_filtered:
             forward = partial(self._forward, upstream)
             if self._line is None:
-                self._line = BrokerLine(upstream, self._target)
+                self._line = BrokerLine(upstream, self._target, self._entry.rewrite)
             return self._filters.start(forward, self._line, passage, correlation_id, frame)
         is_silent = passage.can_be_one_way and wants_no_answer(passage.api, frame)
         return self._forward(upstream, passage, correlation_id, [frame], is_one_way=is_silent)
@@ -222,7 +239,7 @@ class ClientLink:
     def _change_hints(self, passage: Passage, correlation_id: int, frame: Frame) -> list[Buffer]:
         """Return a response with the proxy's addresses; most have none and pass unchanged."""
         response = read_response(passage.api, passage.version, frame)
-        if replace_hints(response, self._target.advertised):
+        if replace_hints(response, self._entry.advertised):
             return response_frame(passage.api, passage.version, correlation_id, response)
         return renumbered(frame, correlation_id)
 
@@ -237,7 +254,7 @@ class ClientLink:
         api, version, frame = passage.api, passage.version, await future
         response = read_response(api, version, frame)
         check_surplus(api, version, read_request(api, request)[1], response)
-        if await self._target.rewrite(response):
+        if await self._entry.rewrite(response):
             return response_frame(api, version, correlation_id, response)
         return renumbered(frame, correlation_id)
 

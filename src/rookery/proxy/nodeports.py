@@ -22,6 +22,11 @@ class PortRange:
     def __len__(self) -> int:
         return self.last - self.first + 1
 
+    @property
+    def text(self) -> str:
+        """The range as settings have it, or its only port."""
+        return f"{self.first}-{self.last}" if len(self) > 1 else str(self.first)
+
     @classmethod
     def parse(cls, text: str, setting: str = "node_ports") -> PortRange:
         """Parse `9093-9192`.

@@ -7,7 +7,7 @@ that encrypts, or names topics otherwise, applies to them, too.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from typing import Any, Final, Protocol, TypeVar
 
@@ -30,13 +30,6 @@ class OwnTarget(Protocol):
     passages: PassageTable
     filter_timeout_ms: int
     own_timeout_ms: int
-
-    async def rewrite(self, response: Message) -> bool:
-        """Replace the addresses in a response, after ports were opened for new brokers.
-
-        Returns:
-            Whether the response has changed.
-        """
 
 
 class OwnLine(Protocol):
@@ -66,10 +59,23 @@ class OwnLine(Protocol):
 class BrokerLine:
     """A client's only connection to a broker; the broker's versions are kept."""
 
-    __slots__ = ("_upstream", "_versions", "target")
+    __slots__ = ("_rewrite", "_upstream", "_versions", "target")
 
-    def __init__(self, upstream: Upstream, target: OwnTarget) -> None:
+    def __init__(
+        self,
+        upstream: Upstream,
+        target: OwnTarget,
+        rewrite: Callable[[Message], Awaitable[bool]],
+    ) -> None:
+        """Know no versions yet.
+
+        Args:
+            upstream: the connection to the broker.
+            target: the virtual cluster.
+            rewrite: replaces the addresses in a response.
+        """
         self.target = target
+        self._rewrite = rewrite
         self._upstream = upstream
         self._versions: Versions | None = None
 
@@ -93,7 +99,7 @@ class BrokerLine:
         """
         timeout_ms = self.target.own_timeout_ms
         response = await self._upstream.call(api, version, request, timeout_ms)
-        await self.target.rewrite(response)
+        await self._rewrite(response)
         return response
 
 

@@ -10,6 +10,7 @@ from typing import Final
 from rookery.proxy.filterapi import Filter
 from rookery.proxy.filterload import load_filters
 from rookery.proxy.nodes.presence import PROBE_INTERVAL_MS
+from rookery.proxy.operation.addresscheck import check_addresses
 from rookery.proxy.operation.clusterfiles import digest_files, touched_clusters
 from rookery.proxy.operation.settingowner import SettingOwner
 from rookery.proxy.operation.settingschange import SettingsChange, compare
@@ -38,6 +39,7 @@ class Proxy:
         Raises:
             ConfigError: a setting cannot be used.
         """
+        check_addresses(settings)
         self.settings = settings
         self.failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.share = ProcessShare.of(settings)
@@ -90,7 +92,7 @@ class Proxy:
             files = digest_files(settings)
             change = compare(self.settings, settings, touched_clusters(self._files, files))
             closed = [self._clusters[name] for name in change.closed]
-            released = [address for each in closed for address in each.ports.addresses()]
+            released = [address for each in closed for address in each.listeners.addresses()]
             prepared: dict[str, VirtualCluster] = {}
             try:
                 for name in change.opened:
@@ -131,7 +133,7 @@ class Proxy:
         for name in change.closed:
             await self._tasks.pop(name).stop()
         for each in closed:
-            each.ports.release()
+            each.listeners.release()
         self.settings = change.settings
         self._clusters = {
             name: prepared.get(name) or self._clusters[name]

@@ -11,7 +11,7 @@ from typing import Any, Final
 from rookery.model.address import Address
 from rookery.net.http import HttpServer
 from rookery.proxy.observe import ProxyObserver, cluster_pages
-from rookery.proxy.operation.settingowner import SettingOwner
+from rookery.proxy.operation.settingowner import ListenerOwner, SettingOwner
 from rookery.proxy.operation.settingschange import SettingsChange
 from rookery.proxy.operation.settingsreload import HangUp, SettingsReload, SettingsSource
 from rookery.proxy.proxy import Proxy
@@ -33,6 +33,9 @@ class ProxyInfo:
     """The address where the clients of each virtual cluster begin."""
     nodes: dict[str, dict[str, str]]
     """The proxy's address of each broker, by cluster and node id."""
+    listeners: dict[str, dict[str, dict[str, Any]]]
+    """The listeners of each virtual cluster by name: `address`, where clients begin, and `nodes`.
+    Those above are of the first one."""
     http: str
     """The address of metrics and health; empty if there is none."""
     pid: int
@@ -123,17 +126,31 @@ def check_proxy_exposure(settings: ProxySettings) -> None:
         return
     for name, cluster in settings.virtual_clusters().items():
         with SettingOwner(settings, name):
-            check_listener(name, cluster.listener(), _ADVICE)
+            for listener, config in cluster.client_listeners().items():
+                with ListenerOwner(cluster, listener):
+                    label = f"{name}.{listener}" if cluster.listeners else name
+                    check_listener(label, config, _ADVICE)
     check_http(settings.http_listen, settings.http_token_file)
 
 
 def _info(proxy: Proxy, http: HttpServer | None) -> ProxyInfo:
     return ProxyInfo(
         clusters={cluster.name: cluster.bootstrap_address.text for cluster in proxy.clusters},
-        nodes={
-            cluster.name: {str(node): address.text for node, address in cluster.nodes.items()}
+        nodes={cluster.name: _texts(cluster.nodes) for cluster in proxy.clusters},
+        listeners={
+            cluster.name: {
+                name: {
+                    "address": each.ports.bootstrap_address.text,
+                    "nodes": _texts(cluster.nodes_at(name)),
+                }
+                for name, each in cluster.listeners.by_name.items()
+            }
             for cluster in proxy.clusters
         },
         http=Address(http.settings.host, http.port).text if http else "",
         pid=os.getpid(),
     )
+
+
+def _texts(nodes: dict[int, Address]) -> dict[str, str]:
+    return {str(node): address.text for node, address in nodes.items()}

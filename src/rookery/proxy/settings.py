@@ -11,10 +11,14 @@ users_file = "users.toml"
 
 [proxy.clusters.orders.security]  how clients are served: certificates and logins
 [proxy.clusters.orders.upstream_security]    the same towards the brokers
+
+[proxy.clusters.orders.listeners.internal]    several addresses for clients, each with a table;
+listen = "127.0.0.1:9092"                     they replace `listen`
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Final, Literal, Self
 
@@ -28,9 +32,11 @@ DEFAULT_LISTEN: Final = "127.0.0.1:9092"
 _DEFAULT_PORTS: Final = 100
 # If they were ignored next to tables of clusters, a cluster could be less protected than it seems.
 _OF_ONE_CLUSTER: Final = (
-    *("upstream", "node_names", "nodes", "instances", "node_id", "users_file", "virtual"),
-    *("security", "upstream_security"),
+    *("upstream", "listeners", "node_names", "nodes", "instances", "node_id", "users_file"),
+    *("virtual", "security", "upstream_security"),
 )
+_OF_ONE_LISTENER: Final = ("listen", "advertise", "node_ports", "node_names", "instances")
+"""The settings of a virtual cluster that are those of its only listener."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +65,39 @@ class UpstreamSecurity:
     """A file with the password instead; its mode must be 0600."""
     token_file: str = ""
     """A file with the token for OAUTHBEARER, mode 0600; each login reads it again."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterListenerSettings(ListenerConfig):
+    """The settings of one listener; security that is not set is that of the virtual cluster."""
+
+    advertise: str = ""
+    """The host name for clients, if it differs from the one listened on."""
+    node_ports: str = ""
+    """The ports of the upstream's brokers, such as 9093-9192; by default the 100 ports after that
+    of `listen`."""
+    node_names: str = ""
+    """The names of the upstream's brokers for a listener with TLS, instead of ports for them."""
+    instances: str = ""
+    """With `nodes = "proxy"`: the addresses of the instances for clients of this listener, by node
+    id."""
+
+    def advertised(self, port: int) -> Address:
+        """Return the address for clients of a port: the first one, or that of a broker."""
+        return Address(self.advertise or self.address.host, port)
+
+    def ports(self, bootstrap_port: int) -> PortRange:
+        """Return the ports of brokers, where clients begin at a given port.
+
+        Raises:
+            ConfigError: it is not a range of ports, or there are none after that port.
+        """
+        if self.node_ports:
+            return PortRange.parse(self.node_ports)
+        last = min(bootstrap_port + _DEFAULT_PORTS, 65_535)
+        if last == bootstrap_port:
+            raise ConfigError("there are no ports after 65535; set a range", name="node_ports")
+        return PortRange(bootstrap_port + 1, last)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +133,10 @@ class VirtualClusterSettings:
     """A TOML file with the users who log in at the proxy, mode 0600: a table for each, with a
     password or with SCRAM credentials."""
     security: ListenerSecurity = field(default_factory=ListenerSecurity)
-    """The certificate and the logins of `listen`."""
+    """The certificate and the logins of `listen`, or of listeners that do not set their own."""
+    listeners: dict[str, ClusterListenerSettings] = field(default_factory=dict)
+    """Listeners by name, each a table [proxy.clusters.CLUSTER.listeners.NAME]; they replace
+    `listen`, `advertise`, `node_ports`, `node_names` and `instances`."""
     upstream_security: UpstreamSecurity = field(default_factory=UpstreamSecurity)
     """How the proxy connects to the upstream."""
     filters: tuple[str, ...] = ()
@@ -111,31 +153,40 @@ class VirtualClusterSettings:
             raise ConfigError("name a broker of the Kafka cluster, host:port", name="upstream")
         return parse_addresses(self.upstream, "upstream")
 
-    @property
-    def address(self) -> Address:
-        """The address of the bootstrap port."""
-        return self.listener().address
-
-    def listener(self) -> ListenerConfig:
-        """Return the settings of the listener, its address included."""
-        return ListenerConfig(listen=self.listen).over(self.security)
-
-    def at(self, address: Address) -> Self:
-        """Return the settings with another address to listen on."""
-        return replace(self, listen=self.listener().at(address).listen)
-
-    def ports(self, bootstrap_port: int) -> PortRange:
-        """Return the ports of brokers, where clients begin at a given port.
+    def client_listeners(self) -> dict[str, ClusterListenerSettings]:
+        """Return the listeners by name, complete; a single one has the name of its protocol.
 
         Raises:
-            ConfigError: it is not a range of ports, or there are none after that port.
+            ConfigError: listeners are given in both forms, or a protocol does not exist.
         """
-        if self.node_ports:
-            return PortRange.parse(self.node_ports)
-        last = min(bootstrap_port + _DEFAULT_PORTS, 65_535)
-        if last == bootstrap_port:
-            raise ConfigError("there are no ports after 65535; set a range", name="node_ports")
-        return PortRange(bootstrap_port + 1, last)
+        if not self.listeners:
+            own = {name: getattr(self, name) for name in _OF_ONE_LISTENER}
+            only = ClusterListenerSettings(**own)
+            return {only.protocol.name: only.over(self.security)}
+        defaults = VirtualClusterSettings()
+        for name in _OF_ONE_LISTENER:
+            if getattr(self, name) != getattr(defaults, name):
+                raise ConfigError(
+                    "is given beside tables of listeners; move it into one of them", name=name
+                )
+        return {name: each.over(self.security) for name, each in self.listeners.items()}
+
+    @property
+    def address(self) -> Address:
+        """The address that clients of the first listener connect to first."""
+        return next(iter(self.client_listeners().values())).address
+
+    def at(self, addresses: Mapping[str, Address]) -> Self:
+        """Return the settings with other addresses to listen on, by the names of listeners."""
+        listen = {
+            name: each.at(addresses[name]).listen for name, each in self.client_listeners().items()
+        }
+        if not self.listeners:
+            return replace(self, listen=next(iter(listen.values())))
+        listeners = {
+            name: replace(each, listen=listen[name]) for name, each in self.listeners.items()
+        }
+        return replace(self, listeners=listeners)
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,6 +284,9 @@ def _nested(given: dict[str, Any]) -> dict[str, Any]:
     """Return the values of a virtual cluster that JSON has in another form."""
     return {
         "filters": tuple(given["filters"]),
+        "listeners": {
+            name: ClusterListenerSettings(**each) for name, each in given["listeners"].items()
+        },
         "security": ListenerSecurity(**given["security"]),
         "upstream_security": UpstreamSecurity(**given["upstream_security"]),
     }

@@ -1,23 +1,19 @@
-"""A virtual cluster: its ports, the brokers that they stand for, and the links of its clients."""
+"""A virtual cluster: its upstream, its listeners, and the links of its clients."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
-from rookery.clock import Clock, Random, SystemClock, SystemRandom
+from rookery.clock import Clock, SystemClock, SystemRandom
 from rookery.errors import ConfigError, Error
 from rookery.model.address import Address
 from rookery.net.callqueue import CallOptions
 from rookery.net.connection import Connection
 from rookery.net.upstream import Upstream
-from rookery.proxy.access.clientlogins import ClientLogins
-from rookery.proxy.access.clusterlinks import ClusterLinks
-from rookery.proxy.access.clusterports import ClusterPorts
+from rookery.proxy.access.clusterlisteners import ClusterListeners
 from rookery.proxy.access.upstreamaccess import UpstreamAccess
 from rookery.proxy.access.upstreambrokers import MissingLoginError, UpstreamBrokers
-from rookery.proxy.access.upstreamversions import UpstreamVersions
-from rookery.proxy.addresses import read_addresses, replace_addresses
 from rookery.proxy.clientlink import ClientLink
 from rookery.proxy.direct.relayrules import relay_rules
 from rookery.proxy.filterapi import Filter
@@ -29,13 +25,12 @@ from rookery.proxy.passage import PassageTable, mirror_passages
 from rookery.proxy.processshare import ProcessShare
 from rookery.proxy.settings import ProxySettings, VirtualClusterSettings
 from rookery.proxy.virtual.apirules import virtual_passages
-from rookery.wire.message import Message
 
 log = logging.getLogger(__name__)
 
 
 class VirtualCluster:
-    """One port to begin with, and one for each broker of the upstream."""
+    """One upstream, and the listeners at which clients see it."""
 
     def __init__(
         self,
@@ -58,6 +53,9 @@ class VirtualCluster:
             ConfigError: a setting cannot be used.
         """
         self.name = name
+        self.settings = settings
+        self.limits = limits
+        self.share = share
         self.clock: Clock = SystemClock()
         self.filter_timeout_ms = limits.filter_timeout_ms
         self.own_timeout_ms = limits.connect_timeout_ms
@@ -65,92 +63,77 @@ class VirtualCluster:
         self.request_options = CallOptions(timeout_ms=limits.request_timeout_ms)
         self.slow_options = CallOptions(timeout_ms=limits.rebalance_timeout_ms)
         self.one_way_options = CallOptions(timeout_ms=limits.request_timeout_ms, is_answered=False)
+        has_plain = not filters and settings.nodes == "mirror"
+        self.plain_rules = relay_rules(self.passages, limits) if has_plain else None
         self.filter_health = FilterHealth(name, self.clock)
         self.trouble = ""
         """Why the upstream cannot be asked for its brokers; empty if it can."""
+        self.links: dict[Connection, ClientLink | NodeLink] = {}
+        """The links of the clients."""
         self._filters = tuple(filters)
-        self._limits = limits
         random = SystemRandom()
         access = UpstreamAccess(settings.upstream_security, limits, share.chunks, random)
         self.brokers = UpstreamBrokers(name, settings.bootstrap(), access, self.own_timeout_ms)
-        self._broker_nodes: BrokerNodes | None = None
+        self.broker_nodes: BrokerNodes | None = None
+        """The instances that clients see; None if they see the upstream's brokers."""
         if settings.nodes == "proxy":
             connect = access.open, self.open_upstream
-            self._broker_nodes = BrokerNodes(
+            self.broker_nodes = BrokerNodes(
                 settings, limits, self.passages, connect, self.clock, random
             )
-        self._logins = self._make_logins(settings, random)
-        self._links = ClusterLinks(self, self._broker_nodes, self._logins)
-        self.ports = ClusterPorts(name, settings, limits, share, self._links)
-        self.relay_rules = None if filters or self._logins else relay_rules(self.passages, limits)
-
-    def _make_logins(self, settings: VirtualClusterSettings, random: Random) -> ClientLogins | None:
-        """Return what logs clients in; None if their logins pass to the upstream.
-
-        They cannot pass where a client has several connections to the upstream.
-        """
-        nodes = self._broker_nodes
-        has_login = settings.listener().protocol.has_sasl or self.brokers.access.has_login
-        if nodes is None and not has_login:
-            return None
-        self.brokers.ends_logins = True
-        versions = (
-            nodes.versions
-            if nodes is not None
-            else UpstreamVersions(self.open_upstream, self.passages, self._limits, self.clock)
-        )
-        return ClientLogins(settings, self.passages, versions, self.clock, random)
-
-    @property
-    def links(self) -> dict[Connection, ClientLink | NodeLink]:
-        """The links of the clients."""
-        return self._links.open
+        self.listeners = ClusterListeners(self, random)
 
     @property
     def refresh_interval_ms(self) -> int:
         """How often the upstream is asked for its brokers."""
-        interval_ms = self._limits.refresh_interval_ms
-        return interval_ms if self._broker_nodes is None else min(interval_ms, REFRESH_INTERVAL_MS)
+        interval_ms = self.limits.refresh_interval_ms
+        return interval_ms if self.broker_nodes is None else min(interval_ms, REFRESH_INTERVAL_MS)
 
     @property
     def bootstrap_address(self) -> Address:
-        """The address that clients connect to first."""
-        return self.ports.bootstrap_address
+        """The address that clients of the first listener connect to first."""
+        return self.listeners.first.ports.bootstrap_address
 
     @property
     def nodes(self) -> dict[int, Address]:
-        """The proxy's address of each broker."""
-        return dict(self._broker_nodes.addresses if self._broker_nodes else self.ports.advertised)
+        """The address of each broker that the first listener advertises."""
+        return self.nodes_at(next(iter(self.listeners.by_name)))
+
+    def nodes_at(self, listener: str) -> dict[int, Address]:
+        """Return the address of each broker that a listener advertises."""
+        if self.broker_nodes is not None:
+            return self.broker_nodes.addresses_at(listener)
+        return dict(self.listeners.by_name[listener].ports.advertised)
 
     @property
     def is_open(self) -> bool:
-        """Whether clients can connect."""
-        return self.ports.is_open
+        """Whether clients can connect to all listeners."""
+        return self.listeners.is_open
 
     @property
     def certificate_trouble(self) -> str:
-        """Why clients refuse the certificate; empty if it is valid, or there is none."""
-        return self.ports.expiry_trouble(self.clock.now_ms())
+        """Why clients refuse a certificate; empty if all are valid, or there is none."""
+        return self.listeners.expiry_trouble(self.clock.now_ms())
 
     @property
     def missing_nodes(self) -> dict[int, str]:
-        """Why a broker has no address at the proxy, by its node id."""
-        return self.ports.missing
+        """Why a broker has no address at a listener, by its node id."""
+        return self.listeners.missing
 
     @property
     def security_trouble(self) -> str:
         """Why changed certificates or users are not in use; empty if they are."""
-        problems = (self.ports.certificate_trouble, self._logins.trouble if self._logins else "")
-        return "; ".join(filter(None, problems))
+        return self.listeners.security_trouble
 
     async def start(self) -> None:
-        """Open the bootstrap port, and the ports of the brokers if the upstream can be asked.
+        """Open the bootstrap ports, and the ports of the brokers if the upstream can be asked.
 
         Raises:
             ConfigError: a port cannot be listened on, or the upstream wants a login that is not
                 set.
         """
         await self._start_parts()
+        await self.listeners.reserve()
         await self._accept()
         await self._try_refresh()
 
@@ -164,7 +147,7 @@ class VirtualCluster:
             ConfigError: a setting cannot be used, or the upstream wants a login that is not set.
         """
         await self._start_parts()
-        await self.ports.reserve(released)
+        await self.listeners.reserve(released)
         await self._try_refresh()
 
     async def open(self) -> None:
@@ -177,15 +160,15 @@ class VirtualCluster:
         await self._open_ports(set(self.brokers.address_of))
 
     async def _accept(self) -> None:
-        await self.ports.start()
-        if self._broker_nodes is not None:
-            self._broker_nodes.begin(self.bootstrap_address)
+        await self.listeners.start()
+        if self.broker_nodes is not None:
+            for name, each in self.listeners.by_name.items():
+                self.broker_nodes.begin(name, each.ports.bootstrap_address)
 
     async def _start_parts(self) -> None:
         for each in self._filters:
             await each.start()
-        if self._logins is not None:
-            await self._logins.start()
+        await self.listeners.start_logins()
 
     async def _try_refresh(self) -> None:
         try:
@@ -209,9 +192,12 @@ class VirtualCluster:
             self.trouble = str(error)
             raise
         self.trouble = ""
-        if self._broker_nodes is not None and response is not None:
-            self._broker_nodes.learn(response)
-            self._links.keep_brokers({each.node_id for each in response.brokers})
+        if self.broker_nodes is not None and response is not None:
+            self.broker_nodes.learn(response)
+            brokers = {each.node_id for each in response.brokers}
+            for link in list(self.links.values()):
+                if isinstance(link, NodeLink):
+                    link.keep_brokers(brokers)
         # All that are known: a port that was taken may be free by now.
         await self._open_ports(set(self.brokers.address_of), is_retry=True)
 
@@ -222,24 +208,20 @@ class VirtualCluster:
             ConfigError: some of them cannot be used; the previous ones stay.
             Unavailable: the keys of tokens cannot be read.
         """
-        try:
-            await self.ports.reload_certificate()
-        finally:
-            if self._logins is not None:
-                await self._logins.refresh()
+        await self.listeners.refresh_security()
 
     async def probe_instances(self) -> None:
         """Find out which of the other instances of broker nodes are away."""
-        if self._broker_nodes is not None:
-            await self._broker_nodes.probe.run()
+        if self.broker_nodes is not None:
+            await self.broker_nodes.probe.run()
 
     async def stop(self, grace_ms: int) -> None:
         """Close all ports, and all connections when their requests are answered."""
-        self._links.drain()
-        await self.ports.stop(grace_ms)
-        for part in (self._broker_nodes, self._logins):
-            if part is not None:
-                part.close()
+        for link in list(self.links.values()):
+            link.drain()
+        await self.listeners.stop(grace_ms)
+        if self.broker_nodes is not None:
+            self.broker_nodes.close()
         for each in self._filters:
             await each.close()
 
@@ -253,35 +235,25 @@ class VirtualCluster:
         """
         return await self.brokers.open(node_id)
 
-    async def rewrite(self, response: Message) -> bool:
-        """Replace the addresses in a response, after ports were opened for new brokers.
-
-        Returns:
-            Whether the response has changed.
-        """
-        addresses = read_addresses(response)
+    async def learn_brokers(self, addresses: Mapping[int, Address]) -> None:
+        """Give brokers that a response names an address at each listener."""
         self.brokers.address_of.update(addresses)
         await self._open_ports(set(addresses))
-        return replace_addresses(response, self.ports.advertised.get)
-
-    def advertised(self, node_id: int) -> Address | None:
-        """Return the proxy's address of a broker; None if it has none."""
-        return self.ports.advertised.get(node_id)
 
     async def _open_ports(self, nodes: set[int], *, is_retry: bool = False) -> None:
-        """Open a port for each new broker, unless no clients are accepted yet.
+        """Open ports for each new broker, unless no clients are accepted yet.
 
         Broker nodes need none: the bootstrap port serves all brokers.
         """
-        if self._broker_nodes is not None or not self.ports.is_open:
+        if self.broker_nodes is not None or not self.listeners.is_open:
             return
-        for node_id in await self.ports.open(nodes, is_retry=is_retry):
+        for listener, node_id in await self.listeners.open(nodes, is_retry=is_retry):
             log.info(
                 "cluster %s: broker %d at %s is served at %s",
-                self.name,
+                listener.label,
                 node_id,
                 self.brokers.address_of[node_id].text,
-                self.ports.advertised[node_id].text,
+                listener.ports.advertised[node_id].text,
             )
 
 

@@ -17,8 +17,9 @@ from typing import Any
 
 from rookery.errors import ConfigError
 from rookery.model.address import Address, parse_address
+from rookery.proxy.operation.addresscheck import check_addresses
 from rookery.proxy.operation.clusterfiles import digest_files, touched_clusters
-from rookery.proxy.operation.settingowner import SettingOwner
+from rookery.proxy.operation.settingowner import ListenerOwner, SettingOwner
 from rookery.proxy.operation.settingschange import compare
 from rookery.proxy.operation.settingsreload import (
     HangUp,
@@ -47,6 +48,7 @@ class ProxyWorkers:
         Raises:
             ConfigError: a setting cannot be used, or a port is taken.
         """
+        check_addresses(settings)
         check_proxy_exposure(settings)
         self._settings = settings
         self._files = digest_files(settings)
@@ -110,7 +112,7 @@ class _SharedPorts:
     def __init__(self) -> None:
         self._sockets: dict[Address, socket.socket] = {}
         # What a port was reserved for: a listener with port 0 keeps the port that it got.
-        self._address_of: dict[tuple[str, str], Address] = {}
+        self._address_of: dict[tuple[str, str, str], Address] = {}
         self._kept: set[Address] = set()
 
     def reserve(self, settings: ProxySettings) -> ProxySettings:
@@ -123,7 +125,7 @@ class _SharedPorts:
             clusters: dict[str, VirtualClusterSettings] = {}
             for name, each in settings.virtual_clusters().items():
                 with SettingOwner(settings, name):
-                    clusters[name] = each.at(self._find(name, each))
+                    clusters[name] = each.at(self._find_all(name, each))
         except ConfigError:
             self.keep(None)
             raise
@@ -132,7 +134,11 @@ class _SharedPorts:
     def keep(self, settings: ProxySettings | None) -> None:
         """Release all ports but those of some settings, by default those that were kept before."""
         if settings is not None:
-            self._kept = {each.address for each in settings.virtual_clusters().values()}
+            self._kept = {
+                listener.address
+                for each in settings.virtual_clusters().values()
+                for listener in each.client_listeners().values()
+            }
         for address in [each for each in self._sockets if each not in self._kept]:
             self._sockets.pop(address).close()
         self._address_of = {
@@ -144,9 +150,15 @@ class _SharedPorts:
         for reserved in self._sockets.values():
             reserved.close()
 
-    def _find(self, name: str, settings: VirtualClusterSettings) -> Address:
-        wanted = settings.address
-        known = self._address_of.get((name, settings.listen))
+    def _find_all(self, cluster: str, settings: VirtualClusterSettings) -> dict[str, Address]:
+        addresses: dict[str, Address] = {}
+        for name, config in settings.client_listeners().items():
+            with ListenerOwner(settings, name):
+                addresses[name] = self._find((cluster, name, config.listen), config.address)
+        return addresses
+
+    def _find(self, key: tuple[str, str, str], wanted: Address) -> Address:
+        known = self._address_of.get(key)
         if known is not None:
             return known
         address = wanted
@@ -154,7 +166,7 @@ class _SharedPorts:
             reserved = reserve_port(wanted, "listen")
             address = Address(wanted.host, int(reserved.getsockname()[1]))
             self._sockets[address] = reserved
-        self._address_of[name, settings.listen] = address
+        self._address_of[key] = address
         return address
 
 

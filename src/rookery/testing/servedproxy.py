@@ -41,8 +41,8 @@ class ServedProxy:
 
         Args:
             upstream: the brokers of the cluster.
-            settings: what else to set; without tables of clusters, upstream, address and ports are
-                set here.
+            settings: what else to set; without tables of clusters, the upstream is set here, and
+                without tables of listeners, too, the address and the ports.
             filters: the filters of the virtual cluster.
             port: the port of the cluster; any free one if it is 0.
 
@@ -53,9 +53,9 @@ class ServedProxy:
         self.port = port or free_port()
         self.settings = replace(settings or ProxySettings(), http_listen="")
         if not self.settings.clusters:
-            self.settings = replace(self.settings, upstream=upstream, listen=f"{HOST}:{self.port}")
-            if not self.settings.node_ports and self.settings.nodes == "mirror":
-                self.settings = replace(self.settings, node_ports=_free_range())
+            self.settings = replace(self.settings, upstream=upstream)
+            if not self.settings.listeners:
+                self._choose_ports()
         check_node_ports(self.settings)
         self._filters = filters
         self.proxy: Proxy
@@ -67,6 +67,11 @@ class ServedProxy:
     def bootstrap(self) -> str:
         """The address for clients."""
         return f"{HOST}:{self.port}"
+
+    def _choose_ports(self) -> None:
+        self.settings = replace(self.settings, listen=f"{HOST}:{self.port}")
+        if not self.settings.node_ports and self.settings.nodes == "mirror":
+            self.settings = replace(self.settings, node_ports=_free_range())
 
     def do(self, work: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine in the proxy's loop."""
@@ -113,11 +118,12 @@ def check_node_ports(settings: ProxySettings) -> None:
         ConfigError: it has mirror nodes without names, and no `node_ports`.
     """
     for name, cluster in settings.virtual_clusters().items():
-        if cluster.nodes == "mirror" and not (cluster.node_ports or cluster.node_names):
-            raise ConfigError(
-                "tests must reserve the ports of brokers: take them from `free_ports`",
-                name=f"clusters.{name}.node_ports",
-            )
+        for each in cluster.client_listeners().values():
+            if cluster.nodes == "mirror" and not (each.node_ports or each.node_names):
+                raise ConfigError(
+                    "tests must reserve the ports of brokers: take them from `free_ports`",
+                    name=f"clusters.{name}.node_ports",
+                )
 
 
 def _free_range() -> str:

@@ -551,7 +551,7 @@ def test_filters_see_every_request() -> None:
 
 def test_broker_nodes_relay_nothing_directly() -> None:
     with ServedProxy(f"{HOST}:{free_port()}", ProxySettings(nodes="proxy")) as proxy:
-        assert proxy.proxy.clusters[0].relay_rules is None
+        assert proxy.proxy.clusters[0].listeners.first.relay_rules is None
 
 
 # A mix of all ways in which a request can pass.

@@ -139,7 +139,7 @@ def test_contradictory_settings_are_refused(settings: VirtualClusterSettings, pr
 
 
 def test_single_instance_needs_no_list() -> None:
-    instances = configured_instances(VirtualClusterSettings(node_id=7))
+    [instances] = configured_instances(VirtualClusterSettings(node_id=7)).values()
 
     instances.set_own_address(Address("proxy", 9092))
 

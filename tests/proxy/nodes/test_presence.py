@@ -30,7 +30,7 @@ def test_instance_is_away_after_three_failures() -> None:
             await prober.run()
         return list(instances.present)
 
-    prober = InstanceProbe(instances, is_reachable)
+    prober = InstanceProbe([instances], is_reachable)
     reachable[3] = False
     assert asyncio.run(probe(2)) == [1, 2, 3]
     assert asyncio.run(probe(1)) == [1, 2]

@@ -90,7 +90,7 @@ def read_kafka_file(path: Path) -> KafkaFile:
     names = tuple(listener.name for listener in listeners)
     by_name = {
         ".".join(setting.path): setting
-        for setting in settings_of(BrokerSettings, (("listeners", names),))
+        for setting in settings_of(BrokerSettings, ((("listeners",), names),))
     }
     result = KafkaFile()
     for name, value, key in (*_place(file), *_listeners(listeners), *_translated(file)):

@@ -92,9 +92,12 @@ def _tell(workers: Sequence[ProxyInfo], *, as_json: bool) -> None:
         print(json.dumps({**info.as_json(), "http": http}), flush=True)
         return
     lines = ["The proxy is ready."]
-    for name, address in info.clusters.items():
-        nodes = ", ".join(f"{node} at {text}" for node, text in info.nodes[name].items())
-        lines.append(f"  {name:<11} {address} (brokers: {nodes or 'the upstream is away'})")
+    for cluster, listeners in info.listeners.items():
+        for name, each in listeners.items():
+            shown = f"{cluster}.{name}" if len(listeners) > 1 else cluster
+            nodes = ", ".join(f"{node} at {text}" for node, text in each["nodes"].items())
+            where = f"{each['address']} (brokers: {nodes or 'the upstream is away'})"
+            lines.append(f"  {shown:<11} {where}")
     lines += [
         f"  metrics     {' '.join(f'http://{each}/metrics' for each in http) or 'off'}",
         f"  health      {' '.join(f'http://{each}/health/ready' for each in http) or 'off'}",

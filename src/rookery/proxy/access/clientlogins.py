@@ -18,9 +18,9 @@ from rookery.proxy.access.upstreamversions import UpstreamVersions
 from rookery.proxy.access.userfile import UserFile
 from rookery.proxy.apiversions import refuse_versions
 from rookery.proxy.passage import Passage, PassageTable
-from rookery.proxy.settings import VirtualClusterSettings
 from rookery.security.bearer import TokenVerifier
 from rookery.service.listen.listeners import bearer_settings, login_settings
+from rookery.service.listen.listenersettings import ListenerConfig
 from rookery.service.listen.login import LoginService
 from rookery.wire.buffer import Buffer
 from rookery.wire.codec import API_VERSIONS_KEY, peek, read_request, response_frame
@@ -36,11 +36,12 @@ _LOGIN_KEYS: Final = frozenset({SASL_HANDSHAKE.key, SASL_AUTHENTICATE.key})
 
 
 class ClientLogins:
-    """Logs in the clients of one virtual cluster."""
+    """Logs in the clients of one listener of a virtual cluster."""
 
     def __init__(
         self,
-        settings: VirtualClusterSettings,
+        config: ListenerConfig,
+        users_file: str,
         passages: PassageTable,
         versions: UpstreamVersions,
         clock: Clock,
@@ -49,7 +50,8 @@ class ClientLogins:
         """Read the users.
 
         Args:
-            settings: the settings of the virtual cluster.
+            config: the settings of the listener.
+            users_file: the path of the users; empty for none.
             passages: what passes through the proxy.
             versions: the versions of the upstream, for clients that have not logged in.
             clock: times the sessions.
@@ -58,15 +60,14 @@ class ClientLogins:
         Raises:
             ConfigError: a setting cannot be used, or there are no users.
         """
-        config = settings.listener()
         logins, bearer = login_settings(config), bearer_settings(config)
-        if any(each != "OAUTHBEARER" for each in logins.mechanisms) and not settings.users_file:
+        if any(each != "OAUTHBEARER" for each in logins.mechanisms) and not users_file:
             raise ConfigError(
-                f"must be set, because clients log in at {settings.listen}", name="users_file"
+                f"must be set, because clients log in at {config.listen}", name="users_file"
             )
         self._bearer = bearer
         self._tokens = TokenVerifier(bearer, clock) if bearer is not None else None
-        self._users = UserFile(settings.users_file, logins.mechanisms, random, self._tokens)
+        self._users = UserFile(users_file, logins.mechanisms, random, self._tokens)
         self._service = LoginService(logins, self._users, clock, random)
         self._passages = passages
         self._versions = versions

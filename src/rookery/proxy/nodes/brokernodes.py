@@ -14,10 +14,16 @@ from rookery.proxy.nodes.directory import NodeDirectory
 from rookery.proxy.nodes.instances import InstanceList, parse_instances
 from rookery.proxy.nodes.nodelink import NodeLink, NodeTarget
 from rookery.proxy.nodes.nodeversions import NodeVersions
+from rookery.proxy.nodes.nodeview import NodeView
 from rookery.proxy.nodes.presence import InstanceProbe
 from rookery.proxy.nodes.topology import NO_BROKER
+from rookery.proxy.operation.settingowner import ListenerOwner
 from rookery.proxy.passage import PassageTable
-from rookery.proxy.settings import ProxySettings, VirtualClusterSettings
+from rookery.proxy.settings import (
+    ClusterListenerSettings,
+    ProxySettings,
+    VirtualClusterSettings,
+)
 from rookery.proxy.virtual.apirules import HIDDEN_FEATURES
 from rookery.proxy.virtual.rules import VirtualRules
 from rookery.proxy.virtual.virtualtopics import VirtualTopics
@@ -55,42 +61,48 @@ class BrokerNodes:
         Raises:
             ConfigError: a setting cannot be used.
         """
-        self._has_list = bool(settings.instances)
+        self._listeners = settings.client_listeners()
+        self._instances = configured_instances(settings)
         self.directory = NodeDirectory(
-            configured_instances(settings),
+            next(iter(self._instances.values())),
             connect[0],
             lambda: connect[1](None),
             clock,
             random,
         )
         self.versions = NodeVersions(self._open, passages, limits, clock, self.directory.topology)
-
+        self.views = {
+            name: NodeView(instances, self.directory.name_of)
+            for name, instances in self._instances.items()
+        }
+        """What clients see, by the name of their listener."""
         self.virtual_topics: VirtualTopics | None = None
         """The topics with virtual partitions, if there can be any."""
         if settings.virtual:
             rules = VirtualRules(settings.virtual)
             self.virtual_topics = VirtualTopics(rules, self.directory, clock)
             self.versions.hidden_features = HIDDEN_FEATURES
-        self.probe = InstanceProbe(self.directory.instances)
+        self.probe = InstanceProbe([*self._instances.values()])
         """Finds out which of the other instances are away."""
 
-    @property
-    def addresses(self) -> dict[int, Address]:
-        """The advertised address of each instance."""
-        return self.directory.instances.addresses
+    def addresses_at(self, listener: str) -> dict[int, Address]:
+        """Return the address of each instance that a listener advertises."""
+        return dict(self._instances[listener].addresses)
 
-    def begin(self, address: Address) -> None:
-        """Advertise this instance at an address, unless the configuration lists the instances."""
-        if not self._has_list:
-            self.directory.instances.set_own_address(address)
+    def begin(self, listener: str, address: Address) -> None:
+        """Advertise this instance at the address of a listener, unless its instances are listed."""
+        if not self._listeners[listener].instances:
+            self._instances[listener].set_own_address(address)
 
     def learn(self, response: MetadataResponse) -> None:
         """Set the upstream's brokers."""
         self.directory.learn_metadata(response)
 
-    def open_link(self, connection: Connection, target: NodeTarget) -> NodeLink:
+    def open_link(self, connection: Connection, target: NodeTarget, view: NodeView) -> NodeLink:
         """Return the link of a new client."""
-        return NodeLink(connection, target, self.directory, self.versions, self.virtual_topics)
+        return NodeLink(
+            connection, target, self.directory, self.versions, view, self.virtual_topics
+        )
 
     def close(self) -> None:
         """Close the parts that are not closed with a client's link."""
@@ -101,25 +113,40 @@ class BrokerNodes:
         return await self.directory.open(NO_BROKER if node_id is None else node_id)
 
 
-def configured_instances(settings: VirtualClusterSettings) -> InstanceList:
-    """Return the instances of a configuration; without a list, this one alone.
+def configured_instances(settings: VirtualClusterSettings) -> dict[str, InstanceList]:
+    """Return the instances by listener; without a list, this one alone.
 
     Raises:
         ConfigError: settings contradict each other.
     """
+    lists: dict[str, InstanceList] = {}
+    for name, config in settings.client_listeners().items():
+        with ListenerOwner(settings, name):
+            lists[name] = _instances_at(config, settings.node_id)
+            first = next(iter(lists.values()))
+            if lists[name].addresses.keys() != first.addresses.keys():
+                raise ConfigError(
+                    f"{sorted(lists[name].addresses)} must be the node ids that the other "
+                    f"listeners have: {sorted(first.addresses)}",
+                    name="instances",
+                )
+    return lists
+
+
+def _instances_at(config: ClusterListenerSettings, node_id: int) -> InstanceList:
     for name in ("node_names", "node_ports"):
-        if getattr(settings, name):
+        if getattr(config, name):
             raise ConfigError(
                 'is for `nodes = "mirror"`; list the addresses of the proxy in `instances`',
                 name=name,
             )
-    instances = parse_instances(settings.instances)
+    instances = parse_instances(config.instances)
     if not instances:
         # The port is not known yet.
-        instances = {settings.node_id: settings.address}
-    if settings.node_id not in instances:
+        instances = {node_id: config.address}
+    if node_id not in instances:
         raise ConfigError(
-            f"{settings.node_id} is not among the `instances` {sorted(instances)}; add its address",
+            f"{node_id} is not among the `instances` {sorted(instances)}; add its address",
             name="node_id",
         )
-    return InstanceList(settings.node_id, instances)
+    return InstanceList(node_id, instances)

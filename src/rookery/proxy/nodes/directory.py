@@ -12,7 +12,6 @@ from rookery.model.address import Address
 from rookery.net.upstream import Upstream
 from rookery.proxy.nodes.fetchbuffer import NodePartition
 from rookery.proxy.nodes.instances import InstanceList
-from rookery.proxy.nodes.nodeview import NodeView
 from rookery.proxy.nodes.topology import (
     NO_BROKER,
     CoordinatorCache,
@@ -75,7 +74,7 @@ class NodeDirectory:
         """Create it without a request to the upstream.
 
         Args:
-            instances: the nodes that clients see.
+            instances: the nodes that clients see; their addresses depend on the listener.
             connect: connects to a broker.
             connect_any: connects to any broker.
             clock: times sessions and lookups.
@@ -84,7 +83,6 @@ class NodeDirectory:
         self.instances = instances
         self.topology = UpstreamTopology()
         self.coordinators = CoordinatorCache()
-        self.view = NodeView(instances, self._name_of)
         self.sessions: FetchSessions[NodePartition, NodeSession] = FetchSessions(
             NodeSessionFactory(), clock, random
         )
@@ -153,6 +151,7 @@ class NodeDirectory:
                     else:
                         self.topology.doubt(key)
 
-    def _name_of(self, topic_id: bytes) -> str | None:
+    def name_of(self, topic_id: bytes) -> str | None:
+        """Return the name of a topic by its id; None if it is not known."""
         known = self.topology.find(topic_id)
         return None if known is None else known.name

@@ -30,6 +30,7 @@ from rookery.proxy.nodes.lookup import MissingPlaces, find_missing, look_up
 from rookery.proxy.nodes.nodecall import NodeCall
 from rookery.proxy.nodes.noderouter import NodeRouter
 from rookery.proxy.nodes.nodeversions import NodeVersions
+from rookery.proxy.nodes.nodeview import NodeView
 from rookery.proxy.nodes.producerelay import ProduceRelay, UnconfirmedWrites
 from rookery.proxy.nodes.routes import RouteKind, route_of
 from rookery.proxy.passage import Passage, PassageTable
@@ -66,6 +67,7 @@ class NodeLink:
         target: NodeTarget,
         directory: NodeDirectory,
         versions: NodeVersions,
+        view: NodeView,
         virtual_topics: VirtualTopics | None = None,
     ) -> None:
         """Prepare a link; it connects to brokers as requests need them.
@@ -75,6 +77,7 @@ class NodeLink:
             target: the virtual cluster.
             directory: the upstream.
             versions: the versions that clients may use.
+            view: shows the instances, at the addresses of the client's listener.
             virtual_topics: the topics with virtual partitions, if there can be any.
         """
         self.state = LinkState()
@@ -83,6 +86,7 @@ class NodeLink:
         self._connection = connection
         self._directory = directory
         self._versions = versions
+        self._view = view
         self._gate = ClientGate(connection)
         self._backends = BackendPool(
             directory.open,
@@ -94,21 +98,24 @@ class NodeLink:
         self._unconfirmed = UnconfirmedWrites()
         self._produces = ProduceRelay(directory, self._backends, self._unconfirmed)
         self._fetches = FetchRelay(directory, self._backends, connection, self._ask_any)
-        self._virtual: VirtualLink | None = None
-        if virtual_topics is not None:
-            self._virtual = VirtualLink(
-                virtual_topics,
-                target,
-                connection,
-                VirtualProduce(
-                    virtual_topics, target, directory, self._backends, self._unconfirmed
-                ),
-                self._gate,
-                self._pass,
-                self.find_versions,
-            )
+        self._virtual = None if virtual_topics is None else self._make_virtual(virtual_topics)
         connection.when_lost(self._lose_client)
         connection.when_stuck(lambda is_stuck: self._backends.pause(is_paused=is_stuck))
+
+    def _make_virtual(self, topics: VirtualTopics) -> VirtualLink:
+        """Return what serves the topics with virtual partitions."""
+        produces = VirtualProduce(
+            topics, self.target, self._directory, self._backends, self._unconfirmed
+        )
+        return VirtualLink(
+            topics,
+            self.target,
+            self._connection,
+            produces,
+            self._gate,
+            self._pass,
+            self.find_versions,
+        )
 
     def start(self, frame: Frame) -> Answer | Awaitable[Answer]:
         """Pass one request on; return its response, or an awaitable.
@@ -246,7 +253,7 @@ class NodeLink:
                 self._directory.learn_coordinators(call.request, response)
             case _:
                 pass
-        return self._directory.view.show(call.request, response)
+        return self._view.show(call.request, response)
 
     async def _ask_any(
         self, api: Api[Request, Response], request: Request, lowest: int

@@ -3,13 +3,16 @@
 An instance that does not accept connections is hidden from clients, and its partitions
 move to the others. Two instances can differ about that for a moment. That is harmless, because each
 of them serves every partition.
+
+An instance has an address for each listener. One that accepts connections suffices: the others may
+lead through networks that the proxy does not use.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
 from rookery.model.address import Address
@@ -24,40 +27,42 @@ _FAILURES: Final = 3
 
 
 class InstanceProbe:
-    """Probes the other instances of a list."""
+    """Probes the other instances of a virtual cluster."""
 
     def __init__(
         self,
-        instances: InstanceList,
+        lists: Sequence[InstanceList],
         is_reachable: Callable[[Address], Awaitable[bool]] | None = None,
     ) -> None:
         """Prepare the probe.
 
         Args:
-            instances: the list to probe and to update.
+            lists: the instances with the addresses of each listener; all are updated.
             is_reachable: tries an address; by default it opens a connection.
         """
-        self._instances = instances
+        self._lists = lists
         self._is_reachable = is_reachable or accepts_connections
         self._failures: dict[int, int] = {}
 
     async def run(self) -> None:
         """Probe all other instances once."""
-        others = {
-            node: where
-            for node, where in self._instances.addresses.items()
-            if node != self._instances.own_id
+        addresses = [
+            (node, where)
+            for each in self._lists
+            for node, where in each.addresses.items()
+            if node != each.own_id
+        ]
+        reached = await asyncio.gather(*(self._is_reachable(where) for _, where in addresses))
+        present = {
+            node for (node, _), is_reached in zip(addresses, reached, strict=True) if is_reached
         }
-        if not others:
-            return
-        reached = await asyncio.gather(*map(self._is_reachable, others.values()))
-        for node, is_reached in zip(others, reached, strict=True):
-            failures = 0 if is_reached else self._failures.get(node, 0) + 1
-            self._note(node, others[node], failures)
+        for node, where in dict(reversed(addresses)).items():
+            failures = 0 if node in present else self._failures.get(node, 0) + 1
+            self._note(node, where, failures)
             self._failures[node] = failures
-        self._instances.set_away(
-            {node for node, failures in self._failures.items() if failures >= _FAILURES}
-        )
+        away = {node for node, failures in self._failures.items() if failures >= _FAILURES}
+        for each in self._lists:
+            each.set_away(away)
 
     def _note(self, node: int, where: Address, failures: int) -> None:
         was_away = self._failures.get(node, 0) >= _FAILURES

@@ -10,8 +10,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from rookery.errors import ConfigError
-from rookery.proxy.operation.settingowner import SettingOwner
+from rookery.proxy.operation.addresscheck import check_addresses
 from rookery.proxy.settings import FilterSettings, ProxySettings, VirtualClusterSettings
 
 NEED_RESTART: Final = frozenset(
@@ -79,7 +78,7 @@ def compare(
         ConfigError: the new settings cannot be used.
     """
     before, after = old.virtual_clusters(), new.virtual_clusters()
-    _check_addresses(new)
+    check_addresses(new)
     common = [name for name in after if name in before]
     has_new_limits = any(getattr(old, name) != getattr(new, name) for name in OF_ALL_CLUSTERS)
     kept: dict[str, Any] = {name: getattr(old, name) for name in NEED_RESTART}
@@ -105,21 +104,3 @@ def _filters(
     settings: ProxySettings, cluster: VirtualClusterSettings
 ) -> list[FilterSettings | None]:
     return [settings.filter.get(name) for name in cluster.filters]
-
-
-def _check_addresses(settings: ProxySettings) -> None:
-    """Refuse two virtual clusters with one address.
-
-    Raises:
-        ConfigError: two have the same.
-    """
-    owner: dict[object, str] = {}
-    for name, cluster in settings.virtual_clusters().items():
-        with SettingOwner(settings, name):
-            address = cluster.address
-        other = owner.setdefault(address, name) if address.port else name
-        if other != name:
-            raise ConfigError(
-                f"{address.text} belongs to the virtual cluster {other}; set another port",
-                name=f"clusters.{name}.listen",
-            )

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, fields, replace
 from enum import Enum
-from typing import Final, Literal
+from typing import Final, Literal, Self
 
 from rookery.errors import ConfigError
 from rookery.model.address import Address, parse_address
@@ -86,7 +86,7 @@ class ListenerConfig(ListenerSecurity):
     shared: str = field(default="", metadata={"setting": False})
     """The address that the workers of a host share; empty with one worker."""
 
-    def over(self, defaults: ListenerSecurity) -> ListenerConfig:
+    def over(self, defaults: ListenerSecurity) -> Self:
         """Return the settings with other defaults for the security that is not set."""
         own = ListenerSecurity()
         unset = {
@@ -126,7 +126,7 @@ class ListenerConfig(ListenerSecurity):
         text = f"{_LOOPBACK}{text}" if text.startswith(":") else text
         return parse_address(text, "listen", lowest_port=0)
 
-    def at(self, address: Address) -> ListenerConfig:
+    def at(self, address: Address) -> Self:
         """Return the settings with another address."""
         prefix, separator, _ = self.listen.rpartition("://")
         return replace(self, listen=f"{prefix}{separator}{address.text}")

@@ -1,4 +1,4 @@
-"""The ports of a virtual cluster: one to begin with, and one for each broker of the upstream.
+"""The ports of one listener: one to begin with, and one for each broker of the upstream.
 
 If brokers have names, there is only the first port: the name in a client's TLS handshake chooses
 the broker.
@@ -22,7 +22,7 @@ from rookery.net.settings import ConnectionSettings
 from rookery.proxy.access.nodenames import NodeNames, ServerNames
 from rookery.proxy.nodeports import NodePorts
 from rookery.proxy.processshare import ProcessShare
-from rookery.proxy.settings import ProxySettings, VirtualClusterSettings
+from rookery.proxy.settings import ClusterListenerSettings, ProxySettings
 from rookery.security.certificatewatch import CertificateWatch
 from rookery.service.listen.listeners import ListenerIdentity, tls_settings
 
@@ -32,8 +32,12 @@ log = logging.getLogger(__name__)
 _LINGER_MS: Final = ConnectionSettings().linger_ms
 
 
-class ClusterClients(Protocol):
-    """The clients of one virtual cluster."""
+class ListenerClients(Protocol):
+    """The clients of one listener."""
+
+    @property
+    def label(self) -> str:
+        """The name of the listener in log lines, with that of its virtual cluster."""
 
     @property
     def start(self) -> Handler[Connection]:
@@ -43,25 +47,28 @@ class ClusterClients(Protocol):
         """Add a client that has connected to a broker, or to any of them if the id is None."""
 
 
-class ClusterPorts:
-    """The listeners of one virtual cluster."""
+class ListenerPorts:
+    """The listening sockets of one listener of a virtual cluster."""
 
     def __init__(
         self,
-        name: str,
-        settings: VirtualClusterSettings,
+        identity: ListenerIdentity,
+        config: ClusterListenerSettings,
         limits: ProxySettings,
         share: ProcessShare,
-        clients: ClusterClients,
+        clients: ListenerClients,
+        *,
+        has_brokers: bool,
     ) -> None:
         """Read the certificates; `start` listens.
 
         Args:
-            name: the name of the virtual cluster.
-            settings: the settings of the virtual cluster.
+            identity: identifies the clients.
+            config: the settings of the listener.
             limits: what all clusters of the process have in common.
             share: shared with other clusters.
             clients: those that connect.
+            has_brokers: whether clients see the upstream's brokers, each at an address of its own.
 
         Raises:
             ConfigError: a setting cannot be used.
@@ -77,28 +84,27 @@ class ClusterPorts:
         self.is_open = False
         """Whether clients can connect."""
         self._bootstrap: Listener | None = None
-        self._settings = settings
         self._limits = limits
         self._share = share
         self._clients = clients
-        self._config = settings.listener()
-        self._identity = ListenerIdentity(name, self._config)
-        tls = tls_settings(self._config)
+        self._config = config
+        self._identity = identity
+        tls = tls_settings(config)
         self._watch = CertificateWatch(tls) if tls is not None else None
-        self._names = NodeNames(settings.node_names) if settings.node_names else None
+        self._names = NodeNames(config.node_names) if config.node_names else None
         if self._names is not None and self._watch is None:
             raise ConfigError(
-                f"needs a listener with TLS, but `listen` is {settings.listen}", name="node_names"
+                f"needs a listener with TLS, but `listen` is {config.listen}", name="node_names"
             )
         self._server_names = ServerNames(self._names)
-        self._has_node_ports = self._names is None and settings.nodes == "mirror"
+        self._has_node_ports = self._names is None and has_brokers
         self._ports: NodePorts | None = None
         self._opening = asyncio.Lock()
 
     @property
     def bootstrap_address(self) -> Address:
         """The address that clients connect to first."""
-        return self._public(self.listeners[0].port)
+        return self._config.advertised(self.listeners[0].port)
 
     def expiry_trouble(self, now_ms: int) -> str:
         """Return a text if the certificate has expired at a given time."""
@@ -124,19 +130,17 @@ class ClusterPorts:
             await self._bootstrap.bind()
 
     async def start(self) -> None:
-        """Accept clients at the bootstrap port.
+        """Accept clients at the bootstrap port, which is reserved.
 
         Raises:
             ConfigError: it cannot be listened on.
         """
-        if self._bootstrap is None:
-            await self.reserve(())
         assert self._bootstrap is not None  # noqa: S101 (reserved by now)
         self.is_open = True
         await self._begin(self._bootstrap, self._config.address.port)
         if self._has_node_ports:
             self._ports = NodePorts(
-                self._settings.ports(self._bootstrap.port), is_shared=self._limits.is_shared
+                self._config.ports(self._bootstrap.port), is_shared=self._limits.is_shared
             )
 
     async def open(self, nodes: set[int], *, is_retry: bool = False) -> list[int]:
@@ -160,7 +164,7 @@ class ClusterPorts:
             self.advertised[node_id] = await self._open(node_id)
         except ConfigError as error:
             if self.missing.get(node_id) != str(error):
-                log.warning("cluster %s: %s", self._identity.name, error)
+                log.warning("cluster %s: %s", self._clients.label, error)
             self.missing[node_id] = str(error)
             return False
         self.missing.pop(node_id, None)
@@ -171,7 +175,7 @@ class ClusterPorts:
             return Address(self._names.add(node_id), self.listeners[0].port)
         assert self._ports is not None  # noqa: S101 (brokers get theirs after the start)
         port = self._ports.assign(node_id)
-        return self._public((await self._listen(port, node_id)).port)
+        return self._config.advertised((await self._listen(port, node_id)).port)
 
     async def reload_certificate(self) -> None:
         """Use a certificate whose files have changed, for the next connections.
@@ -191,7 +195,7 @@ class ClusterPorts:
             context = self._server_names.watch(self._watch.context)
             for listener in self.listeners:
                 listener.tls = context
-            log.info("the listener %s uses a new certificate", self._identity.name)
+            log.info("the listener %s uses a new certificate", self._clients.label)
 
     def addresses(self) -> list[Address]:
         """Return what is listened on."""
@@ -234,17 +238,17 @@ class ClusterPorts:
         self._share.listeners.append(listener)
 
     def _check_unused(self, port: int) -> None:
-        """Refuse a port of another cluster: shared ports would mix the clients of both.
+        """Refuse a port of another listener: shared ports would mix the clients of both.
 
         Raises:
-            ConfigError: another listener of this process has it.
+            ConfigError: another one of this process has it.
         """
         address = Address(self._config.address.host, port)
         if port and any(
             each.is_bound and each.address == address for each in self._share.listeners
         ):
             raise ConfigError(
-                f"{address.text} belongs to another virtual cluster; set other ports",
+                f"{address.text} belongs to another listener of the proxy; set other ports",
                 name="listen" if port == self._config.address.port else "node_ports",
             )
 
@@ -255,7 +259,7 @@ class ClusterPorts:
             ConfigError: they cannot be used.
         """
         if port and self._has_node_ports:
-            self._settings.ports(port)
+            self._config.ports(port)
 
     def _make(self, port: int, node_id: int | None) -> Listener:
         """Prepare the port of a broker; that to begin with has no node id."""
@@ -285,6 +289,3 @@ class ClusterPorts:
             node_id = self._names.find(name)
         self._clients.add(node_id, connection)
         self._identity.admit(connection)
-
-    def _public(self, port: int) -> Address:
-        return Address(self._settings.advertise or self._config.address.host, port)
