@@ -33,7 +33,7 @@ TURNS = 5
 def rules(scene: Scene) -> None:
     """Measure three brokers in turns: without an authorizer, without rules, with all rules.
 
-    The goal is about the number of rules. What an authorizer costs at all is reported beside it.
+    The goal is about the number of rules. What an authorizer costs at all is reported next to it.
     """
     with ExitStack() as stack:
         plain, empty, full = (

@@ -37,7 +37,7 @@ EAGER: Final = (
 
 
 class UpkeepWatch:
-    """Reads the cluster log beside the broker, and counts the changes of maintenance."""
+    """Reads the cluster log while the broker runs, and counts the changes of maintenance."""
 
     def __init__(self, folder: Path) -> None:
         """Prepare; `follow` counts."""

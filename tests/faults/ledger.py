@@ -103,7 +103,7 @@ class Ledger:
     def check_last(
         self, topic: str, partition: int, expected: Mapping[bytes, Record], found: list[Record]
     ) -> None:
-        """See that a reader of a whole partition found the last records of keys.
+        """Check that a reader of a whole partition found the last records of keys.
 
         Args:
             topic: the compacted topic.
@@ -121,7 +121,7 @@ class Ledger:
                 assert newest.get(key, absent) == record, f"{key!r} has another last record"
 
     def check_complete(self, topic: str, partition: int, first: int, found: list[Record]) -> None:
-        """See that a reader of all records from an offset on has found each that is stored."""
+        """Check that a reader of all records from an offset on has found each that is stored."""
         offsets = {record.offset for record in found}
         missing = [
             place

@@ -101,7 +101,7 @@ class TransactionalWriter:
             await clients.rest()
         while not clients.stopping.is_set():
             if not await self._run(producer):
-                # This ends the transaction, whatever became of it.
+                # This ends the transaction, whatever its result was.
                 while not clients.note("init", (await producer.init()).error_code):
                     await clients.rest()
         line.upstream.close()
@@ -195,7 +195,7 @@ class CommittedReader:
 
 
 class RandomReader:
-    """Reads on for a while from a random offset, again and again."""
+    """Reads repeatedly, each time for a while from a random offset."""
 
     def __init__(
         self, clients: Clients, ledger: Ledger, topic: str, *, is_deleted: bool = False
@@ -231,7 +231,7 @@ class RandomReader:
 
 
 class KeyReader:
-    """Reads a compacted partition from its start, again and again, and misses no key."""
+    """Reads a compacted partition repeatedly from its start, and misses no key."""
 
     def __init__(self, clients: Clients, ledger: Ledger) -> None:
         self.passes = 0
@@ -250,7 +250,7 @@ class KeyReader:
             newest = max((record.offset for record in expected.values()), default=-1)
             bounds = await reader.bounds(KEYED, partition)
             if newest not in bounds:
-                # It follows an open transaction, or this broker has not heard of it.
+                # It follows an open transaction, or this broker does not know it yet.
                 await clients.rest()
                 continue
             found = await reader.read_until(KEYED, partition, bounds)

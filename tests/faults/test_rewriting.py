@@ -1,4 +1,4 @@
-"""Readers beside maintenance that moves each record several times: all of them see the same."""
+"""Readers during maintenance that moves each record several times: all of them see the same."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ ENOUGH = {
     "passes over all keys": 50,
     "transactions": 100,
 }
-"""The run goes on until there was as much."""
+"""The run continues until there was as much."""
 DELETIONS = 15
 MOST_SECONDS = 240.0
 QUIET_ROUNDS = 5

@@ -327,7 +327,7 @@ FREE = ClusterListenerSettings(listen=f"{HOST}:9092")
 BAD: dict[str, tuple[VirtualClusterSettings, str]] = {
     "both forms": (
         VirtualClusterSettings(listen=":9192", listeners={"a": FREE}),
-        r"^clusters\.bad\.listen: is given beside tables",
+        r"^clusters\.bad\.listen: is given in addition to tables",
     ),
     "no address": (
         VirtualClusterSettings(listeners={"a": ClusterListenerSettings()}),

@@ -167,7 +167,8 @@ class VirtualClusterSettings:
         for name in _OF_ONE_LISTENER:
             if getattr(self, name) != getattr(defaults, name):
                 raise ConfigError(
-                    "is given beside tables of listeners; move it into one of them", name=name
+                    "is given in addition to tables of listeners; move it into one of them",
+                    name=name,
                 )
         return {name: each.over(self.security) for name, each in self.listeners.items()}
 
