@@ -6,12 +6,13 @@ through a proxy with mirror nodes.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from contextlib import ExitStack
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from types import TracebackType
 from typing import Final, Self
 
 from rookery.proxy.settings import ProxySettings
+from rookery.testing.proxyprocess import NODES, ProxyProcess
 from rookery.testing.servedproxy import ServedProxy
 
 MODES: Final[Mapping[str, ProxySettings]] = {
@@ -59,6 +60,14 @@ class Proxies:
             if served.bootstrap == bootstrap:
                 return [address.text for address in served.proxy.clusters[0].nodes.values()]
         return [bootstrap]
+
+
+@contextmanager
+def proxy_before(upstream: str, mode: str) -> Iterator[ProxyProcess]:
+    """Run a proxy in a process of its own, for tests that load it or that kill its brokers."""
+    nodes = {"mirror": NODES, "proxy": 0}[mode]
+    with ProxyProcess(upstream, ("--refresh-interval-ms", "500"), nodes=nodes) as proxy:
+        yield proxy
 
 
 def through(*kinds: str) -> tuple[str, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 
 import pytest
@@ -11,6 +12,7 @@ from rookery.testing.broker import BrokerProcess
 from rookery.testing.brokers import Host
 from rookery.testing.java import Java
 from rookery.testing.tools import ToolHost
+from tests.clients.logins.programs import FranzClient, build_franz
 from tests.clients.peers import KINDS, FindBroker, address, serve, serve_each, serve_objects
 
 
@@ -60,3 +62,12 @@ def tools(java: Java, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tool
     """One Java for all of Kafka's command line tools that are called one after the other."""
     with ToolHost(java, tmp_path_factory.mktemp("tools")) as host:
         yield host
+
+
+@pytest.fixture(scope="session")
+def franz(tmp_path_factory: pytest.TempPathFactory) -> FranzClient:
+    """franz-go, built with the Go of this machine."""
+    go = shutil.which("go")
+    if go is None:
+        pytest.fail("Go is not installed: franz-go needs version 1.24 or newer")
+    return FranzClient(build_franz(tmp_path_factory.mktemp("franz"), go))

@@ -1,4 +1,7 @@
-"""Brokers killed one after the other while a consumer reads: it neither rewinds nor skips."""
+"""Brokers killed one after the other while a consumer reads: it neither rewinds nor skips.
+
+Clients reach the brokers directly, or through a proxy with each kind of nodes.
+"""
 
 from __future__ import annotations
 
@@ -19,6 +22,7 @@ from rookery.testing.probe import brokers_seen
 from rookery.testing.process import LoggedProcess
 from rookery.testing.wait import wait_until
 from tests.clients.peers import new_topic
+from tests.proxies import MODES, proxy_before
 
 WORKERS = 3
 PATIENCE = 40.0
@@ -123,6 +127,16 @@ def cluster(tmp_path: Path) -> Iterator[BrokerProcess]:
         yield broker
 
 
+@pytest.fixture(params=["direct", *MODES])
+def entry(request: pytest.FixtureRequest, cluster: BrokerProcess) -> Iterator[str]:
+    """The address that clients use."""
+    if request.param == "direct":
+        yield cluster.bootstrap
+        return
+    with proxy_before(cluster.bootstrap, request.param) as proxy:
+        yield proxy.bootstrap
+
+
 @contextmanager
 def closing(numbers: ConfluentNumbers | JavaNumbers) -> Iterator[Numbers]:
     try:
@@ -131,9 +145,9 @@ def closing(numbers: ConfluentNumbers | JavaNumbers) -> Iterator[Numbers]:
         numbers.close()
 
 
-def ordeal(cluster: BrokerProcess, topic: str, numbers: Numbers) -> None:
+def ordeal(cluster: BrokerProcess, entry: str, topic: str, numbers: Numbers) -> None:
     """Kill each broker once, with reading in between; then compare."""
-    writing = Writing(cluster.bootstrap, topic)
+    writing = Writing(entry, topic)
     ports = [cluster.port + 1 + at for at in range(WORKERS)]
     _wait_for(numbers, 100)
     for broker in cluster.ready["brokers"]:
@@ -170,19 +184,21 @@ def _wait_for_all(ports: list[int]) -> None:
 
 @pytest.mark.timeout(120)
 @pytest.mark.usefixtures("own_victim")
-def test_librdkafka_continues_reading_while_brokers_are_killed(cluster: BrokerProcess) -> None:
+def test_librdkafka_continues_reading_while_brokers_are_killed(
+    cluster: BrokerProcess, entry: str
+) -> None:
     topic = new_topic(cluster.bootstrap)
-    with closing(ConfluentNumbers(cluster.bootstrap, topic)) as numbers:
-        ordeal(cluster, topic, numbers)
+    with closing(ConfluentNumbers(entry, topic)) as numbers:
+        ordeal(cluster, entry, topic, numbers)
 
 
 @pytest.mark.kafka
 @pytest.mark.timeout(120)
 @pytest.mark.usefixtures("own_victim")
 def test_java_consumer_continues_reading_while_brokers_are_killed(
-    cluster: BrokerProcess, java: Java, tmp_path: Path
+    cluster: BrokerProcess, entry: str, java: Java, tmp_path: Path
 ) -> None:
     topic = new_topic(cluster.bootstrap)
-    consumer = JavaNumbers(java, cluster.bootstrap, topic, tmp_path / "consumer.log")
+    consumer = JavaNumbers(java, entry, topic, tmp_path / "consumer.log")
     with closing(consumer) as numbers:
-        ordeal(cluster, topic, numbers)
+        ordeal(cluster, entry, topic, numbers)

@@ -1,4 +1,7 @@
-"""Kafka Streams counts words exactly once, while it is killed, and while brokers are."""
+"""Kafka Streams counts words exactly once, while it is killed, and while brokers are.
+
+It does so directly, and through a proxy with each kind of nodes.
+"""
 
 from __future__ import annotations
 
@@ -21,6 +24,7 @@ from rookery.testing.probe import brokers_seen
 from rookery.testing.process import LoggedProcess
 from rookery.testing.wait import wait_until
 from tests.clients.peers import new_topic
+from tests.proxies import MODES, proxy_before
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(180)]
 
@@ -41,6 +45,16 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]
         yield broker
 
 
+@pytest.fixture(scope="module", params=["direct", *MODES])
+def entry(request: pytest.FixtureRequest, cluster: BrokerProcess) -> Iterator[str]:
+    """The address that the program uses: of the brokers, or of a proxy before them."""
+    if request.param == "direct":
+        yield cluster.bootstrap
+        return
+    with proxy_before(cluster.bootstrap, request.param) as proxy:
+        yield proxy.bootstrap
+
+
 @pytest.fixture(scope="module")
 def classes(java: Java, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The program, compiled."""
@@ -50,10 +64,12 @@ def classes(java: Java, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def count(cluster: BrokerProcess, java: Java, classes: Path, tmp_path: Path) -> WordCount:
+def count(
+    cluster: BrokerProcess, entry: str, java: Java, classes: Path, tmp_path: Path
+) -> WordCount:
     """A word count of the test's own."""
     lines, counts = (new_topic(cluster.bootstrap, PARTITIONS) for _ in range(2))
-    return WordCount(java, classes, cluster.bootstrap, lines, counts, tmp_path)
+    return WordCount(java, classes, entry, lines, counts, tmp_path)
 
 
 @dataclass(frozen=True)

@@ -15,11 +15,9 @@ from rookery.testing.tools import ToolHost
 from tests.broker.secured import HOST, USER, SecuredBroker, serve_secured
 from tests.clients.logins.loginway import MECHANISMS, WRONG_PASSWORD, Credentials, LoginWay
 from tests.clients.logins.programs import (
-    FranzClient,
     JavaClient,
     KcatClient,
     TokenJava,
-    build_franz,
 )
 from tests.security.tokens import AUDIENCE, ISSUER, Issuer
 
@@ -85,15 +83,6 @@ def kcat() -> KcatClient:
     if program is None:
         pytest.fail("kcat is not installed; scripts/install-peers does it")
     return KcatClient(program)
-
-
-@pytest.fixture(scope="session")
-def franz(tmp_path_factory: pytest.TempPathFactory) -> FranzClient:
-    """franz-go, built with the Go of this machine."""
-    go = shutil.which("go")
-    if go is None:
-        pytest.fail("Go is not installed: franz-go needs version 1.24 or newer")
-    return FranzClient(build_franz(tmp_path_factory.mktemp("franz"), go))
 
 
 @pytest.fixture(scope="session")

@@ -94,6 +94,15 @@ class FranzClient:
         assert done.returncode != 0
         return done.stderr
 
+    def run(self, bootstrap: str, topic: str, *args: str, text: str = "") -> str:
+        """Run it without a login, with a text as its input; return what it prints."""
+        command = [str(self._program), "-bootstrap", bootstrap, "-topic", topic, *args]
+        done = subprocess.run(
+            command, input=text, capture_output=True, text=True, timeout=PATIENCE, check=False
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
     def _run(self, login: Credentials, *args: str) -> subprocess.CompletedProcess[str]:
         way = login.way
         options = ["-bootstrap", login.address]

@@ -1,5 +1,5 @@
-// Command franz logs in to a broker with franz-go, then produces a record, reads one, or does both
-// until its standard input ends.
+// Command franz uses a broker with franz-go: it produces a record, and one for each line of its
+// standard input; it reads some records as a group; or it copies them to another topic, exactly once.
 package main
 
 import (
@@ -31,7 +31,9 @@ var (
 	authority   = flag.String("ca", "", "the trusted authority; empty for a connection without TLS")
 	certificate = flag.String("certificate", "", "a certificate and its key, for mTLS")
 	topic       = flag.String("topic", "", "the topic")
-	value       = flag.String("value", "", "the value to produce; empty to read one record")
+	value       = flag.String("value", "", "the value to produce; empty to read")
+	target      = flag.String("copy", "", "the topic that records are copied to, in transactions")
+	count       = flag.Int("count", 1, "the number of records to read")
 )
 
 func main() {
@@ -51,6 +53,14 @@ func run() error {
 	defer cancel()
 	if *value != "" {
 		return produce(ctx, options)
+	}
+	options = append(options,
+		kgo.ConsumerGroup(*topic),
+		kgo.ConsumeTopics(*topic),
+		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
+	)
+	if *target != "" {
+		return transfer(ctx, options)
 	}
 	return consume(ctx, options)
 }
@@ -137,11 +147,6 @@ func send(ctx context.Context, client *kgo.Client, value string) error {
 }
 
 func consume(ctx context.Context, options []kgo.Opt) error {
-	options = append(options,
-		kgo.ConsumerGroup(*topic),
-		kgo.ConsumeTopics(*topic),
-		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
-	)
 	client, err := kgo.NewClient(options...)
 	if err != nil {
 		return err
@@ -150,14 +155,59 @@ func consume(ctx context.Context, options []kgo.Opt) error {
 	if err := client.Ping(ctx); err != nil {
 		return err
 	}
-	for {
-		fetches := client.PollFetches(ctx)
+	for read := 0; read < *count; {
+		fetches := client.PollRecords(ctx, *count-read)
 		if err := fetches.Err0(); err != nil {
 			return err
 		}
 		for _, record := range fetches.Records() {
 			fmt.Println(string(record.Value))
-			return nil
+			read++
 		}
 	}
+	return client.CommitUncommittedOffsets(ctx)
+}
+
+// transfer copies records in transactions that commit the group's offsets, too. Every other
+// transaction is aborted at first, so that its records are read and copied again.
+func transfer(ctx context.Context, options []kgo.Opt) error {
+	session, err := kgo.NewGroupTransactSession(append(options,
+		kgo.TransactionalID(*target),
+		kgo.FetchIsolationLevel(kgo.ReadCommitted()),
+		kgo.RequireStableFetchOffsets(),
+		kgo.DefaultProduceTopic(*target),
+	)...)
+	if err != nil {
+		return err
+	}
+	defer session.Close()
+	isAborted := false
+	for copied := 0; copied < *count; {
+		fetches := session.PollRecords(ctx, 20)
+		if err := fetches.Err0(); err != nil {
+			return err
+		}
+		if fetches.NumRecords() == 0 {
+			continue
+		}
+		if err := session.Begin(); err != nil {
+			return err
+		}
+		outcome := kgo.AbortingFirstErrPromise(session.Client())
+		for _, record := range fetches.Records() {
+			session.Produce(ctx, &kgo.Record{Value: record.Value}, outcome.Promise())
+		}
+		if err := outcome.Err(); err != nil {
+			return err
+		}
+		isAborted = !isAborted
+		isCommitted, err := session.End(ctx, kgo.TransactionEndTry(!isAborted))
+		if err != nil {
+			return err
+		}
+		if isCommitted {
+			copied += fetches.NumRecords()
+		}
+	}
+	return nil
 }
