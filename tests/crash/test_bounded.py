@@ -1,0 +1,23 @@
+"""A call that does not return ends with an error."""
+
+from __future__ import annotations
+
+from threading import Event
+
+import pytest
+
+from tests.crash.bounded import within
+
+
+def test_call_returns_or_raises() -> None:
+    assert within(lambda: 7, "seven") == 7
+    with pytest.raises(KeyError, match="missing"):
+        within(lambda: {}["missing"], "a failure")
+
+
+def test_call_that_does_not_return_is_named() -> None:
+    end = Event()
+
+    with pytest.raises(TimeoutError, match=r"^the wait did not return within 0\.01 s$"):
+        within(end.wait, "the wait", 0.01)
+    end.set()
