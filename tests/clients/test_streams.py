@@ -22,12 +22,12 @@ from rookery.testing.process import LoggedProcess
 from rookery.testing.wait import wait_until
 from tests.clients.peers import new_topic
 
-pytestmark = [pytest.mark.kafka, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.kafka]
 
 SOURCE = Path(__file__).parent / "streams" / "WordCount.java"
 WORKERS = 3
 PARTITIONS = 3
-PATIENCE = 60.0
+PATIENCE = 120.0
 STEP = 300
 """The number of counts that are committed between two faults."""
 LOOK_SECONDS = 0.02
