@@ -28,6 +28,7 @@ from rookery.testing.properties import LISTENERS, KafkaSettings
 from rookery.testing.seaweed import SeaweedServer
 from tests.budget import WAITED, charge, waited_seconds
 from tests.cluster.etcdusers import guard
+from tests.frozen import FrozenWatch
 from tests.proxies import Proxies
 from tests.tiers import KAFKA, Tier, find_group, find_tier, rank_group
 
@@ -199,7 +200,11 @@ def shared_spark(
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Let kafka-python be imported: it reads its own files in a way that Python 3.11 warns of."""
+    """Watch for frozen processes, and let kafka-python be imported.
+
+    It reads its own files in a way that Python 3.11 warns of.
+    """
+    config.pluginmanager.register(FrozenWatch(), "frozen")
     config.addinivalue_line("filterwarnings", "ignore:.*_text is deprecated:DeprecationWarning")
 
 

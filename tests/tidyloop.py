@@ -12,7 +12,7 @@ from collections.abc import Coroutine
 from typing import Any, TypeVar
 
 T = TypeVar("T")
-_PATIENCE = 30.0
+_PATIENCE = 120.0
 
 
 class TidyLoop(asyncio.SelectorEventLoop):

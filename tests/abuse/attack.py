@@ -11,7 +11,7 @@ from typing import Self
 
 from rookery.testing.ports import HOST
 
-TIMEOUT_SECONDS = 20
+TIMEOUT_SECONDS = 60
 FIRST, SECOND = 77, 78
 SASL_HANDSHAKE, SASL_AUTHENTICATE = 17, 36
 # What a connection that the broker has closed may raise; with TLS, its end can come unannounced.

@@ -30,9 +30,6 @@ from tests.abuse.brokers import (
 from tests.abuse.victims import Role, Victim
 from tests.security.tokens import AUDIENCE, ISSUER, Issuer
 
-# Batches have times of years ago; retention would delete them while a slow test reads them.
-_PATIENT = ("--upkeep-interval-ms", "600000")
-
 
 class OpenProxy(Victim):
     """A proxy that serves everyone, without TLS, as its broker does."""
@@ -179,7 +176,7 @@ class RelayProxy(TlsProxy):
 @contextmanager
 def open_proxy(folder: Path, flags: tuple[str, ...] = ()) -> Iterator[OpenProxy]:
     """Start an open broker, and an open proxy before it."""
-    with open_broker(_folder(folder), _PATIENT) as broker:
+    with open_broker(_folder(folder)) as broker:
         victim = OpenProxy(folder / "proxy", broker, flags)
         with victim.proxy:
             yield victim
@@ -188,7 +185,7 @@ def open_proxy(folder: Path, flags: tuple[str, ...] = ()) -> Iterator[OpenProxy]
 @contextmanager
 def nodes_proxy(folder: Path, flags: tuple[str, ...] = ()) -> Iterator[NodesProxy]:
     """Start an open broker, and an open proxy with broker nodes before it."""
-    with open_broker(_folder(folder), _PATIENT) as broker:
+    with open_broker(_folder(folder)) as broker:
         victim = NodesProxy(folder / "proxy", broker, flags)
         with victim.proxy:
             yield victim
@@ -197,7 +194,7 @@ def nodes_proxy(folder: Path, flags: tuple[str, ...] = ()) -> Iterator[NodesProx
 @contextmanager
 def edge_proxy(folder: Path, flags: tuple[str, ...] = ()) -> Iterator[EdgeProxy]:
     """Start an open broker, and a closed proxy before it."""
-    with open_broker(_folder(folder), _PATIENT) as broker:
+    with open_broker(_folder(folder)) as broker:
         victim = EdgeProxy(folder / "proxy", broker, flags)
         with victim.proxy:
             yield victim
@@ -206,7 +203,7 @@ def edge_proxy(folder: Path, flags: tuple[str, ...] = ()) -> Iterator[EdgeProxy]
 @contextmanager
 def relay_proxy(folder: Path, flags: tuple[str, ...] = ()) -> Iterator[RelayProxy]:
     """Start a closed broker, and a proxy before it."""
-    with open_fortress(_folder(folder), _PATIENT) as broker:
+    with open_fortress(_folder(folder)) as broker:
         victim = RelayProxy(folder / "proxy", broker, flags)
         with victim.proxy:
             yield victim

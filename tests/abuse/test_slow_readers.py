@@ -33,7 +33,7 @@ ASKED = 50 * MEBIBYTE
 @pytest.fixture
 def flags() -> tuple[str, ...]:
     """Leave little room for answers."""
-    return ("--answer-bytes", str(ANSWER_BYTES), "--unread-timeout-ms", "1500")
+    return ("--answer-bytes", str(ANSWER_BYTES))
 
 
 def fill_topic(door: Door) -> None:

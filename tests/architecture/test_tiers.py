@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from xdist.remote import WorkerInteractor  # type: ignore[import-untyped] # it has no types
 
 from rookery import testing
 from tests import tiers
@@ -121,6 +122,44 @@ def test_machine_that_reports_no_pressure_is_never_overloaded(tmp_path: Path) ->
     assert waited_seconds(tmp_path) == 0
 
 
+class Scheduled:
+    """The configuration of a worker of pytest-xdist, as far as the hooks read it."""
+
+    def getoption(self, name: str) -> None:
+        """All tiers run."""
+        assert name == "--tier"
+
+    def getvalue(self, name: str) -> bool:
+        """Tests are scheduled by their groups."""
+        return name == "loadgroup"
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_groups_are_assigned_before_the_scheduler_reads_them(
+    request: pytest.FixtureRequest, order: int
+) -> None:
+    def with_server(kafka: None) -> None: ...
+
+    def without_server() -> None: ...
+
+    file = request.node.parent
+    items = [
+        pytest.Function.from_parent(file, name=name, callobj=function)
+        for name, function in [("1", with_server), ("2", without_server), ("3", with_server)]
+    ]
+    hooks = pytest.PytestPluginManager()
+    ours = request.config.pluginmanager.getplugin(str(TESTS / "conftest.py"))
+    for plugin in [ours, object.__new__(WorkerInteractor)][::order]:
+        hooks.register(plugin)
+
+    hooks.hook.pytest_collection_modifyitems(
+        session=request.session, config=Scheduled(), items=items
+    )
+
+    groups = {item.name: item.nodeid.rpartition("@")[2] for item in items}
+    assert groups == {"1": "kafka", "2": "tests/architecture/test_tiers.py", "3": "kafka"}
+
+
 HOOKS = "from tests.conftest import pytest_addoption, pytest_collection_modifyitems"
 GROUPED = """
 import os
@@ -140,8 +179,8 @@ def test_uses_the_server(kafka, number):
 """
 
 
-def test_tests_that_share_a_server_run_on_one_worker(tmp_path: Path) -> None:
-    """The hook that assigns groups must be called before the one that reads them."""
+def test_tests_that_share_a_server_run_on_one_worker(tmp_path: Path, own_processes: None) -> None:
+    """Two workers of pytest-xdist confirm what the test above finds in one process."""
     (tmp_path / "conftest.py").write_text(HOOKS, "utf-8")
     for name in ("test_first.py", "test_second.py"):
         (tmp_path / name).write_text(GROUPED, "utf-8")

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import re
 
-import pytest
-
 from rookery.testing.java import Java
 from rookery.testing.servedbroker import ServedBroker
 from tests.broker.test_throttle import limit
@@ -46,7 +44,6 @@ def consume(java: Java, broker: ServedBroker, client: str) -> dict[str, float]:
     return throttle_times(done.stdout, "fetch")
 
 
-@pytest.mark.timeout(180)
 def test_java_clients_measure_their_pauses(java: Java, broker: ServedBroker) -> None:
     for key in ("producer_byte_rate", "consumer_byte_rate"):
         limit(broker, key, RATE, [("client-id", "slow")])

@@ -1,12 +1,12 @@
-"""`rookery demo`: its verdicts, its output and its clean-up."""
+"""`rookery demo`: its verdicts and its output."""
 
 from __future__ import annotations
 
 import json
 import os
-import signal
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -14,6 +14,7 @@ from rich.console import Console
 
 from rookery.cli.demo import tables
 from rookery.cli.demo.audit import ReceivedRecords, SentRecords, compare
+from rookery.cli.demo.demofolder import run_in_folder
 from rookery.errors import Unavailable
 from rookery.records.recordcodec import Record
 from tests.cli.running import command
@@ -118,49 +119,17 @@ def test_demo_prints_a_readable_summary(tmp_path: Path) -> None:
     assert "Nothing lost, nothing doubled" in done.stdout
 
 
-@pytest.mark.usefixtures("own_victim")
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_interrupted_demo_removes_its_files(tmp_path: Path, number: signal.Signals) -> None:
-    with subprocess.Popen(
-        command("demo", "--records", "100M"),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env={**_environment(tmp_path), "PYTHONUNBUFFERED": "1"},
-    ) as process:
-        assert process.stdout is not None
-        assert process.stderr is not None
-        assert "serves at" in process.stdout.readline()
-        (folder,) = tmp_path.iterdir()
-        process.send_signal(number)
-        said = process.stderr.read()
-
-    assert process.returncode == 130
-    assert "Traceback" not in said
-    assert list(tmp_path.iterdir()) == []
-    assert not _mentions(str(folder))
-
-
-def _mentions(text: str) -> list[str]:
-    """The processes whose command line has a text in it."""
-    pids = []
-    for entry in Path("/proc").glob("[0-9]*/cmdline"):
-        try:
-            if text.encode() in entry.read_bytes():
-                pids.append(entry.parent.name)
-        except OSError:
-            continue  # it has just ended
-    return pids
-
-
 def test_pipeline_that_dies_is_reported_with_its_reason(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     words = "import sys; sys.exit('there is no Java')"
     monkeypatch.setattr(tables, "_command", lambda *_: [sys.executable, "-c", words])
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
 
     with pytest.raises(Unavailable, match="there is no Java"):
-        tables._run_and_kill(tmp_path / "sightings.toml", Console(quiet=True))
+        run_in_folder(lambda folder: tables._run_and_kill(folder, Console(quiet=True)))
+
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_secure_demo_refuses_a_stranger_and_admits_a_user(tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ from tests.clients.peers import new_topic
 from tests.proxies import MODES, proxy_before
 
 WORKERS = 3
-PATIENCE = 40.0
+PATIENCE = 120.0
 QUIET = {"log_level": 0, "reconnect.backoff.ms": 10, "reconnect.backoff.max.ms": 100}
 
 
@@ -182,7 +182,6 @@ def _wait_for_all(ports: list[int]) -> None:
     )
 
 
-@pytest.mark.timeout(120)
 @pytest.mark.usefixtures("own_victim")
 def test_librdkafka_continues_reading_while_brokers_are_killed(
     cluster: BrokerProcess, entry: str
@@ -193,7 +192,6 @@ def test_librdkafka_continues_reading_while_brokers_are_killed(
 
 
 @pytest.mark.kafka
-@pytest.mark.timeout(120)
 @pytest.mark.usefixtures("own_victim")
 def test_java_consumer_continues_reading_while_brokers_are_killed(
     cluster: BrokerProcess, entry: str, java: Java, tmp_path: Path

@@ -26,12 +26,12 @@ from rookery.testing.wait import wait_until
 from tests.clients.peers import new_topic
 from tests.proxies import MODES, proxy_before
 
-pytestmark = [pytest.mark.kafka, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.kafka]
 
 SOURCE = Path(__file__).parent / "streams" / "WordCount.java"
 WORKERS = 3
 PARTITIONS = 3
-PATIENCE = 60.0
+PATIENCE = 120.0
 STEP = 300
 """The number of counts that are committed between two faults."""
 LOOK_SECONDS = 0.02

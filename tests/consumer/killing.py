@@ -20,7 +20,6 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from signal import SIGKILL
-from time import monotonic, sleep
 from typing import Final
 
 import pyarrow as pa
@@ -28,6 +27,7 @@ import pyarrow as pa
 from rookery.testing.kafka import KafkaServer
 from rookery.testing.kafkalogs import Logs
 from rookery.testing.process import LoggedProcess
+from rookery.testing.wait import wait_until
 from tests.consumer.hard.copier import BATCH_ROWS as COPIED_ROWS
 from tests.consumer.hard.copier import STEPS
 from tests.consumer.hard.offline import dump, ordered, plain
@@ -122,14 +122,14 @@ def copying(logs: Logs, topic: str, folder: Path, kills: int, seed: int) -> int:
 
 def _kill_behind(process: LoggedProcess, path: Path, mark: int) -> int:
     """Kill a reader as soon as its file has a given length; return how it ended."""
-    deadline = monotonic() + _WITHIN
-    while not path.exists() or path.stat().st_size < mark:
-        status = process.ended()
-        if status is not None:
-            return status  # it has come to the end
-        assert monotonic() < deadline, "the reader does not get on"
-        sleep(_LOOK)
-    return process.kill()
+
+    def is_due() -> bool:
+        is_long = path.exists() and path.stat().st_size >= mark
+        return is_long or process.ended() is not None
+
+    wait_until(is_due, f"{mark} bytes of the reader", seconds=_WITHIN, pause=_LOOK)
+    status = process.ended()  # it can have come to the end
+    return process.kill() if status is None else status
 
 
 def _check_twice(written: pa.Table, expected: pa.Table, kills: int) -> int:

@@ -32,6 +32,7 @@ from rookery.model.partition import TopicPartition
 from rookery.testing.broker import BrokerProcess
 from rookery.testing.kafka import KafkaServer
 from rookery.testing.kafkalogs import NOON, Logs, packed, rows
+from rookery.testing.wait import wait_until
 from tests.consumer.hard.stays import Ledger, Stay
 
 say: Final = partial(print, flush=True)
@@ -116,11 +117,14 @@ def storm(
         for at, seat in enumerate(seats):
             seats[at] = seat or sit()
         members = [*gone, *(seat for seat in seats if seat is not None)]
-        deadline = monotonic() + _WITHIN
-        while ledger.missing(ends) or watch.committed() < per_partition * PARTITIONS:
-            assert monotonic() < deadline, (ledger.missing(ends), watch.offsets)
+
+        def rest() -> tuple[object, int]:
             _raise_faults(members)
-            watch.over.wait(_LOOK)
+            return ledger.missing(ends), per_partition * PARTITIONS - watch.committed()
+
+        wait_until(
+            rest, "rows to read and to commit", accepts=lambda rest: not any(rest), seconds=_WITHIN
+        )
         for member in members:
             member.leave()
         for member in members:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import operator
 import os
 import random
 import signal
@@ -10,15 +11,16 @@ import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from time import monotonic, sleep
+from time import monotonic
 from typing import Any, Final
 
 from rookery.store.probe import PROBES
 from rookery.testing.brokers import Hosts
+from rookery.testing.wait import wait_until
 from tests.crash.killing import Blow
 
 # Two looks for orphans, two delays, a snapshot between them, and a busy machine.
-GRACE: Final = 60.0
+GRACE: Final = 180.0
 
 
 def kill_host(hosts: Hosts, chance: random.Random) -> str:
@@ -76,16 +78,15 @@ def fsck(hosts: Hosts) -> dict[str, Any]:
 def wait_until_clean(hosts: Hosts, report: Callable[[str], None] = print) -> None:
     """Check that nothing is wrong, and that unneeded objects are deleted in time."""
     began = monotonic()
-    while True:
-        faults = fsck(hosts)["faults"]
+
+    def leftovers() -> list[dict[str, Any]]:
+        faults: list[dict[str, Any]] = fsck(hosts)["faults"]
         lasting = [fault for fault in faults if not _is_leftover(fault)]
         assert not lasting, lasting[:5]
-        if not faults:
-            report(f"fsck is clean after {monotonic() - began:.1f} s")
-            return
-        passed = monotonic() - began
-        assert passed < GRACE, f"{len(faults)} orphans after {passed:.0f} s: {faults[:5]}"
-        sleep(0.5)
+        return faults
+
+    wait_until(leftovers, "no orphans", accepts=operator.not_, seconds=GRACE, pause=0.5)
+    report(f"fsck is clean after {monotonic() - began:.1f} s")
 
 
 def _is_leftover(fault: dict[str, Any]) -> bool:

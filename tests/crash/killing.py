@@ -17,6 +17,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from rookery.testing.broker import BrokerProcess
+from rookery.testing.wait import PATIENCE_SECONDS
 from tests.crash.load import Load, check, read_all
 
 PARTITIONS: Final = 4
@@ -93,4 +94,4 @@ def create_topic(bootstrap: str, topic: str = TOPIC) -> None:
     """Make the topic that is written to."""
     admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
     for future in admin.create_topics([NewTopic(topic, PARTITIONS)]).values():
-        future.result(30)
+        future.result(PATIENCE_SECONDS)

@@ -6,19 +6,21 @@ read back says by itself whether something was lost, doubled, reordered or chang
 
 from __future__ import annotations
 
+import operator
 import random
 from collections.abc import Mapping
 from contextlib import suppress
 from threading import Event, Lock, Thread
-from time import monotonic
 from types import TracebackType
 from typing import Any, Final, Self
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
+from rookery.testing.wait import PATIENCE_SECONDS, wait_until
+from tests.crash.bounded import within
+
 _QUIET: Final = {"log_level": 0, "reconnect.backoff.ms": 10, "reconnect.backoff.max.ms": 100}
 _FILLING: Final = random.Random(7).randbytes(1 << 16)
-_PATIENCE: Final = 60.0
 _READ_AGAIN: Final = 2_000
 
 
@@ -47,7 +49,6 @@ class Load:
         self._random = random.Random(seed)
         self._lock = Lock()
         self._stopping = Event()
-        self._progress = Event()
         self._producer = Producer(
             {
                 "bootstrap.servers": bootstrap,
@@ -89,19 +90,24 @@ class Load:
     def wait_for(self, more: int) -> None:
         """Wait until a given number of further records are acknowledged in every partition."""
         goals = [len(offsets) + more for offsets in self._acked]
-        deadline = monotonic() + _PATIENCE
-        while any(len(offsets) < goal for offsets, goal in zip(self._acked, goals, strict=True)):
-            self._progress.clear()
-            self._progress.wait(0.05)
-            if self.failures or monotonic() > deadline:
-                counts = [len(offsets) for offsets in self._acked]
-                raise TimeoutError(f"the load is stuck at {counts}: {self.failures[:3]}")
+
+        def is_there(counts: list[int]) -> bool:
+            return all(count >= goal for count, goal in zip(counts, goals, strict=True))
+
+        def counts() -> list[int]:
+            if self.failures:
+                raise AssertionError(f"the load has failed: {self.failures[:3]}")
+            return [len(offsets) for offsets in self._acked]
+
+        wait_until(counts, f"acknowledged records {goals}", accepts=is_there)
 
     def finish(self) -> None:
         """Send no more, and wait for what is under way."""
         self._stopping.set()
-        self._thread.join(_PATIENCE)
-        left = self._producer.flush(_PATIENCE)
+        self._thread.join(PATIENCE_SECONDS)
+        if self._thread.is_alive():
+            raise TimeoutError("the load does not come to an end")
+        left = self._producer.flush(PATIENCE_SECONDS)
         if left or self.failures:
             raise TimeoutError(f"{left} records were never answered: {self.failures[:3]}")
 
@@ -130,7 +136,6 @@ class Load:
             return
         with self._lock:
             self._acked[message.partition() or 0][number] = message.offset() or 0
-        self._progress.set()
 
     def _error(self, error: KafkaError) -> None:
         if error.fatal():
@@ -163,7 +168,7 @@ def read_all(
         )
         _read_to(ends, consumer, numbers)
     finally:
-        consumer.close()
+        within(consumer.close, "the end of the reader")
     return numbers
 
 
@@ -172,22 +177,25 @@ def _end(consumer: Consumer, place: TopicPartition) -> int:
 
     An empty fetch proves nothing: the broker that answers may lag the one that acknowledged.
     """
-    deadline = monotonic() + 2 * _PATIENCE
-    while True:
+
+    def ask() -> list[int]:
         try:
             _, end = consumer.get_watermark_offsets(place, timeout=10)
         except KafkaException as error:
-            if monotonic() > deadline or not _is_passing(error.args[0]):
+            if not _is_passing(error.args[0]):
                 raise
-        else:
-            return end
+            return []
+        return [end]
+
+    [end] = wait_until(ask, f"the end of partition {place.partition}")
+    return end
 
 
 def _read_to(ends: list[int], consumer: Consumer, numbers: list[list[int]]) -> None:
-    deadline = monotonic() + 2 * _PATIENCE
-    while left := [at for at, end in enumerate(ends) if len(numbers[at]) < end]:
-        if monotonic() > deadline:
-            raise TimeoutError(f"could not read partitions {left} to their ends")
+    def left() -> list[int]:
+        return [at for at, end in enumerate(ends) if len(numbers[at]) < end]
+
+    def read_on() -> list[int]:
         for message in consumer.consume(1_000, 0.2):
             partition = message.partition() or 0
             error = message.error()
@@ -195,6 +203,10 @@ def _read_to(ends: list[int], consumer: Consumer, numbers: list[list[int]]) -> N
                 numbers[partition].append(_checked(message, len(numbers[partition])))
             elif not _is_passing(error):
                 raise KafkaException(error)
+        return left()
+
+    if left():
+        wait_until(read_on, "partitions that are not read to their ends", accepts=operator.not_)
 
 
 def _is_passing(error: KafkaError) -> bool:

@@ -20,7 +20,7 @@ HOST_KILLS = int(os.environ.get("ROOKERY_TEST_KILLS", "6"))
 SEED = int(os.environ.get("ROOKERY_TEST_SEED", str(random.randrange(1 << 32))))
 
 
-@pytest.mark.timeout(30 + 10 * KILLS)
+@pytest.mark.timeout(300 + 10 * KILLS)
 @pytest.mark.parametrize("workers", [1, 3])
 def test_acknowledged_records_survive_kill_9(tmp_path: Path, workers: int) -> None:
     with BrokerProcess(tmp_path / "data", workers=workers) as broker:
@@ -29,7 +29,7 @@ def test_acknowledged_records_survive_kill_9(tmp_path: Path, workers: int) -> No
         assert acked >= KILLS
 
 
-@pytest.mark.timeout(180 + 20 * HOST_KILLS)
+@pytest.mark.timeout(300 + 20 * HOST_KILLS)
 @pytest.mark.parametrize("kind", KINDS)
 def test_acknowledged_records_in_a_store_survive_kill_9(tmp_path: Path, kind: str) -> None:
     with (

@@ -10,6 +10,7 @@ from typing import Any, Final
 from rookery.errors import ErrorCode
 from rookery.testing.broker import BrokerProcess
 from rookery.testing.ports import HOST
+from rookery.testing.wait import PATIENCE_SECONDS
 from rookery.wire.codec import read_response, request_frame
 from rookery.wire.messages.fetch import FETCH, PartitionData
 from rookery.wire.messages.produce import PRODUCE, PartitionProduceResponse
@@ -17,10 +18,9 @@ from tests.broker.raw import batch, fetch_request, produce_request
 
 LARGE: Final = 200_000
 """Goes to the journal first."""
-_PATIENCE: Final = 20.0
 
 
-def exchange(port: int, frame: bytes, within: float = _PATIENCE) -> bytes:
+def exchange(port: int, frame: bytes, within: float = PATIENCE_SECONDS) -> bytes:
     """Send a frame on a connection of its own and return the answer, without its size."""
     with socket.create_connection((HOST, port), within) as connection:
         connection.sendall(frame)
@@ -36,7 +36,7 @@ def produce(
     *,
     correlation: int = 1,
     timeout_ms: int = 20_000,
-    within: float = _PATIENCE,
+    within: float = PATIENCE_SECONDS,
 ) -> PartitionProduceResponse:
     """Produce one record with acks=all to partition 0."""
     request = produce_request(topic, {0: batch(value)})
@@ -59,7 +59,7 @@ def fetch(port: int, topic: str, offset: int, **options: Any) -> PartitionData:
 
 def problems(broker: BrokerProcess) -> dict[str, str]:
     """Return why the broker is not ready; nothing if it is."""
-    connection = HTTPConnection(broker.http[0], timeout=_PATIENCE)
+    connection = HTTPConnection(broker.http[0], timeout=PATIENCE_SECONDS)
     try:
         connection.request("GET", "/health/ready")
         answer = connection.getresponse()
@@ -73,7 +73,7 @@ def problems(broker: BrokerProcess) -> dict[str, str]:
 
 def metrics(broker: BrokerProcess, worker: int = 0) -> dict[str, float]:
     """Return the metrics of the broker or of one of its workers, by their names with labels."""
-    connection = HTTPConnection(broker.http[worker], timeout=_PATIENCE)
+    connection = HTTPConnection(broker.http[worker], timeout=PATIENCE_SECONDS)
     try:
         connection.request("GET", "/metrics")
         text = connection.getresponse().read().decode()

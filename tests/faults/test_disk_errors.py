@@ -38,7 +38,6 @@ def broker(shim: Path, tmp_path: Path) -> Iterator[FailingBroker]:
         yield process
 
 
-@pytest.mark.timeout(60)
 @pytest.mark.parametrize("fault", FAULTS)
 def test_disk_error_loses_no_acknowledged_record(broker: FailingBroker, fault: str) -> None:
     with Load(broker.bootstrap, TOPIC, PARTITIONS, seed=2) as load:
@@ -57,7 +56,6 @@ def test_disk_error_loses_no_acknowledged_record(broker: FailingBroker, fault: s
     check(NOTHING, read_all(broker.bootstrap, TOPIC, PARTITIONS), load.acked())
 
 
-@pytest.mark.timeout(60)
 @pytest.mark.parametrize("fault", FAULTS)
 def test_broker_killed_during_disk_errors_loses_nothing(broker: FailingBroker, fault: str) -> None:
     with Load(broker.bootstrap, TOPIC, PARTITIONS, seed=3) as load:

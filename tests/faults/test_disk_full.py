@@ -72,7 +72,6 @@ def _write_all(fd: int, size: int) -> None:
             os.write(fd, bytes(size))
 
 
-@pytest.mark.timeout(90)
 def test_full_disk_refuses_writes_and_serves_reads(broker: BrokerProcess, small_disk: Path) -> None:
     nothing: list[list[int]] = [[] for _ in range(PARTITIONS)]
     with Load(broker.bootstrap, TOPIC, PARTITIONS, seed=1) as load:
@@ -92,7 +91,6 @@ def test_full_disk_refuses_writes_and_serves_reads(broker: BrokerProcess, small_
     assert broker.stop() == 0
 
 
-@pytest.mark.timeout(60)
 def test_a_producer_is_answered_when_the_cluster_log_is_full(
     broker: BrokerProcess, small_disk: Path
 ) -> None:
@@ -113,7 +111,6 @@ def test_a_producer_is_answered_when_the_cluster_log_is_full(
     wait_until(is_taken, "records are taken again")
 
 
-@pytest.mark.timeout(60)
 def test_broker_becomes_ready_again_without_large_writes(
     broker: BrokerProcess, small_disk: Path
 ) -> None:

@@ -104,7 +104,7 @@ def rules_in_force(bootstrap: str) -> RuleNames:
     )
 
 
-@pytest.mark.timeout(60 + 15 * KILLS)
+@pytest.mark.timeout(300 + 15 * KILLS)
 @pytest.mark.usefixtures("own_victim")
 @pytest.mark.parametrize("workers", [1, 2])
 def test_a_change_of_rules_survives_kill_9_whole_or_not_at_all(

@@ -99,7 +99,6 @@ def broker(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[TracedBro
         yield process
 
 
-@pytest.mark.timeout(60)
 @pytest.mark.parametrize("broker", ["disk"], indirect=True)
 @pytest.mark.parametrize("size", CHECKS)
 def test_answer_follows_the_sync(broker: TracedBroker, size: str) -> None:
@@ -108,7 +107,6 @@ def test_answer_follows_the_sync(broker: TracedBroker, size: str) -> None:
     check(trace_of(broker, value))
 
 
-@pytest.mark.timeout(60)
 @pytest.mark.parametrize("broker", ["os"], indirect=True)
 @pytest.mark.parametrize("size", CHECKS)
 def test_check_of_the_sync_order_can_fail(broker: TracedBroker, size: str) -> None:

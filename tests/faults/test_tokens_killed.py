@@ -156,7 +156,7 @@ def add_user(folder: Path) -> None:
         open_broker.stop()
 
 
-@pytest.mark.timeout(60 + 20 * KILLS)
+@pytest.mark.timeout(300 + 20 * KILLS)
 @pytest.mark.usefixtures("own_victim")
 @pytest.mark.parametrize("workers", [1, 2])
 def test_a_change_of_tokens_survives_kill_9_whole_or_not_at_all(

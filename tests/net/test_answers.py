@@ -7,7 +7,10 @@ import logging
 
 import pytest
 
+from rookery.clock import loop_seconds
+from rookery.net import answers
 from rookery.net.answers import AnswerBudget
+from rookery.testing.virtualtime import run_virtually
 
 MEBIBYTE = 1024 * 1024
 LIMIT = 100 * MEBIBYTE
@@ -19,7 +22,7 @@ class Reader:
 
     def __init__(self, budget: AnswerBudget, held: int = 0) -> None:
         self.peer = "reader"
-        self.held_bytes = held
+        self.held_bytes = self.unread_bytes = held
         self.sent_bytes = 0
         self.is_cut_off = asyncio.Event()
         self._budget = budget
@@ -33,6 +36,7 @@ class Reader:
     def take(self, count: int) -> None:
         self.sent_bytes += count
         self.held_bytes -= count
+        self.unread_bytes -= count
 
 
 async def test_answer_gets_a_share_of_the_remaining_budget() -> None:
@@ -93,6 +97,37 @@ async def test_client_that_reads_is_not_disconnected() -> None:
     async with asyncio.timeout(PATIENCE):
         await read()
     assert not reading.is_cut_off.is_set()
+
+
+async def test_client_that_waits_for_a_promised_response_is_not_disconnected() -> None:
+    budget = AnswerBudget(LIMIT, patience_ms=50)
+    waiting, slow = Reader(budget, LIMIT), Reader(budget, MEBIBYTE)
+    waiting.unread_bytes = 0  # it is read from a slow disk
+    budget.room()
+    async with asyncio.timeout(PATIENCE):
+        await slow.is_cut_off.wait()
+    assert not waiting.is_cut_off.is_set()
+
+
+def test_time_in_which_the_process_stood_still_is_not_charged(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    stood_still = 0.0
+    monkeypatch.setattr(answers, "loop_seconds", lambda: loop_seconds() + stood_still)
+
+    async def run() -> None:
+        nonlocal stood_still
+        budget = AnswerBudget(LIMIT, patience_ms=30_000)
+        reader = Reader(budget, LIMIT + 1)
+        budget.room()
+        await asyncio.sleep(1)
+        stood_still = 3600.0
+        await asyncio.sleep(28)
+        assert not reader.is_cut_off.is_set()
+        await asyncio.sleep(2)
+        assert reader.is_cut_off.is_set()
+
+    run_virtually(run())
 
 
 async def test_large_answers_wait_when_the_budget_is_full() -> None:

@@ -32,7 +32,7 @@ async def test_immediate_answers_are_written_in_one_call() -> None:
     assert len(transport.calls) == 1
     assert [number_of(frame) for frame in transport.frames()] == list(range(50))
     assert connection.requests == 50
-    assert connection.bytes_out == 50 * 9
+    assert connection.sent_bytes == 50 * 9
     connection.abort()
 
 

@@ -120,5 +120,5 @@ async def test_promised_bytes_are_released_once() -> None:
     later.set_result([b"\0\0\0\x04", bytes(96)])
     await wait_until_async(lambda: transport.calls)
     assert (budget.used, connection.held_bytes) == (1000, 0)
-    assert connection.bytes_out == 100
+    assert connection.sent_bytes == 100
     transport.abort()

@@ -14,7 +14,7 @@ from rookery.testing.servedproxy import ServedProxy
 Behaviour = Callable[[socket.socket, bytes], None]
 """Answers one request, given without its length; an `OSError` ends the connection."""
 
-TIMEOUT_SECONDS = 20
+TIMEOUT_SECONDS = 60
 
 
 class ScriptedBroker:

@@ -15,7 +15,7 @@ from tests.security.aclcases import GRID, POOL, SUPER_USER
 from tests.security.dercases import INVALID_RULES, NAMES, RULES, name
 from tests.security.oracle import SecurityOracle
 
-pytestmark = [pytest.mark.kafka, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.kafka]
 
 
 @pytest.fixture(scope="session")

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import socket
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from time import monotonic, sleep
 from typing import Final
 
 import pyspark
 import pytest
 
 from rookery.testing.ports import HOST, free_port
+from rookery.testing.probe import is_open
 from rookery.testing.process import LoggedProcess
+from rookery.testing.wait import wait_until
 
 LOG: Final = "server.log"
 WAREHOUSE: Final = "warehouse"
@@ -50,12 +50,12 @@ def connect_server(folder: Path, settings: Mapping[str, str]) -> Iterator[str]:
 
 
 def _wait_for(port: int, process: LoggedProcess, log: Path) -> None:
-    deadline = monotonic() + _PATIENCE
-    while monotonic() < deadline and process.ended() is None:
-        try:
-            socket.create_connection((HOST, port), 1).close()
-        except OSError:
-            sleep(0.1)
-        else:
-            return
-    pytest.fail(f"the Connect server did not start:\n{log.read_text(errors='replace')[-5000:]}")
+    def has_started() -> bool:
+        assert process.ended() is None, log.read_text(errors="replace")[-5000:]
+        return is_open(port)
+
+    try:
+        wait_until(has_started, seconds=_PATIENCE, pause=0.1)
+    except TimeoutError:
+        words = log.read_text(errors="replace")[-5000:]
+        pytest.fail(f"the Connect server did not start:\n{words}")

@@ -26,6 +26,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from pyiceberg.catalog import load_catalog
 
 from rookery.testing.broker import BrokerProcess
+from rookery.testing.wait import wait_until
 from tests.spark.processes import JVM, Driver, kill
 from tests.spark.strike import order, told
 
@@ -143,11 +144,14 @@ def _strike(driver: Driver, scene: Scene, name: str) -> str:
     find: Callable[[], list[int]] = (
         partial(driver.processes, role.mark) if role.mark else lambda: [scene.broker.pid]
     )
-    deadline = monotonic() + _PATIENCE
-    while not find():
-        if driver.ended() is not None or monotonic() > deadline:
-            return f"no {name} was seen"
-        sleep(_LOOK_SECONDS)
+    wait_until(
+        lambda: driver.ended() is not None or find(),
+        f"a {name}",
+        seconds=_PATIENCE,
+        pause=_LOOK_SECONDS,
+    )
+    if driver.ended() is not None:
+        return f"no {name} was seen"
     delay = scene.chance.random() * role.seconds
     until = monotonic() + delay
     while monotonic() < until and driver.ended() is None:

@@ -7,8 +7,9 @@ import signal
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
-from time import monotonic, sleep
 from typing import Final
+
+from rookery.testing.wait import wait_until
 
 JVM: Final = "org.apache.spark.deploy.SparkSubmit"
 """A part of the command line of the driver's Java."""
@@ -54,15 +55,19 @@ class Driver:
         Raises:
             TimeoutError: it does not.
         """
-        deadline = monotonic() + _PATIENCE
-        while (status := self.ended()) != 0:
-            if monotonic() > deadline:
-                words = self._log.read_text(errors="replace")[-5000:]
-                raise TimeoutError(f"{self._command} does not end well:\n{words}")
-            if status is not None:
+
+        def has_ended_well() -> bool:
+            status = self.ended()
+            if status:
                 self.clear()
                 self.start()
-            sleep(_LOOK_SECONDS)
+            return status == 0
+
+        try:
+            wait_until(has_ended_well, seconds=_PATIENCE, pause=_LOOK_SECONDS)
+        except TimeoutError:
+            words = self._log.read_text(errors="replace")[-5000:]
+            raise TimeoutError(f"{self._command} does not end well:\n{words}") from None
 
 
 def family(leader: int, mark: str = "") -> list[int]:

@@ -15,7 +15,6 @@ import urllib.request
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from time import monotonic, sleep
 from types import TracebackType
 from typing import Final, Self
 
@@ -24,6 +23,7 @@ import pyspark
 from rookery.spark.java import find_java
 from rookery.testing.ports import HOST, free_port
 from rookery.testing.process import LoggedProcess
+from rookery.testing.wait import wait_until
 
 _HOME: Final = Path(pyspark.__file__).parent
 _PATIENCE: Final = 300.0
@@ -75,16 +75,19 @@ class StandaloneSpark:
         self._processes.callback(process.stop, 10.0)
 
     def _wait_for_workers(self) -> None:
-        deadline = monotonic() + _PATIENCE
-        while monotonic() < deadline:
-            if self._alive() == len(self._workers):
-                return
-            sleep(_LOOK_SECONDS)
-        raise TimeoutError(f"the workers did not come:\n{self.words()}")
+        try:
+            wait_until(
+                self._alive,
+                accepts=len(self._workers).__eq__,
+                seconds=_PATIENCE,
+                pause=_LOOK_SECONDS,
+            )
+        except TimeoutError:
+            raise TimeoutError(f"the workers did not come:\n{self.words()}") from None
 
     def _alive(self) -> int:
         try:
-            with urllib.request.urlopen(f"http://{HOST}:{self._web}/json/", timeout=5) as answer:
+            with urllib.request.urlopen(f"http://{HOST}:{self._web}/json/", timeout=30) as answer:
                 workers = json.load(answer)["workers"]
                 return sum(1 for worker in workers if worker["state"] == "ALIVE")
         except (OSError, json.JSONDecodeError):

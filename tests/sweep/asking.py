@@ -21,7 +21,7 @@ from rookery.wire.messages.create_topics import CREATE_TOPICS, CreatableTopic, C
 from rookery.wire.messages.metadata import METADATA, MetadataRequest, MetadataRequestTopic
 from rookery.wire.walk import rewrite
 
-TIMEOUT_SECONDS = 10
+TIMEOUT_SECONDS = 60
 FIRST, SECOND = 17, 18
 KNOWN = ("known-a", "known-b")
 

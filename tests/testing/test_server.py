@@ -114,3 +114,13 @@ def test_only_stopped_servers_of_several_are_started(tmp_path: Path) -> None:
 
         assert members[0].pid == first
         assert members[1].pid != second
+
+
+def test_words_of_an_earlier_start_are_not_the_last_ones(tmp_path: Path) -> None:
+    with _Web(tmp_path) as web:
+        web.log.write_text("earlier\n")
+        web.kill()
+        web.start()
+
+        assert "earlier" not in web.last_words()
+        assert "earlier" in web.log.read_text()

@@ -46,6 +46,10 @@ class Holder(Protocol):
         """Bytes of responses that were created or promised, and not sent."""
 
     @property
+    def unread_bytes(self) -> int:
+        """Those of the held bytes that the client can read now."""
+
+    @property
     def sent_bytes(self) -> int:
         """The total of bytes that the client's side has accepted."""
 
@@ -76,6 +80,8 @@ class AnswerBudget:
         self._marks: dict[Holder, _Mark] = {}
         self._waiting: deque[asyncio.Future[None]] = deque()
         self._timer: asyncio.TimerHandle | None = None
+        # When the timer is due.
+        self._check_at = 0.0
 
     @property
     def is_full(self) -> bool:
@@ -125,7 +131,11 @@ class AnswerBudget:
         ):
             self._count(loop_seconds())
         if self.used > self.limit and self._timer is None:
-            self._timer = loop.call_later(_CHECK_SECONDS, self._check_clients)
+            self._check_later(loop)
+
+    def _check_later(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._check_at = loop_seconds() + _CHECK_SECONDS
+        self._timer = loop.call_later(_CHECK_SECONDS, self._check_clients)
 
     def _count(self, now: float) -> None:
         self.used = self._counted = sum(holder.held_bytes for holder in self._holders)
@@ -137,12 +147,21 @@ class AnswerBudget:
         self._timer = None
         self._count(loop_seconds())
         if self.used > self.limit:
+            self._forgive(loop_seconds() - self._check_at)
             self._cut_off(loop_seconds())
         else:
             self._marks.clear()
         self._wake()
         if self.used > self.limit or self._waiting:
-            self._timer = loop.call_later(_CHECK_SECONDS, self._check_clients)
+            self._check_later(loop)
+
+    def _forgive(self, late: float) -> None:
+        """Charge no client for time in which this process itself did not run."""
+        if late > _CHECK_SECONDS:
+            self._marks = {
+                holder: mark._replace(since=mark.since + late)
+                for holder, mark in self._marks.items()
+            }
 
     def _cut_off(self, now: float) -> None:
         """Close clients that have not read for too long, the largest first, until it is enough."""
@@ -170,12 +189,15 @@ class AnswerBudget:
             holder.abort()
 
     def _mark(self, holder: Holder, now: float) -> _Mark:
-        """Return when a client was last seen to read; one that holds nothing counts as reading."""
+        """Return when a client was last seen to read; one with nothing to read counts as reading.
+
+        A promised response is not ready yet: its client can only wait for it.
+        """
         sent, mark = holder.sent_bytes, self._marks.get(holder)
         if (
             mark is None
             or sent - mark.sent >= _PROGRESS_BYTES
-            or holder.held_bytes < _PROGRESS_BYTES
+            or holder.unread_bytes < _PROGRESS_BYTES
         ):
             mark = self._marks[holder] = _Mark(sent, now)
         return mark

@@ -147,11 +147,6 @@ class Connection(asyncio.BufferedProtocol):
         return self.flow.state.is_stuck
 
     @property
-    def bytes_out(self) -> int:
-        """Bytes of responses that were written."""
-        return self.flow.queue.outbox.written
-
-    @property
     def sent_bytes(self) -> int:
         """The total of response bytes that were sent."""
         return self.flow.queue.outbox.written - self.flow.queue.outbox.buffered
@@ -160,6 +155,11 @@ class Connection(asyncio.BufferedProtocol):
     def held_bytes(self) -> int:
         """Bytes of responses that were created or promised, and not sent."""
         return self.flow.queue.held_bytes
+
+    @property
+    def unread_bytes(self) -> int:
+        """Bytes of responses that the client can read now."""
+        return self.flow.queue.outbox.unread_bytes
 
     @property
     def is_made(self) -> bool:

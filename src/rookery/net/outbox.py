@@ -53,6 +53,11 @@ class Outbox:
         """Bytes in the transport's buffer."""
         return 0 if self.transport is None else self.transport.get_write_buffer_size()
 
+    @property
+    def unread_bytes(self) -> int:
+        """Bytes of responses that the client can read now."""
+        return self.waiting + self.buffered
+
     def gather(self, answer: Answer, count: int) -> None:
         """Add a response of `count` bytes, to be written with the next ones."""
         if answer:

@@ -213,7 +213,7 @@ class RequestQueue:
     def held_bytes(self) -> int:
         """Bytes of responses that were created or promised, and not sent."""
         settled = sum(request.answer_bytes for request in self.requests)
-        return settled + self._promised_bytes + self.outbox.waiting + self.outbox.buffered
+        return settled + self._promised_bytes + self.outbox.unread_bytes
 
     def promise(self, count: int) -> None:
         """Count a response before memory is allocated for it."""

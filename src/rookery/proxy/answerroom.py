@@ -147,6 +147,11 @@ class HeldResults:
         connection.when_lost(self._close)
 
     @property
+    def unread_bytes(self) -> int:
+        """The same: the client's next request would bring them."""
+        return self.held_bytes
+
+    @property
     def sent_bytes(self) -> int:
         """The total of bytes that the client's side has accepted."""
         return self._connection.sent_bytes

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import threading
 from contextlib import ExitStack
-from time import monotonic, sleep
 from types import TracebackType
 from typing import Final, Self
 
@@ -17,6 +16,7 @@ from rookery.store.open import open_store
 from rookery.testing.etcd import EtcdCluster
 from rookery.testing.s3proxy import Rule, S3Proxy
 from rookery.testing.seaweed import SeaweedServer
+from rookery.testing.wait import PATIENCE_SECONDS, wait_until
 
 ETCD: Final = "etcd+s3"
 STORE: Final = "store+s3"
@@ -24,8 +24,6 @@ KINDS: Final = (ETCD, STORE)
 
 # The server itself creates this object, to test whether it can.
 _BUCKET: Final = "ready"
-_PATIENCE: Final = 60.0
-_LOOK_SECONDS: Final = 0.01
 
 
 class ServerBackend:
@@ -81,7 +79,7 @@ class ProxyThread:
 
     def __enter__(self) -> Self:
         self._thread.start()
-        asyncio.run_coroutine_threadsafe(self.proxy.start(), self._loop).result(_PATIENCE)
+        asyncio.run_coroutine_threadsafe(self.proxy.start(), self._loop).result(PATIENCE_SECONDS)
         return self
 
     def __exit__(
@@ -90,9 +88,9 @@ class ProxyThread:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        asyncio.run_coroutine_threadsafe(self.proxy.close(), self._loop).result(_PATIENCE)
+        asyncio.run_coroutine_threadsafe(self.proxy.close(), self._loop).result(PATIENCE_SECONDS)
         self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(_PATIENCE)
+        self._thread.join(PATIENCE_SECONDS)
         self._loop.close()
 
     @property
@@ -114,13 +112,16 @@ class ProxyThread:
         """Drop all rules."""
         self._loop.call_soon_threadsafe(self.proxy.clear)
 
-    def wait_for_faults(self, more: int = 1, since: int = 0, patience: float = _PATIENCE) -> None:
+    def wait_for_faults(
+        self, more: int = 1, since: int = 0, patience: float = PATIENCE_SECONDS
+    ) -> None:
         """Return when `more` requests had a fault beyond the `since` that had one before."""
-        deadline = monotonic() + patience
-        while self.befallen < since + more:
-            if monotonic() > deadline:
-                raise TimeoutError(f"{self.befallen - since} of {more} faults came to pass")
-            sleep(_LOOK_SECONDS)
+        wait_until(
+            lambda: self.befallen - since,
+            f"{more} faults",
+            accepts=lambda count: count >= more,
+            seconds=patience,
+        )
 
 
 def stored_keys(url: str, part: str = "") -> list[str]:

@@ -9,16 +9,14 @@ import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from time import monotonic, sleep
 from types import TracebackType
 from typing import Any, Final, Self
 
 from rookery.testing.ports import HOST, free_ports
 from rookery.testing.process import LoggedProcess
-from rookery.testing.wait import PATIENCE_SECONDS
+from rookery.testing.wait import PATIENCE_SECONDS, wait_until
 
-_START_SECONDS: Final = 90.0
-_LOOK_SECONDS: Final = 0.01
+_START_SECONDS: Final = 240.0
 
 
 class BrokerProcess:
@@ -84,20 +82,26 @@ class BrokerProcess:
     def start(self) -> dict[str, Any]:
         """Start it and return its output when it is ready."""
         self.launch()
-        deadline = monotonic() + _START_SECONDS
-        while monotonic() < deadline:
-            for line in self.words(self._start_of_words).splitlines(keepends=True):
-                # A line without an end is incomplete.
-                if line.startswith('{"bootstrap"') and line.endswith("\n"):
-                    self.ready = json.loads(line)
-                    self.http = [broker["http"] for broker in self.ready["brokers"]]
-                    return self.ready
-            status = self.ended(0)
-            if status is not None:
-                said = self.words(self._start_of_words)
-                raise RuntimeError(f"the broker ended with {status}:\n{said}")
-            sleep(_LOOK_SECONDS)
-        raise TimeoutError(f"the broker is not ready:\n{self.words(self._start_of_words)}")
+        try:
+            line = wait_until(self._ready_line, seconds=_START_SECONDS)
+        except TimeoutError:
+            said = self.words(self._start_of_words)
+            raise TimeoutError(f"the broker is not ready:\n{said}") from None
+        self.ready = json.loads(line)
+        self.http = [broker["http"] for broker in self.ready["brokers"]]
+        return self.ready
+
+    def _ready_line(self) -> str:
+        """Return what it says when it is ready; nothing until then."""
+        status = self.ended(0)
+        said = self.words(self._start_of_words)
+        for line in said.splitlines(keepends=True):
+            # A line without an end is incomplete.
+            if line.startswith('{"bootstrap"') and line.endswith("\n"):
+                return line
+        if status is not None:
+            raise RuntimeError(f"the broker ended with {status}:\n{said}")
+        return ""
 
     def words(self, start: int = 0) -> str:
         """Return its output and its log, from a byte on."""
@@ -161,9 +165,4 @@ def is_alive(pid: int) -> bool:
 
 def wait_gone(pid: int) -> None:
     """Wait for a process that is not a child of ours."""
-    deadline = monotonic() + _START_SECONDS
-    while monotonic() < deadline:
-        if not is_alive(pid):
-            return
-        sleep(_LOOK_SECONDS)
-    raise TimeoutError(f"process {pid} does not end")
+    wait_until(lambda: not is_alive(pid), f"the end of process {pid}")

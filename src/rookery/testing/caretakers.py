@@ -11,14 +11,13 @@ from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from threading import Thread
-from time import monotonic, sleep
+from time import sleep
 from types import TracebackType
 from typing import Any, Final, Self
 
 from rookery.broker.settings import BrokerSettings
+from rookery.testing.wait import PATIENCE_SECONDS, wait_until
 
-_PATIENCE: Final = 60.0
-_LOOK_SECONDS: Final = 0.01
 _AGREE_SECONDS: Final = 0.1
 _COMMAND: Final = (sys.executable, "-m", "rookery.broker.storage.caretaker")
 
@@ -66,18 +65,21 @@ class CaretakerProcess:
 
     def wait_for_rounds(self, more: int = 1) -> None:
         """Wait until it has completed `more` further rounds."""
-        goal, deadline = len(self.reports()) + more, monotonic() + _PATIENCE
-        while len(self.reports()) < goal:
-            status = self._running().poll()
-            if status is not None or monotonic() > deadline:
-                raise TimeoutError(f"no round was made (it ended with {status}):\n{self.words()}")
-            sleep(_LOOK_SECONDS)
+        goal = len(self.reports()) + more
+
+        def rounds() -> int:
+            status, done = self._running().poll(), len(self.reports())
+            if status is not None and done < goal:
+                raise RuntimeError(f"the caretaker ended with {status}:\n{self.words()}")
+            return done
+
+        wait_until(rounds, f"{goal} rounds of maintenance", accepts=lambda done: done >= goal)
 
     def words(self) -> str:
         """Return the end of its output and log."""
         return self._log.read_text("utf-8", "replace")[-3_000:]
 
-    def ended(self, within: float = _PATIENCE) -> int:
+    def ended(self, within: float = PATIENCE_SECONDS) -> int:
         """Wait for its end, and return its exit status."""
         status = self._running().wait(within)
         self._forget()

@@ -13,8 +13,9 @@ import http.client
 import json
 import shutil
 import ssl
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any, Final
 
@@ -24,8 +25,8 @@ from rookery.testing.etcdpeers import PeerGate
 from rookery.testing.folder import WorkFolder
 from rookery.testing.ports import HOST, free_port
 from rookery.testing.server import Servers, TestServer
+from rookery.testing.wait import wait_until
 
-_ELECTION_POLLS: Final = 3000
 _CALL_SECONDS: Final = 10.0
 
 
@@ -189,12 +190,14 @@ class EtcdCluster(Servers[EtcdMember]):
 
         Those that are stopped, paused or cut off are not asked.
         """
-        for _ in range(_ELECTION_POLLS):
-            awake = [m for m in self.members if m.is_running and not m.is_paused]
-            for member in (candidate for candidate in awake if not candidate.gate.is_cut):
-                if (leader := member.leader_id()) and leader == member.id():
-                    return member
-        raise Unavailable("the members of etcd have not agreed on a leader in time")
+        leaders = wait_until(lambda: list(islice(self._leaders(), 1)), "a leader of etcd")
+        return leaders[0]
+
+    def _leaders(self) -> Iterator[EtcdMember]:
+        awake = [m for m in self.members if m.is_running and not m.is_paused]
+        for member in (candidate for candidate in awake if not candidate.gate.is_cut):
+            if (leader := member.leader_id()) and leader == member.id():
+                yield member
 
     def followers(self) -> list[EtcdMember]:
         """Return all members except the leader."""

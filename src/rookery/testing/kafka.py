@@ -21,6 +21,7 @@ from rookery.testing import probe
 from rookery.testing.certificates import Certificates
 from rookery.testing.folder import WorkFolder
 from rookery.testing.java import Java
+from rookery.testing.log4j import explain
 from rookery.testing.properties import PLAINTEXT, ClusterPlan, KafkaSettings, ServerNode, write
 from rookery.testing.server import Servers, TestServer
 
@@ -108,6 +109,10 @@ class KafkaNode(TestServer):
     ) -> subprocess.CompletedProcess[str]:
         """Run one of Kafka's command line tools; see `rookery.testing.java.TOOLS`."""
         return self._java.tool(name, *args, text=text, timeout=timeout)
+
+    def last_words(self, lines: int = 40) -> str:
+        """Return the errors since the last start, and the end of the log without settings."""
+        return explain(self._words(), lines)
 
     @property
     def _properties(self) -> Path:

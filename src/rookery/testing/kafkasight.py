@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import time
+import operator
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
@@ -11,6 +11,8 @@ from typing import Any, Final
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, OffsetSpec, ResourceType
+
+from rookery.testing.wait import wait_until
 
 SECONDS: Final = 120.0
 T0: Final = 1_700_000_000_000
@@ -173,11 +175,9 @@ def consume_all(
 
 
 def _read_on(consumer: Any, read: dict[Place, tuple[int, int, list[SeenRecord]]]) -> None:
-    deadline = time.monotonic() + SECONDS
     left = set(read)
-    while left:
-        if time.monotonic() > deadline:
-            raise TimeoutError(f"no end of {sorted(left)} in {SECONDS:g} s")
+
+    def go_on() -> set[Place]:
         for message in consumer.consume(5000, timeout=0.2):
             place = (message.topic(), message.partition())
             error = message.error()
@@ -187,6 +187,10 @@ def _read_on(consumer: Any, read: dict[Place, tuple[int, int, list[SeenRecord]]]
                 left.discard(place)
             elif not error.retriable():
                 raise KafkaException(error)
+        return left
+
+    if left:
+        wait_until(go_on, "partitions without an end", accepts=operator.not_)
 
 
 def _seen(message: Any) -> SeenRecord:
@@ -227,11 +231,17 @@ def _ends(consumer: Any, place: Place) -> tuple[int, int]:
 
 def retry(work: Callable[[], Any]) -> Any:
     """Repeat a call that can fail while a start or a deletion is under way."""
-    deadline = time.monotonic() + SECONDS
-    while True:
+    errors: list[KafkaException] = []
+
+    def attempt() -> list[Any]:
         try:
-            return work()
-        except KafkaException:
-            if time.monotonic() > deadline:
-                raise
-            time.sleep(0.1)
+            return [work()]
+        except KafkaException as error:
+            errors.append(error)
+            return []
+
+    try:
+        [result] = wait_until(attempt, pause=0.1)
+    except TimeoutError:
+        raise errors[-1] from None
+    return result

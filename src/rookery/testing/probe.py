@@ -12,7 +12,7 @@ from typing import Final
 from rookery.testing.ports import HOST
 
 _API_VERSIONS, _METADATA = 18, 3
-_TIMEOUT: Final = 2.0
+_TIMEOUT: Final = 10.0
 
 
 def is_open(port: int) -> bool:

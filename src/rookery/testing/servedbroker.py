@@ -15,16 +15,15 @@ from collections.abc import Coroutine
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final, Self, TypeVar
+from typing import Any, Self, TypeVar
 
 from rookery.broker.broker import Broker
 from rookery.broker.settings import BrokerSettings
 from rookery.net.loop import loop_factory
 from rookery.testing.ports import HOST, free_port
+from rookery.testing.wait import PATIENCE_SECONDS
 from rookery.wire.codec import read_response, request_frame
 from rookery.wire.message import Api, Message
-
-_TIMEOUT_SECONDS: Final = 30
 
 T = TypeVar("T")
 Req = TypeVar("Req", bound=Message)
@@ -82,7 +81,7 @@ class ServedBroker:
 
     def do(self, work: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine in the broker's loop and return its result."""
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result(_TIMEOUT_SECONDS)
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result(PATIENCE_SECONDS)
 
     async def _start(self) -> None:
         self.broker = Broker(self.settings)
@@ -90,7 +89,7 @@ class ServedBroker:
 
     def _end(self) -> None:
         self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(_TIMEOUT_SECONDS)
+        self._thread.join(PATIENCE_SECONDS)
         self._loop.close()
 
     def __enter__(self) -> Self:
@@ -109,7 +108,7 @@ class ServedBroker:
 def ask(bootstrap: str, api: Api[Req, Res], version: int, request: Req) -> Res:
     """Send one request to any Kafka, on a connection of its own, and return the answer."""
     host, _, port = bootstrap.rpartition(":")
-    with socket.create_connection((host, int(port)), _TIMEOUT_SECONDS) as connection:
+    with socket.create_connection((host, int(port)), PATIENCE_SECONDS) as connection:
         connection.sendall(b"".join(request_frame(api, version, 1, "test", request)))
         with connection.makefile("rb") as stream:
             size = int.from_bytes(stream.read(4), "big")

@@ -19,8 +19,8 @@ from rookery.proxy.filterapi import Filter
 from rookery.proxy.proxy import Proxy
 from rookery.proxy.settings import ProxySettings
 from rookery.testing.ports import HOST, free_port, free_ports
+from rookery.testing.wait import PATIENCE_SECONDS
 
-_TIMEOUT_SECONDS: Final = 30
 _NODE_PORTS: Final = 4
 
 T = TypeVar("T")
@@ -75,7 +75,7 @@ class ServedProxy:
 
     def do(self, work: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine in the proxy's loop."""
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result(_TIMEOUT_SECONDS)
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result(PATIENCE_SECONDS)
 
     def __enter__(self) -> Self:
         self._thread.start()
@@ -107,7 +107,7 @@ class ServedProxy:
 
     def _end(self) -> None:
         self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(_TIMEOUT_SECONDS)
+        self._thread.join(PATIENCE_SECONDS)
         self._loop.close()
 
 

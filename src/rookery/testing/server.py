@@ -20,9 +20,11 @@ from typing import Final, Generic, Self, TypeVar
 from rookery.errors import Unavailable
 from rookery.testing.folder import WorkFolder
 from rookery.testing.process import LoggedProcess
+from rookery.testing.wait import wait_until
 
-_POLL: Final = 0.05
-_START_POLLS: Final = 1800  # at least 90 s: three servers may share one busy core
+_PAUSE_SECONDS: Final = 0.05
+# Three servers may share one busy core.
+_START_SECONDS: Final = 240.0
 
 
 class Lifetime(ABC):
@@ -97,6 +99,7 @@ class TestServer(Lifetime):
         """The output of the server, over all its starts."""
         self._title = title
         self._process: LoggedProcess | None = None
+        self._log_start = 0
         self._is_paused = False
         log.parent.mkdir(parents=True, exist_ok=True)
 
@@ -127,7 +130,9 @@ class TestServer(Lifetime):
         """Start the process without waiting for it."""
         if self.is_running:
             raise RuntimeError(f"{self._title} runs already, as process {self.pid}")
-        self._process = LoggedProcess(self._command(), self.log)
+        command = self._command()
+        self._log_start = self.log.stat().st_size if self.log.exists() else 0
+        self._process = LoggedProcess(command, self.log)
 
     def wait_ready(self) -> None:
         """Return when the server serves clients."""
@@ -170,18 +175,31 @@ class TestServer(Lifetime):
             self._is_paused = False
 
     def last_words(self, lines: int = 40) -> str:
-        """Return the end of the server's log."""
-        text = self.log.read_text("utf-8", "replace") if self.log.exists() else ""
-        return "\n".join(text.splitlines()[-lines:])
+        """Return the end of the server's log, without earlier starts."""
+        return "\n".join(self._words().splitlines()[-lines:])
+
+    def _words(self) -> str:
+        """Return the output of the last start."""
+        if not self.log.exists():
+            return ""
+        with self.log.open("rb") as log:
+            log.seek(self._log_start)
+            return log.read().decode("utf-8", "replace")
 
     def _wait_until(self, is_ready: Callable[[], bool]) -> None:
         process = self._started()
-        for _ in range(_START_POLLS):
+
+        def look() -> bool:
             if is_ready():
-                return
-            if (status := process.ended(_POLL)) is not None:
+                return True
+            if (status := process.ended()) is not None:
                 raise self._failed(f"ended with status {status} before it was ready")
-        raise self._failed("was not ready in time")
+            return False
+
+        try:
+            wait_until(look, seconds=_START_SECONDS, pause=_PAUSE_SECONDS)
+        except TimeoutError:
+            raise self._failed("was not ready in time") from None
 
     def _started(self) -> LoggedProcess:
         if self._process is None:
@@ -189,7 +207,7 @@ class TestServer(Lifetime):
         return self._process
 
     def _failed(self, what: str) -> Unavailable:
-        return Unavailable(f"{self._title} {what}; the end of {self.log}:\n{self.last_words()}")
+        return Unavailable(f"{self._title} {what}; from {self.log}:\n{self.last_words()}")
 
 
 AnyServer = TypeVar("AnyServer", bound=TestServer)

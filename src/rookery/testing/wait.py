@@ -10,7 +10,7 @@ from typing import TypeVar
 
 T = TypeVar("T")
 
-PATIENCE_SECONDS = 60.0
+PATIENCE_SECONDS = 120.0
 """Generous on purpose: a wait that ends early on a busy host says nothing about the product."""
 _PAUSE_SECONDS = 0.01
 

@@ -23,7 +23,7 @@ from tests.clients.logins.loginway import Credentials
 from tests.kafkapython import KafkaConsumer, KafkaProducer
 from tests.tidyloop import run_tidily
 
-PATIENCE = 20
+PATIENCE = 60
 
 
 class ConfluentClient:

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Sequence
-from time import monotonic
 from typing import Any, Final
 
 import duckdb
 import pyarrow as pa
 from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
+
+from rookery.testing.wait import wait_until
 
 _ORDERED: Final = """
     WITH clocked AS (
@@ -25,7 +26,6 @@ _ORDERED: Final = """
     FROM clocked
     ORDER BY greatest(clock - $lateness, timestamp), place, partition, "offset"
 """
-_TIMEOUT: Final = 120.0
 COLUMNS: Final = ("key", "value", "topic", "partition", "offset", "timestamp")
 
 
@@ -47,11 +47,14 @@ def dump(bootstrap: str, topics: Sequence[str], isolation: str = "read_committed
         consumer.assign(places)
         columns: dict[str, list[Any]] = {name: [] for name in (*COLUMNS, "place")}
         numbers = {topic: number for number, topic in enumerate(topics)}
-        left = len(places)
-        deadline = monotonic() + _TIMEOUT
-        while left:
-            assert monotonic() < deadline, "the dump does not end"
-            left -= _take(consumer.consume(10_000, 0.2), numbers, columns)
+        ended = 0
+
+        def take() -> int:
+            nonlocal ended
+            ended += _take(consumer.consume(10_000, 0.2), numbers, columns)
+            return ended
+
+        wait_until(take, "the ends of all partitions", accepts=len(places).__eq__)
     finally:
         consumer.close()
     return pa.table(columns, _DUMPED)

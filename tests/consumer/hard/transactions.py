@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from time import monotonic
-from typing import Final, Literal
+from typing import Literal
 
 from confluent_kafka import Producer
 
@@ -12,8 +11,7 @@ from rookery.client import Client
 from rookery.model.offset import LATEST
 from rookery.model.partition import TopicPartition
 from rookery.testing.kafkalogs import NOON
-
-_WITHIN: Final = 90.0
+from rookery.testing.wait import wait_until
 
 
 def transact(
@@ -46,15 +44,16 @@ def finish(
         producer.commit_transaction(60)
     else:
         producer.abort_transaction(60)
-    asyncio.run(_wait(bootstrap, TopicPartition(*place)))
+    wait_until(
+        lambda: asyncio.run(_ends(bootstrap, TopicPartition(*place))),
+        "the marker of the transaction",
+        accepts=lambda ends: ends[0] == ends[1],
+    )
 
 
-async def _wait(bootstrap: str, place: TopicPartition) -> None:
-    deadline = monotonic() + _WITHIN
+async def _ends(bootstrap: str, place: TopicPartition) -> tuple[int, int]:
+    """Return the stable end of a partition, and its end."""
     async with Client(bootstrap) as client:
-        while True:
-            high = (await client.offsets.find({place: LATEST}))[place].offset
-            stable = (await client.offsets.find({place: LATEST}, committed=True))[place].offset
-            if stable == high:
-                return
-            assert monotonic() < deadline, f"{place.text}: no marker at {stable}, end {high}"
+        high = (await client.offsets.find({place: LATEST}))[place].offset
+        stable = (await client.offsets.find({place: LATEST}, committed=True))[place].offset
+    return stable, high

@@ -13,7 +13,7 @@ from typing import Final, Self
 from rookery.model.address import Address
 from rookery.testing.ports import HOST
 
-_PATIENCE: Final = 30.0
+_PATIENCE: Final = 120.0
 _PART: Final = 1 << 16
 
 

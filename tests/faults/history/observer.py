@@ -6,7 +6,6 @@ import asyncio
 import operator
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from time import monotonic
 from typing import Final, TypeVar
 
 from confluent_kafka import (
@@ -22,13 +21,14 @@ from rookery.client.client import Client
 from rookery.client.views.transactions import list_producers, list_transactions
 from rookery.errors import Error
 from rookery.testing.wait import wait_until
+from tests.crash.bounded import within
 from tests.faults.history.clients import admin, lone_reader
 from tests.faults.history.events import COMMITTED, UNCOMMITTED, History, Op, Place, State
 from tests.faults.history.worker import Worker
 
 T = TypeVar("T")
 
-PATIENCE: Final = 60.0
+PATIENCE: Final = 180.0
 """How soon everything must be at its end after the last fault."""
 _LOOK_SECONDS: Final = 0.5
 _ANSWER_SECONDS: Final = 10.0
@@ -91,7 +91,7 @@ class Asking:
         for partition, future in futures.items():
             place = Place(partition.topic, partition.partition)
             with suppress(KafkaException):
-                offset = future.result().offset
+                offset = future.result(2 * _ANSWER_SECONDS).offset
                 # Of a broker that does not answer the client says neither a number nor an error.
                 if offset >= 0:
                     ends[place] = offset
@@ -121,8 +121,8 @@ class Asking:
 
     def close(self) -> None:
         """Close what was opened to ask."""
-        for consumer in self._groups.values():
-            consumer.close()
+        for group, consumer in self._groups.items():
+            within(consumer.close, f"the end of a reader of group {group}")
 
     def read_all(self, places: list[Place], isolation: str) -> dict[Place, int]:
         """Read partitions from their beginning; return the offset after the last record of each.
@@ -135,7 +135,7 @@ class Asking:
             consumer.assign([TopicPartition(*place, 0) for place in places])
             records_by_place = _read_to_ends(consumer, places)
         finally:
-            consumer.close()
+            within(consumer.close, "the end of the last reader")
         for place, records in records_by_place.items():
             self._history.add(
                 self._who, Op.FINAL, isolation=isolation, place=place, records=tuple(records)
@@ -207,10 +207,8 @@ async def describe_transactions(bootstrap: str, places: Iterable[Place]) -> str:
 def _read_to_ends(consumer: Consumer, places: list[Place]) -> dict[Place, list[tuple[int, str]]]:
     records: dict[Place, list[tuple[int, str]]] = {place: [] for place in places}
     left = set(places)
-    deadline = monotonic() + PATIENCE
-    while left:
-        if monotonic() > deadline:
-            raise StuckError(f"{left} could not be read to the end within {PATIENCE:.0f} s")
+
+    def read_on() -> set[Place]:
         for message in consumer.consume(1_000, 0.2):
             place = Place(message.topic() or "", message.partition() or 0)
             error = message.error()
@@ -218,4 +216,7 @@ def _read_to_ends(consumer: Consumer, places: list[Place]) -> dict[Place, list[t
                 records[place].append((message.offset() or 0, (message.value() or b"").decode()))
             elif error.code() == KafkaError._PARTITION_EOF:
                 left.discard(place)
+        return left
+
+    wait_for(read_on, "partitions that are not read to the end", accepts=operator.not_)
     return records

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable
 from functools import partial
-from threading import Thread
 from time import monotonic
 from typing import Final
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
+from tests.crash.bounded import within
 from tests.faults.history.clients import cause, member, transactional
 from tests.faults.history.events import COMMITTED, History, Op, Place, Source, State
 from tests.faults.history.producers import LostError, Sender, initialise
@@ -271,17 +271,10 @@ def _error_of(call: Callable[[], object]) -> KafkaError | None:
 
     librdkafka waits forever for a group's coordinator that was away from the cluster for a while.
     """
-    errors = [KafkaError(KafkaError._STATE, "the call does not return")]
-
-    def do() -> None:
-        try:
-            call()
-        except KafkaException as error:
-            errors.append(cause(error))
-        else:
-            errors.clear()
-
-    thread = Thread(target=do, name="call", daemon=True)
-    thread.start()
-    thread.join(3 * _CALL_SECONDS)
-    return errors[-1] if errors else None
+    try:
+        within(call, "send_offsets_to_transaction", 3 * _CALL_SECONDS)
+    except KafkaException as error:
+        return cause(error)
+    except TimeoutError as error:
+        return KafkaError(KafkaError._STATE, str(error))
+    return None

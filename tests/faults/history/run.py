@@ -12,6 +12,7 @@ from typing import Final
 
 from confluent_kafka.cimpl import NewTopic
 
+from rookery.testing.wait import wait_until
 from tests.faults.history import events
 from tests.faults.history.checker import Finding, check
 from tests.faults.history.clients import CLASSIC, CONSUMER, admin
@@ -33,8 +34,8 @@ PROTOCOLS: Final = {
     "consumer": (CONSUMER, ""),
 }
 """The groups: of readers, and of copiers."""
-_SECONDS: Final = 60.0
-_LOOKS: Final = 120
+_SECONDS: Final = 120.0
+_WORK_SECONDS: Final = 300.0
 
 
 @dataclass(frozen=True)
@@ -129,14 +130,12 @@ class Run:
     def _await_work(self) -> None:
         """Continue until enough was done, however slow the host is."""
         wanted = Counter(self._settings.at_least)
-        counts: Counter[str] = Counter()
-        for _ in range(_LOOKS):
+
+        def counts() -> Counter[str]:
             lines = self._path.read_text().rpartition("\n")[0].splitlines()
-            counts = _counts(list(map(events.parse, lines)))
-            if counts >= wanted:
-                return
-            Event().wait(1.0)
-        raise TimeoutError(f"done are {counts}, wanted are {wanted}")
+            return _counts(list(map(events.parse, lines)))
+
+        wait_until(counts, f"{wanted}", accepts=wanted.__le__, seconds=_WORK_SECONDS, pause=1.0)
 
     def _finish(self, history: History, copiers: list[Worker]) -> None:
         """Let every worker come to its end, and read all records."""

@@ -33,7 +33,7 @@ PROXY_FAULTS = (*FAULTS, RESTART, SLEEPER)
 PROXY_WAITED_FOR = {**MOST_WAITED_FOR, "faults": 2 * len(PROXY_FAULTS)}
 
 
-@pytest.mark.timeout(280)
+@pytest.mark.timeout(900)
 def test_guarantees_hold_under_faults(tmp_path: Path) -> None:
     settings = Settings(
         seed=SEED, seconds=SECONDS, faults=FAULTS, gap=2.0, at_least=MOST_WAITED_FOR
@@ -41,7 +41,7 @@ def test_guarantees_hold_under_faults(tmp_path: Path) -> None:
     hold_under_faults(SQLITE, settings, tmp_path)
 
 
-@pytest.mark.timeout(400)
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("target", PROXIED)
 def test_guarantees_hold_through_a_proxy(target: str, tmp_path: Path, own_victim: None) -> None:
     settings = Settings(

@@ -11,7 +11,7 @@ from confluent_kafka import KafkaException
 
 from tests.faults.history.events import History, Op
 
-_PATIENCE: Final = 90.0
+_PATIENCE: Final = 180.0
 _AGAIN_SECONDS: Final = 0.2
 
 

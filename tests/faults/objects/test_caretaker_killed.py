@@ -38,7 +38,6 @@ PATIENT = ("--session-timeout-ms", "20000")
 WHEN = {"before": S3Fault.ERROR, "after": S3Fault.DELAY}
 
 
-@pytest.mark.timeout(300)
 @pytest.mark.parametrize("kind", [ETCD, STORE])
 def test_caretaker_can_be_killed_at_any_step(scene: Scene) -> None:
     steps, segment_bytes = (STEPS, 400_000) if scene.kind == ETCD else (LOG_STEPS, 1 << 28)

@@ -41,7 +41,6 @@ def stalled(broker: Host, dependency: str) -> tuple[float, float]:
     )
 
 
-@pytest.mark.timeout(240)
 @pytest.mark.parametrize(
     ("kind", "dependency", "call"),
     [

@@ -20,7 +20,6 @@ FOR_EVER_MS = 3_600_000.0
 IMPATIENT = {"socket_timeout_ms": 5_000, "request_timeout_ms": 4_000}
 
 
-@pytest.mark.timeout(240)
 @pytest.mark.parametrize("kind", [ETCD, STORE])
 def test_broker_paused_while_its_upload_is_swept_loses_nothing(scene: Scene) -> None:
     # Peer: the owner that came back overwrote what the second one had acknowledged.
@@ -55,7 +54,6 @@ def test_broker_paused_while_its_upload_is_swept_loses_nothing(scene: Scene) -> 
     wait_until_clean(other)
 
 
-@pytest.mark.timeout(240)
 @pytest.mark.parametrize("path", [".kfs", "/objects/"])
 def test_caretaker_paused_while_another_works_does_no_damage(scene: Scene, path: str) -> None:
     hosts = scene.hosts(1, "--caretaker", "off")
@@ -79,7 +77,6 @@ def test_caretaker_paused_while_another_works_does_no_damage(scene: Scene, path:
     wait_until_clean(hosts)
 
 
-@pytest.mark.timeout(240)
 @pytest.mark.parametrize("kind", [ETCD, STORE])
 def test_two_concurrent_caretakers_do_no_damage(scene: Scene) -> None:
     hosts = scene.hosts(1, "--caretaker", "off")

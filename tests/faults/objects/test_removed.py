@@ -14,7 +14,6 @@ from tests.faults.objects.scene import Scene
 LOST = {ErrorCode.CORRUPT_MESSAGE, ErrorCode.KAFKA_STORAGE_ERROR}
 
 
-@pytest.mark.timeout(120)
 @pytest.mark.parametrize("part", ["/objects/", ".kfs"])
 def test_object_removed_by_others_is_named(scene: Scene, part: str) -> None:
     is_segment = part == ".kfs"

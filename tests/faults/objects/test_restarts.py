@@ -91,7 +91,6 @@ def reading(bootstrap: str, protocol: str) -> Iterator[GroupReader]:
         reader.stop()
 
 
-@pytest.mark.timeout(300)
 @pytest.mark.parametrize("kind", [ETCD, STORE])
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
 def test_restart_of_each_broker_goes_unnoticed(scene: Scene, protocol: str) -> None:

@@ -122,7 +122,6 @@ def can_log_in(broker: ClosedHost) -> bool:
             return False
 
 
-@pytest.mark.timeout(120)
 @pytest.mark.parametrize("kind", [ETCD, STORE])
 def test_broker_that_is_cut_off_from_the_cluster_log_does_not_serve_by_old_rules(
     scene: Scene,
@@ -147,7 +146,6 @@ def test_broker_that_is_cut_off_from_the_cluster_log_does_not_serve_by_old_rules
             wait_until(lambda: "out of date" not in first.readiness())
 
 
-@pytest.mark.timeout(120)
 @pytest.mark.parametrize("kind", [ETCD, STORE])
 def test_broker_that_was_suspended_does_not_serve_by_old_rules(scene: Scene) -> None:
     with two_hosts(scene) as (first, second, _):
@@ -164,7 +162,6 @@ def test_broker_that_was_suspended_does_not_serve_by_old_rules(scene: Scene) -> 
             assert describe(alice) is ErrorCode.TOPIC_AUTHORIZATION_FAILED
 
 
-@pytest.mark.timeout(120)
 @pytest.mark.parametrize("kind", [ETCD, STORE])
 def test_dead_broker_delays_a_change_of_rules_until_it_is_given_up(scene: Scene) -> None:
     with two_hosts(scene) as (first, second, _):

@@ -13,7 +13,6 @@ from tests.faults.objects.scene import Scene
 SEED = 23
 
 
-@pytest.mark.timeout(240)
 @pytest.mark.parametrize("kind", [ETCD, STORE])
 def test_restart_of_the_store_loses_nothing(scene: Scene) -> None:
     hosts = scene.hosts(2)
@@ -29,7 +28,6 @@ def test_restart_of_the_store_loses_nothing(scene: Scene) -> None:
     wait_until_clean(hosts)
 
 
-@pytest.mark.timeout(240)
 @pytest.mark.parametrize("how", ["kill", "stop", "pause"])
 def test_restart_of_the_cluster_log_loses_nothing(scene: Scene, how: str) -> None:
     hosts = scene.hosts(2)

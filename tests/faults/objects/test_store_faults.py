@@ -27,7 +27,6 @@ BAD_DAY = (
 )
 
 
-@pytest.mark.timeout(240)
 @pytest.mark.parametrize("kind", [ETCD, STORE])
 def test_mixed_store_faults_lose_nothing(scene: Scene) -> None:
     hosts = scene.hosts(2, store=scene.proxied(timeout_ms="3000"))
@@ -44,7 +43,6 @@ def test_mixed_store_faults_lose_nothing(scene: Scene) -> None:
     assert all(scene.proxy.proxy.faults[fault] for fault in S3Fault)
 
 
-@pytest.mark.timeout(120)
 @pytest.mark.parametrize("kind", [ETCD, STORE])
 def test_no_record_of_a_failed_upload_is_acknowledged(scene: Scene) -> None:
     # Peer: of seven requests in one failed flush five were acknowledged, and are unreadable.
@@ -68,7 +66,6 @@ def test_no_record_of_a_failed_upload_is_acknowledged(scene: Scene) -> None:
     wait_until_clean(hosts)
 
 
-@pytest.mark.timeout(120)
 def test_burst_of_failed_uploads_is_reported_with_its_cause(scene: Scene) -> None:
     # Peer: the whole broker refuses produce and fetch for a minute after one burst.
     hosts = scene.hosts(1, store=scene.proxied())
@@ -95,7 +92,6 @@ def has_problem(last: list[dict[str, Any]]) -> bool:
     return bool(last) and last[0]["quarantined"] > 0
 
 
-@pytest.mark.timeout(120)
 def test_caretaker_survives_a_failing_store(scene: Scene) -> None:
     hosts = scene.hosts(1, "--caretaker", "off")
     create_topic(hosts.bootstrap)

@@ -19,7 +19,6 @@ def _fill(bootstrap: str, word: bytes, count: int = 30) -> list[bytes]:
     return sent
 
 
-@pytest.mark.timeout(180)
 @pytest.mark.parametrize("kind", [ETCD, STORE])
 def test_recreated_topic_is_empty(scene: Scene) -> None:
     # Peer: the old records were there again, and offsets continued.

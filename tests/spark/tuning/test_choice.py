@@ -97,7 +97,6 @@ def test_only_early_connect_changes_the_python_path() -> None:
 
 
 @pytest.mark.usefixtures("own_spark")
-@pytest.mark.timeout(300)
 def test_session_is_unchanged_without_a_tuning(tmp_path: Path) -> None:
     plain, tuned = look("", tmp_path), look(ALL, tmp_path)
 

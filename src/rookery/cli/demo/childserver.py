@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
-import subprocess
 import sys
 from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Final
 
+from rookery.cli.demo.childprocess import ChildProcess
 from rookery.clock import loop_seconds
 from rookery.errors import Unavailable
 
@@ -19,11 +19,10 @@ HOST: Final = "127.0.0.1"
 # down, one of those could take its port, or a client that tries to reach it meet itself.
 _PORTS: Final = range(20_000, 32_000)
 _START_SECONDS: Final = 30.0
-_STOP_SECONDS: Final = 10.0
 _POLL_SECONDS: Final = 0.01
 
 
-class ChildServer:
+class ChildServer(ChildProcess):
     """One server and its process."""
 
     def __init__(self, command: str, ready: bytes, folder: Path, flags: Sequence[str]) -> None:
@@ -35,10 +34,9 @@ class ChildServer:
             folder: for the log file of the server.
             flags: the flags of the command.
         """
-        self.log = folder / f"{command}.log"
+        super().__init__(folder / f"{command}.log")
         self._name = command
         self._ready = ready
-        self._process: subprocess.Popen[bytes] | None = None
         self._command = [sys.executable, "-m", "rookery.cli.main", command, "--json", *flags]
 
     async def start(self) -> float:
@@ -48,48 +46,14 @@ class ChildServer:
             Unavailable: it ended, or did not answer in time; the text has the end of its log.
         """
         begin, said = loop_seconds(), self.log.stat().st_size if self.log.exists() else 0
-        process = self._launch()
+        self.launch(self._command)
         while self._ready not in self.log.read_bytes()[said:]:
-            if process.poll() is not None:
-                raise Unavailable(f"the {self._name} ended at its start:\n{self._last_words()}")
+            if self.status is not None:
+                raise Unavailable(f"the {self._name} ended at its start:\n{self.words()}")
             if loop_seconds() - begin > _START_SECONDS:
-                raise Unavailable(f"the {self._name} did not start in time:\n{self._last_words()}")
+                raise Unavailable(f"the {self._name} did not start in time:\n{self.words()}")
             await asyncio.sleep(_POLL_SECONDS)
         return loop_seconds() - begin
-
-    def _launch(self) -> subprocess.Popen[bytes]:
-        with self.log.open("ab") as output:
-            self._process = subprocess.Popen(  # noqa: S603 (our own program)
-                self._command,
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=subprocess.STDOUT,
-                # Ctrl-C is for us; we end the child ourselves.
-                start_new_session=True,
-                cwd=self.log.parent,
-            )
-        return self._process
-
-    def kill(self) -> None:
-        """End it as a crash would (kill -9)."""
-        if self._process is not None:
-            self._process.kill()
-            self._process.wait()
-            self._process = None
-
-    def stop(self) -> None:
-        """Let it stop in order; kill it if that takes too long."""
-        if self._process is None:
-            return
-        self._process.terminate()
-        try:
-            self._process.wait(_STOP_SECONDS)
-        except subprocess.TimeoutExpired:
-            self.kill()
-        self._process = None
-
-    def _last_words(self) -> str:
-        return "\n".join(self.log.read_text("utf-8", "replace").splitlines()[-15:])
 
 
 def free_address(taken: Collection[str] = ()) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -13,7 +12,8 @@ from rich.console import Console
 from rookery.cli.command import print_json
 from rookery.cli.demo.childbroker import ChildBroker
 from rookery.cli.demo.childserver import ChildServer, free_address
-from rookery.cli.demo.records import TOPIC, RecordsDemo, end_on_signals
+from rookery.cli.demo.demofolder import DemoFolder, run_in_folder
+from rookery.cli.demo.records import TOPIC, RecordsDemo
 from rookery.cli.demo.summary import Summary
 from rookery.cli.output.tables import make_table, open_console
 from rookery.client.client import Client
@@ -29,12 +29,12 @@ _READY: Final = b'{"clusters"'
 def run_proxy_demo(records: int, durability: str, *, as_json: bool) -> int:
     """Run the demo; return 0 if clients saw every record once, under the name of the proxy."""
     console = open_console(is_quiet=as_json)
-    with tempfile.TemporaryDirectory(prefix="rookery-demo-") as folder:
-        upstream = _ProxiedBroker(Path(folder), durability)
-        try:
-            outcome = run_loop(end_on_signals(lambda: _run(upstream, records, console)))
-        finally:
-            upstream.end()
+
+    def run(folder: DemoFolder) -> ProxyOutcome:
+        upstream = folder.add(_ProxiedBroker(folder.path, durability))
+        return run_loop(_run(upstream, records, console))
+
+    outcome = run_in_folder(run)
     outcome.show(console, as_json=as_json)
     return 0 if outcome.is_sound else 1
 
@@ -68,9 +68,9 @@ class _ProxiedBroker:
         self._proxy.stop()
 
     def end(self) -> None:
-        """End both, so that nothing writes to the folder."""
-        self._proxy.stop()
-        self.broker.stop()
+        """Kill both, and return when nothing writes to the folder."""
+        self._proxy.end()
+        self.broker.end()
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import signal
-import tempfile
-from collections.abc import Awaitable, Callable
 from contextlib import aclosing, suppress
-from pathlib import Path
-from typing import Final, Protocol, TypeVar
+from typing import Final, Protocol
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
 from rookery.cli.demo.audit import ReceivedRecords, SentRecords, compare
 from rookery.cli.demo.childbroker import ChildBroker
+from rookery.cli.demo.demofolder import DemoFolder, run_in_folder
 from rookery.cli.demo.summary import Crash, Summary
 from rookery.cli.output.figures import Speed, size_text
 from rookery.cli.output.tables import open_console
@@ -49,35 +46,18 @@ _PATIENCE_MS: Final = 60_000
 # A small buffer: most of the sent records are stored when the broker is killed.
 _PRODUCER: Final = ProducerSettings(batch_bytes=1 << 18, buffer_bytes=8 << 20)
 
-T = TypeVar("T")
-
 
 def run_records_demo(records: int, durability: str, *, as_json: bool) -> int:
     """Run the demo; return 0 if nothing was lost."""
     console = open_console(is_quiet=as_json)
-    with tempfile.TemporaryDirectory(prefix="rookery-demo-") as folder:
-        broker = ChildBroker(Path(folder), durability)
-        try:
-            summary = run_loop(end_on_signals(lambda: RecordsDemo(broker, records, console).run()))
-        finally:
-            # Also after an error, so that neither the process nor the folder remains.
-            broker.kill()
+
+    def run(folder: DemoFolder) -> Summary:
+        broker = folder.add(ChildBroker(folder.path, durability))
+        return run_loop(RecordsDemo(broker, records, console).run())
+
+    summary = run_in_folder(run)
     summary.show(console, as_json=as_json)
     return 0 if summary.is_sound else 1
-
-
-async def end_on_signals(work: Callable[[], Awaitable[T]]) -> T:
-    """Run work that SIGTERM ends as Ctrl-C does, so that it cleans up."""
-    task = asyncio.ensure_future(work())
-    with suppress(NotImplementedError):
-        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
-    try:
-        return await task
-    except asyncio.CancelledError:
-        current = asyncio.current_task()
-        if current is not None and current.cancelling():
-            raise
-        raise KeyboardInterrupt from None
 
 
 class KilledServer(Protocol):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import tempfile
 from collections.abc import AsyncGenerator
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -14,6 +13,7 @@ from rookery.broker.process.firstuser import ADMIN, read_password
 from rookery.broker.process.securefolder import SecureFolder
 from rookery.cli.command import print_json
 from rookery.cli.demo.childbroker import ChildBroker
+from rookery.cli.demo.demofolder import DemoFolder, run_in_folder
 from rookery.client.acls import exact_filter
 from rookery.client.client import Client
 from rookery.client.settings import ClientSettings, Sasl
@@ -45,10 +45,15 @@ class DemoStep:
 
 def run_secure_demo(*, as_json: bool) -> int:
     """Run the demo; return 0 if every step went as expected."""
-    with tempfile.TemporaryDirectory(prefix="rookery-demo-") as folder:
-        steps = run_loop(_run(Path(folder)))
+
+    def run(folder: DemoFolder) -> list[DemoStep]:
+        flags = ["--secure", "--audit-file", str(folder.path / _AUDIT_FILE)]
+        broker = folder.add(ChildBroker(folder.path, "os", flags))
+        steps = run_loop(_run(broker, str(folder.path / "data")))
         # The broker has stopped, so that the file is complete.
-        steps.append(_audit_line(Path(folder, _AUDIT_FILE)))
+        return [*steps, _audit_line(folder.path / _AUDIT_FILE)]
+
+    steps = run_in_folder(run)
     if as_json:
         print_json([asdict(step) for step in steps])
     else:
@@ -58,9 +63,7 @@ def run_secure_demo(*, as_json: bool) -> int:
     return 0 if all(step.is_met for step in steps) else 1
 
 
-async def _run(folder: Path) -> list[DemoStep]:
-    broker = ChildBroker(folder, "os", ["--secure", "--audit-file", str(folder / _AUDIT_FILE)])
-    data = str(folder / "data")
+async def _run(broker: ChildBroker, data: str) -> list[DemoStep]:
     try:
         await broker.start()
         admin = _settings(broker, data, Sasl(_MECHANISM, ADMIN, read_password(data)))

@@ -12,12 +12,9 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import signal
-import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final
@@ -27,6 +24,8 @@ from rich.table import Table
 
 from rookery.cli.command import print_json
 from rookery.cli.demo.childbroker import ChildBroker
+from rookery.cli.demo.childprocess import ChildProcess
+from rookery.cli.demo.demofolder import DemoFolder, run_in_folder
 from rookery.cli.output.tables import open_console
 from rookery.client.client import Client
 from rookery.client.settings import ProducerSettings
@@ -41,6 +40,9 @@ _BATCHES: Final = 5
 _KILL_AFTER: Final = 2
 _PATIENCE_SECONDS: Final = 300.0
 _LOOK_SECONDS: Final = 0.1
+_WORDS: Final = 100
+"""The number of lines that an error shows."""
+_DECLARATION: Final = "sightings.toml"
 _DECLARED: Final = """
 name = "sightings"
 [source]
@@ -99,21 +101,15 @@ def run_tables_demo(records: int, durability: str, report_file: str, *, as_json:
     """Run the demo; return 0 if all counts agree."""
     console = open_console(is_quiet=as_json)
     report = Path(report_file).absolute()
-    with tempfile.TemporaryDirectory(prefix="rookery-tables-") as name:
-        folder = Path(name)
-        broken = run_loop(_fill(folder, records, durability, console))
-        declared = folder / "sightings.toml"
-        declared.write_text(
-            _DECLARED.format(
-                data=folder / "data", batch=records // _BATCHES + 1, partitions=PARTITIONS
-            )
-        )
-        _run_and_kill(declared, console)
-        console.print("… run again, it resumes where it was", highlight=False)
-        _run(declared)
-        counts = _count(folder, records, broken)
+
+    def run(folder: DemoFolder) -> Counts:
+        counts = _write_and_count(folder, records, durability, console)
         report.parent.mkdir(parents=True, exist_ok=True)
-        _call("pipeline", "report", str(declared), "--html", str(report), "--json")
+        declared = folder.path / _DECLARATION
+        _call(folder, "pipeline", "report", str(declared), "--html", str(report), "--json")
+        return counts
+
+    counts = run_in_folder(run, prefix="rookery-tables-")
     if as_json:
         print_json({**asdict(counts), "is_sound": counts.is_sound, "report": str(report)})
     else:
@@ -121,9 +117,24 @@ def run_tables_demo(records: int, durability: str, report_file: str, *, as_json:
     return 0 if counts.is_sound else 1
 
 
-async def _fill(folder: Path, records: int, durability: str, console: Console) -> int:
+def _write_and_count(folder: DemoFolder, records: int, durability: str, console: Console) -> Counts:
+    """Run a pipeline twice, the first time until it is killed; return what came of it."""
+    broker = folder.add(ChildBroker(folder.path, durability))
+    broken = run_loop(_fill(broker, records, console))
+    declared = folder.path / _DECLARATION
+    declared.write_text(
+        _DECLARED.format(
+            data=folder.path / "data", batch=records // _BATCHES + 1, partitions=PARTITIONS
+        )
+    )
+    _run_and_kill(folder, console)
+    console.print("… run again, it resumes where it was", highlight=False)
+    _call(folder, "pipeline", "run", str(declared), "--available-now", "--json")
+    return _count(folder.path, records, broken)
+
+
+async def _fill(broker: ChildBroker, records: int, console: Console) -> int:
     """Produce sightings, then stop the broker; return how many of them are broken."""
-    broker = ChildBroker(folder, durability)
     broken = 0
     try:
         await broker.start()
@@ -151,46 +162,34 @@ def _sighting(number: int, *, is_broken: bool) -> bytes:
     return text[:-9] if is_broken else text
 
 
-def _run_and_kill(declared: Path, console: Console) -> None:
+def _run_and_kill(folder: DemoFolder, console: Console) -> None:
     """Run the pipeline, and kill all its processes after some batches."""
-    figures = declared.parent / ".rookery/sightings/metrics.jsonl"
-    with (declared.parent / "run.log").open("wb") as words:
-        process = subprocess.Popen(  # noqa: S603 (our own program)
-            _command("pipeline", "run", str(declared), "--available-now"),
-            stdin=subprocess.DEVNULL, stdout=words, stderr=words, start_new_session=True,
-        )  # fmt: skip
-    try:
-        looks = 0
-        while _lines(figures) < _KILL_AFTER:
-            looks += 1
-            if process.poll() is not None or looks * _LOOK_SECONDS > _PATIENCE_SECONDS:
-                said = (declared.parent / "run.log").read_text("utf-8", "replace")
-                raise Unavailable(f"the pipeline did not get to batch {_KILL_AFTER}:\n{said}")
-            run_loop(asyncio.sleep(_LOOK_SECONDS))
-        console.print(
-            f"[bold red]kill -9[/bold red] of the pipeline after {_lines(figures)} batches …",
-            highlight=False,
-        )
-    finally:
-        with suppress(ProcessLookupError):  # it may have ended by itself, and has reported why
-            os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
+    figures = folder.path / ".rookery/sightings/metrics.jsonl"
+    pipeline = folder.add(ChildProcess(folder.path / "run.log"))
+    pipeline.launch(_command("pipeline", "run", str(folder.path / _DECLARATION), "--available-now"))
+    looks = 0
+    while _lines(figures) < _KILL_AFTER:
+        looks += 1
+        if pipeline.status is not None or looks * _LOOK_SECONDS > _PATIENCE_SECONDS:
+            said = pipeline.words(_WORDS)
+            raise Unavailable(f"the pipeline did not get to batch {_KILL_AFTER}:\n{said}")
+        run_loop(asyncio.sleep(_LOOK_SECONDS))
+    console.print(
+        f"[bold red]kill -9[/bold red] of the pipeline after {_lines(figures)} batches …",
+        highlight=False,
+    )
+    pipeline.kill()
 
 
 def _lines(path: Path) -> int:
     return path.read_bytes().count(b"\n") if path.exists() else 0
 
 
-def _run(declared: Path) -> None:
-    _call("pipeline", "run", str(declared), "--available-now", "--json")
-
-
-def _call(*arguments: str) -> None:
-    done = subprocess.run(  # noqa: S603 (our own program)
-        _command(*arguments), check=False, capture_output=True, text=True
-    )
-    if done.returncode:
-        raise Unavailable(f"rookery {' '.join(arguments)} failed:\n{done.stderr[-4000:]}")
+def _call(folder: DemoFolder, *arguments: str) -> None:
+    command = folder.add(ChildProcess(folder.path / "command.log"))
+    command.launch(_command(*arguments))
+    if command.wait():
+        raise Unavailable(f"rookery {' '.join(arguments)} failed:\n{command.words(_WORDS)}")
 
 
 def _command(*arguments: str) -> list[str]:
