@@ -14,6 +14,8 @@ ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "ARCHITECTURE.md").read_text("utf-8")
 COMMANDS = "cli/commands/"
 """Folders of commands with subcommands; the page names the folder above them."""
+MAX_ENTRY = 200
+"""The most characters of an entry of the changelog."""
 
 
 def section(title: str) -> str:
@@ -54,6 +56,19 @@ def test_a_term_of_the_glossary_has_one_meaning() -> None:
     assert len(terms) > 50
     assert not [term for term in terms if "(" in term]
     assert terms == sorted(set(terms))
+
+
+def test_few_words_are_coined() -> None:
+    coined = re.findall(r"^\| ([a-z][^|*]*)\* \|", section("Glossary"), re.MULTILINE)
+
+    assert len(coined) <= 5
+
+
+def test_an_entry_of_the_changelog_is_one_line() -> None:
+    lines = (ROOT / "CHANGELOG.md").read_text("utf-8").splitlines()
+
+    assert not [line for line in lines if line and not line.startswith(("#", "- "))]
+    assert not [line for line in lines if len(line) > MAX_ENTRY]
 
 
 def test_every_package_has_a_row() -> None:

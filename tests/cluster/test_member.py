@@ -575,7 +575,7 @@ async def test_failing_check_suspends_beats_and_joins(site: Site) -> None:
 
     process.member.check = check
     await process.member.join()
-    problem = Unavailable("the store is out of reach")
+    problem = Unavailable("the store cannot be reached")
     await pass_time(BEAT_SECONDS * 3.5)
     assert process.incarnation not in site.beats
     with pytest.raises(Unavailable):

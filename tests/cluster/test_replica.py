@@ -411,7 +411,7 @@ async def test_failed_read_after_an_append_is_retried(start: Start, fails: int) 
         [outcome] = await proposed
         assert outcome.value[0].base_offset == 0
     else:  # the waiter gets an error, the entry counts all the same
-        with pytest.raises(Unavailable, match="out of reach"):
+        with pytest.raises(Unavailable, match="cannot be reached"):
             await proposed
     assert await base_offset(replica, 1) == 3
     assert log.arrived == appends + 2

@@ -77,7 +77,7 @@ async def create_topics(clients: Clients) -> None:
 
 
 class Outages:
-    """Puts the log of one broker after the other out of reach for a while."""
+    """Makes the log unreachable for one broker after the other."""
 
     def __init__(self, logs: list[FlakyLog], chance: random.Random) -> None:
         self.count = 0

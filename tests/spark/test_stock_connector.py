@@ -23,7 +23,7 @@ def jars() -> str:
     try:
         folder = bundle_jars(CONNECTOR)
     except Unavailable as error:
-        pytest.fail(f"Maven Central is out of reach, so the connector was not tried: {error}")
+        pytest.fail(f"Maven Central cannot be reached, so the connector was not tried: {error}")
     return ",".join(str(jar) for jar in sorted(folder.glob("*.jar")))
 
 

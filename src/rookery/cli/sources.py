@@ -26,7 +26,7 @@ async def opened(settings: BrokerSettings, *, with_log: bool) -> AsyncIterator[S
 
     Raises:
         ConfigError: there is nothing where the settings point to.
-        Unavailable: something is out of reach.
+        Unavailable: the store or the cluster log cannot be reached.
     """
     origin = origin_of(settings)
     origin.check_there(with_log=with_log)

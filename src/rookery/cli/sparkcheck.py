@@ -46,7 +46,7 @@ def _look_for_java(environ: Mapping[str, str]) -> SparkFinding:
 def _look_for_source() -> SparkFinding:
     if _SOURCE in {module.name for module in pkgutil.iter_modules()}:
         return SparkFinding(_SOURCE, 'listed: spark.read.format("rookery") is found')
-    # Spark goes by the list of packages, in which one that an import hook serves does not stand.
+    # Spark looks in the list of packages, which lacks packages that an import hook serves.
     state = "importable, but not listed" if find_spec(_SOURCE) else "missing"
     remedy = "pip install --force-reinstall rookery"
     editable = ", or for an editable one: pip install -e . --config-settings editable_mode=compat"

@@ -258,7 +258,7 @@ class EntryAppender:
         self._follower.trouble = str(error)
         await asyncio.sleep(_RETRY_SECONDS[min(attempt, len(_RETRY_SECONDS) - 1)])
         if attempt + 1 >= _PATIENT_TRIES:
-            self._tell_all(Unavailable(f"the cluster log is out of reach: {error}"))
+            self._tell_all(Unavailable(f"the cluster log cannot be reached: {error}"))
 
     async def _is_settled(self, entry: Entry) -> bool:
         """Look for our own entry in the log after its append failed.

@@ -238,7 +238,7 @@ class ClusterMember:
             except ConfigError as error:
                 self._outage.fail(error)
                 return  # this is not the member's log any more
-            except Exception as error:  # noqa: BLE001 (the next beat is tried all the same)
+            except Exception as error:  # noqa: BLE001 (the next heartbeat is still sent)
                 self._outage.fail(error)
                 self.trouble = str(error)
             else:

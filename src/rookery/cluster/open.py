@@ -35,7 +35,7 @@ def open_log(url: str, *, durability: Durability = "disk") -> ClusterLog:
 
     Raises:
         ConfigError: the URL or the durability cannot be used.
-        Unavailable: the log is out of reach.
+        Unavailable: the log cannot be reached.
         Corrupt: the data there is not a cluster log that this version can read.
     """
     if durability not in get_args(Durability):

@@ -22,7 +22,7 @@ async def recompute(cluster_log: ReadableLog, load: LoadSnapshot | None, number:
 
     Raises:
         Corrupt: the log was trimmed and there is no snapshot, or an entry cannot be applied.
-        Unavailable: the log or the store is out of reach.
+        Unavailable: the log or the store cannot be reached.
     """
     floor = 0
     for _ in range(_TRIES):

@@ -44,9 +44,9 @@ class PartitionMark(NamedTuple):
         return [self.offset, self.clock, passed] if passed else [self.offset, self.clock]
 
     @classmethod
-    def of_list(cls, found: list[Any]) -> PartitionMark:
+    def of_list(cls, values: list[Any]) -> PartitionMark:
         """Parse the result of `to_list`."""
-        offset, clock, *rest = found
+        offset, clock, *rest = values
         passed = tuple((int(begin), int(end)) for begin, end in (rest[0] if rest else ()))
         return cls(int(offset), int(clock), passed)
 
@@ -133,30 +133,30 @@ class Checkpoint:
         return cls.from_dict(fields)
 
     @classmethod
-    def from_dict(cls, found: Mapping[str, Any]) -> Checkpoint:
+    def from_dict(cls, fields: Mapping[str, Any]) -> Checkpoint:
         """Parse the result of `to_dict`.
 
         Raises:
             ConfigError: the mapping is not a checkpoint, or has a later version.
         """
         try:
-            if found["version"] != VERSION:
+            if fields["version"] != VERSION:
                 raise ConfigError(
-                    f"the checkpoint has version {found['version']}, this Rookery reads {VERSION}"
+                    f"the checkpoint has version {fields['version']}, this Rookery reads {VERSION}"
                 )
             marks = {
                 TopicPartition(topic, int(number)): PartitionMark.of_list(mark)
-                for topic, numbers in found["partitions"].items()
+                for topic, numbers in fields["partitions"].items()
                 for number, mark in numbers.items()
             }
-            max_time_ms = found["max_time_ms"]
+            max_time_ms = fields["max_time_ms"]
             return cls(
                 marks,
-                tuple(map(str, found["topics"])),
-                int(found["lateness_ms"]),
+                tuple(map(str, fields["topics"])),
+                int(fields["lateness_ms"]),
                 None if max_time_ms is None else int(max_time_ms),
-                int(found["frontier_ms"]),
-                int(found["rows"]),
+                int(fields["frontier_ms"]),
+                int(fields["rows"]),
             )
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise ConfigError(f"not a checkpoint: {type(error).__name__} {error}") from None

@@ -1,7 +1,7 @@
 """A client for schema registries with Confluent's HTTP API.
 
     registry = SchemaRegistry(RegistrySettings("http://localhost:8081"))
-    schema = registry.schema(17)            # kept for good: an id never changes its meaning
+    schema = registry.schema(17)            # cached: an id never changes its meaning
 
 The handle can be pickled: only its settings are sent, not its cache.
 """

@@ -96,7 +96,7 @@ class Pins:
         """Pin those of the topics that are compacted, and release all other pins.
 
         Raises:
-            Unavailable: the cluster log is out of reach.
+            Unavailable: the cluster log cannot be reached.
         """
         await self._hold(dict.fromkeys(topic_ids))
 
@@ -104,7 +104,7 @@ class Pins:
         """Pin compacted partitions from the given offsets on, and release all other pins.
 
         Raises:
-            Unavailable: the cluster log is out of reach.
+            Unavailable: the cluster log cannot be reached.
         """
         wanted: dict[bytes, dict[int, int] | None] = {}
         for (topic_id, partition), offset in starts.items():

@@ -17,7 +17,7 @@ async def check_not_lost(cluster_log: ReadableLog, store: ReadableStore) -> None
 
     Raises:
         Corrupt: its data was lost; the text says what to do.
-        Unavailable: the log or the store is out of reach.
+        Unavailable: the log or the store cannot be reached.
     """
     # The listing comes first: the log contains every entry that a snapshot was made from.
     listed = [parse_snapshot_key(item.key) for item in await store.list(SNAPSHOTS)]

@@ -140,7 +140,7 @@ class Handles:
 
         Raises:
             ConfigError: a name cannot be used.
-            Unavailable: something is out of reach.
+            Unavailable: the store or the cluster log cannot be reached.
         """
         origin.check()
         self.origin = origin

@@ -2,15 +2,43 @@
 
 from __future__ import annotations
 
+import socket
 from dataclasses import dataclass
 
+from rookery.model.address import Address
 from rookery.net.answers import AnswerBudget
 from rookery.net.listener import Listener
 from rookery.net.outbox import Budget
-from rookery.proxy.access.heldports import HeldPorts
 from rookery.proxy.settings import ProxySettings
 from rookery.service.listen.listenermetrics import PastListeners
 from rookery.wire.frame import Chunks
+
+
+class HeldPorts:
+    """Listening sockets that a reload hands from a virtual cluster to the one that replaces it.
+
+    While they are held, the system accepts clients into the backlog, so that no client is refused
+    during the reload.
+    """
+
+    def __init__(self) -> None:
+        self._sockets: dict[Address, list[socket.socket]] = {}
+
+    def take_from(self, listener: Listener) -> None:
+        """Hold the sockets of a listener; it keeps its connections."""
+        address = listener.address
+        self._sockets.setdefault(address, []).extend(listener.release())
+
+    def give(self, address: Address) -> list[socket.socket]:
+        """Return the sockets of an address; none if it is not held."""
+        return self._sockets.pop(address, [])
+
+    def close(self) -> None:
+        """Stop listening on the addresses that no listener has taken."""
+        for sockets in self._sockets.values():
+            for sock in sockets:
+                sock.close()
+        self._sockets.clear()
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +51,6 @@ class ProcessShare:
     listeners: list[Listener]
     """The started listeners of all clusters."""
     held: HeldPorts
-    """Ports that a reload hands from one cluster to another."""
     past: PastListeners
     """The counts of listeners that a reload has closed."""
 

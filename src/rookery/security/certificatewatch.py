@@ -1,4 +1,4 @@
-"""Watches the files of a server's certificate, so that they can be replaced while it runs."""
+"""Watches the files of a server's certificate: their changes, and the end of its validity."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from rookery.errors import ConfigError
-from rookery.security.certificateexpiry import read_expiry
-from rookery.security.tls import ServerTls, server_context
+from rookery.security.keystore import read_store
+from rookery.security.tls import KeyPair, ServerTls, server_context
 
 
 class _FileVersion(NamedTuple):
@@ -37,7 +37,7 @@ class CertificateWatch:
         self._loaded = self._versions()
         self.context: ssl.SSLContext = server_context(settings)
         """The context of the files that were last usable."""
-        self.expires_ms = read_expiry(settings.own)
+        self.expires_ms = _read_expiry(settings.own)
         """When the certificate of that context expires, in milliseconds since 1970."""
 
     def look(self) -> bool:
@@ -52,7 +52,7 @@ class CertificateWatch:
             return False
         try:
             context = server_context(self._settings)
-            self.expires_ms = read_expiry(self._settings.own)
+            self.expires_ms = _read_expiry(self._settings.own)
             self.context = context
         except ConfigError as error:
             raise ConfigError(f"{error}; the previous certificate stays in use") from error
@@ -71,3 +71,26 @@ def _version(path: Path) -> _FileVersion | None:
     except OSError:
         return None
     return _FileVersion(stat.st_ino, stat.st_size, stat.st_mtime_ns)
+
+
+def _read_expiry(own: KeyPair) -> int:
+    """Return the end of validity of a certificate, in milliseconds since 1970.
+
+    Raises:
+        ConfigError: it cannot be read.
+    """
+    # It takes long to load, and a server without TLS does not need it.
+    from cryptography import x509  # noqa: PLC0415
+
+    try:
+        [first, *_] = x509.load_pem_x509_certificates(_pem(own))
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"{own.certificate_file}: {error}", name="certificate_file") from error
+    return int(first.not_valid_after_utc.timestamp() * 1000)
+
+
+def _pem(own: KeyPair) -> bytes:
+    if own.data is not None:
+        return own.data.encode()
+    store = read_store(own.certificate_file, own.key_password)
+    return store.certificates if store is not None else Path(own.certificate_file).read_bytes()

@@ -31,7 +31,7 @@ def open_store(url: str) -> Store:
 
     Raises:
         ConfigError: the URL cannot be used.
-        Unavailable: the store is out of reach.
+        Unavailable: the store cannot be reached.
     """
     url = as_url(url)
     return _backend(url).open(url)

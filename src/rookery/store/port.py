@@ -63,7 +63,7 @@ class ReadableStore(Protocol):
     Keys are paths of ASCII letters, digits and `-_.=` in parts joined by `/`, so that every topic
     name is a valid part. No part is empty, `.` or `..`. No object's key may be a path prefix of
     another's (`a` and `a/b`). Every method raises ValueError for any other key, and `Unavailable`
-    when the store is out of reach.
+    when the store cannot be reached.
     """
 
     async def read(self, key: str, start: int = 0, size: int | None = None) -> bytes:

@@ -29,7 +29,7 @@ async def probe(store: Store, name: str, random: Random | None = None) -> None:
 
     Raises:
         ConfigError: the store does not provide a guarantee; the text says which.
-        Unavailable: the store is out of reach.
+        Unavailable: the store cannot be reached.
     """
     key = f"{PROBES}{(random or SystemRandom()).token(16).hex()}"
     try:

@@ -109,4 +109,4 @@ class FaultyLog:
 
     def _check(self) -> None:
         if not self._reachable:
-            raise Unavailable("ordered by the test: out of reach")
+            raise Unavailable("ordered by the test: cannot be reached")

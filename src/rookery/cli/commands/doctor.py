@@ -36,7 +36,7 @@ _REBUILD = "pip install --force-reinstall --no-binary rookery rookery"
 
 @dataclass(frozen=True, slots=True)
 class _Library:
-    """A library by the name it is imported as, the name pip knows, and what it is good for."""
+    """A library by the name it is imported as, the name pip knows, and its purpose."""
 
     module: str
     package: str

@@ -145,7 +145,7 @@ async def _create_cluster(settings: BrokerSettings, cluster_id: str) -> None:
 
     Raises:
         ConfigError: the store is that of another cluster.
-        Unavailable: something is out of reach.
+        Unavailable: the store or the cluster log cannot be reached.
     """
     from rookery.broker.storage.objectlog import check_store, claim_store, open_handles, replica_of
     from rookery.clock import SystemClock, SystemRandom

@@ -97,7 +97,7 @@ class ClassicGroupMember:
                     await self.holding.lose_all(on_taken)
                     self.holding.member_id, self.holding.epoch = "", -1
                 except Unavailable as error:
-                    log.debug("group %s is out of reach: %s", self._group, error)
+                    log.debug("group %s cannot be reached: %s", self._group, error)
                     await self.holding.wait(_BEAT_MS)
         finally:
             await self._leave()

@@ -46,7 +46,7 @@ async def check(
         progress: receives the number of bytes checked and of sound records in them.
 
     Raises:
-        Unavailable: the cluster log, the store or the disk is out of reach.
+        Unavailable: the cluster log, the store or the disk cannot be reached.
     """
     return await _Check(sources, progress, is_quick=is_quick).run()
 

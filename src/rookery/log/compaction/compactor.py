@@ -90,7 +90,7 @@ class Compactor:
         A large partition may take several calls: each continues where the last one stopped.
 
         Raises:
-            Unavailable: the store or the cluster log is out of reach.
+            Unavailable: the store or the cluster log cannot be reached.
             Conflict: this process was expired, or another process has written under one of our
                 keys.
         """

@@ -28,7 +28,7 @@ class Output:
             compacted_to: the offset up to which it will be compacted.
 
         Raises:
-            Unavailable: the store or the cluster log is out of reach.
+            Unavailable: the store or the cluster log cannot be reached.
             Conflict: this process was expired, or another process has written under one of our
                 keys.
         """

@@ -30,7 +30,7 @@ class BatchPiece(NamedTuple):
 
 
 class UnreadableRowError(Exception):
-    """The bytes of a row are missing, wrong, or out of reach."""
+    """The bytes of a row are missing, wrong, or cannot be read."""
 
     def __init__(self, refined: RefinedRow) -> None:
         super().__init__(str(refined.error))

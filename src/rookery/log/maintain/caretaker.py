@@ -119,7 +119,7 @@ class Caretaker:
         """Do one round of maintenance; a step that fails does not stop the others.
 
         Raises:
-            Unavailable: the cluster log is out of reach.
+            Unavailable: the cluster log cannot be reached.
             IncarnationFenced: the cluster has expired this process.
         """
         done = CareRound()

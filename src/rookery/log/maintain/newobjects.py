@@ -294,7 +294,7 @@ class Publisher:
         """Write a segment after staging its name; return False if its topic was deleted.
 
         Raises:
-            Unavailable: the store or the cluster log is out of reach.
+            Unavailable: the store or the cluster log cannot be reached.
             Conflict: another process has written an object under one of our keys.
         """
         key = await self._stage(object_id, covered)

@@ -107,7 +107,7 @@ class Rewriter:
         Payloads of entries up to `before_entry` are all moved out of their entries, unless damaged.
 
         Raises:
-            Unavailable: the store or the cluster log is out of reach.
+            Unavailable: the store or the cluster log cannot be reached.
             IncarnationFenced: the cluster has expired this process.
         """
         total = 0
@@ -260,7 +260,7 @@ class Rewriter:
                     self._report_row(source, row, row.error)
                     unreachable += [] if row.is_damaged else [row.error]
         if unreachable:
-            # One line for all: if the store is out of reach, there may be thousands.
+            # One line for all: if the store cannot be reached, there may be thousands.
             log.warning("%d rows cannot be read now: %s", len(unreachable), unreachable[0])
 
     def _report_row(self, source: CapturedRange, refined: RefinedRow, error: Error) -> None:

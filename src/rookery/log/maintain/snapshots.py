@@ -44,7 +44,7 @@ async def point(store: Store, number: int) -> None:
     """Record that a snapshot is the newest, unless a newer one is recorded; 0 means none.
 
     Raises:
-        Unavailable: the store is out of reach.
+        Unavailable: the store cannot be reached.
     """
     while True:
         pointer = await store.read_version(NEWEST_SNAPSHOT)

@@ -167,7 +167,7 @@ class Sweeper:
         """Return the objects that were deleted; a failed deletion is retried later.
 
         Raises:
-            Unavailable: none was deleted, so the store is out of reach.
+            Unavailable: none was deleted, so the store cannot be reached.
         """
         failed = {object_id: error for object_id, error in errors.items() if error is not None}
         for object_id, error in failed.items():

@@ -232,7 +232,7 @@ class EntryReader:
         Raises:
             MissingObject: the entry was trimmed, or the object deleted.
             Corrupt: the entry is damaged.
-            Unavailable: the cluster log or the store is out of reach.
+            Unavailable: the cluster log or the store cannot be reached.
         """
         if object_id > 0:
             return await self._objects(object_id, position, size)

@@ -85,7 +85,7 @@ async def plan(
     """Determine what can be rebuilt, without writing anything.
 
     Raises:
-        Unavailable: the store or the disk is out of reach.
+        Unavailable: the store or the disk cannot be reached.
     """
     findings = await survey(sources, progress)
     start = findings.snapshot.applied if findings.snapshot is not None else -1

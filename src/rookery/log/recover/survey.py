@@ -86,7 +86,7 @@ async def survey(sources: Sources, progress: Progress) -> StoreSurvey:
     """Read snapshots, manifests and times files.
 
     Raises:
-        Unavailable: the store or the disk is out of reach.
+        Unavailable: the store or the disk cannot be reached.
     """
     findings = StoreSurvey()
     with suppress(NotFound):

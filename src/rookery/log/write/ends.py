@@ -21,7 +21,7 @@ log = logging.getLogger(__name__)
 
 # The most that one object records, unless a single end is larger. A manifest may have 64 MiB.
 _TOLD_BYTES: Final = 4 * 1024 * 1024
-# The most that is kept while the store is out of reach. The next snapshot contains dropped ends.
+# The most that is kept while the store cannot be reached. The next snapshot contains dropped ends.
 KEPT_BYTES: Final = 32 * 1024 * 1024
 _ROW_BYTES: Final = 64
 

@@ -110,7 +110,7 @@ class Uploads:
         """Condemn failed uploads, and write pending offsets if no other object will do so soon."""
         if failed := self._failed[:_AT_ONCE]:
             await self._replica.propose([ObjectsCondemned(object_ids=failed)])
-            del self._failed[: len(failed)]  # only now: the log may be out of reach
+            del self._failed[: len(failed)]  # only now: the log may be unreachable
         if self._clock.monotonic_ms() - self._unrecorded_ms >= _QUIET_MS:
             await self.flush_notes()
 

@@ -1,4 +1,4 @@
-"""Adds headers to produced records: fixed texts, and who has produced them.
+"""Adds headers to produced records: fixed texts, and the identity of the producer.
 
 A client's own headers with these names are removed, so that consumers can trust them.
 """
