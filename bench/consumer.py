@@ -22,7 +22,7 @@ from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
-from consumerparts.readers import MEBIBYTE, READERS
+from consumerparts.readers import MEBIBYTE, PEERS, READERS
 from objectparts.figures import Figure, Figures
 from rich.console import Console
 
@@ -47,7 +47,7 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=1_000_000)
     parser.add_argument("--rounds", type=int, default=3, help="of which the best counts")
     parser.add_argument("--partitions", default="4,512", help="the topics' sizes")
-    parser.add_argument("--readers", default=",".join(READERS), help=f"of {', '.join(READERS)}")
+    parser.add_argument("--readers", default=",".join(PEERS), help=f"of {', '.join(READERS)}")
     parser.add_argument("--quick", action="store_true", help="100 000 rows, one round")
     parser.add_argument("--json", action="store_true", help="the figures as JSON, progress aside")
     args = parser.parse_args()

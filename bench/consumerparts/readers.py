@@ -52,6 +52,14 @@ def rookery(bootstrap: str, topic: str, _rows: int, memory: int = MEMORY) -> Cal
     return run
 
 
+def keeping(bootstrap: str, topic: str, rows: int, memory: int = MEMORY) -> Callable[[], Batches]:
+    """Read likewise, in a process that keeps freed memory, as our servers do (`mallopt`)."""
+    from rookery.records import heap  # noqa: PLC0415
+
+    heap.keep()
+    return rookery(bootstrap, topic, rows, memory)
+
+
 def kafkarrow(bootstrap: str, topic: str, rows: int) -> Callable[[], Batches]:
     """Read in the order of time, as kafkarrow understands it."""
     from kafkarrow import ConsumerManager, SourceTopic  # noqa: PLC0415
@@ -106,7 +114,10 @@ READERS: dict[str, Callable[..., Callable[[], Batches]]] = {
     "rookery": rookery,
     "kafkarrow": kafkarrow,
     "confluent": confluent,
+    "keeping": keeping,
 }
+PEERS = ("rookery", "kafkarrow", "confluent")
+"""The readers that are compared if no others are named."""
 
 
 def measure(run: Callable[[], Batches]) -> dict[str, float]:

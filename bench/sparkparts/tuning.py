@@ -22,19 +22,26 @@ _CHOICES: Final = ("", "worker-daemon", "rows-once", "arrow-unchecked", "all")
 _TASKS: Final = 256
 _TICKS: Final = os.sysconf("SC_CLK_TCK")
 
+Spent = dict[tuple[str, str], list[float]]
+"""What a choice needed for a piece of work, in each turn."""
+
 
 def tuning(scene: Scene) -> None:
     """Measure every choice."""
     pair, before = both(scene, "none"), scene.tuning
-    seen: dict[tuple[str, str], list[float]] = {}
+    processors, seen = ProcessorTime(), Spent()
     for turn in range(2):
         for choice in _CHOICES[:: -1 if turn else 1]:
             scene.tuning = choice
             scene.restart({}, with_java=True)
-            _measure(
-                scene, seen, choice, "row of a scan", lambda: drain(pair.log.read(scene.spark))
-            )
-            _measure(scene, seen, choice, "task of mapInArrow", lambda: _small_tasks(scene))
+            works = {
+                "row of a scan": lambda: drain(pair.log.read(scene.spark)),
+                "task of mapInArrow": lambda: _small_tasks(scene),
+            }
+            for what, work in works.items():
+                clock, busy = _measure(scene, processors, work)
+                seen.setdefault((choice, f"{what}, on the clock"), []).append(clock)
+                seen.setdefault((choice, f"{what}, on processors"), []).append(busy)
     scene.tuning = before
     scene.restart({}, with_java=True)
     for (name, what), spent in seen.items():
@@ -48,20 +55,17 @@ def tuning(scene: Scene) -> None:
 
 
 def _measure(
-    scene: Scene,
-    seen: dict[tuple[str, str], list[float]],
-    choice: str,
-    what: str,
-    work: Callable[[], None],
-) -> None:
-    def on_processors(_: int) -> float:
-        begun = _processor_seconds()
-        work()
-        return _processor_seconds() - begun
+    scene: Scene, processors: ProcessorTime, work: Callable[[], None]
+) -> tuple[float, float]:
+    """Return the seconds that a piece of work takes on the clock, and of all processors."""
 
-    clock, processors = scene.best(lambda _: timed(work), on_processors)
-    seen.setdefault((choice, f"{what}, on the clock"), []).append(clock)
-    seen.setdefault((choice, f"{what}, on processors"), []).append(processors)
+    def on_processors(_: int) -> float:
+        begun = processors.seconds()
+        work()
+        return processors.seconds() - begun
+
+    clock, busy = scene.best(lambda _: timed(work), on_processors)
+    return clock, busy
 
 
 def _small_tasks(scene: Scene) -> None:
@@ -72,18 +76,30 @@ def _small_tasks(scene: Scene) -> None:
     drain(scene.spark.range(0, _TASKS, 1, _TASKS).mapInArrow(same, "id long"))
 
 
-def _processor_seconds() -> float:
-    """Return what this process and all that it has started have used so far."""
-    parents: dict[int, int] = {}
-    ticks: dict[int, int] = {}
-    for file in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            words = file.read_text().rpartition(")")[2].split()
-        except OSError:
-            continue  # it has just ended
-        parents[int(file.parent.name)] = int(words[1])
-        ticks[int(file.parent.name)] = int(words[11]) + int(words[12])
-    own = {os.getpid()}
-    while more := {child for child, parent in parents.items() if parent in own} - own:
-        own |= more
-    return sum(ticks.get(process, 0) for process in own) / _TICKS
+class ProcessorTime:
+    """The processor time of this process and of all that it has started, whether they live on."""
+
+    def __init__(self) -> None:
+        self._ticks: dict[tuple[int, str], int] = {}
+
+    def seconds(self) -> float:
+        """Return the time so far; of a process that has ended, the time when it was last seen."""
+        parents: dict[int, int] = {}
+        seen: dict[int, tuple[str, int]] = {}
+        for file in Path("/proc").glob("[0-9]*/stat"):
+            try:
+                words = file.read_text().rpartition(")")[2].split()
+            except OSError:
+                continue  # it has just ended
+            parents[int(file.parent.name)] = int(words[1])
+            # Numbers of processes are used again: the time of the start tells them apart.
+            seen[int(file.parent.name)] = words[19], int(words[11]) + int(words[12])
+        own = {os.getpid()}
+        while more := {child for child, parent in parents.items() if parent in own} - own:
+            own |= more
+        self._ticks |= {(process, seen[process][0]): seen[process][1] for process in own}
+        # A process whose parent has ended is not found any more, but goes on.
+        for process, start in self._ticks:
+            if process in seen and seen[process][0] == start:
+                self._ticks[process, start] = seen[process][1]
+        return sum(self._ticks.values()) / _TICKS
