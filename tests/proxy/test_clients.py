@@ -132,3 +132,28 @@ def test_records_and_commits_of_java_through_the_proxy_are_seen_directly(
 
     assert [line.encode() for line in read] == VALUES
     check_directly(server, topic)
+
+
+@pytest.fixture(scope="module")
+def java(one_java: ToolHost) -> ToolHost:
+    """The same Java, for tests that are too slow for every change."""
+    return one_java
+
+
+@pytest.mark.parametrize("server", ["kafka"], indirect=True)
+def test_share_group_of_java_reads_through_mirror_nodes(
+    server: str, proxies: Proxies, java: ToolHost
+) -> None:
+    """Two members acknowledge what they have read, so that none of it comes twice."""
+    topic = f"t-{uuid4().hex[:8]}"
+    tool = Tool(java, proxies.find(server, "mirror").bootstrap)
+    tool("kafka-topics", "--create", "--topic", topic, "--partitions", "1")
+    begin = ("--alter", "--add-config", "share.auto.offset.reset=earliest")
+    tool("kafka-configs", "--entity-type", "groups", "--entity-name", topic, *begin)
+    tool("kafka-console-producer", "--topic", topic, text=b"\n".join(VALUES).decode() + "\n")
+
+    options = ("--topic", topic, "--group", topic, "--timeout-ms", "30000")
+    half = ("--max-messages", str(COUNT // 2))
+    read = [tool("kafka-console-share-consumer", *options, *half).splitlines() for _ in range(2)]
+
+    assert sorted(line.encode() for lines in read for line in lines) == sorted(VALUES)
