@@ -98,7 +98,7 @@ class ProcessorTime:
         while more := {child for child, parent in parents.items() if parent in own} - own:
             own |= more
         self._ticks |= {(process, seen[process][0]): seen[process][1] for process in own}
-        # A process whose parent has ended is not found any more, but goes on.
+        # A process whose parent has ended is no longer found, but continues to run.
         for process, start in self._ticks:
             if process in seen and seen[process][0] == start:
                 self._ticks[process, start] = seen[process][1]
